@@ -1,0 +1,163 @@
+/* A protocol node, sans-IO: packets, time and answers go in; packets, deadlines and events come out. One surface for the agent, the
+ * simulator and the fuzzers.
+ *
+ * Life of a transfer at the sender:   rs_send_open -> RS_EV_PATH_WANTED -> rs_path_granted -> RS_EV_PHASE... -> RS_EV_PATH_DONE (release it) ->
+ *                                     [RS_EV_PATH_WANTED for the next session] -> RS_EV_SEND_DONE
+ * Life of a transfer at a receiver:   RS_EV_INCOMING -> rs_incoming_accept | rs_incoming_refuse -> RS_EV_COMPLETE -> rs_verified ->
+ *                                     RS_EV_RECEIVE_DONE
+ * Every call after which output may exist is followed by rs_poll_event and rs_poll_tx until they return false, then rs_deadline.
+ * Same calls with the same arguments give the same outputs, bit for bit. No call blocks, reads a clock, or does I/O. */
+#ifndef RS_CORE_NODE_H
+#define RS_CORE_NODE_H
+
+#include "core/types.h"
+
+typedef struct rs_node rs_node;
+
+typedef enum {
+    RS_START_ON_LAST = 0, /* high rate after the last receiver's INTL_SEQ (the paper's choice) */
+    RS_START_ON_FIRST = 1 /* after the first one's (the alternative of Fig. 8) */
+} rs_start_policy;
+
+/* Zero in any field means its default, given in brackets. */
+typedef struct {
+    uint64_t seed;
+    uint32_t fragment_size;           /* payload bytes of a full data packet [8896]; a receiver takes what the sender says */
+    int64_t nic_rate_bps;             /* what this server's NIC can send, on the wire [10e9]; shared by all transfers being sent */
+    rs_time attempt_interval;         /* ia; [2 % of the granted path's reconfiguration time, or a fraction of the round trip when it is 0] */
+    uint32_t light_confirm;           /* consecutive attempt packets a receiver must see before INTL_SEQ [3 under reconfiguration, else 1]; 1 = paper */
+    rs_start_policy start_policy;
+    rs_time patch_timeout;            /* DATA_FNSD to whoever has not said DATA_RCVD after this [adaptive from round trips] */
+    rs_time receiver_silence_bound;   /* a receiver that says nothing this long while something is owed fails [5 s] */
+    rs_time sender_silence_bound;     /* a receiver gives a transfer up after this long without a word or a packet [5 s] */
+    rs_time no_path_bound;            /* a wait for the caller's path answer; expires with a cause [60 s] */
+    uint32_t max_transfers;           /* [1024] */
+    uint32_t max_receivers;           /* per transfer [1024] */
+} rs_config;
+
+typedef struct {
+    rs_object_id object;
+    uint64_t size; /* bytes, may be 0 */
+    rs_digest digest;
+    const rs_peer *receivers;
+    uint32_t receiver_count;
+} rs_send_params;
+
+/* The manager's answer to RS_EV_PATH_WANTED. */
+typedef struct {
+    rs_group group;
+    uint32_t group_address;  /* IPv4, host order: carried to receivers so that they can join */
+    uint16_t data_port;
+    uint64_t accepted_size;  /* bytes of this session; rounded up to whole fragments; >= remaining = all the rest */
+    rs_path_kind kind;
+    rs_time reconfiguration; /* expected; 0 = live at once */
+    int64_t rate_bps;        /* cap; 0 = unknown */
+    rs_time light_bound;     /* RS_EV_NO_LIGHT after this; 0 = never */
+} rs_path_grant;
+
+typedef enum {
+    /* sender */
+    RS_EV_PATH_WANTED,  /* ask the manager for a path for `bytes` remaining bytes */
+    RS_EV_PHASE,        /* the session entered `phase` */
+    RS_EV_FIRST_LIGHT,  /* INTL_SEQ of `peer` came in, initial sn in `sn` */
+    RS_EV_NO_LIGHT,     /* `peer` got nothing within light_bound (one event per such peer) */
+    RS_EV_PEER_DONE,    /* DATA_RCVD of `peer`; `bytes` = fragments patched for it */
+    RS_EV_PEER_FAILED,  /* `peer` is given up, `cause` says why; the others go on */
+    RS_EV_PATH_DONE,    /* the data channel is done: release the path (before the last patches) */
+    RS_EV_SEND_DONE,    /* every receiver is done or failed; the transfer is closed and its id invalid after this */
+    /* receiver */
+    RS_EV_INCOMING,     /* a sender announces an object: make room and join the group, then rs_incoming_accept/refuse; details: rs_incoming_info */
+    RS_EV_SESSION,      /* a further session of an accepted transfer on another group: join it (rs_incoming_info), the old one may be left */
+    RS_EV_COMPLETE,     /* every byte is there: check the digest, then rs_verified */
+    RS_EV_RECEIVE_DONE, /* `ok`, or given up with `cause`: discard the partial object; the id is invalid after this */
+    /* both */
+    RS_EV_PEER_WANTED,  /* something must go to `peer` reliably and it is not up: connect, then rs_peer_up or rs_peer_down */
+    RS_EV_LOG           /* something a person may want to know, in `cause` (rate found, policy chosen, ...) */
+} rs_event_kind;
+
+typedef enum { RS_PHASE_WAITING, RS_PHASE_ATTEMPT, RS_PHASE_HIGH_RATE, RS_PHASE_PATCHING, RS_PHASE_DONE } rs_phase;
+
+typedef struct {
+    rs_event_kind kind;
+    rs_xfer xfer;
+    rs_peer peer;
+    rs_phase phase;
+    bool ok;
+    uint64_t bytes;
+    uint64_t sn;
+    uint32_t session;
+    char cause[160];
+} rs_event;
+
+/* What a receiver's caller needs to know of a transfer (RS_EV_INCOMING, RS_EV_SESSION). */
+typedef struct {
+    rs_object_id object;
+    uint64_t size;
+    uint32_t fragment_size;
+    rs_digest digest;
+    rs_peer sender;
+    uint32_t group_address;
+    uint16_t data_port;
+    uint32_t session;
+} rs_incoming;
+
+/* Counters and state of one transfer; what is of the other side only is 0. */
+typedef struct {
+    bool sending;
+    rs_phase phase;
+    uint64_t size, bytes_present;     /* receiver: bytes stored so far; sender: bytes of distinct fragments sent */
+    uint64_t fragments;
+    uint64_t packets_sent;            /* data packets, all phases */
+    uint64_t packets_attempt;         /* of these, during attempt sending */
+    uint64_t packets_redundant;       /* of these, beyond one per fragment */
+    uint64_t patches_sent, patches_received;
+    uint64_t packets_received, packets_old;
+    uint64_t lost;                    /* receiver: fragments found missing by the three cases */
+    int64_t rate_bps;                 /* sender: present pacing rate, on the wire */
+    uint32_t receivers, receivers_done, receivers_failed;
+    rs_time granted_at, high_rate_at, data_done_at; /* 0 = not yet; of the last session */
+} rs_xfer_stats;
+
+/* NULL if memory is short or the config is invalid. The config is copied. */
+rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator);
+void rs_node_free(rs_node *node);
+
+/* Time and packets. */
+rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet);
+void rs_timeout(rs_node *node, rs_time now);
+rs_time rs_deadline(const rs_node *node);                        /* RS_NEVER if nothing is due */
+bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out); /* false: nothing to send now */
+bool rs_poll_event(rs_node *node, rs_event *out);
+
+/* The caller's road to a peer. Packets on RS_CH_PEER_RELIABLE come out only for peers that are up and writable. After rs_peer_down what was
+ * handed out may be lost: the core repeats what still matters when the peer is up again, within the silence bound. */
+rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer);
+rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause);
+rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writable);
+/* Packets this node's sockets dropped on a group since the last call: makes the receivers' feedback say so. */
+rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops);
+
+/* Sender. RS_ERR_EXISTS if that object is already being sent from here. */
+rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out);
+rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant);
+rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* The path moved (for example to the packet network) under the same group: attempt again until light. */
+rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind);
+/* The path is gone: receivers that have light are finished by patches, the others fail with the cause. */
+rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+
+/* Receiver. */
+rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out);
+rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group);
+rs_status rs_incoming_refuse(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const char *cause);
+/* The application gave up on the object, or the store must have the room back. */
+rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* Where the next data packet of a group most likely belongs, for I/O that scatters payloads to their final place: transfer and offset of the
+ * `ahead`-th next expected fragment, false if there is none or it is already present. */
+bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset, uint32_t *length);
+
+rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out);
+
+#endif

@@ -1,0 +1,143 @@
+/* The agent-manager interface (Republic, Table II), shared by the agent (C, generated) and the manager (Python, loaded as it is).
+ *
+ * Transport: TCP, framed (4-byte big-endian length), binary protocol, frames of at most 1 MiB. The agent connects to the manager's Thrift
+ * port and keeps the connection. Calls go in BOTH directions on that one connection, all of them `oneway`: the agent calls service Manager,
+ * the manager calls service Agent, so a response needs no second connection and no waiting thread. Any Thrift client that sends
+ * Manager.hello first can request paths.
+ *
+ * Units are in the names. Servers are named as in the topology file. 64-bit ids are signed only because Thrift has no unsigned type.
+ */
+namespace c_glib rostrum
+namespace py rostrum
+
+/** Protocol version carried in hello; the manager refuses another major with Agent.goodbye. */
+const i32 VERSION = 1
+
+enum Decision {
+  ACCEPTED = 1,
+  DENIED = 2,
+  /** Ours: still waiting; `reason` says for what. Any number of QUEUED may precede ACCEPTED or DENIED. */
+  QUEUED = 3
+}
+
+enum PathKind {
+  CIRCUIT = 1,
+  PACKET = 2
+}
+
+/** Where a server's agent is reached on the packet network. */
+struct ServerAddress {
+  1: required string server,
+  2: required string address,
+  3: required i32 control_port
+}
+
+/** A path the agent holds; told again after a reconnect, so that a restarted manager adopts it instead of cleaning it away. */
+struct LivePath {
+  1: required string request_id,
+  2: required string response_id,
+  3: required string group,
+  4: required PathKind kind,
+  5: required list<string> receivers,
+  6: required i64 accepted_size
+}
+
+struct AgentInfo {
+  1: required i32 version,
+  2: required string server,
+  /** Differs at each start of the agent: paths of an earlier boot are released. */
+  3: required i64 boot_id,
+  4: required i32 control_port,
+  5: required list<LivePath> live_paths
+}
+
+struct PathRequest {
+  /** Locally generated, unique (a UUID's text). Repeating a request with the same id has no further effect. */
+  1: required string request_id,
+  2: required binary app_id,
+  3: required i64 data_id,
+  4: required i64 data_size,
+  5: required i64 remaining_size,
+  6: required string sender,
+  7: required list<string> receivers,
+  /** Ours: give up (DENIED) when not accepted within this time; absent = the manager's default. */
+  8: optional i32 wait_ms,
+  /** Ours: when the transfer should be done, from now; a hint for schedulers. */
+  9: optional i32 deadline_ms
+}
+
+struct PathResponse {
+  1: required string request_id,
+  2: required string response_id,
+  3: required Decision decision,
+  /** Why it is queued or denied, or why a packet path was chosen; words for a person. Empty when there is nothing to say. */
+  4: required string reason,
+  /* The rest only with ACCEPTED. */
+  /** Bytes this session may send; less than remaining_size = request the rest when the session is done. */
+  5: optional i64 accepted_size,
+  6: optional PathKind kind,
+  /** IPv4 multicast group of the path, and the UDP port of the data channel. */
+  7: optional string group,
+  8: optional i32 data_port,
+  /** Expected circuit reconfiguration time; 0 = the circuit is live (or a packet path): light within about a round trip. */
+  9: optional i64 reconfiguration_ns,
+  /** What the path can carry at most (bits/s on the wire); the agent finds the rest. */
+  10: optional i64 rate_bps,
+  /** The manager takes the path back when the agent is silent this long (Manager.keepalive). */
+  11: optional i32 lease_ms,
+  /** Report Manager.no_light for receivers that got no first packet in this time. */
+  12: optional i32 light_bound_ms,
+  13: optional list<ServerAddress> receivers
+}
+
+/** One receiver's outcome, for the manager's transfer list. */
+struct ReceiverReport {
+  1: required string server,
+  /** "waiting", "receiving", "done", "failed" */
+  2: required string state,
+  3: required string cause,
+  4: required i64 initial_sn,
+  5: required i64 patched_fragments,
+  /** Wall clock, ns since the epoch; 0 = not yet. */
+  6: required i64 first_light_ns,
+  7: required i64 complete_ns
+}
+
+/** Sent by the sender's agent at each change of phase and at the end. */
+struct TransferReport {
+  1: required string request_id,
+  2: required string response_id,
+  /** "attempt", "high-rate", "patching", "done", "failed" */
+  3: required string phase,
+  4: required string cause,
+  5: required i64 bytes,
+  6: required i64 sent_packets,
+  7: required i64 redundant_packets,
+  8: required i64 patched_packets,
+  9: required list<ReceiverReport> receivers
+}
+
+service Manager {
+  /** First on every connection. The manager answers Agent.welcome, or Agent.goodbye with the reason and closes. */
+  oneway void hello(1: AgentInfo info),
+  oneway void request(1: PathRequest request),
+  /** The data channel is done (or given up): the path goes back. Unknown ids are ignored. */
+  oneway void release(1: string request_id, 2: string response_id),
+  /** Withdraws a request that is still queued. */
+  oneway void cancel(1: string request_id),
+  /** At least three times per lease. */
+  oneway void keepalive(),
+  /** These receivers sent no INTL_SEQ within light_bound_ms: the manager moves the path (same group) to the packet network, or fails it. */
+  oneway void no_light(1: string response_id, 2: list<string> receivers),
+  oneway void report(1: TransferReport report)
+}
+
+service Agent {
+  oneway void welcome(1: string manager, 2: i64 manager_boot_id),
+  oneway void goodbye(1: string reason),
+  oneway void response(1: PathResponse response),
+  /** The path changed under the same group (for example circuit -> packet after a fault); keep attempting. */
+  oneway void moved(1: string response_id, 2: PathKind kind, 3: string reason),
+  /** The path is gone. The transfer fails with this cause unless every receiver is done or can be finished by patches. */
+  oneway void failed(1: string response_id, 2: string reason)
+}
