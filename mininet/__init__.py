@@ -1,0 +1,1 @@
+"""The lab: a whole data center on one machine, in private namespaces."""

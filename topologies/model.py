@@ -1,0 +1,124 @@
+"""A data center as the topology file describes it. Values only: the loader builds and checks them, everyone else reads them.
+
+Units: rates in bit/s, power in dBm, losses in dB, times in seconds. Ports are the numbers printed on the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a link: a node's name and the port on it (a server's single data NIC is port 0)."""
+
+    node: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Link:
+    a: End
+    b: End
+    rate_bps: int
+
+
+@dataclass(frozen=True)
+class Server:
+    name: str
+    address: IPv4Address
+    management: IPv4Address
+    tor: str
+    tor_port: int
+    rate_bps: int
+
+
+@dataclass(frozen=True)
+class Switch:
+    name: str
+    role: str  # "tor" | "core"
+    southbound: str  # "openflow" | "p4runtime"
+    dpid: int
+    neighbours: dict[int, End] = field(default_factory=dict)  # own port -> far end
+    rates: dict[int, int] = field(default_factory=dict)  # own port -> bit/s
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """A passive 1:fanout device: OCS output `input` feeds it, its outputs enter the OCS inputs `outputs`."""
+
+    name: str
+    ocs: str
+    fanout: int
+    loss_db: float
+    input: int
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Light:
+    transmit_dbm: float
+    sensitivity_dbm: float
+    cross_connect_loss_db: float
+
+
+@dataclass(frozen=True)
+class Ocs:
+    name: str
+    ports: int
+    dialect: str  # "glimmerglass" | "polatis"
+    address: IPv4Address
+    tl1_port: int
+    user: str
+    password: str
+    reconfiguration_s: float
+    light: Light
+    splitters: dict[str, Splitter]
+    attached: dict[int, End]  # OCS port -> switch end (a pair of fibres: input and output of that number)
+
+
+@dataclass(frozen=True)
+class Manager:
+    address: IPv4Address
+    openflow_port: int
+    thrift_port: int
+    rest_port: int
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """Emulation only: how long one cross-connect takes. distribution: fixed | uniform (mean +- spread) | normal (sd = spread)."""
+
+    distribution: str
+    mean_s: float
+    spread_s: float
+
+
+@dataclass(frozen=True)
+class Emulation:
+    reconfiguration: Reconfiguration
+    ringing_s: float  # the last part of the reconfiguration time
+    ringing_loss: float  # share of frames lost while ringing
+    seed: int
+
+
+@dataclass(frozen=True)
+class Topology:
+    name: str
+    data: IPv4Network
+    management: IPv4Network
+    multicast: IPv4Network
+    mtu: int
+    control_port: int
+    data_port: int
+    manager: Manager
+    switches: dict[str, Switch]
+    servers: dict[str, Server]
+    links: tuple[Link, ...]
+    ocs: dict[str, Ocs]
+    emulation: Emulation
+
+    def servers_of(self, tor: str) -> list[Server]:
+        """The servers of a rack, in port order."""
+        return sorted((s for s in self.servers.values() if s.tor == tor), key=lambda s: s.tor_port)
