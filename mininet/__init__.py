@@ -1,1 +1,0 @@
-"""The lab: a whole data center on one machine, in private namespaces."""
