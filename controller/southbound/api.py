@@ -1,0 +1,63 @@
+"""What the manager asks of switches and optical circuit switches, whatever protocol carries it.
+
+`OpenFlowFabric` (openflow.py) is a `SwitchFabric`; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on the
+caller's asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, UnicastRule
+
+OnSwitchUp = Callable[[str], None]  # (switch)
+OnSwitchDown = Callable[[str, str], None]  # (switch, cause)
+OnPort = Callable[[str, int, bool], None]  # (switch, port, up)
+OnOcsUp = Callable[[], None]
+OnOcsDown = Callable[[str], None]  # (cause)
+OnCrossConnect = Callable[[CrossConnect], None]  # a cross-connect changed state with nobody waiting for it
+
+
+class SwitchFabric(Protocol):
+    """All packet switches of a topology, by name."""
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen for switches on `host`:`port` only. Raises SouthboundError if the address cannot be had."""
+
+    async def close(self) -> None:
+        """Drop every switch and stop. What is installed stays on the switches."""
+
+    async def install(self, rules: Sequence[MulticastRule]) -> None:
+        """Set these rules, each switch in parallel; returns when every switch has confirmed. Repeating a rule, or replacing
+        the out_ports of one with the same (switch, in_port, group), is allowed. Raises SouthboundError naming every switch
+        that failed and what it answered; rules on the other switches are in."""
+
+    async def remove(self, rules: Sequence[MulticastRule]) -> None:
+        """Take these rules out (absent ones are no error). Raises like `install`."""
+
+    async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:
+        """Set the static unicast rules and the drop of everything else on their switches. Raises like `install`."""
+
+    async def read(self, switch: str) -> set[MulticastRule]:
+        """The multicast rules of ours that are on `switch` now."""
+
+
+class CircuitSwitch(Protocol):
+    """One optical circuit switch."""
+
+    async def start(self) -> None:
+        """Connect and log in; keeps trying in the background. Returns at once: `on_up` tells when it works."""
+
+    async def close(self) -> None:
+        """Log out and stop. Cross-connects stay."""
+
+    async def connect(self, pairs: Sequence[Pair]) -> list[CrossConnect]:
+        """Make cross-connects. Returns one result per pair, in order, when each is settled: STEADY, or FAULT or INVALID
+        with a cause. A pair that exists already is STEADY at once. Raises SouthboundError if nothing can be known."""
+
+    async def disconnect(self, pairs: Sequence[Pair]) -> None:
+        """Take cross-connects down (absent ones are no error). Raises SouthboundError naming what stayed."""
+
+    async def read(self) -> list[CrossConnect]:
+        """All cross-connects on the switch, with the powers it reports (dBm)."""
