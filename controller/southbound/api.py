@@ -1,7 +1,8 @@
 """What the manager asks of switches and optical circuit switches, whatever protocol carries it.
 
-`OpenFlowFabric` (openflow.py) is a `SwitchFabric`; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on the
-caller's asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name the device.
+`OpenFlowFabric` (openflow.py) is a `SwitchFabric`; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on
+the caller's asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name the
+device.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class SwitchFabric(Protocol):
         """Drop every switch and stop. What is installed stays on the switches."""
 
     async def install(self, rules: Sequence[MulticastRule]) -> None:
-        """Set these rules, each switch in parallel; returns when every switch has confirmed. Repeating a rule, or replacing
-        the out_ports of one with the same (switch, in_port, group), is allowed. Raises SouthboundError naming every switch
-        that failed and what it answered; rules on the other switches are in."""
+        """Set these rules, each switch in parallel; returns when every switch has confirmed. Repeating a rule, or
+        replacing the out_ports of one with the same (switch, in_port, group), is allowed. Raises SouthboundError naming
+        every switch that failed and what it answered; rules on the other switches are in."""
 
     async def remove(self, rules: Sequence[MulticastRule]) -> None:
         """Take these rules out (absent ones are no error). Raises like `install`."""
