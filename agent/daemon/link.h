@@ -1,0 +1,172 @@
+/* The agent's connection to the manager (Republic, Table II): framed Thrift messages over one non-blocking TCP socket.
+ *
+ * Nothing here blocks, starts a thread or reads a clock. The owner hands in the time, watches the descriptor that
+ * `watch` names, calls rs_link_on_ready when it is ready, and rs_link_timeout when rs_link_deadline has come (ask for
+ * the deadline again after every call). Callbacks run inside these calls and may call any function here but
+ * rs_link_free. Pointers in a callback's arguments are valid until it returns; what a caller passes in is copied.
+ *
+ * The link keeps one connection up, trying again after 0.1 ... 2 s for ever, sends Manager.hello on each, and counts as
+ * up after Agent.welcome. What happens to calls around an outage: requests   while down they fail at once with words;
+ * those the manager has not answered when the connection breaks are repeated on the next one (same id: no further
+ * effect), and fail with words when that takes longer than `request_hold` releases, cancels, final reports    kept
+ * (bounded) and told after the reconnect, in order keepalives, other reports           dropped */
+#ifndef RS_DAEMON_LINK_H
+#define RS_DAEMON_LINK_H
+
+#include "core/types.h"
+
+#define RS_LINK_FRAME_MAX (1u << 20)  /* bytes of one frame, both ways */
+#define RS_LINK_OUTPUT_MAX (4u << 20) /* bytes not yet taken by the socket; more closes the link */
+#define RS_LINK_REQUESTS_MAX 1024u    /* requests without a final answer */
+#define RS_LINK_KEPT_MAX 1024u /* releases, cancels and final reports kept for a reconnect; the oldest goes first */
+#define RS_LINK_NAME_MAX 255u  /* bytes of a server's name or an id */
+#define RS_LINK_RECEIVERS_MAX 1024u /* receivers of one request */
+
+#define RS_LINK_READ 1u
+#define RS_LINK_WRITE 2u
+
+typedef struct rs_link rs_link;
+
+typedef enum { RS_LINK_ACCEPTED = 1, RS_LINK_DENIED = 2, RS_LINK_QUEUED = 3 } rs_link_decision;
+
+/* Where a server's agent is reached on the packet network. */
+typedef struct {
+    const char *server;
+    uint32_t address; /* IPv4, host order */
+    uint16_t control_port;
+} rs_link_server;
+
+/* Answer to a request. What is behind `reason` holds only with RS_LINK_ACCEPTED, and then all of it was checked: the
+ * group is a multicast address, ports and sizes are in range, every receiver has an address. */
+typedef struct {
+    const char *request_id;
+    const char *response_id;
+    rs_link_decision decision;
+    const char *reason; /* "" if there is nothing to say */
+    uint64_t accepted_size;
+    rs_path_kind kind;
+    uint32_t group; /* IPv4, host order */
+    uint16_t data_port;
+    rs_time reconfiguration; /* 0 = live at once */
+    int64_t rate_bps;        /* 0 = unknown */
+    rs_time lease;           /* 0 = not said */
+    rs_time light_bound;     /* 0 = never report */
+    const rs_link_server *receivers;
+    uint32_t receiver_count; /* may be 0: the owner knows the addresses otherwise */
+} rs_link_response;
+
+/* A path the agent holds, told in hello. */
+typedef struct {
+    const char *request_id;
+    const char *response_id;
+    uint32_t group; /* IPv4, host order */
+    rs_path_kind kind;
+    const char *const *receivers;
+    uint32_t receiver_count;
+    uint64_t accepted_size;
+} rs_link_live_path;
+
+/* Any callback may be NULL but `watch`. */
+typedef struct {
+    void *context;
+    /* Watch `fd` for `wants` (RS_LINK_READ | RS_LINK_WRITE), and no other descriptor of this link. fd = -1: none;
+     * called before a watched descriptor is closed. Level-triggered. */
+    void (*watch)(void *context, int fd, unsigned wants);
+    /* Up: words name the manager. Down: words say why and since when. Only changes are told, and the first failure to
+     * connect. */
+    void (*on_state)(void *context, bool up, const char *words);
+    void (*on_response)(void *context, const rs_link_response *response);
+    void (*on_moved)(void *context, const char *response_id, rs_path_kind kind, const char *reason);
+    void (*on_failed)(void *context, const char *response_id, const char *reason);
+    /* The manager refuses this agent; the link closes and tries again later. */
+    void (*on_goodbye)(void *context, const char *reason);
+    /* The index-th path held, false when there are no more. Its pointers need to hold until the next call. */
+    bool (*live_path)(void *context, uint32_t index, rs_link_live_path *out);
+} rs_link_callbacks;
+
+/* Zero in a time means its default, given in brackets. */
+typedef struct {
+    const char *manager_address; /* IPv4, dotted */
+    uint16_t manager_port;       /* [9090] */
+    const char *server;          /* this server's name in the topology */
+    uint64_t boot_id;            /* differs at each start of the agent; also seeds the reconnects' jitter */
+    uint16_t control_port;
+    rs_time connect_timeout; /* for the connection, then again for the manager's welcome [2 s] */
+    rs_time backoff_min;     /* [0.1 s] */
+    rs_time backoff_max;     /* [2 s] */
+    rs_time lease; /* until a response says another [5 s]; a keepalive goes out every quarter of the shortest lease */
+    rs_time request_hold; /* how long unanswered requests wait for a reconnect [3 s] */
+    rs_time
+        stall_timeout; /* a peer that takes no output, or stops inside a frame, this long loses the connection [5 s] */
+} rs_link_options;
+
+typedef struct {
+    const char *request_id;
+    rs_object_id object;
+    uint64_t data_size;
+    uint64_t remaining_size;
+    const char *const *receivers;
+    uint32_t receiver_count;
+    uint32_t wait_ms;     /* 0 = the manager's default */
+    uint32_t deadline_ms; /* 0 = none */
+} rs_link_request_params;
+
+typedef struct {
+    const char *server;
+    const char *state; /* "waiting", "receiving", "done", "failed" */
+    const char *cause;
+    uint64_t initial_sn;
+    uint64_t patched_fragments;
+    int64_t first_light_ns; /* wall clock, ns since the epoch; 0 = not yet */
+    int64_t complete_ns;
+} rs_link_receiver_report;
+
+typedef struct {
+    const char *request_id;
+    const char *response_id;
+    const char *phase; /* "attempt", "high-rate", "patching", "done", "failed"; the last two are final */
+    const char *cause;
+    uint64_t bytes;
+    uint64_t sent_packets;
+    uint64_t redundant_packets;
+    uint64_t patched_packets;
+    const rs_link_receiver_report *receivers;
+    uint32_t receiver_count;
+} rs_link_report_params;
+
+typedef struct {
+    uint64_t connects, disconnects, frames_in, frames_out, bytes_in, bytes_out, keepalives, requests_repeated,
+        kept_dropped;
+    uint32_t requests_pending, kept;
+} rs_link_stats;
+
+/* NULL if memory is short or an option is invalid; `words` (of `words_size` bytes) then says which. Nothing is
+ * connected before rs_link_start. */
+rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *callbacks, char *words,
+                     size_t words_size);
+/* Closes without a word to the manager; `watch(-1)` is called if a descriptor was watched. */
+void rs_link_free(rs_link *link);
+
+void rs_link_start(rs_link *link, rs_time now);
+/* `ready`: RS_LINK_READ | RS_LINK_WRITE; an error or hang-up on the descriptor counts as both. */
+void rs_link_on_ready(rs_link *link, rs_time now, unsigned ready);
+void rs_link_timeout(rs_link *link, rs_time now);
+rs_time rs_link_deadline(const rs_link *link); /* RS_NEVER before rs_link_start */
+bool rs_link_up(const rs_link *link);
+/* State in words, for people: "connected to manager ..." or "manager 10.255.0.1:9090 unreachable for 3.2 s: Connection
+ * refused". */
+void rs_link_describe(const rs_link *link, rs_time now, char *words, size_t words_size);
+rs_link_stats rs_link_stats_get(const rs_link *link);
+
+/* The calls of Table II. RS_OK = sent or kept. RS_ERR_INVALID: an argument is out of range; RS_ERR_LIMIT: too many
+ * requests or too large; RS_ERR_STATE: the link is down (requests, no_light, passing reports); RS_ERR_EXISTS: that
+ * request is pending. rs_link_request says it in `words` too (may be NULL). */
+rs_status rs_link_request(rs_link *link, rs_time now, const rs_link_request_params *request, char *words,
+                          size_t words_size);
+rs_status rs_link_release(rs_link *link, rs_time now, const char *request_id, const char *response_id);
+rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id);
+rs_status rs_link_no_light(rs_link *link, rs_time now, const char *response_id, const char *const *receivers,
+                           uint32_t receiver_count);
+rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params *report);
+
+#endif
