@@ -6,10 +6,13 @@
  * rs_link_free. Pointers in a callback's arguments are valid until it returns; what a caller passes in is copied.
  *
  * The link keeps one connection up, trying again after 0.1 ... 2 s for ever, sends Manager.hello on each, and counts as
- * up after Agent.welcome. What happens to calls around an outage: requests   while down they fail at once with words;
- * those the manager has not answered when the connection breaks are repeated on the next one (same id: no further
- * effect), and fail with words when that takes longer than `request_hold` releases, cancels, final reports    kept
- * (bounded) and told after the reconnect, in order keepalives, other reports           dropped */
+ * up after Agent.welcome. What happens to calls around an outage:
+ *   requests: while down they fail at once with words (before the first failure to connect they wait for the welcome);
+ *     those the manager has not answered when the connection breaks are repeated on the next one (same id: no further
+ *     effect), and fail with words when that takes longer than `request_hold`;
+ *   releases, cancels, final reports: kept (bounded) and told after the reconnect, in order;
+ *   keepalives, other reports: dropped.
+ * A path the manager accepts for a request that is not pending (any more) is released by the link itself. */
 #ifndef RS_DAEMON_LINK_H
 #define RS_DAEMON_LINK_H
 
