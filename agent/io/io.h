@@ -1,0 +1,129 @@
+/* Packet I/O of the data channel behind one small table of functions, so that a back end can be a socket, a packet ring or an interceptor.
+ *
+ * Sending is gathered: header bytes and a payload that lies in a mapped object. Receiving is scattered: before a batch is read the sink says
+ * where the next payloads most likely belong, a socket back end lets the kernel write them there, and what was predicted wrongly is moved.
+ * Rings copy each payload once, from the ring to the place the sink names. Nothing here knows the protocol: addresses, bytes, places.
+ *
+ * Addresses and ports are in host byte order. Errors are words a person can act on, written to `error`. Nothing blocks. */
+#ifndef RS_IO_IO_H
+#define RS_IO_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RS_IO_HEADER_BYTES 48 /* data header in front of every payload (docs/protocol.md) */
+#define RS_IO_BATCH 64        /* most datagrams of one send or receive call */
+#define RS_IO_ERROR_MAX 256
+#define RS_IO_PAYLOAD_MAX 65507
+
+typedef struct rs_io rs_io;
+typedef uint32_t rs_io_group; /* the caller's number for a joined group, at most RS_IO_GROUPS_MAX at a time */
+#define RS_IO_GROUPS_MAX 1024
+
+typedef enum { RS_IO_LOG_INFO, RS_IO_LOG_WARNING } rs_io_log_level;
+typedef void (*rs_io_log)(void *context, rs_io_log_level level, const char *text);
+
+/* Zero in any field means its default, given in brackets. */
+typedef struct {
+    const char *interface; /* data NIC, required */
+    uint32_t address;      /* source address, required */
+    uint32_t mtu;          /* bytes of an IP packet [the interface's] */
+    int receive_buffer;    /* bytes per joined group [16 MiB]; less with a warning when the kernel allows no more */
+    int send_buffer;       /* bytes [4 MiB] */
+    int ttl;               /* of multicast [8] */
+    bool loopback;         /* this host's own datagrams come back to groups joined here [no] */
+    rs_io_log log;         /* may be NULL */
+    void *log_context;
+} rs_io_options;
+
+/* One datagram to send: header, then payload. Both stay the caller's and must not change until the call returns. */
+typedef struct {
+    uint32_t address; /* group or host */
+    uint16_t port;
+    uint16_t header_length;
+    uint32_t payload_length;
+    const uint8_t *header;
+    const uint8_t *payload;
+} rs_io_packet;
+
+/* Where received datagrams go. */
+typedef struct {
+    /* Room for the payload of the `ahead`-th next datagram of `group` (ahead < RS_IO_BATCH), false if there is none. The room must hold nothing
+     * that matters: it may be overwritten by another datagram's bytes, up to *length of them and no further. */
+    bool (*predict)(void *context, rs_io_group group, uint32_t ahead, uint8_t **place, uint32_t *length);
+    /* A datagram came: once for each, in order of arrival. The first `header_length` bytes (at most RS_IO_HEADER_BYTES) are at `header`;
+     * `payload_length` bytes follow it. Returns where the payload belongs (room for all of it, shared with no other datagram of the
+     * batch), or NULL to drop it. The payload is there when the receive call returns, not before. */
+    uint8_t *(*deliver)(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                        uint32_t payload_length);
+    void *context;
+} rs_io_sink;
+
+/* Counters since the interface was opened. */
+typedef struct {
+    uint64_t packets_sent, bytes_sent, send_errors;
+    uint64_t packets_received, bytes_received;
+    uint64_t predicted;   /* payloads the kernel wrote to their final place */
+    uint64_t moved;       /* payloads that had to be copied there */
+    uint64_t intercepted; /* thrown away on purpose by a lossy interceptor */
+} rs_io_stats;
+
+/* A back end. The public functions below check arguments and call these. */
+typedef struct {
+    const char *name;
+    const char *summary; /* one line for --help */
+    rs_io *(*open)(const rs_io_options *options, char *error);
+    void (*close)(rs_io *io);
+    int (*send)(rs_io *io, const rs_io_packet *packets, unsigned count);
+    bool (*join)(rs_io *io, rs_io_group group, uint32_t address, uint16_t port, char *error);
+    void (*leave)(rs_io *io, rs_io_group group);
+    int (*receive)(rs_io *io, unsigned limit, const rs_io_sink *sink);
+    int (*receive_fd)(const rs_io *io);
+    int (*send_fd)(const rs_io *io);
+    uint64_t (*drops)(const rs_io *io, rs_io_group group);
+    void (*stats)(const rs_io *io, rs_io_stats *out);
+} rs_io_ops;
+
+/* First member of every back end's own structure. */
+struct rs_io {
+    const rs_io_ops *ops;
+};
+
+/* Opens an interface with the back end called `backend`, or the best one for this machine when it is "auto" (the choice and its reason are logged).
+ * `error` has room for RS_IO_ERROR_MAX bytes. NULL with words in `error`: unknown back end, no such interface, missing permission, no memory. */
+rs_io *rs_io_open(const char *backend, const rs_io_options *options, char *error);
+void rs_io_close(rs_io *io);
+
+/* Number of datagrams taken, from the first on. Fewer than `count`: the NIC's queue is full, send the rest when send_fd is writable.
+ * A datagram the kernel refuses for good (no route, interface down) counts as taken and as a send error: the data channel may lose. */
+int rs_io_send(rs_io *io, const rs_io_packet *packets, unsigned count);
+
+/* Receive what is sent to address:port on the interface; a host address of this machine instead of a group needs no membership.
+ * False with words in `error`: too many groups, the number is in use, or the kernel refuses. */
+bool rs_io_join(rs_io *io, rs_io_group group, uint32_t address, uint16_t port, char *error);
+void rs_io_leave(rs_io *io, rs_io_group group);
+
+/* Reads datagrams that have come, up to about `limit` (in batches), from all groups. Returns how many; 0 = none are waiting.
+ * The sink must not call back into this io. */
+int rs_io_receive(rs_io *io, unsigned limit, const rs_io_sink *sink);
+
+int rs_io_receive_fd(const rs_io *io); /* readable when datagrams are waiting */
+int rs_io_send_fd(const rs_io *io);    /* writable when the queue has room */
+
+/* Datagrams of a group that this host's buffers dropped since it was joined. */
+uint64_t rs_io_drops(const rs_io *io, rs_io_group group);
+void rs_io_stats_get(const rs_io *io, rs_io_stats *out);
+const char *rs_io_name(const rs_io *io);
+
+/* The back ends known, ended by NULL. */
+extern const rs_io_ops *const rs_io_backends[];
+
+/* Interceptor that loses received datagrams before the sink sees them, the same ones for the same seed. It owns `inner` from then on, also when it
+ * fails. `spec`: "uniform:P" each with probability P; "burst:P:N" runs of N datagrams, P of all lost; "gilbert:P:N" two-state Markov
+ * chain, P of all lost, N the mean run. An optional ":seed=S" ends it. NULL with words in `error` for a wrong spec. */
+rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error);
+/* Checks a spec alone. */
+bool rs_io_lossy_check(const char *spec, char *error);
+
+#endif
