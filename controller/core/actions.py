@@ -1,0 +1,122 @@
+"""What the manager wants done. Actions of one step are carried out in parallel, except that what touches the same switch or the same OCS
+port keeps its order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rostrum.controller.core.model import MulticastRule, Pair, PathKind, UnicastRule
+from rostrum.controller.core.values import PathResponse
+
+
+@dataclass(frozen=True)
+class Respond:
+    """To the agent of `server` (origin of the request); nothing to do for REST, which reads the path."""
+
+    server: str
+    response: PathResponse
+
+
+@dataclass(frozen=True)
+class NotifyMoved:
+    server: str
+    path_id: str
+    kind: PathKind
+    reason: str
+
+
+@dataclass(frozen=True)
+class NotifyFailed:
+    server: str
+    path_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class InstallRules:
+    """Answered by RulesInstalled or RulesFailed."""
+
+    op: int
+    rules: tuple[MulticastRule, ...]
+    path_id: str
+
+
+@dataclass(frozen=True)
+class RemoveRules:
+    """Answered by RulesRemoved."""
+
+    op: int
+    rules: tuple[MulticastRule, ...]
+    path_id: str
+
+
+@dataclass(frozen=True)
+class InstallUnicast:
+    switch: str
+    rules: tuple[UnicastRule, ...]
+
+
+@dataclass(frozen=True)
+class ReadRules:
+    """Answered by RulesFound."""
+
+    switch: str
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Answered by CircuitResult."""
+
+    op: int
+    ocs: str
+    pairs: tuple[Pair, ...]
+    path_id: str
+
+
+@dataclass(frozen=True)
+class Disconnect:
+    """Answered by DisconnectResult."""
+
+    op: int
+    ocs: str
+    pairs: tuple[Pair, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReadCrossConnects:
+    """Answered by CrossConnectsFound."""
+
+    ocs: str
+
+
+@dataclass(frozen=True)
+class PathChanged:
+    """For those who wait for the path's next state."""
+
+    path_id: str
+
+
+@dataclass(frozen=True)
+class Log:
+    """A line for the manager's log: what happened and its facts."""
+
+    level: str  # "info" | "warning"
+    event: str
+    facts: tuple[tuple[str, object], ...] = ()
+
+
+Action = (
+    Respond
+    | NotifyMoved
+    | NotifyFailed
+    | InstallRules
+    | RemoveRules
+    | InstallUnicast
+    | ReadRules
+    | Connect
+    | Disconnect
+    | ReadCrossConnects
+    | PathChanged
+    | Log
+)

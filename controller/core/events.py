@@ -1,0 +1,179 @@
+"""What happens to the manager. Times are not in the events: the caller hands `now` in with each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rostrum.controller.core.model import CrossConnect, MulticastRule
+from rostrum.controller.core.values import LivePath, PathRequest, TransferReport
+
+
+@dataclass(frozen=True)
+class RequestReceived:
+    request: PathRequest
+
+
+@dataclass(frozen=True)
+class Released:
+    """The path goes back. `origin`: who says so (an agent's server, or REST); an agent may release only what is its own."""
+
+    path_id: str
+    request_id: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    request_id: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """REST: the lease of a path begins anew."""
+
+    path_id: str
+
+
+@dataclass(frozen=True)
+class AgentUp:
+    server: str
+    boot_id: int
+    control_port: int
+    live_paths: tuple[LivePath, ...] = ()
+
+
+@dataclass(frozen=True)
+class AgentDown:
+    server: str
+    boot_id: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class KeepAlive:
+    server: str
+
+
+@dataclass(frozen=True)
+class NoLight:
+    path_id: str
+    receivers: tuple[str, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
+class ReportReceived:
+    report: TransferReport
+    origin: str
+
+
+@dataclass(frozen=True)
+class SwitchUp:
+    switch: str
+
+
+@dataclass(frozen=True)
+class SwitchDown:
+    switch: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class RulesFound:
+    """The multicast rules that are on a switch, asked for by action ReadRules."""
+
+    switch: str
+    rules: frozenset[MulticastRule]
+
+
+@dataclass(frozen=True)
+class OcsUp:
+    ocs: str
+
+
+@dataclass(frozen=True)
+class OcsDown:
+    ocs: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class CrossConnectsFound:
+    """All cross-connects of an OCS, asked for by action ReadCrossConnects."""
+
+    ocs: str
+    cross_connects: tuple[CrossConnect, ...]
+
+
+@dataclass(frozen=True)
+class CrossConnectChanged:
+    """A cross-connect changed by itself (nobody had asked)."""
+
+    ocs: str
+    cross_connect: CrossConnect
+
+
+@dataclass(frozen=True)
+class CircuitResult:
+    """Outcome of action Connect `op`: every cross-connect's state, or an error when nothing can be known."""
+
+    op: int
+    cross_connects: tuple[CrossConnect, ...]
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class DisconnectResult:
+    op: int
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class RulesInstalled:
+    op: int
+
+
+@dataclass(frozen=True)
+class RulesFailed:
+    """`failures`: per switch, what went wrong; rules on the other switches are in."""
+
+    op: int
+    failures: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class RulesRemoved:
+    op: int
+    failures: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Nothing happened but time."""
+
+
+Event = (
+    RequestReceived
+    | Released
+    | Cancelled
+    | Renewed
+    | AgentUp
+    | AgentDown
+    | KeepAlive
+    | NoLight
+    | ReportReceived
+    | SwitchUp
+    | SwitchDown
+    | RulesFound
+    | OcsUp
+    | OcsDown
+    | CrossConnectsFound
+    | CrossConnectChanged
+    | CircuitResult
+    | DisconnectResult
+    | RulesInstalled
+    | RulesFailed
+    | RulesRemoved
+    | Tick
+)

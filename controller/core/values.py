@@ -1,0 +1,187 @@
+"""What the manager's logic is told of: requests, decisions, agents' words, settings. Times are int64 ns of the manager's monotonic clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from ipaddress import IPv4Address
+
+from rostrum.controller.core.model import CrossConnect, PathKind
+
+MS = 1_000_000
+S = 1_000_000_000
+REST = "rest"  # origin of requests made by people and tools; agents' origin is their server's name
+
+
+class Wanted(Enum):
+    """How a request demands to be carried."""
+
+    AUTO = "auto"
+    CIRCUIT = "circuit"
+    PACKET = "packet"
+
+
+class State(Enum):
+    QUEUED = "queued"
+    CONFIGURING = "configuring"
+    ACTIVE = "active"
+    RELEASED = "released"
+    FAILED = "failed"
+
+
+class Decision(Enum):
+    """Values as in rostrum.thrift."""
+
+    ACCEPTED = 1
+    DENIED = 2
+    QUEUED = 3
+
+
+@dataclass(frozen=True)
+class PathRequest:
+    """A multicast path asked for (Republic, Table II: request). Sizes in bytes; `wait_ms` None = the manager's default."""
+
+    request_id: str
+    origin: str
+    sender: str
+    receivers: tuple[str, ...]
+    data_size: int = 0
+    remaining_size: int = 0
+    app_id: bytes = b""
+    data_id: int = 0
+    wait_ms: int | None = None
+    deadline_ms: int | None = None
+    wanted: Wanted = Wanted.AUTO
+    lease_ms: int | None = None  # only for REST's: None = until released; an agent's paths live by its keepalives
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    server: str
+    address: str
+    control_port: int
+
+
+@dataclass(frozen=True)
+class PathResponse:
+    """Table II: response, and what ours adds. Fields after `reason` matter only with ACCEPTED."""
+
+    request_id: str
+    response_id: str
+    decision: Decision
+    reason: str = ""
+    accepted_size: int = 0
+    kind: PathKind = PathKind.PACKET
+    group: str = ""
+    data_port: int = 0
+    reconfiguration_ns: int = 0
+    rate_bps: int = 0
+    lease_ms: int = 0
+    light_bound_ms: int = 0
+    receivers: tuple[ServerAddress, ...] = ()
+
+
+@dataclass(frozen=True)
+class LivePath:
+    """A path an agent holds, told at hello."""
+
+    request_id: str
+    response_id: str
+    group: IPv4Address
+    kind: PathKind
+    receivers: tuple[str, ...]
+    accepted_size: int
+
+
+@dataclass(frozen=True)
+class ReceiverReport:
+    """One receiver's outcome as the sender's agent sees it; wall-clock ns, 0 = not yet."""
+
+    server: str
+    state: str
+    cause: str
+    initial_sn: int
+    patched_fragments: int
+    first_light_ns: int
+    complete_ns: int
+
+
+@dataclass(frozen=True)
+class TransferReport:
+    request_id: str
+    response_id: str
+    phase: str
+    cause: str
+    bytes: int
+    sent_packets: int
+    redundant_packets: int
+    patched_packets: int
+    receivers: tuple[ReceiverReport, ...]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Light along one branch of a circuit: what arrives, and what is to spare above the receiver's sensitivity."""
+
+    tor: str
+    port: int
+    splitters: tuple[str, ...]
+    power_dbm: float
+    margin_db: float
+
+
+@dataclass(frozen=True)
+class Power:
+    """A cross-connect with the powers the OCS reported for it last."""
+
+    ocs: str
+    cross_connect: CrossConnect
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The manager's bounds. Every wait has one."""
+
+    scheduler: str = "best-effort"
+    circuit_wait_ns: int = 2 * S  # how long a request waits for a circuit before it takes a packet path
+    wait_ns: int = 30 * S  # how long a request waits for any path before it is denied
+    wait_max_ns: int = 3600 * S
+    lease_ns: int = 3 * S
+    light_bound_ms: int | None = None  # None: from the OCS's reconfiguration time
+    configure_bound_ns: int = 5 * S  # beyond the reconfiguration time: devices that do not answer
+    grace_ns: int | None = None  # None: one lease; foreign rules and cross-connects found at start live this long
+    quarantine_ns: int = 30 * S  # a component that failed is kept out of use
+    session_bytes: int | None = None  # cap of each grant
+    paths_per_server: int = 16  # and per direction
+    queue_max: int = 10_000
+    history_max: int = 1_000  # paths and transfers remembered after their end
+    idle_rule_sets: int = 64  # rules kept for an identical path to come
+    boot_id: int = 1
+
+    @property
+    def grace(self) -> int:
+        return self.lease_ns if self.grace_ns is None else self.grace_ns
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why something cannot be planned, in words. `ever` = waiting does not help; `until` = when it may be over by itself (ns)."""
+
+    reason: str
+    ever: bool = False
+    until: int | None = None
+
+
+@dataclass
+class Stamps:
+    """When a path reached each point (ns, manager's clock); None = not yet."""
+
+    requested: int
+    accepted: int | None = None
+    cross_connects_steady: int | None = None
+    rules_in: int | None = None
+    active: int | None = None
+    moved: int | None = None
+    released: int | None = None
+    failed: int | None = None
+    notes: list[str] = field(default_factory=list)
