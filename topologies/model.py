@@ -1,4 +1,4 @@
-"""A data center as the topology file describes it. Values only: the loader builds and checks them, everyone else reads them.
+"""A data center as the topology file describes it. Values only: the loader builds and checks them, others read them.
 
 Units: rates in bit/s, power in dBm, losses in dB, times in seconds. Ports are the numbers printed on the device.
 """
@@ -88,7 +88,7 @@ class Manager:
 
 @dataclass(frozen=True)
 class Reconfiguration:
-    """Emulation only: how long one cross-connect takes. distribution: fixed | uniform (mean +- spread) | normal (sd = spread)."""
+    """How long one emulated cross-connect takes: fixed | uniform (mean +- spread) | normal (sd = spread)."""
 
     distribution: str
     mean_s: float

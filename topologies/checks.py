@@ -1,0 +1,208 @@
+"""What a schema cannot say about a topology: that its parts fit together. Each check yields (place, sentence)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv4Network
+
+from rostrum.topologies.model import End, Ocs, Topology
+from rostrum.topologies.problems import Place, did_you_mean, place_text
+
+Finding = tuple[Place, str]
+
+
+def all_of(topology: Topology) -> Iterator[Finding]:
+    """Every contradiction in the topology."""
+    yield from names(topology)
+    yield from networks(topology)
+    yield from addresses(topology)
+    yield from links(topology)
+    yield from packet_network(topology)
+    yield from manager_ports(topology)
+    for ocs in topology.ocs.values():
+        yield from fibres(ocs, topology)
+        yield from optics(ocs)
+    yield from emulation(topology)
+
+
+def names(topology: Topology) -> Iterator[Finding]:
+    """A link names its ends by node alone, so a name must mean one thing."""
+    kinds: dict[str, Mapping[str, object]] = {
+        "switches": topology.switches,
+        "servers": topology.servers,
+        "ocs": topology.ocs,
+    }
+    first: dict[str, str] = {}
+    for kind, nodes in kinds.items():
+        for name in nodes:
+            if name in first:
+                yield (kind, name), f"{name} is also in {first[name]}; rename one"
+            first.setdefault(name, kind)
+    dpids: dict[int, str] = {}
+    for switch in topology.switches.values():
+        if switch.dpid in dpids:
+            yield (
+                ("switches", switch.name, "dpid"),
+                f"dpid {switch.dpid} is that of {dpids[switch.dpid]} too; give each switch its own",
+            )
+        dpids.setdefault(switch.dpid, switch.name)
+
+
+def networks(topology: Topology) -> Iterator[Finding]:
+    named = [("data", topology.data), ("management", topology.management), ("multicast", topology.multicast)]
+    anything = IPv4Network("0.0.0.0/0")  # the loader's stand-in for what did not parse: already reported
+    for index, (name, network) in enumerate(named):
+        for other_name, other in named[:index]:
+            if anything not in (network, other) and network.overlaps(other):
+                yield ("network", name), f"{network} overlaps the {other_name} network {other}; choose another"
+    multicast = topology.multicast
+    if multicast != anything and not multicast.is_multicast:
+        yield (
+            ("network", "multicast"),
+            f"{multicast} is not multicast; choose from 224.0.0.0/4, for example 239.192.0.0/16",
+        )
+    elif multicast.overlaps(IPv4Network("224.0.0.0/24")) and multicast != anything:
+        yield (
+            ("network", "multicast"),
+            f"{multicast} holds 224.0.0.0/24, reserved for routing protocols; choose 239.192.0.0/16",
+        )
+
+
+def addresses(topology: Topology) -> Iterator[Finding]:
+    """Every address inside its network, and none twice."""
+    rows: list[tuple[Place, IPv4Address, str, IPv4Network]] = []
+    management = ("management", topology.management)
+    for server in topology.servers.values():
+        rows.append((("servers", server.name, "address"), server.address, "data", topology.data))
+        rows.append((("servers", server.name, "management"), server.management, *management))
+    rows.append((("manager", "address"), topology.manager.address, *management))
+    rows += [(("ocs", ocs.name, "address"), ocs.address, *management) for ocs in topology.ocs.values()]
+    seen: dict[IPv4Address, Place] = {}
+    for place, address, network_name, network in rows:
+        if address == IPv4Address(0):
+            continue
+        if address not in network:
+            yield (
+                place,
+                f"{address} is outside the {network_name} network {network}; change it or network.{network_name}",
+            )
+        elif address in (network.network_address, network.broadcast_address) and network.prefixlen < 31:
+            yield place, f"{address} is the network or broadcast address of {network}; choose another"
+        if address in seen:
+            yield place, f"{address} is already that of {place_text(seen[address])}; each needs its own"
+        seen.setdefault(address, place)
+
+
+def links(topology: Topology) -> Iterator[Finding]:
+    nodes = {*topology.switches, *topology.servers, *topology.ocs}
+    used: dict[End, Place] = {}
+    for index, link in enumerate(topology.links):
+        for side, end in (("a", link.a), ("b", link.b)):
+            place: Place = ("links", index, side)
+            if end.node not in nodes:
+                yield place, f"no node is called {end.node}{did_you_mean(end.node, nodes)}"
+                continue
+            if end.node in topology.ocs and end.port > topology.ocs[end.node].ports:
+                yield place, f"{end.node} has ports 1 to {topology.ocs[end.node].ports}, not {end.port}"
+            if end in used and end.port >= 0:
+                what = end.node if end.node in topology.servers else f"{end.node}:{end.port}"
+                yield place, f"{what} is already used by {place_text(used[end])}; a port takes one link"
+            used.setdefault(end, place)
+        if link.a.node == link.b.node:
+            yield ("links", index), f"joins {link.a.node} with itself; remove it"
+            continue
+        yield from _kinds(index, link.a.node, link.b.node, topology)
+
+
+def _kinds(index: int, a: str, b: str, topology: Topology) -> Iterator[Finding]:
+    """A server is joined to a ToR, the OCS to ToRs."""
+    for own, far in ((a, b), (b, a)):
+        switch = topology.switches.get(far)
+        known = switch is not None or far in topology.servers or far in topology.ocs
+        if own in topology.servers and known and (switch is None or switch.role != "tor"):
+            yield ("links", index), f"joins the server {own} to {far}; a server is joined to a ToR switch"
+        elif own in topology.ocs and known and far not in topology.servers and (switch is None or switch.role != "tor"):
+            yield ("links", index), f"joins {own} to {far}; an OCS port is joined to a ToR switch"
+
+
+def packet_network(topology: Topology) -> Iterator[Finding]:
+    """Control channels and packet paths need every ToR to reach every other one without the OCS."""
+    tors = sorted({server.tor for server in topology.servers.values()} & set(topology.switches))
+    if not tors:
+        return
+    reached, todo = {tors[0]}, [tors[0]]
+    while todo:
+        for far in topology.switches[todo.pop()].neighbours.values():
+            if far.node in topology.switches and far.node not in reached:
+                reached.add(far.node)
+                todo.append(far.node)
+    for tor in tors:
+        if tor not in reached:
+            yield ("switches", tor), f"no way from {tor} to {tors[0]} through packet switches; link it to the core"
+
+
+def manager_ports(topology: Topology) -> Iterator[Finding]:
+    manager, seen = topology.manager, dict[int, str]()
+    for name in ("openflow_port", "thrift_port", "rest_port"):
+        port = getattr(manager, name)
+        if port in seen:
+            yield ("manager", name), f"port {port} is already {seen[port]}; choose another"
+        seen.setdefault(port, name)
+
+
+def fibres(ocs: Ocs, topology: Topology) -> Iterator[Finding]:
+    """Port n has an input fibre n and an output fibre n; each is plugged into one thing at most."""
+    inputs: dict[int, str] = {port: f"the link to {far.node}" for port, far in ocs.attached.items()}
+    outputs = dict(inputs)
+    for splitter in ocs.splitters.values():
+        place: Place = ("ocs", ocs.name, "splitters", splitter.name)
+        if len(splitter.outputs) != splitter.fanout:
+            yield (
+                (*place, "outputs"),
+                f"names {len(splitter.outputs)} OCS inputs, but the fanout is {splitter.fanout}; make them equal",
+            )
+        plugs = [((*place, "input"), splitter.input, outputs, "output")]
+        plugs += [((*place, "outputs", i), port, inputs, "input") for i, port in enumerate(splitter.outputs)]
+        for where, port, taken, kind in plugs:
+            if port > ocs.ports:
+                yield where, f"{ocs.name} has ports 1 to {ocs.ports}, not {port}"
+            elif port in taken:
+                yield (
+                    where,
+                    f"{kind} fibre {port} of {ocs.name} is already used by {taken[port]}; a fibre goes to one place",
+                )
+            taken.setdefault(port, f"splitter {splitter.name}")
+
+
+def optics(ocs: Ocs) -> Iterator[Finding]:
+    light, place = ocs.light, ("ocs", ocs.name)
+    if light.transmit_dbm - light.cross_connect_loss_db < light.sensitivity_dbm:
+        yield (
+            (*place, "light"),
+            f"not even one cross-connect gives light: {light.transmit_dbm} dBm - {light.cross_connect_loss_db} dB is "
+            f"below the sensitivity of {light.sensitivity_dbm} dBm",
+        )
+    for splitter in ocs.splitters.values():
+        least = 10 * math.log10(splitter.fanout)
+        if splitter.loss_db < least - 0.05:
+            yield (
+                (*place, "splitters", splitter.name, "loss_db"),
+                f"{splitter.loss_db} dB: dividing light {splitter.fanout} ways costs at least {least:.1f} dB",
+            )
+
+
+def emulation(topology: Topology) -> Iterator[Finding]:
+    reconfiguration, place = topology.emulation.reconfiguration, ("emulation", "reconfiguration", "spread_ms")
+    least_s = reconfiguration.mean_s
+    if reconfiguration.distribution == "fixed" and reconfiguration.spread_s:
+        yield place, "a fixed distribution has no spread; leave it out, or say distribution: uniform or normal"
+    if reconfiguration.distribution == "uniform":
+        least_s -= reconfiguration.spread_s
+        if least_s < 0:
+            yield place, "larger than mean_ms: a reconfiguration cannot take less than no time"
+    if topology.emulation.ringing_s > reconfiguration.mean_s:
+        yield (
+            ("emulation", "ringing", "duration_ms"),
+            "longer than the whole reconfiguration, whose last part it is; make it shorter",
+        )

@@ -1,0 +1,312 @@
+"""The one loader of topology files: `load(path_or_name)` -> `Topology`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+from rostrum.topologies import checks
+from rostrum.topologies.document import BYTES_MAX, Document
+from rostrum.topologies.model import (
+    Emulation,
+    End,
+    Light,
+    Link,
+    Manager,
+    Ocs,
+    Reconfiguration,
+    Server,
+    Splitter,
+    Switch,
+    Topology,
+)
+from rostrum.topologies.problems import Place, Problem, TopologyError, did_you_mean
+
+FOLDER = Path(__file__).resolve().parent
+TL1_PORTS = {"glimmerglass": 10034, "polatis": 3082}
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+RATE_MAX_BPS = 10**13
+
+__all__ = ["TopologyError", "builtin_names", "load", "load_text", "rate_bps"]
+
+
+def builtin_names() -> list[str]:
+    """Names of the topology files that come with rostrum."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load(path_or_name: str | Path) -> Topology:
+    """The data center described by a topology file, or by one that comes with rostrum (its name without `.yaml`).
+
+    Raises TopologyError naming every problem found, with its place, line and remedy.
+    """
+    path = Path(path_or_name)
+    builtin = FOLDER / f"{path_or_name}.yaml"
+    if isinstance(path_or_name, str) and re.fullmatch(r"[a-z][a-z0-9_-]*", path_or_name) and builtin.is_file():
+        path = builtin
+    try:
+        with path.open("rb") as file:
+            raw = file.read(BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise TopologyError(
+            str(path_or_name)[:200],
+            [Problem((), 0, f"cannot be read: {reason}; built in are {', '.join(builtin_names())}")],
+        ) from error
+    if len(raw) > BYTES_MAX:
+        raise TopologyError(str(path), [Problem((), 0, f"larger than {BYTES_MAX >> 20} MiB: not a topology file")])
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise TopologyError(
+            str(path), [Problem((), 0, f"not UTF-8 text (byte {error.start}): not a topology file")]
+        ) from error
+    return load_text(text, str(path))
+
+
+def load_text(text: str, source: str = "topology") -> Topology:
+    """As `load`, from the file's text; `source` is what errors call it."""
+    document = Document(text)
+    if document.problems:
+        raise TopologyError(source, document.problems)
+    problems = _schema_problems(document)
+    if not problems:
+        topology, problems = _build(document)
+        if not problems:
+            return topology
+    raise TopologyError(source, problems)
+
+
+def rate_bps(value: str | int) -> int:
+    """Bits per second of `10G`, `100M`, `2.5G`, `64k` or a plain number. Raises ValueError with the remedy."""
+    match = re.fullmatch(r"([0-9]{1,15})(\.[0-9]{1,9})?([kMGT]?)", str(value))
+    if not match:
+        raise ValueError(f"{value!r} is not a rate; write bit/s as a number with k, M, G or T, for example 10G or 100M")
+    rate = int(float(match[1] + (match[2] or "")) * UNITS[match[3]])
+    if not 1_000 <= rate <= RATE_MAX_BPS:
+        raise ValueError(f"{value} is {rate} bit/s; rates from 1k to {RATE_MAX_BPS // 10**12}T are possible")
+    return rate
+
+
+@functools.cache
+def _validator() -> Any:
+    schema = json.loads((FOLDER / "schema.json").read_text())
+    return jsonschema.Draft202012Validator(schema)
+
+
+def _schema_problems(document: Document) -> list[Problem]:
+    problems = []
+    for error in _validator().iter_errors(document.value):
+        place: Place = tuple(error.absolute_path)
+        problems += [Problem(place, document.line(place), text) for text in _words(error)]
+        if len(problems) > 1000:
+            break
+    return problems
+
+
+def _words(error: Any) -> list[str]:
+    """jsonschema's finding as sentences that say what to do."""
+    value, wanted = error.instance, error.validator_value
+    shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
+    match error.validator:
+        case "required":
+            return [f"lacks {name}; add it" for name in wanted if name not in value][:20]
+        case "additionalProperties":
+            known = error.schema.get("properties", {})
+            return [f"unknown key {key[:60]!r}{did_you_mean(key, known)}" for key in value if key not in known][:20]
+        case "type":
+            names = [wanted] if isinstance(wanted, str) else wanted
+            return [f"{shown} is not {' or '.join(_TYPES.get(name, name) for name in names)}"]
+        case "enum":
+            return [f"{shown} is none of {', '.join(map(str, wanted))}"]
+        case "const":
+            return [f"{shown}: this program reads version {wanted} of the format; write `{error.path[-1]}: {wanted}`"]
+        case "minimum" | "maximum":
+            return [f"{shown} is out of range: {error.validator} {wanted}"]
+        case "pattern":
+            return [
+                f"{shown} is not usable as a name: letters a-z, digits, - and _, beginning with a letter, at most 32"
+            ]
+        case "minProperties" | "minItems":
+            return [f"needs at least {wanted} of them"]
+        case "maxProperties" | "maxItems" | "maxLength":
+            return [f"too long: at most {wanted}"]
+    return [str(error.message)[:200]]
+
+
+_TYPES = {
+    "object": "a mapping (key: value)",
+    "array": "a list",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+}
+
+
+class _Reader:
+    """Turns texts into values; what does not parse becomes a problem and a stand-in, so that all is reported."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[Problem] = []
+
+    def add(self, place: Place, text: str) -> None:
+        self.problems.append(Problem(place, self.document.line(place), text))
+
+    def address(self, text: str, place: Place) -> IPv4Address:
+        try:
+            return IPv4Address(text)
+        except ValueError:
+            self.add(place, f"{text!r} is not an IPv4 address such as 10.0.1.1")
+            return IPv4Address(0)
+
+    def network(self, text: str, place: Place) -> IPv4Network:
+        try:
+            return IPv4Network(text, strict=True)
+        except ValueError as error:
+            remedy = (
+                f"; did you mean {IPv4Network(text, strict=False)}?"
+                if "host bits" in str(error)
+                else ", such as 10.0.0.0/16"
+            )
+            self.add(place, f"{text!r} is not an IPv4 network{remedy}")
+            return IPv4Network("0.0.0.0/0")
+
+    def rate(self, value: str | int, place: Place) -> int:
+        try:
+            return rate_bps(value)
+        except ValueError as error:
+            self.add(place, str(error))
+            return 1_000
+
+    def end(self, text: str, place: Place, nodes: dict[str, Any]) -> End:
+        node, colon, port = text.partition(":")
+        if not colon:
+            if node in nodes["switches"] or node in nodes.get("ocs", {}):
+                self.add(place, f"{text!r}: only a server stands without a port; write {node}:PORT")
+            return End(node, 0)
+        if node in nodes["servers"]:
+            self.add(place, f"{text!r}: a server has one data NIC; write {node} alone")
+            return End(node, 0)
+        if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65279:
+            self.add(place, f"{text!r}: the port must be a number from 1 to 65279, as printed on the device")
+            return End(node, -1)
+        return End(node, int(port))
+
+
+def _build(document: Document) -> tuple[Topology, list[Problem]]:
+    value, reader = document.value, _Reader(document)
+    network, agent, emulation = value["network"], value.get("agent", {}), value.get("emulation", {})
+    links = tuple(
+        Link(
+            reader.end(link["a"], ("links", i, "a"), value),
+            reader.end(link["b"], ("links", i, "b"), value),
+            reader.rate(link["rate"], ("links", i, "rate")),
+        )
+        for i, link in enumerate(value["links"])
+    )
+    topology = Topology(
+        name=value["name"],
+        data=reader.network(network["data"], ("network", "data")),
+        management=reader.network(network["management"], ("network", "management")),
+        multicast=reader.network(network["multicast"], ("network", "multicast")),
+        mtu=network.get("mtu", 9000),
+        control_port=agent.get("control_port", 7071),
+        data_port=agent.get("data_port", 7070),
+        manager=Manager(
+            address=reader.address(value["manager"]["address"], ("manager", "address")),
+            openflow_port=value["manager"].get("openflow_port", 6653),
+            thrift_port=value["manager"].get("thrift_port", 9090),
+            rest_port=value["manager"].get("rest_port", 8080),
+        ),
+        switches={name: _switch(name, entry, links) for name, entry in value["switches"].items()},
+        servers={
+            name: _server(name, entry, links, value["switches"], reader) for name, entry in value["servers"].items()
+        },
+        links=links,
+        ocs={name: _ocs(name, entry, links, reader) for name, entry in value.get("ocs", {}).items()},
+        emulation=_emulation(emulation),
+    )
+    for place, text in checks.all_of(topology):
+        reader.add(place, text)
+    return topology, reader.problems
+
+
+def _far_ends(node: str, links: tuple[Link, ...]) -> list[tuple[End, End, int]]:
+    both = [(link.a, link.b, link.rate_bps) for link in links] + [(link.b, link.a, link.rate_bps) for link in links]
+    return [row for row in both if row[0].node == node]
+
+
+def _switch(name: str, entry: dict[str, Any], links: tuple[Link, ...]) -> Switch:
+    ends = _far_ends(name, links)
+    return Switch(
+        name=name,
+        role=entry["role"],
+        southbound=entry.get("southbound", "openflow"),
+        dpid=entry["dpid"],
+        neighbours={own.port: far for own, far, _ in ends},
+        rates={own.port: rate for own, _, rate in ends},
+    )
+
+
+def _server(
+    name: str, entry: dict[str, Any], links: tuple[Link, ...], switches: dict[str, Any], reader: _Reader
+) -> Server:
+    tors = [(far, rate) for _, far, rate in _far_ends(name, links) if switches.get(far.node, {}).get("role") == "tor"]
+    far, rate = tors[0] if tors else (End("", 0), 1_000)
+    if not tors:
+        reader.add(
+            ("servers", name),
+            f'no link to a ToR switch; add one to links, such as {{a: {name}, b: "TOR:PORT", rate: 10G}}',
+        )
+    return Server(
+        name=name,
+        address=reader.address(entry["address"], ("servers", name, "address")),
+        management=reader.address(entry["management"], ("servers", name, "management")),
+        tor=far.node,
+        tor_port=far.port,
+        rate_bps=rate,
+    )
+
+
+def _ocs(name: str, entry: dict[str, Any], links: tuple[Link, ...], reader: _Reader) -> Ocs:
+    dialect, light = entry.get("dialect", "glimmerglass"), entry.get("light", {})
+    return Ocs(
+        name=name,
+        ports=entry["ports"],
+        dialect=dialect,
+        address=reader.address(entry["address"], ("ocs", name, "address")),
+        tl1_port=entry.get("tl1_port", TL1_PORTS[dialect]),
+        user=entry.get("user", "admin"),
+        password=entry.get("password", "rostrum"),
+        reconfiguration_s=entry.get("reconfiguration_ms", 70) / 1000,
+        light=Light(
+            transmit_dbm=float(light.get("transmit_dbm", 0.0)),
+            sensitivity_dbm=float(light.get("sensitivity_dbm", -18.0)),
+            cross_connect_loss_db=float(light.get("cross_connect_loss_db", 1.0)),
+        ),
+        splitters={
+            key: Splitter(key, name, item["fanout"], float(item["loss_db"]), item["input"], tuple(item["outputs"]))
+            for key, item in entry.get("splitters", {}).items()
+        },
+        attached={own.port: far for own, far, _ in _far_ends(name, links)},
+    )
+
+
+def _emulation(entry: dict[str, Any]) -> Emulation:
+    reconfiguration, ringing = entry.get("reconfiguration", {}), entry.get("ringing", {})
+    return Emulation(
+        reconfiguration=Reconfiguration(
+            distribution=reconfiguration.get("distribution", "fixed"),
+            mean_s=reconfiguration.get("mean_ms", 70) / 1000,
+            spread_s=reconfiguration.get("spread_ms", 0) / 1000,
+        ),
+        ringing_s=ringing.get("duration_ms", 5) / 1000,
+        ringing_loss=float(ringing.get("loss", 0.5)),
+        seed=entry.get("seed", 1),
+    )
