@@ -1,8 +1,8 @@
 """What the manager asks of switches and optical circuit switches, whatever protocol carries it.
 
 `OpenFlowFabric` (openflow.py) is a `SwitchFabric`; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on
-the caller's asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name the
-device.
+the caller's asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name
+the device.
 """
 
 from __future__ import annotations

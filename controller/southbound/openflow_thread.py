@@ -1,0 +1,219 @@
+"""os-ken at work in native threads of its own: sockets, the OpenFlow handshake and codec. A shim: every message of
+interest becomes a call on the asyncio loop, and bytes handed in are queued for the switch. No decision is made here.
+
+os-ken 4 has no manager program any more, its server cannot be stopped, and a connection's end is noticed late; so the
+listening socket, the reader and the writer are ours, and its `Datapath` and `OFPHandler` do the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import queue
+import random
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from os_ken import cfg
+from os_ken.base import app_manager  # noqa: F401  first: os-ken's controller module imports it in a circle
+from os_ken.controller import controller, handler, ofp_event, ofp_handler
+from os_ken.ofproto import ofproto_protocol, ofproto_v1_3
+from rostrum.controller.core.model import SouthboundError
+
+log = logging.getLogger(__name__)
+
+SEND_QUEUE = 4096  # messages or batches waiting for one switch's socket
+MAX_CONNECTIONS = 1024  # switches, and strangers still in the handshake
+HANDSHAKE_S = 10.0  # from connecting to the end of the OpenFlow handshake
+THREAD_END_S = 5.0  # how long close() waits for a thread
+
+Deliver = Callable[["Connection", Any], None]
+Gone = Callable[["Connection", str], None]
+
+
+class Shim(ofp_handler.OFPHandler):  # type: ignore[misc]
+    """os-ken's own handshake and echo handler, plus the messages the manager asks for."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        super().__init__()
+        self.name = ofp_event.NAME
+        self.deliver = deliver
+        handler.register_instance(self)
+
+    @handler.set_ev_handler(  # type: ignore[untyped-decorator]
+        [
+            ofp_event.EventOFPBarrierReply,
+            ofp_event.EventOFPErrorMsg,
+            ofp_event.EventOFPFlowStatsReply,
+            ofp_event.EventOFPGroupDescStatsReply,
+            ofp_event.EventOFPPortStatus,
+            ofp_event.EventOFPEchoReply,
+        ],
+        [handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER],
+    )
+    def hand_over(self, event: Any) -> None:
+        self.deliver(event.msg.datapath, event.msg)
+
+
+class Connection(controller.Datapath):  # type: ignore[misc]
+    """One switch's TCP connection: a reader thread (os-ken's loop) and a writer thread, ours, that blocks nobody."""
+
+    def __init__(self, sock: socket.socket, address: Any, shim: Shim, on_ready: Callable[[Connection], None]) -> None:
+        late = f"the OpenFlow 1.3 handshake did not end within {HANDSHAKE_S:g} s"
+        self._handshake = threading.Timer(HANDSHAKE_S, lambda: self.drop(late))
+        self._handshake.daemon = True
+        super().__init__(sock, address)
+        self.ofp_brick = shim
+        self.cause = ""
+        self._on_ready = on_ready
+        self._xids = itertools.count(random.getrandbits(31))
+        self._outgoing: queue.Queue[bytes | None] = queue.Queue(SEND_QUEUE)
+
+    def set_xid(self, msg: Any) -> int:
+        xid = next(self._xids) & 0xFFFF_FFFF
+        msg.set_xid(xid)
+        return xid
+
+    def set_state(self, state: str) -> None:
+        before = self.state
+        super().set_state(state)
+        if state == handler.MAIN_DISPATCHER and before != state:
+            self._handshake.cancel()
+            self._on_ready(self)
+
+    def send(self, buf: bytes, close_socket: bool = False) -> bool:
+        try:
+            self._outgoing.put_nowait(bytes(buf))
+            if close_socket:
+                self._outgoing.put_nowait(None)
+        except queue.Full:
+            self.drop(f"it did not read: {SEND_QUEUE} messages wait for it")
+            return False
+        return True
+
+    def drop(self, cause: str) -> None:
+        """End the connection; both threads leave. Any thread may call it. The first cause is the one reported."""
+        self.cause = self.cause or cause
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.drop("closed")
+
+    def serve(self) -> None:
+        writer = threading.Thread(target=self._write, name="openflow-writer", daemon=True)
+        writer.start()
+        self._handshake.start()
+        self.send_msg(self.ofproto_parser.OFPHello(self))
+        try:
+            self._recv_loop()
+            self.cause = self.cause or "the switch closed the connection"
+        except Exception as error:  # os-ken's parser raises whatever malformed bytes lead it to
+            log.warning("OpenFlow from %s: unreadable message: %r", self.address, error)
+            self.cause = self.cause or f"it sent something unreadable ({error!r})"
+        finally:
+            self._handshake.cancel()
+            self.set_state(handler.DEAD_DISPATCHER)
+            self.drop("closed")
+            with contextlib.suppress(queue.Full):
+                self._outgoing.put_nowait(None)
+            writer.join(THREAD_END_S)
+            self.is_active = False
+
+    def _write(self) -> None:
+        try:
+            while (data := self._outgoing.get()) is not None:
+                self.socket.sendall(data)
+            self.drop("closed")
+        except OSError as error:
+            self.drop(f"writing to it failed: {error}")
+
+
+class OpenFlowThread:
+    """Listens on one address and serves switches in threads; calls back on `loop`.
+
+    `on_ready(connection)` when a switch has finished the handshake; `on_message(connection, os-ken message)` for
+    barrier replies, errors, flow and group descriptions, port status and echo replies; `on_gone(connection, cause)` at
+    its end.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_ready: Callable[[Connection], None],
+        on_message: Deliver,
+        on_gone: Gone,
+    ) -> None:
+        self._loop = loop
+        self._on_ready = on_ready
+        self._on_gone = on_gone
+        self._shim = Shim(lambda connection, message: self._call(on_message, connection, message))
+        self._connections: dict[Connection, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        self._acceptor: threading.Thread | None = None
+
+    def start(self, host: str, port: int) -> int:
+        """Listen on `host`:`port` (0 = any) and nowhere else; returns the port. Raises SouthboundError."""
+        ofproto_protocol.set_app_supported_versions([ofproto_v1_3.OFP_VERSION])
+        cfg.CONF(args=[], project="os_ken", version="rostrum", default_config_files=[])
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            listener.listen(64)
+        except OSError as error:
+            listener.close()
+            raise SouthboundError(f"cannot listen for OpenFlow switches on {host}:{port}: {error.strerror}") from error
+        self._listener = listener
+        self._acceptor = threading.Thread(target=self._accept, args=(listener,), name="openflow-accept", daemon=True)
+        self._acceptor.start()
+        return int(listener.getsockname()[1])
+
+    def stop(self) -> None:
+        """Close everything and wait for the threads. Blocks; call it off the loop."""
+        if self._listener is not None:
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() alone does not
+            self._listener.close()
+        if self._acceptor is not None:
+            self._acceptor.join(THREAD_END_S)
+        with self._lock:
+            connections = dict(self._connections)
+        for connection in connections:
+            connection.drop("the manager is closing")
+        for thread in connections.values():
+            thread.join(THREAD_END_S)
+
+    def _call(self, function: Callable[..., None], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self._loop.call_soon_threadsafe(function, *args)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, address = listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                if len(self._connections) >= MAX_CONNECTIONS:
+                    log.warning("OpenFlow from %s: refused, %d connections are open", address, MAX_CONNECTIONS)
+                    sock.close()
+                    continue
+                connection = Connection(sock, address, self._shim, lambda c: self._call(self._on_ready, c))
+                thread = threading.Thread(target=self._serve, args=(connection,), name="openflow-reader", daemon=True)
+                self._connections[connection] = thread
+            thread.start()
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            connection.serve()
+        finally:
+            with self._lock:
+                self._connections.pop(connection, None)
+            self._call(self._on_gone, connection, connection.cause)
