@@ -99,7 +99,7 @@ def test_rate_refused(text: str) -> None:
     ("change", "words"),
     [
         (put("links", 0, "b", "tor1:2"), "links[1].b: tor1:2 is already used by links[0].b"),
-        (put("links", 0, "a", "h9"), "links[0].a: no node is called h9; did you mean h),
+        (put("links", 0, "a", "h9"), "links[0].a: no node is called h9; known are core, h1"),
         (put("links", 0, "a", "h1:3"), "a server has one data NIC; write h1 alone"),
         (put("links", 0, "b", "tor1"), "only a server stands without a port"),
         (put("links", 0, "b", "tor1:0"), "port must be a number from 1 to 65279"),
