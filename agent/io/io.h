@@ -1,10 +1,13 @@
-/* Packet I/O of the data channel behind one small table of functions, so that a back end can be a socket, a packet ring or an interceptor.
+/* Packet I/O of the data channel behind one small table of functions, so that a back end can be a socket, a packet
+ * ring or an interceptor.
  *
- * Sending is gathered: header bytes and a payload that lies in a mapped object. Receiving is scattered: before a batch is read the sink says
- * where the next payloads most likely belong, a socket back end lets the kernel write them there, and what was predicted wrongly is moved.
- * Rings copy each payload once, from the ring to the place the sink names. Nothing here knows the protocol: addresses, bytes, places.
+ * Sending is gathered: header bytes and a payload that lies in a mapped object. Receiving is scattered: before a batch
+ * is read the sink says where the next payloads most likely belong, a socket back end lets the kernel write them there,
+ * and what was predicted wrongly is moved. Rings copy each payload once, from the ring to the place the sink names.
+ * Nothing here knows the protocol: addresses, bytes, places.
  *
- * Addresses and ports are in host byte order. Errors are words a person can act on, written to `error`. Nothing blocks. */
+ * Addresses and ports are in host byte order. Errors are words a person can act on, written to `error`. No call
+ * blocks. */
 #ifndef RS_IO_IO_H
 #define RS_IO_IO_H
 
@@ -49,12 +52,13 @@ typedef struct {
 
 /* Where received datagrams go. */
 typedef struct {
-    /* Room for the payload of the `ahead`-th next datagram of `group` (ahead < RS_IO_BATCH), false if there is none. The room must hold nothing
-     * that matters: it may be overwritten by another datagram's bytes, up to *length of them and no further. */
+    /* Room for the payload of the `ahead`-th next datagram of `group` (ahead < RS_IO_BATCH), false if there is none.
+     * It must hold nothing that matters: another datagram's bytes may be written there, *length of them at most. */
     bool (*predict)(void *context, rs_io_group group, uint32_t ahead, uint8_t **place, uint32_t *length);
-    /* A datagram came: once for each, in order of arrival. The first `header_length` bytes (at most RS_IO_HEADER_BYTES) are at `header`;
-     * `payload_length` bytes follow it. Returns where the payload belongs (room for all of it, shared with no other datagram of the
-     * batch), or NULL to drop it. The payload is there when the receive call returns, not before. */
+    /* A datagram came: once for each, in order of arrival. Its first `header_length` bytes (at most RS_IO_HEADER_BYTES)
+     * are at `header`; `payload_length` bytes follow it. Returns where the payload belongs (room for all of it, shared
+     * with no other datagram of the same receive call), or NULL to drop it. The payload is there when the receive call
+     * returns, not before. */
     uint8_t *(*deliver)(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
                         uint32_t payload_length);
     void *context;
@@ -90,22 +94,26 @@ struct rs_io {
     const rs_io_ops *ops;
 };
 
-/* Opens an interface with the back end called `backend`, or the best one for this machine when it is "auto" (the choice and its reason are logged).
- * `error` has room for RS_IO_ERROR_MAX bytes. NULL with words in `error`: unknown back end, no such interface, missing permission, no memory. */
+/* Opens an interface with the back end called `backend`, or the best one for this machine when it is "auto" (the choice
+ * and its reason are logged). `error` has room for RS_IO_ERROR_MAX bytes. NULL with words in `error`: unknown back end,
+ * no such interface, missing permission, no memory. */
 rs_io *rs_io_open(const char *backend, const rs_io_options *options, char *error);
 void rs_io_close(rs_io *io);
 
-/* Number of datagrams taken, from the first on. Fewer than `count`: the NIC's queue is full, send the rest when send_fd is writable.
- * A datagram the kernel refuses for good (no route, interface down) counts as taken and as a send error: the data channel may lose. */
+/* Number of datagrams taken, from the first on. Fewer than `count`: send the rest when send_fd is writable, the NIC's
+ * queue is full. A datagram the kernel refuses for good (interface down, too large) counts as taken and as a send
+ * error: the data channel may lose. RS_IO_UNREADABLE: nothing was taken, because the memory of the first payload cannot
+ * be read (the mapped file was shortened); sending it again is of no use. */
+#define RS_IO_UNREADABLE (-1)
 int rs_io_send(rs_io *io, const rs_io_packet *packets, unsigned count);
 
-/* Receive what is sent to address:port on the interface; a host address of this machine instead of a group needs no membership.
- * False with words in `error`: too many groups, the number is in use, or the kernel refuses. */
+/* Receive what is sent to address:port on the interface; this machine's own address instead of a group's needs no
+ * membership. False with words in `error`: too many groups, the number is in use, or the kernel refuses. */
 bool rs_io_join(rs_io *io, rs_io_group group, uint32_t address, uint16_t port, char *error);
 void rs_io_leave(rs_io *io, rs_io_group group);
 
-/* Reads datagrams that have come, up to about `limit` (in batches), from all groups. Returns how many; 0 = none are waiting.
- * The sink must not call back into this io. */
+/* Reads datagrams that have come, at most `limit`, from all groups in turn. Returns how many; 0 = none are waiting. The
+ * sink must not call back into this io. */
 int rs_io_receive(rs_io *io, unsigned limit, const rs_io_sink *sink);
 
 int rs_io_receive_fd(const rs_io *io); /* readable when datagrams are waiting */
@@ -119,9 +127,13 @@ const char *rs_io_name(const rs_io *io);
 /* The back ends known, ended by NULL. */
 extern const rs_io_ops *const rs_io_backends[];
 
-/* Interceptor that loses received datagrams before the sink sees them, the same ones for the same seed. It owns `inner` from then on, also when it
- * fails. `spec`: "uniform:P" each with probability P; "burst:P:N" runs of N datagrams, P of all lost; "gilbert:P:N" two-state Markov
- * chain, P of all lost, N the mean run. An optional ":seed=S" ends it. NULL with words in `error` for a wrong spec. */
+/* Interceptor that loses received datagrams before the sink sees them: of each group the same ones for the same spec
+ * and seed. It owns `inner` from then on, also when it fails. NULL with words in `error` for a wrong spec. Specs:
+ *   uniform:P     each datagram with probability P
+ *   burst:P:N     runs of N datagrams, P of all in the mean
+ *   gilbert:P:N   two-state Markov chain: P of all in the mean, N the mean run
+ *   first:N       the first N datagrams of each group
+ * each with ":seed=S" at its end if wanted, which is mixed with `seed`. */
 rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error);
 /* Checks a spec alone. */
 bool rs_io_lossy_check(const char *spec, char *error);

@@ -1,0 +1,94 @@
+/* The choice of a back end, and the checks in front of all of them. */
+#include "io/io.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/udp.h"
+
+const rs_io_ops *const rs_io_backends[] = {&rs_io_udp, NULL};
+
+static void tell(const rs_io_options *options, rs_io_log_level level, const char *text) {
+    if (options->log)
+        options->log(options->log_context, level, text);
+}
+
+static const rs_io_ops *find_backend(const char *name) {
+    for (const rs_io_ops *const *ops = rs_io_backends; *ops; ops++)
+        if (strcmp((*ops)->name, name) == 0)
+            return *ops;
+    return NULL;
+}
+
+static void name_backends(char *error, const char *wanted) {
+    int used = snprintf(error, RS_IO_ERROR_MAX, "no packet I/O back end \"%.40s\"; there are: auto", wanted);
+    for (const rs_io_ops *const *ops = rs_io_backends; *ops && used < RS_IO_ERROR_MAX; ops++)
+        used += snprintf(error + used, (size_t)(RS_IO_ERROR_MAX - used), ", %s", (*ops)->name);
+}
+
+rs_io *rs_io_open(const char *backend, const rs_io_options *options, char *error) {
+    error[0] = '\0';
+    if (!options->interface || !options->interface[0] || options->address == 0) {
+        snprintf(error, RS_IO_ERROR_MAX, "an interface and its IPv4 address are needed");
+        return NULL;
+    }
+    bool automatic = strcmp(backend, "auto") == 0;
+    const rs_io_ops *ops = automatic ? rs_io_backends[0] : find_backend(backend);
+    if (!ops) {
+        name_backends(error, backend);
+        return NULL;
+    }
+    rs_io *io = ops->open(options, error);
+    if (io && automatic) {
+        char text[160];
+        snprintf(text, sizeof text, "packet I/O: auto chose %s: %s", ops->name, ops->summary);
+        tell(options, RS_IO_LOG_INFO, text);
+    }
+    return io;
+}
+
+void rs_io_close(rs_io *io) {
+    if (io)
+        io->ops->close(io);
+}
+
+int rs_io_send(rs_io *io, const rs_io_packet *packets, unsigned count) {
+    return count == 0 ? 0 : io->ops->send(io, packets, count < RS_IO_BATCH ? count : RS_IO_BATCH);
+}
+
+bool rs_io_join(rs_io *io, rs_io_group group, uint32_t address, uint16_t port, char *error) {
+    if (address == 0 || port == 0) {
+        snprintf(error, RS_IO_ERROR_MAX, "an address and a port other than 0 are needed to receive");
+        return false;
+    }
+    return io->ops->join(io, group, address, port, error);
+}
+
+void rs_io_leave(rs_io *io, rs_io_group group) {
+    io->ops->leave(io, group);
+}
+
+int rs_io_receive(rs_io *io, unsigned limit, const rs_io_sink *sink) {
+    return io->ops->receive(io, limit, sink);
+}
+
+int rs_io_receive_fd(const rs_io *io) {
+    return io->ops->receive_fd(io);
+}
+
+int rs_io_send_fd(const rs_io *io) {
+    return io->ops->send_fd(io);
+}
+
+uint64_t rs_io_drops(const rs_io *io, rs_io_group group) {
+    return io->ops->drops(io, group);
+}
+
+void rs_io_stats_get(const rs_io *io, rs_io_stats *out) {
+    memset(out, 0, sizeof *out);
+    io->ops->stats(io, out);
+}
+
+const char *rs_io_name(const rs_io *io) {
+    return io->ops->name;
+}

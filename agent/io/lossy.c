@@ -1,0 +1,268 @@
+/* Interceptor that loses received datagrams on purpose, reproducibly: for tests and experiments. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/io.h"
+
+typedef enum { UNIFORM, BURST, GILBERT, FIRST } loss_kind;
+
+typedef struct {
+    loss_kind kind;
+    double probability; /* of all datagrams; FIRST: unused */
+    double length;      /* mean or exact run; FIRST: how many */
+    uint64_t seed;
+} loss_spec;
+
+/* Loss of one group goes its own way, so that what happens does not depend on how groups interleave. */
+typedef struct loss_state {
+    struct loss_state *next;
+    rs_io_group group;
+    uint64_t random;
+    bool bad;
+    uint64_t run_left; /* BURST, FIRST: datagrams still to lose */
+} loss_state;
+
+typedef struct {
+    rs_io base;
+    rs_io *inner;
+    loss_spec spec;
+    loss_state *states;
+    uint64_t lost;
+    const rs_io_sink *sink; /* the upper one, during a receive call */
+} lossy_io;
+
+/* ------------------------------------------------------------------------------------------------------- the spec */
+
+static bool parse_number(const char **text, double *out) {
+    char *end;
+    if (**text != ':')
+        return false;
+    errno = 0;
+    *out = strtod(*text + 1, &end);
+    if (end == *text + 1 || errno != 0 || !isfinite(*out))
+        return false;
+    *text = end;
+    return true;
+}
+
+static bool parse_seed(const char **text, uint64_t *seed) {
+    if (**text == '\0')
+        return true;
+    if (strncmp(*text, ":seed=", 6) != 0)
+        return false;
+    char *end;
+    errno = 0;
+    *seed = strtoull(*text + 6, &end, 10);
+    bool ok = end != *text + 6 && errno == 0 && *end == '\0' && (*text)[6] != '-';
+    *text = end;
+    return ok;
+}
+
+static bool parse_spec(const char *text, loss_spec *out, char *error) {
+    static const char *const names[] = {"uniform", "burst", "gilbert", "first"};
+    size_t name_length = strcspn(text, ":");
+    const char *rest = text + name_length;
+    *out = (loss_spec){.length = 1};
+    int kind = -1;
+    for (int i = 0; i < 4; i++)
+        if (strlen(names[i]) == name_length && strncmp(text, names[i], name_length) == 0)
+            kind = i;
+    bool ok = kind >= 0;
+    if (ok)
+        out->kind = (loss_kind)kind;
+    if (ok && out->kind != FIRST)
+        ok = parse_number(&rest, &out->probability) && out->probability >= 0 && out->probability <= 1;
+    if (ok && out->kind != UNIFORM)
+        ok = parse_number(&rest, &out->length) && out->length >= 1 && out->length <= 1e9 && out->probability < 1;
+    ok = ok && parse_seed(&rest, &out->seed);
+    /* A run of N is left after N in the mean: the chain must enter it more seldom than always. */
+    if (ok && out->kind == GILBERT)
+        ok = out->probability / (1 - out->probability) / out->length <= 1;
+    if (!ok)
+        snprintf(error, RS_IO_ERROR_MAX,
+                 "loss \"%.60s\" is not understood: uniform:P, burst:P:N, gilbert:P:N (P a share from 0 to 1, N a run "
+                 "of 1 or "
+                 "more) or first:N, then :seed=S if wanted; for example gilbert:0.01:5",
+                 text);
+    return ok;
+}
+
+bool rs_io_lossy_check(const char *spec, char *error) {
+    loss_spec parsed;
+    return parse_spec(spec, &parsed, error);
+}
+
+/* ------------------------------------------------------------------------------------------------------ the chance */
+
+/* splitmix64 */
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static bool chance(loss_state *state, double probability) {
+    return (double)(next_random(&state->random) >> 11) * 0x1p-53 < probability;
+}
+
+/* Good datagrams between two runs are geometric; their mean makes the lost ones P of all. */
+static bool lose_burst(loss_state *state, const loss_spec *spec) {
+    double p = spec->probability, n = floor(spec->length);
+    if (state->run_left == 0 && chance(state, p / (p + n * (1 - p))))
+        state->run_left = (uint64_t)n;
+    if (state->run_left == 0)
+        return false;
+    state->run_left--;
+    return true;
+}
+
+static bool lose_gilbert(loss_state *state, const loss_spec *spec) {
+    double leave = 1 / spec->length, enter = leave * spec->probability / (1 - spec->probability);
+    state->bad = state->bad ? !chance(state, leave) : chance(state, enter);
+    return state->bad;
+}
+
+static bool lose_first(loss_state *state) {
+    if (state->run_left == 0)
+        return false;
+    state->run_left--;
+    return true;
+}
+
+static bool lose(loss_state *state, const loss_spec *spec) {
+    switch (spec->kind) {
+    case UNIFORM:
+        return chance(state, spec->probability);
+    case BURST:
+        return lose_burst(state, spec);
+    case GILBERT:
+        return lose_gilbert(state, spec);
+    case FIRST:
+        return lose_first(state);
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------------------------ the wrapper */
+
+static bool pass_predict(void *context, rs_io_group group, uint32_t ahead, uint8_t **place, uint32_t *length) {
+    const rs_io_sink *sink = ((lossy_io *)context)->sink;
+    return sink->predict && sink->predict(sink->context, group, ahead, place, length);
+}
+
+static uint8_t *lose_or_deliver(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                                uint32_t payload_length) {
+    lossy_io *io = context;
+    for (loss_state *state = io->states; state; state = state->next)
+        if (state->group == group && lose(state, &io->spec)) {
+            io->lost++;
+            return NULL;
+        }
+    return io->sink->deliver(io->sink->context, group, header, header_length, payload_length);
+}
+
+static int lossy_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
+    lossy_io *io = (lossy_io *)base;
+    const rs_io_sink own = {.predict = pass_predict, .deliver = lose_or_deliver, .context = io};
+    io->sink = sink;
+    int count = rs_io_receive(io->inner, limit, &own);
+    io->sink = NULL;
+    return count;
+}
+
+static bool lossy_join(rs_io *base, rs_io_group group, uint32_t address, uint16_t port, char *error) {
+    lossy_io *io = (lossy_io *)base;
+    loss_state *state = calloc(1, sizeof *state);
+    if (!state) {
+        snprintf(error, RS_IO_ERROR_MAX, "no memory to join another group");
+        return false;
+    }
+    if (!rs_io_join(io->inner, group, address, port, error)) {
+        free(state);
+        return false;
+    }
+    *state =
+        (loss_state){.next = io->states, .group = group, .random = io->spec.seed ^ ((uint64_t)address << 16) ^ port};
+    if (io->spec.kind == FIRST)
+        state->run_left = (uint64_t)io->spec.length;
+    io->states = state;
+    return true;
+}
+
+static void lossy_leave(rs_io *base, rs_io_group group) {
+    lossy_io *io = (lossy_io *)base;
+    rs_io_leave(io->inner, group);
+    for (loss_state **at = &io->states; *at; at = &(*at)->next)
+        if ((*at)->group == group) {
+            loss_state *gone = *at;
+            *at = gone->next;
+            free(gone);
+            return;
+        }
+}
+
+static void lossy_close(rs_io *base) {
+    lossy_io *io = (lossy_io *)base;
+    rs_io_close(io->inner);
+    while (io->states) {
+        loss_state *gone = io->states;
+        io->states = gone->next;
+        free(gone);
+    }
+    free(io);
+}
+
+static int lossy_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
+    return rs_io_send(((lossy_io *)base)->inner, packets, count);
+}
+
+static int lossy_receive_fd(const rs_io *base) {
+    return rs_io_receive_fd(((const lossy_io *)base)->inner);
+}
+
+static int lossy_send_fd(const rs_io *base) {
+    return rs_io_send_fd(((const lossy_io *)base)->inner);
+}
+
+static uint64_t lossy_drops(const rs_io *base, rs_io_group group) {
+    return rs_io_drops(((const lossy_io *)base)->inner, group);
+}
+
+static void lossy_stats(const rs_io *base, rs_io_stats *out) {
+    const lossy_io *io = (const lossy_io *)base;
+    rs_io_stats_get(io->inner, out);
+    out->intercepted += io->lost;
+}
+
+static const rs_io_ops lossy_ops = {.name = "lossy",
+                                    .summary = "loses received datagrams on purpose",
+                                    .close = lossy_close,
+                                    .send = lossy_send,
+                                    .join = lossy_join,
+                                    .leave = lossy_leave,
+                                    .receive = lossy_receive,
+                                    .receive_fd = lossy_receive_fd,
+                                    .send_fd = lossy_send_fd,
+                                    .drops = lossy_drops,
+                                    .stats = lossy_stats};
+
+rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error) {
+    loss_spec parsed;
+    lossy_io *io = NULL;
+    if (parse_spec(spec, &parsed, error)) {
+        io = calloc(1, sizeof *io);
+        if (!io)
+            snprintf(error, RS_IO_ERROR_MAX, "no memory for the loss interceptor");
+    }
+    if (!io) {
+        rs_io_close(inner);
+        return NULL;
+    }
+    *io = (lossy_io){.base.ops = &lossy_ops, .inner = inner, .spec = parsed};
+    io->spec.seed ^= seed * 0x9e3779b97f4a7c15u;
+    return &io->base;
+}

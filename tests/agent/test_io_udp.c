@@ -1,0 +1,518 @@
+/* Data channel I/O over real sockets on the loopback interface (agent/io/udp.c, lossy.c, io.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "io/io.h"
+
+#define FRAGMENT 1408u
+#define FRAGMENTS 400u
+#define LAST 333u /* bytes of the last fragment */
+#define OBJECT ((FRAGMENTS - 1) * FRAGMENT + LAST)
+#define LOCALHOST 0x7f000001u
+#define WAIT_MS 5000
+
+typedef struct {
+    rs_io *out, *in;
+    uint32_t group;
+    uint16_t port;
+    uint8_t sent[OBJECT], got[OBJECT + 64];
+    bool present[FRAGMENTS];
+    unsigned next; /* the sn expected */
+    unsigned delivered, header_bytes_short;
+    bool blind; /* no predictions */
+} fixture;
+
+static uint64_t random_state;
+
+static unsigned draw(unsigned below) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)((random_state >> 33) % below);
+}
+
+static uint32_t length_of(unsigned sn) {
+    return sn == FRAGMENTS - 1 ? LAST : FRAGMENT;
+}
+
+static bool predict(void *context, rs_io_group group, uint32_t ahead, uint8_t **place, uint32_t *length) {
+    fixture *f = context;
+    unsigned sn = (f->next + ahead) % FRAGMENTS;
+    if (f->blind || group != 7 || f->present[sn])
+        return false;
+    *place = f->got + (size_t)sn * FRAGMENT;
+    *length = length_of(sn);
+    return true;
+}
+
+static uint8_t *deliver(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                        uint32_t payload_length) {
+    fixture *f = context;
+    assert_int_equal(group, 7);
+    f->delivered++;
+    if (header_length < RS_IO_HEADER_BYTES) {
+        f->header_bytes_short++;
+        return NULL;
+    }
+    uint64_t sn;
+    memcpy(&sn, header + 32, sizeof sn);
+    if (sn >= FRAGMENTS || payload_length != length_of((unsigned)sn) || f->present[sn])
+        return NULL;
+    f->present[sn] = true;
+    f->next = (unsigned)(sn + 1) % FRAGMENTS;
+    return f->got + sn * FRAGMENT;
+}
+
+static void log_text(void *context, rs_io_log_level level, const char *text) {
+    (void)context, (void)level;
+    print_message("%s\n", text);
+}
+
+static const rs_io_options loopback = {.interface = "lo", .address = LOCALHOST, .log = log_text};
+
+static int set_up(void **state) {
+    char error[RS_IO_ERROR_MAX];
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    /* Tests may run at the same time: each process has groups of its own. */
+    f->group = 0xefc80000u | (uint32_t)(getpid() & 0xffff);
+    f->port = (uint16_t)(20000 + getpid() % 20000);
+    f->out = rs_io_open("udp", &loopback, error);
+    if (!f->out)
+        fail_msg("%s", error);
+    f->in = rs_io_open("auto", &loopback, error);
+    assert_non_null(f->in);
+    if (!rs_io_join(f->in, 7, f->group, f->port, error))
+        fail_msg("%s", error);
+    for (size_t i = 0; i < OBJECT; i++)
+        f->sent[i] = (uint8_t)(i * 7 + (i >> 8) * 13 + (i >> 16));
+    memset(f->got, 0xee, sizeof f->got);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    rs_io_close(f->out);
+    rs_io_close(f->in);
+    free(f);
+    return 0;
+}
+
+static void send_all(rs_io *io, const rs_io_packet *packets, unsigned count) {
+    for (unsigned done = 0; done < count;) {
+        int taken = rs_io_send(io, packets + done, count - done);
+        assert_true(taken >= 0);
+        done += (unsigned)taken;
+        struct pollfd wait = {.fd = rs_io_send_fd(io), .events = POLLOUT};
+        if (taken == 0)
+            assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
+    }
+}
+
+static void send_fragments(fixture *f, const unsigned *sns, unsigned count) {
+    uint8_t headers[RS_IO_BATCH][RS_IO_HEADER_BYTES];
+    rs_io_packet packets[RS_IO_BATCH];
+    assert_true(count <= RS_IO_BATCH);
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t sn = sns[i];
+        memset(headers[i], 0xab, sizeof headers[i]);
+        memcpy(headers[i] + 32, &sn, sizeof sn);
+        packets[i] = (rs_io_packet){.address = f->group,
+                                    .port = f->port,
+                                    .header = headers[i],
+                                    .header_length = RS_IO_HEADER_BYTES,
+                                    .payload = f->sent + sn * FRAGMENT,
+                                    .payload_length = length_of(sns[i])};
+    }
+    send_all(f->out, packets, count);
+}
+
+static void receive(fixture *f, unsigned count) {
+    const rs_io_sink sink = {.predict = predict, .deliver = deliver, .context = f};
+    for (unsigned got = 0; got < count;) {
+        struct pollfd wait = {.fd = rs_io_receive_fd(f->in), .events = POLLIN};
+        if (poll(&wait, 1, WAIT_MS) != 1)
+            fail_msg("only %u of %u datagrams came", got, count);
+        got += (unsigned)rs_io_receive(f->in, 256, &sink);
+    }
+}
+
+/* Every present fragment is the sent one, and nothing was written behind the object. */
+static void check_image(const fixture *f) {
+    for (unsigned sn = 0; sn < FRAGMENTS; sn++)
+        if (f->present[sn] &&
+            memcmp(f->got + (size_t)sn * FRAGMENT, f->sent + (size_t)sn * FRAGMENT, length_of(sn)) != 0)
+            fail_msg("fragment %u is not what was sent", sn);
+    for (size_t i = OBJECT; i < sizeof f->got; i++)
+        assert_int_equal(f->got[i], 0xee);
+}
+
+static void udp__in_order_needs_no_copy(void **state) {
+    fixture *f = *state;
+    unsigned sns[FRAGMENTS];
+    for (unsigned sn = 0; sn < FRAGMENTS; sn++)
+        sns[sn] = sn;
+    for (unsigned sn = 0; sn < FRAGMENTS; sn += 50) {
+        send_fragments(f, sns + sn, 50);
+        receive(f, 50);
+    }
+    check_image(f);
+    assert_memory_equal(f->got, f->sent, OBJECT);
+    rs_io_stats stats;
+    rs_io_stats_get(f->in, &stats);
+    assert_int_equal(stats.predicted, FRAGMENTS);
+    assert_int_equal(stats.moved, 0);
+    assert_int_equal(stats.packets_received, FRAGMENTS);
+    rs_io_stats_get(f->out, &stats);
+    assert_int_equal(stats.packets_sent, FRAGMENTS);
+    assert_int_equal(stats.bytes_sent, OBJECT + FRAGMENTS * RS_IO_HEADER_BYTES);
+}
+
+static void random_traffic(fixture *f) {
+    const char *given = getenv("ROSTRUM_TEST_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    random_state = seed;
+    unsigned at = draw(FRAGMENTS);
+    for (int round = 0; round < 200; round++) {
+        unsigned sns[RS_IO_BATCH], count = 1 + draw(RS_IO_BATCH);
+        for (unsigned i = 0; i < count; i++) {
+            unsigned what = draw(10);
+            at += what == 0 ? 2 + draw(5) : 1; /* loss */
+            sns[i] =
+                what == 1 ? draw(FRAGMENTS) : (what == 2 && i > 0 ? sns[i - 1] : at % FRAGMENTS); /* strays, doubles */
+        }
+        for (unsigned i = 1; i < count; i++)
+            if (draw(20) == 0) { /* reordering */
+                unsigned j = draw(i), swap = sns[i];
+                sns[i] = sns[j], sns[j] = swap;
+            }
+        send_fragments(f, sns, count);
+        receive(f, count);
+        check_image(f);
+    }
+}
+
+static void udp__loss_reordering_and_doubles_leave_a_right_image(void **state) {
+    random_traffic(*state);
+}
+
+static void udp__without_predictions_the_image_is_the_same(void **state) {
+    fixture *f = *state;
+    f->blind = true;
+    random_traffic(f);
+    rs_io_stats stats;
+    rs_io_stats_get(f->in, &stats);
+    assert_int_equal(stats.predicted, 0);
+}
+
+static void udp__foreign_datagrams_harm_nothing(void **state) {
+    fixture *f = *state;
+    unsigned sns[] = {0, 1, 2, 3};
+    uint8_t noise[4096];
+    memset(noise, 0x5a, sizeof noise);
+    const rs_io_packet packets[] = {
+        {.address = f->group, .port = f->port, .header = noise, .header_length = 5},
+        {.address = f->group, .port = f->port, .header = noise, .header_length = 0},
+        {.address = f->group,
+         .port = f->port,
+         .header = noise,
+         .header_length = 200,
+         .payload = noise,
+         .payload_length = 4000},
+        {.address = f->group,
+         .port = f->port,
+         .header = noise,
+         .header_length = 48,
+         .payload = noise,
+         .payload_length = 7},
+    };
+    send_fragments(f, sns, 4);
+    send_all(f->out, packets, 4);
+    receive(f, 8);
+    check_image(f);
+    assert_int_equal(f->delivered, 8);
+    assert_int_equal(f->header_bytes_short, 2);
+    for (unsigned i = 4; i < FRAGMENTS; i++)
+        assert_false(f->present[i]);
+}
+
+static void udp__other_groups_stay_out(void **state) {
+    fixture *f = *state;
+    char error[RS_IO_ERROR_MAX];
+    uint8_t header[RS_IO_HEADER_BYTES] = {0};
+    const rs_io_packet other = {.address = f->group ^ 0x10000u, .port = f->port, .header = header, .header_length = 48};
+    send_all(f->out, &other, 1);
+    unsigned sn = 9;
+    send_fragments(f, &sn, 1);
+    receive(f, 1);
+    assert_int_equal(f->delivered, 1);
+    assert_false(rs_io_join(f->in, 7, f->group ^ 0x10000u, f->port, error));
+    assert_non_null(strstr(error, "in use"));
+    rs_io_leave(f->in, 7);
+    send_fragments(f, &sn, 1);
+    const rs_io_sink sink = {.predict = predict, .deliver = deliver, .context = f};
+    assert_int_equal(rs_io_receive(f->in, 64, &sink), 0);
+    assert_true(rs_io_join(f->in, 7, f->group, f->port, error));
+}
+
+static void udp__a_full_socket_counts_its_drops(void **state) {
+    fixture *f = *state;
+    char error[RS_IO_ERROR_MAX];
+    rs_io_options small = loopback;
+    small.receive_buffer = 20000;
+    rs_io_close(f->in);
+    f->in = rs_io_open("udp", &small, error);
+    assert_non_null(f->in);
+    assert_true(rs_io_join(f->in, 7, f->group, f->port, error));
+    unsigned sns[64], sn = 399;
+    for (unsigned i = 0; i < 64; i++)
+        sns[i] = i;
+    send_fragments(f, sns, 64);
+    const rs_io_sink sink = {.predict = predict, .deliver = deliver, .context = f};
+    int kept = 0;
+    struct pollfd wait = {.fd = rs_io_receive_fd(f->in), .events = POLLIN};
+    while (poll(&wait, 1, 0) == 1)
+        kept += rs_io_receive(f->in, 256, &sink);
+    send_fragments(f, &sn, 1); /* the kernel tells the count with the next datagram */
+    receive(f, 1);
+    assert_true(kept < 64);
+    assert_int_equal(rs_io_drops(f->in, 7), 64 - kept);
+    check_image(f);
+}
+
+static void udp__unreadable_payload_is_said(void **state) {
+    fixture *f = *state;
+    long page = sysconf(_SC_PAGESIZE);
+    int fd = memfd_create("object", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, 2 * page), 0);
+    uint8_t *map = mmap(NULL, (size_t)(2 * page), PROT_READ, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    uint8_t header[RS_IO_HEADER_BYTES] = {0};
+    const rs_io_packet packet = {.address = f->group,
+                                 .port = f->port,
+                                 .header = header,
+                                 .header_length = 48,
+                                 .payload = map,
+                                 .payload_length = 100};
+    assert_int_equal(rs_io_send(f->out, &packet, 1), RS_IO_UNREADABLE);
+    munmap(map, (size_t)(2 * page));
+    close(fd);
+}
+
+static void io__wrong_options_are_explained(void **state) {
+    (void)state;
+    char error[RS_IO_ERROR_MAX];
+    rs_io_options options = loopback;
+    assert_null(rs_io_open("carrier-pigeon", &options, error));
+    assert_non_null(strstr(error, "carrier-pigeon"));
+    assert_non_null(strstr(error, "udp"));
+    options.interface = "nosuch0";
+    assert_null(rs_io_open("udp", &options, error));
+    assert_non_null(strstr(error, "nosuch0"));
+    options = loopback;
+    options.address = 0x08080808;
+    assert_null(rs_io_open("udp", &options, error));
+    assert_non_null(strstr(error, "8.8.8.8"));
+    options = loopback;
+    options.mtu = 100000;
+    assert_null(rs_io_open("udp", &options, error));
+    assert_non_null(strstr(error, "MTU"));
+}
+
+/* ---------------------------------------------------------------------------------------------------------- lossy */
+
+static void lossy__wrong_specs_are_explained(void **state) {
+    (void)state;
+    char error[RS_IO_ERROR_MAX];
+    const char *const wrong[] = {"",
+                                 "uniform",
+                                 "uniform:",
+                                 "uniform:2",
+                                 "uniform:-1",
+                                 "uniform:x",
+                                 "burst:0.1",
+                                 "burst:1:3",
+                                 "gilbert:0.9:1",
+                                 "gilbert:nan:5",
+                                 "first:0",
+                                 "first:1e99",
+                                 "rain:0.1",
+                                 "uniform:0.1:3",
+                                 "uniform:0.1:seed=",
+                                 "uniform:0.1:seed=1x",
+                                 "uniform:0.1:seed=-1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (rs_io_lossy_check(wrong[i], error))
+            fail_msg("\"%s\" was taken", wrong[i]);
+    assert_non_null(strstr(error, "gilbert:0.01:5"));
+    const char *const right[] = {"uniform:0",      "uniform:1", "uniform:0.01",       "burst:0.01:8",
+                                 "gilbert:0.01:5", "first:3",   "burst:0.2:4:seed=77"};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+        if (!rs_io_lossy_check(right[i], error))
+            fail_msg("%s", error);
+}
+
+typedef struct {
+    rs_io base;
+    unsigned count;
+} fake_io;
+
+/* An inner back end that delivers `limit` datagrams at once. */
+static int fake_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
+    fake_io *io = (fake_io *)base;
+    for (unsigned i = 0; i < limit; i++, io->count++)
+        sink->deliver(sink->context, 1, (const uint8_t *)&io->count, sizeof io->count, 0);
+    return (int)limit;
+}
+
+static bool fake_join(rs_io *base, rs_io_group group, uint32_t address, uint16_t port, char *error) {
+    (void)base, (void)group, (void)address, (void)port, (void)error;
+    return true;
+}
+
+static void fake_leave(rs_io *base, rs_io_group group) {
+    (void)base, (void)group;
+}
+
+static void fake_close(rs_io *base) {
+    free(base);
+}
+
+static const rs_io_ops fake_ops = {
+    .name = "fake", .receive = fake_receive, .join = fake_join, .leave = fake_leave, .close = fake_close};
+
+#define SAMPLES 200000u
+
+static uint8_t *mark(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                     uint32_t payload_length) {
+    (void)group, (void)header_length, (void)payload_length;
+    unsigned number;
+    memcpy(&number, header, sizeof number);
+    ((bool *)context)[number] = true;
+    return NULL;
+}
+
+/* Which of SAMPLES datagrams come through. The caller frees. */
+static bool *through(const char *spec, uint64_t seed) {
+    char error[RS_IO_ERROR_MAX];
+    fake_io *inner = calloc(1, sizeof *inner);
+    inner->base.ops = &fake_ops;
+    rs_io *io = rs_io_lossy(&inner->base, spec, seed, error);
+    if (!io)
+        fail_msg("%s", error);
+    bool *came = calloc(SAMPLES, sizeof *came);
+    const rs_io_sink sink = {.deliver = mark, .context = came};
+    assert_true(rs_io_join(io, 1, 0xefc00001u, 7070, error));
+    assert_int_equal(rs_io_receive(io, SAMPLES, &sink), SAMPLES);
+    rs_io_leave(io, 1);
+    rs_io_close(io);
+    return came;
+}
+
+static void count_runs(const bool *came, unsigned *lost, unsigned *runs, unsigned *longest) {
+    unsigned run = 0;
+    *lost = *runs = *longest = 0;
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        run = came[i] ? 0 : run + 1;
+        *lost += !came[i];
+        *runs += run == 1;
+        *longest = run > *longest ? run : *longest;
+    }
+}
+
+static void lossy__shares_and_runs_are_as_asked(void **state) {
+    (void)state;
+    const struct {
+        const char *spec;
+        double share, run;
+    } cases[] = {{"uniform:0.1", 0.1, 1.11},
+                 {"burst:0.02:8", 0.02, 8},
+                 {"gilbert:0.05:5", 0.05, 5},
+                 {"uniform:0", 0, 0},
+                 {"uniform:1", 1, SAMPLES}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned lost, runs, longest;
+        bool *came = through(cases[i].spec, 42);
+        count_runs(came, &lost, &runs, &longest);
+        double share = (double)lost / SAMPLES, run = runs ? (double)lost / runs : 0;
+        if (share < 0.85 * cases[i].share || share > 1.15 * cases[i].share || run < 0.85 * cases[i].run ||
+            run > 1.2 * cases[i].run)
+            fail_msg("%s lost %.4f in runs of %.2f", cases[i].spec, share, run);
+        free(came);
+    }
+}
+
+static void lossy__same_seed_same_losses(void **state) {
+    (void)state;
+    bool *a = through("gilbert:0.1:4", 1), *b = through("gilbert:0.1:4", 1), *c = through("gilbert:0.1:4", 2),
+         *d = through("gilbert:0.1:4:seed=9", 1);
+    assert_memory_equal(a, b, SAMPLES);
+    assert_memory_not_equal(a, c, SAMPLES);
+    assert_memory_not_equal(a, d, SAMPLES);
+    free(a), free(b), free(c), free(d);
+}
+
+static void lossy__first_loses_the_first(void **state) {
+    (void)state;
+    bool *came = through("first:5", 3);
+    for (unsigned i = 0; i < SAMPLES; i++)
+        assert_int_equal(came[i], i >= 5);
+    free(came);
+}
+
+static void lossy__over_real_sockets(void **state) {
+    fixture *f = *state;
+    char error[RS_IO_ERROR_MAX];
+    f->in = rs_io_lossy(f->in, "uniform:1", 1, error);
+    assert_non_null(f->in);
+    assert_true(rs_io_join(f->in, 8, f->group ^ 1u, f->port, error));
+    fixture all = *f;
+    all.group ^= 1u;
+    unsigned sns[] = {1, 2, 3};
+    send_fragments(&all, sns, 3);
+    receive(f, 3);
+    assert_int_equal(f->delivered, 0);
+    rs_io_stats stats;
+    rs_io_stats_get(f->in, &stats);
+    assert_int_equal(stats.intercepted, 3);
+    send_fragments(f, sns, 3); /* group 7 was joined below the interceptor: untouched */
+    receive(f, 3);
+    assert_int_equal(f->delivered, 3);
+    check_image(f);
+}
+
+#define with_sockets(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        with_sockets(udp__in_order_needs_no_copy),
+        with_sockets(udp__loss_reordering_and_doubles_leave_a_right_image),
+        with_sockets(udp__without_predictions_the_image_is_the_same),
+        with_sockets(udp__foreign_datagrams_harm_nothing),
+        with_sockets(udp__other_groups_stay_out),
+        with_sockets(udp__a_full_socket_counts_its_drops),
+        with_sockets(udp__unreadable_payload_is_said),
+        cmocka_unit_test(io__wrong_options_are_explained),
+        cmocka_unit_test(lossy__wrong_specs_are_explained),
+        cmocka_unit_test(lossy__shares_and_runs_are_as_asked),
+        cmocka_unit_test(lossy__same_seed_same_losses),
+        cmocka_unit_test(lossy__first_loses_the_first),
+        with_sockets(lossy__over_real_sockets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
