@@ -64,10 +64,11 @@ typedef enum {
     RS_EV_PEER_DONE,    /* DATA_RCVD of `peer`; `bytes` = fragments patched for it */
     RS_EV_PEER_FAILED,  /* `peer` is given up, `cause` says why; the others go on */
     RS_EV_PATH_DONE,    /* the data channel is done: release the path (before the last patches) */
-    RS_EV_SEND_DONE,    /* every receiver is done or failed; the transfer is closed and its id invalid after this */
+    RS_EV_SEND_DONE,    /* every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); closed, its id invalid after this */
     /* receiver */
-    RS_EV_INCOMING,     /* a sender announces an object: make room and join the group, then rs_incoming_accept/refuse; details: rs_incoming_info */
-    RS_EV_SESSION,      /* a further session of an accepted transfer on another group: join it (rs_incoming_info), the old one may be left */
+    RS_EV_INCOMING,     /* a sender announces an object: make room and join the group, then rs_incoming_accept/refuse/have; see rs_incoming_info */
+    RS_EV_SESSION,      /* a further session of an accepted transfer: join its group (rs_incoming_info) and call rs_incoming_accept again with it;
+                           the old group may be left */
     RS_EV_COMPLETE,     /* every byte is there: check the digest, then rs_verified */
     RS_EV_RECEIVE_DONE, /* `ok`, or given up with `cause`: discard the partial object; the id is invalid after this */
     /* both */
@@ -96,7 +97,7 @@ typedef struct {
     uint32_t fragment_size;
     rs_digest digest;
     rs_peer sender;
-    uint32_t group_address;
+    uint32_t group_address; /* 0: no data channel, the object comes over the control channel; accept with RS_NO_GROUP */
     uint16_t data_port;
     uint32_t session;
 } rs_incoming;
@@ -143,7 +144,7 @@ rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_pat
 rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 /* The path moved (for example to the packet network) under the same group: attempt again until light. */
 rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind);
-/* The path is gone: receivers that have light are finished by patches, the others fail with the cause. */
+/* The path is gone: what is missing goes to each receiver by patches (unicast); if no path was ever granted, all fail with the cause. */
 rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 
@@ -151,6 +152,8 @@ rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *c
 rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out);
 rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group);
 rs_status rs_incoming_refuse(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* The whole object, checked, is here already: the sender counts this receiver as done. Like refuse, it ends the id; no event follows. */
+rs_status rs_incoming_have(rs_node *node, rs_time now, rs_xfer xfer);
 rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const char *cause);
 /* The application gave up on the object, or the store must have the room back. */
 rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);

@@ -40,7 +40,8 @@ typedef enum {
 
 #define RS_HEADER_MAX 512 /* encoded header or control message without its payload */
 
-/* A packet out of the core. `payload_length` bytes of object `xfer`'s data at `payload_offset` follow the header on the wire. */
+/* A packet out of the core. On the reliable channel `header` begins with the message's length field, which counts the payload too: header and
+ * payload go into the stream as they are. `payload_length` bytes of object `xfer`'s data at `payload_offset` follow the header on the wire. */
 typedef struct {
     rs_channel channel;
     rs_peer peer;   /* to whom, on the peer channels */
@@ -52,8 +53,8 @@ typedef struct {
     uint8_t header[RS_HEADER_MAX];
 } rs_packet_out;
 
-/* A packet into the core: its header (on the data channel the fixed data header, on the control channel one whole control message without
- * PTCH_DATA's payload) and how many payload bytes came behind it. */
+/* A packet into the core: its header (on the data channel the fixed data header, on the control channel one whole control message with its
+ * length field, without PTCH_DATA's payload: rs_wire_frame in core/wire.h cuts a stream so) and how many payload bytes came behind it. */
 typedef struct {
     rs_channel channel;
     rs_peer peer;   /* from whom; RS_NO_PEER on the data channel if the caller cannot tell */

@@ -1,0 +1,134 @@
+/* Wire formats of docs/protocol.md: the data channel's fixed header and the control channel's messages.
+ *
+ * Encoders never write, decoders never read, beyond the length they are given. Decoders take exactly what encoders make: unknown flags, nonzero
+ * padding, trailing bytes, lengths out of bounds are errors. */
+#ifndef RS_CORE_WIRE_H
+#define RS_CORE_WIRE_H
+
+#include "core/types.h"
+
+#define RS_WIRE_VERSION 1
+#define RS_DATA_MAGIC 0x5253
+#define RS_DATA_HEADER 48     /* bytes before the fragment in a data packet */
+#define RS_CONTROL_LENGTH 4   /* the length field in front of a control message */
+#define RS_CONTROL_COMMON 36  /* length field and common part */
+#define RS_PATCH_HEADER 44    /* a PTCH_DATA up to its fragment */
+#define RS_FRAGMENT_MAX 65000 /* bytes in a fragment */
+#define RS_NAME_MAX 255
+#define RS_CAUSE_MAX 160 /* bytes kept of a cause, with its ending NUL */
+
+/* What a data packet costs on an Ethernet wire besides header and fragment: IPv4, UDP, Ethernet with FCS, preamble and gap. */
+#define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)
+
+enum { RS_DATA_FIRST = 1, RS_DATA_ATTEMPT = 2 };
+
+typedef struct {
+    uint8_t flags;
+    uint32_t session;
+    rs_object_id object;
+    uint64_t sn;
+    uint64_t aux; /* object size with RS_DATA_FIRST, else 0 */
+} rs_data_header;
+
+typedef enum {
+    RS_MSG_HELLO = 1,
+    RS_MSG_OPEN = 2,
+    RS_MSG_OPEN_ACK = 3,
+    RS_MSG_INTL_SEQ = 4,
+    RS_MSG_PTCH_REQ = 5,
+    RS_MSG_PTCH_DATA = 6,
+    RS_MSG_DATA_FNSD = 7,
+    RS_MSG_DATA_RCVD = 8,
+    RS_MSG_RATE = 9,
+    RS_MSG_ABORT = 10,
+    RS_MSG_PING = 11,
+    RS_MSG_PONG = 12
+} rs_message_type;
+
+enum { RS_ACK_ACCEPTED = 0, RS_ACK_REFUSED = 1, RS_ACK_HAVE = 2 };
+enum { RS_RCVD_WHOLE = 0, RS_RCVD_MISMATCH = 1, RS_RCVD_GIVEN_UP = 2 };
+enum { RS_OPEN_NO_PATH = 0 }; /* OPEN's path kind when the session has no data channel and comes by patches; else an rs_path_kind */
+
+/* In PTCH_REQ: the range lies in the ring of the whole object, [0, number of fragments). */
+#define RS_SESSION_OBJECT UINT32_MAX
+
+typedef struct {
+    uint16_t length;
+    char text[RS_CAUSE_MAX]; /* text[length] is 0 */
+} rs_wire_cause;
+
+typedef struct {
+    rs_message_type type;
+    rs_object_id object;
+    uint32_t session;
+    union {
+        struct {
+            uint32_t version;
+            uint64_t boot;
+            uint16_t name_length;
+            char name[RS_NAME_MAX + 1];
+        } hello;
+        struct {
+            uint64_t size;
+            uint32_t fragment_size;
+            uint64_t first, end; /* the session's ring: [first, end) */
+            uint64_t opening;    /* drawn by the sender for this transfer; the same in its every OPEN */
+            uint32_t feedback_us;
+            uint32_t group_address;
+            uint16_t data_port;
+            uint8_t path_kind;
+            uint8_t light_confirm;
+            rs_digest digest;
+        } open;
+        struct {
+            uint8_t status;
+            rs_wire_cause cause;
+        } open_ack;
+        struct {
+            uint64_t sn;
+        } intl_seq;
+        struct {
+            uint64_t start, end; /* both excluded, going around */
+        } ptch_req;
+        struct {
+            uint64_t sn;
+        } ptch_data;
+        struct {
+            uint8_t status;
+            uint64_t patched;
+            rs_wire_cause cause;
+        } data_rcvd;
+        struct {
+            uint64_t highest, received, dropped, share_bps;
+        } rate;
+        struct {
+            rs_wire_cause cause;
+        } abort;
+        struct {
+            uint64_t token; /* PONG too */
+        } ping;
+    };
+} rs_message;
+
+/* Writes RS_DATA_HEADER bytes. */
+void rs_wire_encode_data(const rs_data_header *header, uint8_t out[RS_DATA_HEADER]);
+
+/* False if the bytes are not a data header of this version. */
+bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *out);
+
+/* Writes a whole control message with its length field (PTCH_DATA: up to its fragment of `payload_length` bytes, which the caller puts behind it).
+ * Returns the bytes written; 0 if they do not fit `capacity` or the message is not valid. RS_HEADER_MAX always suffices. */
+size_t rs_wire_encode(const rs_message *message, uint32_t payload_length, uint8_t *out, size_t capacity);
+
+/* Reads a whole control message with its length field (PTCH_DATA: its first RS_PATCH_HEADER bytes, `payload_length` bytes of fragment behind them;
+ * else `payload_length` is 0). False if malformed. */
+bool rs_wire_decode(const uint8_t *bytes, size_t length, uint32_t payload_length, rs_message *out);
+
+/* For a reader of the control channel's byte stream: how the next message lies in it, from its first `have` bytes. 1: known (5 bytes always suffice):
+ * `*header_length` bytes are the message as rs_packet_in wants it, `*payload_length` bytes of fragment follow; 0: more bytes are needed;
+ * -1: no message of ours, close the connection. */
+int rs_wire_frame(const uint8_t *bytes, size_t have, size_t *header_length, uint32_t *payload_length);
+
+void rs_wire_cause_set(rs_wire_cause *cause, const char *text);
+
+#endif
