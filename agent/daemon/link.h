@@ -23,6 +23,7 @@
 #define RS_LINK_REQUESTS_MAX 1024u    /* requests without a final answer */
 #define RS_LINK_KEPT_MAX 1024u /* releases, cancels and final reports kept for a reconnect; the oldest goes first */
 #define RS_LINK_NAME_MAX 255u  /* bytes of a server's name or an id */
+#define RS_LINK_TEXT_MAX 4096u /* bytes of a reason or cause */
 #define RS_LINK_RECEIVERS_MAX 1024u /* receivers of one request */
 
 #define RS_LINK_READ 1u

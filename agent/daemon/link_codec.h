@@ -1,0 +1,49 @@
+/* Calls of the agent-manager interface as frames, by the code the Thrift compiler makes from controller/rostrum.thrift.
+ * No GLib type leaves link_codec.c and link_decode.c. */
+#ifndef RS_DAEMON_LINK_CODEC_H
+#define RS_DAEMON_LINK_CODEC_H
+
+#include "daemon/link.h"
+#include "daemon/link_check.h"
+
+/* A frame with its 4-byte length prefix, from malloc. */
+typedef struct {
+    uint8_t *bytes;
+    size_t length;
+} rs_link_frame;
+
+typedef bool rs_link_live_path_fn(void *context, uint32_t index, rs_link_live_path *out);
+
+/* Each returns RS_OK, RS_ERR_INVALID (a text is missing, too long or not UTF-8, or a number does not fit Thrift's signed
+ * types), RS_ERR_LIMIT (the frame would be too long) or RS_ERR_MEMORY; `out` is set with RS_OK only. */
+/* Tells as many live paths as fit the frame. */
+rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path_fn *live_path, void *context,
+                               rs_link_frame *out);
+rs_status rs_link_encode_request(const char *sender, const rs_link_request_params *request, rs_link_frame *out);
+rs_status rs_link_encode_release(const char *request_id, const char *response_id, rs_link_frame *out);
+rs_status rs_link_encode_cancel(const char *request_id, rs_link_frame *out);
+rs_status rs_link_encode_keepalive(rs_link_frame *out);
+rs_status rs_link_encode_no_light(const char *response_id, const char *const *receivers, uint32_t receiver_count,
+                                  rs_link_frame *out);
+rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_frame *out);
+
+/* A call from the manager. Which fields hold depends on `call`. */
+typedef struct {
+    rs_link_call call;
+    const char *id;       /* moved, failed: the response's id; welcome: the manager's name */
+    const char *reason;   /* goodbye, moved, failed */
+    int64_t manager_boot; /* welcome */
+    rs_path_kind kind;    /* moved */
+    rs_link_response response;
+    /* response: ACCEPTED, but what it grants is unusable; then the decision reads DENIED and the reason says why. */
+    bool unusable;
+} rs_link_message;
+
+typedef void rs_link_deliver_fn(void *context, const rs_link_message *message);
+
+/* Checks the frame (without its length prefix), decodes it and hands it to `deliver`; pointers hold until that returns.
+ * False: nothing was delivered, `words` says why. */
+bool rs_link_decode(const uint8_t *frame, size_t length, rs_link_deliver_fn *deliver, void *context, char *words,
+                    size_t words_size);
+
+#endif

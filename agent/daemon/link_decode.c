@@ -1,0 +1,210 @@
+#include "daemon/link_codec.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thrift/c_glib/protocol/thrift_binary_protocol.h>
+#include <thrift/c_glib/transport/thrift_memory_buffer.h>
+
+#include "rostrum_agent.h"
+
+/* The library's memory buffer moves all that is left at each read, which makes a long frame of small fields quadratic.
+ * This one is the same but for reading from memory that stays where it is. */
+typedef struct {
+    ThriftMemoryBuffer parent;
+    const uint8_t *at;
+    size_t left;
+} span;
+
+typedef struct {
+    ThriftMemoryBufferClass parent;
+} span_class;
+
+static gint32 span_read(ThriftTransport *transport, gpointer out, guint32 length, GError **error) {
+    (void)error;
+    span *s = (span *)transport;
+    guint32 give = length < s->left ? length : (guint32)s->left;
+    if (give > 0)
+        memcpy(out, s->at, give);
+    s->at += give;
+    s->left -= give;
+    return (gint32)give;
+}
+
+static gint32 span_read_all(ThriftTransport *transport, gpointer out, guint32 length, GError **error) {
+    span *s = (span *)transport;
+    if (s->left < length) {
+        g_set_error(error, THRIFT_TRANSPORT_ERROR, THRIFT_TRANSPORT_ERROR_RECEIVE, "frame ends early");
+        return -1;
+    }
+    return span_read(transport, out, length, error);
+}
+
+static void span_class_init(gpointer class, gpointer data) {
+    (void)data;
+    ThriftTransportClass *transport = class;
+    transport->read = span_read;
+    transport->read_all = span_read_all;
+}
+
+static GType span_type(void) {
+    static GType type;
+    if (type == 0)
+        type = g_type_register_static_simple(THRIFT_TYPE_MEMORY_BUFFER, "rsLinkSpan", sizeof(span_class),
+                                             span_class_init, sizeof(span), NULL, (GTypeFlags)0);
+    return type;
+}
+
+static bool parse_ipv4(const char *text, uint32_t *out) {
+    struct in_addr address;
+    if (!text || inet_pton(AF_INET, text, &address) != 1)
+        return false;
+    *out = ntohl(address.s_addr);
+    return true;
+}
+
+/* What makes an accepted response unusable; NULL if nothing does. */
+static const char *fill_grant(const rostrumPathResponse *from, rs_link_response *to) {
+    if (!from->__isset_accepted_size || from->accepted_size < 0)
+        return "it has no accepted size";
+    if (!from->__isset_kind || (from->kind != ROSTRUM_PATH_KIND_CIRCUIT && from->kind != ROSTRUM_PATH_KIND_PACKET))
+        return "it does not say whether the path is a circuit or a packet path";
+    if (!from->__isset_group || !parse_ipv4(from->group, &to->group) || !IN_MULTICAST(to->group))
+        return "its group is not an IPv4 multicast address";
+    if (!from->__isset_data_port || from->data_port < 1 || from->data_port > UINT16_MAX)
+        return "its data port is not in 1 ... 65535";
+    if (from->reconfiguration_ns < 0 || from->rate_bps < 0 || from->lease_ms < 0 || from->light_bound_ms < 0)
+        return "a time or rate in it is negative";
+    to->accepted_size = (uint64_t)from->accepted_size;
+    to->kind = from->kind == ROSTRUM_PATH_KIND_CIRCUIT ? RS_PATH_CIRCUIT : RS_PATH_PACKET;
+    to->data_port = (uint16_t)from->data_port;
+    to->reconfiguration = from->reconfiguration_ns;
+    to->rate_bps = from->rate_bps;
+    to->lease = (rs_time)from->lease_ms * 1000000;
+    to->light_bound = (rs_time)from->light_bound_ms * 1000000;
+    return NULL;
+}
+
+static const char *fill_receivers(const rostrumPathResponse *from, rs_link_server *to) {
+    for (guint i = 0; i < from->receivers->len; i++) {
+        const rostrumServerAddress *server = g_ptr_array_index(from->receivers, i);
+        if (!server->server[0] || !parse_ipv4(server->address, &to[i].address))
+            return "a receiver's address is not IPv4";
+        if (server->control_port < 1 || server->control_port > UINT16_MAX)
+            return "a receiver's control port is not in 1 ... 65535";
+        to[i].server = server->server;
+        to[i].control_port = (uint16_t)server->control_port;
+    }
+    return NULL;
+}
+
+static void deliver_response(const rostrumPathResponse *from, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_message message = {.call = RS_LINK_CALL_RESPONSE};
+    rs_link_response *to = &message.response;
+    char reason[160];
+    const char *wrong = NULL;
+    guint count = from->__isset_receivers ? from->receivers->len : 0;
+    rs_link_server *receivers = g_new0(rs_link_server, count);
+    to->request_id = from->request_id;
+    to->response_id = from->response_id;
+    to->reason = from->reason;
+    switch (from->decision) {
+    case ROSTRUM_DECISION_ACCEPTED:
+        to->decision = RS_LINK_ACCEPTED;
+        wrong = fill_grant(from, to);
+        if (!wrong && count > 0)
+            wrong = fill_receivers(from, receivers);
+        to->receivers = receivers;
+        to->receiver_count = count;
+        break;
+    case ROSTRUM_DECISION_QUEUED:
+        to->decision = RS_LINK_QUEUED;
+        break;
+    case ROSTRUM_DECISION_DENIED:
+        to->decision = RS_LINK_DENIED;
+        break;
+    default:
+        wrong = "its decision is none of ACCEPTED, DENIED, QUEUED";
+    }
+    if (wrong) {
+        snprintf(reason, sizeof reason, "the manager's response cannot be used: %s", wrong);
+        *to = (rs_link_response){.request_id = from->request_id, .response_id = from->response_id};
+        to->decision = RS_LINK_DENIED;
+        to->reason = reason;
+        message.unusable = true;
+    }
+    deliver(context, &message);
+    g_free(receivers);
+}
+
+static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_message message = {.call = call, .id = "", .reason = ""};
+    switch (call) {
+    case RS_LINK_CALL_WELCOME:
+        message.id = ((rostrumAgentWelcomeArgs *)args)->manager;
+        message.manager_boot = ((rostrumAgentWelcomeArgs *)args)->manager_boot_id;
+        break;
+    case RS_LINK_CALL_GOODBYE:
+        message.reason = ((rostrumAgentGoodbyeArgs *)args)->reason;
+        break;
+    case RS_LINK_CALL_RESPONSE:
+        deliver_response(((rostrumAgentResponseArgs *)args)->response, deliver, context);
+        return;
+    case RS_LINK_CALL_MOVED:
+        message.id = ((rostrumAgentMovedArgs *)args)->response_id;
+        message.kind =
+            ((rostrumAgentMovedArgs *)args)->kind == ROSTRUM_PATH_KIND_CIRCUIT ? RS_PATH_CIRCUIT : RS_PATH_PACKET;
+        message.reason = ((rostrumAgentMovedArgs *)args)->reason;
+        break;
+    case RS_LINK_CALL_FAILED:
+        message.id = ((rostrumAgentFailedArgs *)args)->response_id;
+        message.reason = ((rostrumAgentFailedArgs *)args)->reason;
+        break;
+    }
+    deliver(context, &message);
+}
+
+static GType args_type(rs_link_call call) {
+    switch (call) {
+    case RS_LINK_CALL_WELCOME:
+        return ROSTRUM_TYPE_AGENT_WELCOME_ARGS;
+    case RS_LINK_CALL_GOODBYE:
+        return ROSTRUM_TYPE_AGENT_GOODBYE_ARGS;
+    case RS_LINK_CALL_RESPONSE:
+        return ROSTRUM_TYPE_AGENT_RESPONSE_ARGS;
+    case RS_LINK_CALL_MOVED:
+        return ROSTRUM_TYPE_AGENT_MOVED_ARGS;
+    case RS_LINK_CALL_FAILED:
+        return ROSTRUM_TYPE_AGENT_FAILED_ARGS;
+    }
+    return G_TYPE_INVALID;
+}
+
+bool rs_link_decode(const uint8_t *frame, size_t length, rs_link_deliver_fn *deliver, void *context, char *words,
+                    size_t words_size) {
+    rs_link_call call;
+    if (!rs_link_check(frame, length, &call, words, words_size))
+        return false;
+    span *s = g_object_new(span_type(), NULL);
+    s->at = frame;
+    s->left = length;
+    ThriftProtocol *protocol = g_object_new(THRIFT_TYPE_BINARY_PROTOCOL, "transport", s, NULL);
+    ThriftStruct *args = g_object_new(args_type(call), NULL);
+    gchar *name = NULL;
+    ThriftMessageType type;
+    gint32 sequence;
+    GError *error = NULL;
+    bool ok = thrift_protocol_read_message_begin(protocol, &name, &type, &sequence, &error) >= 0 &&
+              thrift_struct_read(args, protocol, &error) >= 0;
+    if (ok)
+        deliver_call(call, args, deliver, context);
+    else
+        snprintf(words, words_size, "%s", error ? error->message : "it could not be decoded");
+    g_clear_error(&error);
+    g_free(name);
+    g_object_unref(args);
+    g_object_unref(protocol);
+    g_object_unref(s);
+    return ok;
+}
