@@ -1,17 +1,18 @@
 """Builds a topology inside private namespaces: switches, servers' NICs, fibres to the OCS, rates and priority.
 
-Runs in the namespaces of `PrivateNamespace` (it makes interfaces and bridges where it stands). Debian's Mininet makes the nodes and
-links; addresses, offloads, rates and priority are set here, in one batch for each node.
+Runs in the namespaces of `PrivateNamespace` (it makes interfaces and bridges where it stands). Debian's Mininet makes
+the nodes and links; addresses, offloads, rates and priority are set here, in one batch for each node.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mininet.link import Intf, OVSLink
 from mininet.link import Link as VethLink
-from mininet.link import OVSLink
 from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch
 from rostrum.lab.namespace import LabError
@@ -55,8 +56,8 @@ class Network:
     """The running network of a topology. `hosts` maps a server's name to its Mininet host."""
 
     def __init__(self, topology: Topology, *, core_links: str = "patch") -> None:
-        """`core_links`: "patch" joins packet switches inside Open vSwitch (faster, no rate of their own), "veth" by links with
-        the topology's rate."""
+        """`core_links`: "patch" joins packet switches inside Open vSwitch (faster, but those links have no rate), "veth"
+        by interfaces with the topology's rates."""
         if found := problems(topology):
             raise LabError(f"{topology.name} cannot be built as a lab: " + "; ".join(found))
         self.topology, self.core_links = topology, core_links
@@ -98,7 +99,7 @@ class Network:
                     self._shape(own, link.rate_bps, priority=far.node in self.topology.servers)
 
     def stop(self) -> None:
-        """Takes the nodes down. (The end of the namespaces does the same; this is for a network built again in the same ones.)"""
+        """Takes the nodes down, for another network in the same namespaces (the end of these does the same)."""
         self._net.stop()
         _run(["ip", "link", "del", MANAGEMENT_BRIDGE])
 
@@ -122,7 +123,7 @@ class Network:
         _batch(["ip", "-batch", "-"], lines)
 
     def _link(self, link: Link) -> None:
-        """One link of the topology. An OCS port is an interface of these namespaces: its far end belongs to the ToR's switch."""
+        """One link of the topology. An OCS port is an interface of these namespaces, its far end a port of the ToR."""
         a, b = link.a, link.b
         if a.node in self.topology.ocs:
             a, b = b, a
@@ -163,8 +164,6 @@ class Network:
 
     def _adopt(self, end: End, interface: str) -> None:
         """Hands an interface that is already there to a switch as the given port."""
-        from mininet.link import Intf
-
         Intf(interface, node=self._switches[end.node], port=end.port, moveIntfFn=lambda *_: None)
 
     def _connect_controllers(self) -> None:
@@ -175,6 +174,11 @@ class Network:
             command += ["--", "set", "bridge", name, "fail_mode=secure"]
             command += ["--", "set", "controller", name, "max_backoff=1000", "inactivity_probe=5000"]
         _run(command)
+        # ovs-vsctl reports a port that could not be made only in the database.
+        table = _run(["ovs-vsctl", "--format=json", "--columns=name,error", "list", "Interface"])
+        wrong = [f"{name}: {error}" for name, error in json.loads(table)["data"] if isinstance(error, str) and error]
+        if wrong:
+            raise LabError("Open vSwitch could not make these ports: " + "; ".join(wrong))
 
     def _server(self, server: Server) -> None:
         topology, nic = self.topology, data_interface(server.name)
@@ -191,7 +195,7 @@ class Network:
                     f"ip route add 224.0.0.0/4 dev {nic}",
                     f"ip addr add {server.management}/{topology.management.prefixlen} dev mgmt",
                     "ip link set mgmt up",
-                    # The NIC's own rate. One class: the agent's flows and all others share it as they would a real NIC's queue.
+                    # The NIC's rate, in one class: all flows share it as they would a real NIC's queue.
                     f"tc qdisc add dev {nic} root handle 1: htb default 1",
                     f"tc class add dev {nic} parent 1: classid 1:1 htb rate {rate}bit ceil {rate}bit {_burst(rate)}",
                     f"tc qdisc add dev {nic} parent 1:1 handle 10: pfifo limit 1000",
@@ -200,7 +204,7 @@ class Network:
         )
 
     def _shape(self, end: End, rate_bps: int, *, priority: bool) -> None:
-        """A switch port's rate; towards servers, DSCP 46 goes before everything else (Republic, III-A2: multicast has priority)."""
+        """A switch port's rate; towards servers DSCP 46 goes first (Republic, III-A2: multicast has high priority)."""
         port, burst = switch_interface(end), _burst(rate_bps)
         lines = [f"qdisc add dev {port} root handle 1: htb default 20"]
         lines += [f"class add dev {port} parent 1: classid 1:1 htb rate {rate_bps}bit ceil {rate_bps}bit {burst}"]
@@ -224,12 +228,13 @@ def _burst(rate_bps: int) -> str:
     return f"burst {size} cburst {size} quantum 60000 overhead {WIRE_OVERHEAD_BYTES}"
 
 
-def _run(argv: Sequence[str], input: str | None = None) -> None:
+def _run(argv: Sequence[str], input: str | None = None) -> str:
     done = subprocess.run(argv, input=input, capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode or "rror" in done.stderr:
+    if done.returncode:
         raise LabError(
             f"{' '.join(argv)[:200]}: exit {done.returncode}: {(done.stderr or done.stdout).strip()[-1000:]}"
         )
+    return done.stdout
 
 
 def _batch(argv: Sequence[str], lines: Iterable[str]) -> None:
