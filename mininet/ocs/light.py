@@ -1,4 +1,4 @@
-"""Puts the model's light paths into the kernel: loads light.bpf.c, attaches it to the port interfaces, writes its map."""
+"""The model's light paths in the kernel: loads light.bpf.c, attaches it to the port interfaces, writes its map."""
 
 from __future__ import annotations
 

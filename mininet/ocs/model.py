@@ -70,6 +70,17 @@ class Model:
         self._fed = {s.input: s for s in ocs.splitters.values()}  # OCS output -> splitter
         self._news: list[Pair] = []
 
+    def set_timing(
+        self, reconfiguration: Reconfiguration | None, ringing: tuple[float, float] | None, seed: int | None
+    ) -> None:
+        """Another timing for cross-connects made from now on; None = as it is. `ringing`: seconds, share lost."""
+        if reconfiguration is not None:
+            self.reconfiguration = reconfiguration
+        if ringing is not None:
+            self.ringing_s, self.ringing_loss = ringing
+        if seed is not None:
+            self._random.seed(seed)
+
     # What an operator asks for.
 
     def connect(self, now: int, pairs: Sequence[Pair]) -> list[CrossConnect]:
