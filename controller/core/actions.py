@@ -1,5 +1,6 @@
-"""What the manager wants done. Actions of one step are carried out in parallel, except that what touches the same switch or the same OCS
-port keeps its order."""
+"""What the manager wants done. Actions of one step are carried out in parallel, except that what touches the same
+switch or the same OCS port keeps its order.
+"""
 
 from __future__ import annotations
 

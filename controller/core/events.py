@@ -15,7 +15,9 @@ class RequestReceived:
 
 @dataclass(frozen=True)
 class Released:
-    """The path goes back. `origin`: who says so (an agent's server, or REST); an agent may release only what is its own."""
+    """The path goes back. `origin`: who says so (an agent's server, or REST); an agent may release only what is its
+    own.
+    """
 
     path_id: str
     request_id: str

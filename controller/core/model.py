@@ -18,7 +18,9 @@ class PathKind(Enum):
 
 @dataclass(frozen=True, order=True)
 class MulticastRule:
-    """On `switch`: what enters `in_port` for `group` gets the DSCP tag and is copied to all of `out_ports` (an OpenFlow 1.3 ALL group)."""
+    """On `switch`: what enters `in_port` for `group` gets the DSCP tag and is copied to all of `out_ports` (an
+    OpenFlow 1.3 ALL group).
+    """
 
     switch: str
     in_port: int

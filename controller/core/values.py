@@ -1,4 +1,6 @@
-"""What the manager's logic is told of: requests, decisions, agents' words, settings. Times are int64 ns of the manager's monotonic clock."""
+"""What the manager's logic is told of: requests, decisions, agents' words, settings. Times are int64 ns of the
+manager's monotonic clock.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Decision(Enum):
 
 @dataclass(frozen=True)
 class PathRequest:
-    """A multicast path asked for (Republic, Table II: request). Sizes in bytes; `wait_ms` None = the manager's default."""
+    """A multicast path asked for (Republic, Table II: request). Sizes in bytes; `wait_ms` None = the manager's
+    default.
+    """
 
     request_id: str
     origin: str
@@ -165,7 +169,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why something cannot be planned, in words. `ever` = waiting does not help; `until` = when it may be over by itself (ns)."""
+    """Why something cannot be planned, in words.
+
+    `ever` = waiting does not help; `until` = when it may be over by itself (ns).
+    """
 
     reason: str
     ever: bool = False

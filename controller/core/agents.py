@@ -1,0 +1,119 @@
+"""Agents: who is there, whose paths live by keepalives, what they report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rostrum.controller.core import adopt
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.intake import release, run_queue, withdraw
+from rostrum.controller.core.paths import Path, Transfer
+from rostrum.controller.core.state import Agent, Core
+from rostrum.controller.core.values import State
+from rostrum.controller.core.words import seconds
+
+REPORT_RECEIVERS_MAX = 4096
+
+
+def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
+    known = core.agents.get(event.server)
+    core.agents[event.server] = Agent(event.server, event.boot_id, event.control_port, True, now, now)
+    core.wake_at(now + core.settings.lease_ns)
+    named = {live.response_id for live in event.live_paths}
+    for path in _held_by(core, event.server):
+        if path.id in named:
+            path.unconfirmed_until = None
+        elif known and known.boot_id != event.boot_id:
+            _take_back(core, path, f"the agent of {event.server} was restarted", now)
+        elif path.granted:
+            # Perhaps the grant was lost on its way; a repeated request fetches it.
+            path.unconfirmed_until = now + core.settings.lease_ns
+            core.wake_at(path.unconfirmed_until)
+    for live in event.live_paths:
+        path_id = core.by_request.get((event.server, live.request_id))
+        if path_id is None and live.response_id not in core.paths:
+            adopt.adopt(core, event.server, live, now)
+    core.log("agent up", agent=event.server, boot=event.boot_id, live_paths=len(event.live_paths))
+    run_queue(core, now)
+
+
+def agent_down(core: Core, event: ev.AgentDown, now: int) -> None:
+    """Its paths live on until the lease is over: it may come back."""
+    agent = core.agents.get(event.server)
+    if agent and agent.boot_id == event.boot_id:
+        agent.connected, agent.cause = False, event.cause
+        core.log("agent down", agent=event.server, cause=event.cause)
+
+
+def keep_alive(core: Core, event: ev.KeepAlive, now: int) -> None:
+    heard(core, event.server, now)
+
+
+def heard(core: Core, server: str, now: int) -> None:
+    agent = core.agents.get(server)
+    if agent:
+        agent.heard = now
+
+
+def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
+    report = event.report
+    path = core.paths.get(report.response_id)
+    if path is None or path.request.origin != event.origin:
+        return
+    transfer = core.transfers.get(path.transfer_id)
+    if transfer is None:
+        request = path.request
+        path.transfer_id = core.next_id("t")
+        transfer = core.transfers[path.transfer_id] = Transfer(
+            path.transfer_id,
+            request.sender,
+            request.receivers,
+            request.app_id,
+            request.data_id,
+            report.bytes,
+            [path.id],
+            now,
+        )
+    kept = tuple(one for one in report.receivers[:REPORT_RECEIVERS_MAX] if one.server in path.request.receivers)
+    was = transfer.report.phase if transfer.report else ""
+    transfer.report, transfer.reported = replace(report, receivers=kept), now
+    if report.phase != was and report.phase in ("done", "failed"):
+        core.counts[f"transfers_{report.phase}"] += 1
+        core.log("transfer", transfer=transfer.id, path=path.id, phase=report.phase, cause=report.cause[:200])
+    core.forget_old()
+
+
+def leases(core: Core, now: int) -> None:
+    """Takes back what nobody keeps alive."""
+    lease = core.settings.lease_ns
+    silent = {name for name, agent in core.agents.items() if now >= agent.heard + lease}
+    freed = False
+    for path in [one for one in core.paths.values() if not one.final]:
+        origin = path.request.origin
+        if origin in silent:
+            agent = core.agents[origin]
+            _take_back(core, path, f"lease over: the agent of {origin} is silent for {seconds(now - agent.heard)}", now)
+            freed = True
+        elif path.unconfirmed_until is not None and now >= path.unconfirmed_until:
+            _take_back(core, path, f"the agent of {origin} does not hold it any more", now)
+            freed = True
+        elif path.lease_until is not None and now >= path.lease_until and path.granted:
+            _take_back(core, path, f"lease of {path.request.lease_ms} ms over", now)
+            freed = True
+    for agent in core.agents.values():
+        if agent.server not in silent:
+            core.wake_at(agent.heard + lease)
+    if freed:
+        run_queue(core, now)
+
+
+def _held_by(core: Core, server: str) -> list[Path]:
+    return [path for path in core.paths.values() if path.request.origin == server and not path.final]
+
+
+def _take_back(core: Core, path: Path, cause: str, now: int) -> None:
+    if path.state is State.QUEUED:
+        withdraw(core, path, cause, now)
+    else:
+        core.counts["leases_over"] += 1
+        release(core, path, cause, now)

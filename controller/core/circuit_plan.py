@@ -1,0 +1,260 @@
+"""How a request can be carried by a circuit: reuse an identical live one, or find an uplink, downlinks and splitters,
+reclaiming idle circuits (least recently used first) where they are in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rostrum.controller.core.circuits import Circuit, CircuitState, Foreign
+from rostrum.controller.core.model import Pair
+from rostrum.controller.core.rules import circuit_hops
+from rostrum.controller.core.splitters import Cascade, TorPort, best_budget, branches, fit, needed
+from rostrum.controller.core.trees import Hop
+from rostrum.controller.core.values import Obstacle, PathRequest
+from rostrum.controller.core.words import listed, seconds
+from rostrum.topologies.model import Ocs, Splitter
+
+if TYPE_CHECKING:
+    from rostrum.controller.core.resources import Resources
+
+
+@dataclass(frozen=True)
+class CircuitPlan:
+    ocs: str
+    cascade: Cascade
+    reuse: str | None  # id of the live circuit this is
+    evict: tuple[str, ...]  # idle circuits to take down first
+    hops: tuple[Hop, ...]
+    rate_bps: int
+    reconfiguration_ns: int  # 0 = live
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A ToR's port chosen, and the idle circuit that holds it, if one does."""
+
+    port: TorPort
+    victim: str | None
+
+
+def plan(resources: Resources, request: PathRequest, now: int) -> CircuitPlan | Obstacle:
+    """The plan that disturbs least, or the obstacle that is over soonest."""
+    racks = resources.remote_racks(request)
+    if not racks:
+        return Obstacle("all receivers are in the sender's rack", ever=True)
+    if not resources.topology.ocs:
+        return Obstacle("the topology has no optical circuit switch", ever=True)
+    found = [_on_ocs(resources, ocs, request, racks, now) for ocs in resources.topology.ocs.values()]
+    plans = [one for one in found if isinstance(one, CircuitPlan)]
+    if plans:
+        return min(plans, key=lambda one: (one.reconfiguration_ns > 0, len(one.evict)))
+    obstacles = [one for one in found if isinstance(one, Obstacle)]
+    return min(obstacles, key=lambda one: (one.ever, one.until is not None, one.until or 0))
+
+
+def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: list[str], now: int) -> CircuitPlan | Obstacle:
+    source = resources.topology.servers[request.sender].tor
+    cut_off = [tor for tor in (source, *racks) if not resources.ports.get((ocs.name, tor))]
+    if cut_off:
+        return Obstacle(f"{listed(cut_off)} has no port on {ocs.name}", ever=True)
+    never = _never(resources, ocs, racks)
+    if never:
+        return never
+    status = resources.ocs[ocs.name]
+    if status.state.value == "starting" and now < status.since + resources.settings.circuit_wait_ns:
+        return Obstacle(f"waiting for {ocs.name} to connect")
+    if status.state.value != "up":
+        return Obstacle(f"{ocs.name} is not connected: {status.cause or 'it has not answered yet'}", until=now + 2**62)
+    live = _reusable(resources, ocs, source, racks)
+    if live:
+        reconfiguration = 0 if live.state is CircuitState.LIVE else round(ocs.reconfiguration_s * 1e9)
+        return _finish(resources, ocs, request, live.cascade, live.id, (), reconfiguration)
+    uplink = _take(resources, ocs, source, "input", now)
+    if isinstance(uplink, Obstacle):
+        return uplink
+    downlinks = [_take(resources, ocs, tor, "output", now) for tor in racks]
+    for taken in downlinks:
+        if isinstance(taken, Obstacle):
+            return taken
+    chosen = [taken for taken in downlinks if isinstance(taken, _Taken)]
+    return _with_splitters(resources, ocs, request, uplink, chosen, now)
+
+
+def _never(resources: Resources, ocs: Ocs, racks: list[str]) -> Obstacle | None:
+    """Too few splitters or too little light even with the whole OCS free; depends on the number of racks only."""
+    count = len(racks)
+    if (ocs.name, count) in resources.never:
+        return resources.never[ocs.name, count]
+    everything = list(ocs.splitters.values())
+    stand_ins = [TorPort(tor, 0, index) for index, tor in enumerate(racks, 1)]
+    obstacle = None
+    if count > 1 and branches(everything) < count:
+        have = (
+            f"its {len(everything)} splitters have {branches(everything)} branches"
+            if everything
+            else "it has no splitters"
+        )
+        obstacle = Obstacle(f"{count} receiver racks cannot be reached through {ocs.name}: {have}", ever=True)
+    elif fit(TorPort("", 0, 0), stand_ins, everything, ocs.light) is None:
+        best = best_budget(TorPort("", 0, 0), stand_ins, everything, ocs.light)
+        power = best.weakest.power_dbm if best else float("nan")
+        stages = len(best.weakest.splitters) if best else 0
+        obstacle = Obstacle(
+            f"light budget of {ocs.name}: {power:.1f} dBm would arrive behind {stages} splitters in a row, "
+            f"{ocs.light.sensitivity_dbm:.1f} dBm are needed",
+            ever=True,
+        )
+    resources.never[ocs.name, count] = obstacle
+    return obstacle
+
+
+def _reusable(resources: Resources, ocs: Ocs, source: str, racks: list[str]) -> Circuit | None:
+    """The idle circuit from this rack to exactly these racks, live ones and the last used first."""
+    same = [
+        one
+        for one in resources.circuits.idle()
+        if one.ocs == ocs.name
+        and one.cascade.uplink.tor == source
+        and sorted(port.tor for port in one.cascade.downlinks) == racks
+    ]
+    return max(same, key=lambda one: (one.state is CircuitState.LIVE, one.last_used), default=None)
+
+
+def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Taken | Obstacle:
+    """A port of `tor` whose fibre on this side is free, else one that an idle circuit holds."""
+    idle: list[tuple[int, _Taken]] = []
+    busy: list[str] = []
+    until: list[int] = []
+    for port in resources.ports[ocs.name, tor]:
+        ill = (resources.health.input if side == "input" else resources.health.output)(ocs, port.ocs_port, now)
+        holder = resources.circuits.holder(ocs.name, side, port.ocs_port)
+        if ill:
+            busy.append(f"port {port.tor_port} ({ocs.name} {side} {port.ocs_port}) is {ill[0]}")
+            until.append(ill[1])
+        elif holder is None:
+            return _Taken(port, None)
+        elif isinstance(holder, Foreign):
+            busy.append(f"port {port.tor_port} {_found(holder, now)}")
+            until.append(holder.until)
+        elif holder.user is None:
+            idle.append((holder.last_used, _Taken(port, holder.id)))
+        else:
+            busy.append(f"port {port.tor_port} in use by {holder.user}")
+    if idle:
+        return min(idle, key=lambda one: one[0])[1]
+    name = "uplink" if side == "input" else "downlink"
+    return Obstacle(
+        f"waiting for {tor}'s {name}: {'; '.join(busy)}", until=min(until) if len(until) == len(busy) else None
+    )
+
+
+def _found(foreign: Foreign, now: int) -> str:
+    pair = foreign.cross_connect.pair
+    return (
+        f"held by cross-connect {pair.input}>{pair.output} found at start, kept for {seconds(foreign.until - now)} more"
+    )
+
+
+def _with_splitters(
+    resources: Resources, ocs: Ocs, request: PathRequest, uplink: _Taken, downlinks: Sequence[_Taken], now: int
+) -> CircuitPlan | Obstacle:
+    ports = [taken.port for taken in downlinks]
+    if len(ports) == 1:
+        ill = resources.health.pair(ocs, Pair(uplink.port.ocs_port, ports[0].ocs_port), now)
+        if ill:
+            pair = f"{uplink.port.ocs_port}>{ports[0].ocs_port}"
+            return Obstacle(f"cross-connect {pair} of {ocs.name} is {ill[0]}", until=ill[1])
+    evict = {taken.victim: None for taken in (uplink, *downlinks) if taken.victim}
+    reclaimable = [
+        one.id
+        for one in resources.circuits.idle()
+        if one.ocs == ocs.name and one.cascade.splitters and one.id not in evict
+    ]
+    while True:
+        available = _available(resources, ocs, evict.keys(), now)
+        made = fit(uplink.port, ports, available, ocs.light)
+        if made:
+            spared = _spare(resources, ocs, evict, made, [taken.victim for taken in (uplink, *downlinks)])
+            return _finish(resources, ocs, request, made, None, spared, round(ocs.reconfiguration_s * 1e9))
+        if not reclaimable:
+            return _no_splitter(resources, ocs, len(ports), available, now)
+        evict[reclaimable.pop(0)] = None
+
+
+def _available(resources: Resources, ocs: Ocs, evicted: Collection[str], now: int) -> list[Splitter]:
+    free = []
+    for splitter in ocs.splitters.values():
+        holders = _splitter_holders(resources, ocs, splitter)
+        gone = all(isinstance(one, Circuit) and one.id in evicted for one in holders)
+        if gone and resources.health.splitter(ocs, splitter.name, now) is None:
+            free.append(splitter)
+    return free
+
+
+def _splitter_holders(resources: Resources, ocs: Ocs, splitter: Splitter) -> list[Circuit | Foreign]:
+    held = [resources.circuits.holder(ocs.name, "output", splitter.input)]
+    held += [resources.circuits.holder(ocs.name, "input", port) for port in splitter.outputs]
+    return [one for one in held if one is not None]
+
+
+def _spare(
+    resources: Resources, ocs: Ocs, evict: dict[str, None], made: Cascade, forced: list[str | None]
+) -> tuple[str, ...]:
+    """Of the circuits given up while searching, those whose ports or splitters are really needed."""
+    wanted = set(made.splitters)
+    kept = []
+    for circuit_id in evict:
+        circuit = resources.circuits.get(circuit_id)
+        if circuit_id in forced or (circuit and wanted & set(circuit.cascade.splitters)):
+            kept.append(circuit_id)
+    return tuple(kept)
+
+
+def _no_splitter(resources: Resources, ocs: Ocs, racks: int, available: list[Splitter], now: int) -> Obstacle:
+    users: set[str] = set()
+    busy: list[str] = []
+    ill: list[tuple[str, int]] = []
+    until: list[int] = []
+    for splitter in ocs.splitters.values():
+        verdict = resources.health.splitter(ocs, splitter.name, now)
+        holders = _splitter_holders(resources, ocs, splitter)
+        users |= {one.user for one in holders if isinstance(one, Circuit) and one.user}
+        until += [one.until for one in holders if isinstance(one, Foreign)]
+        if verdict:
+            ill.append((f"{splitter.name} {verdict[0]}", verdict[1]))
+        elif holders and splitter not in available:
+            busy.append(splitter.name)
+    fanout = min((splitter.fanout for splitter in ocs.splitters.values()), default=2)
+    count = needed(racks, fanout)
+    what = "a splitter" if count == 1 else f"{count} splitters ({len(available)} free)"
+    parts = []
+    if busy:
+        by = f"in use by {listed(users)}" if users else "held by cross-connects found at start"
+        parts.append(f"{listed(busy)} {by}")
+    parts += [text for text, _ in ill]
+    if not parts:
+        parts.append(f"the light budget fails with the free ones ({listed(s.name for s in available)})")
+    waits_for_users = bool(users)
+    ends = until + [end for _, end in ill]
+    return Obstacle(
+        f"waiting for {what}: {'; '.join(parts)}", until=min(ends) if ends and not waits_for_users else None
+    )
+
+
+def _finish(
+    resources: Resources,
+    ocs: Ocs,
+    request: PathRequest,
+    cascade: Cascade,
+    reuse: str | None,
+    evict: tuple[str, ...],
+    reconfiguration_ns: int,
+) -> CircuitPlan:
+    topology = resources.topology
+    hops = circuit_hops(topology, request.sender, request.receivers, cascade)
+    rates = [topology.servers[name].rate_bps for name in (request.sender, *request.receivers)]
+    rates += [topology.switches[port.tor].rates[port.tor_port] for port in (cascade.uplink, *cascade.downlinks)]
+    return CircuitPlan(ocs.name, cascade, reuse, evict, hops, min(rates), reconfiguration_ns)

@@ -1,0 +1,285 @@
+"""Switches and OCS at work for a path: their answers, and the way out when something fails."""
+
+from __future__ import annotations
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
+from rostrum.controller.core import rules as rule_making
+from rostrum.controller.core.circuits import Circuit, Conflict, Foreign
+from rostrum.controller.core.intake import maybe_active, run_queue
+from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, PathKind
+from rostrum.controller.core.paths import Path
+from rostrum.controller.core.splitters import expected_dbm
+from rostrum.controller.core.state import Core, ForeignRule
+from rostrum.controller.core.values import MS, REST, Obstacle, State, Wanted
+from rostrum.controller.core.words import listed, seconds
+from rostrum.topologies.model import Ocs
+
+DIM_DB = 3.0  # a power this far below the budget's tells which component is dim
+COMPLAINTS_MAX = 2  # words of "no light" on the packet path before a receiver counts as unreachable
+
+
+def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
+    pending = core.circuit_ops.pop(event.op, None)
+    circuit = core.resources.circuits.get(pending.circuit_id) if pending else None
+    if circuit is None or circuit.op != event.op:
+        return  # given up meanwhile; its pairs were disconnected in order
+    ocs = core.topology.ocs[circuit.ocs]
+    cause = event.error or _faults(core, ocs, circuit, event.cross_connects, now)
+    if cause:
+        lose_circuit(core, circuit, cause, now)
+        run_queue(core, now)
+        return
+    core.resources.circuits.settled(circuit.id, event.cross_connects)
+    for pair in circuit.cascade.pairs:
+        core.resources.health.works(ocs, pair)
+    path = core.paths.get(circuit.user or "")
+    if path and path.circuit_op == event.op:
+        path.circuit_op = None
+        path.cross_connects = event.cross_connects
+        path.stamps.cross_connects_steady = now
+        core.log("cross-connects steady", path=path.id, pairs=len(event.cross_connects), ms=_since_accepted(path, now))
+        maybe_active(core, path, now)
+
+
+def _faults(core: Core, ocs: Ocs, circuit: Circuit, found: tuple[CrossConnect, ...], now: int) -> str:
+    """What is wrong with a circuit just set, as words; empty = steady everywhere with light enough."""
+    by_pair = {one.pair: one for one in found}
+    bad = []
+    for pair in circuit.cascade.pairs:
+        one = by_pair.get(pair)
+        if one is None or one.state is not CrossConnectState.STEADY:
+            state = one.state.value.upper() if one else "not reported"
+            cause = f": {one.cause}" if one and one.cause else ""
+            text = f"cross-connect {pair.input}>{pair.output} of {ocs.name} is {state}{cause}"
+            core.resources.health.fault(ocs, pair, text, now)
+            bad.append(text)
+    return "; ".join(bad[:4]) or _dim(core, ocs, circuit, by_pair, now)
+
+
+def _dim(core: Core, ocs: Ocs, circuit: Circuit, by_pair: dict[Pair, CrossConnect], now: int) -> str:
+    """Power rows against the receivers' sensitivity; the component to blame is where power first falls short of the
+    budget.
+    """
+    floor = ocs.light.sensitivity_dbm
+    powers = [(pair, by_pair[pair]) for pair in circuit.cascade.pairs]
+    if all(power is None or power >= floor for _, one in powers for power in (one.input_dbm, one.output_dbm)):
+        return ""
+    expected = expected_dbm(circuit.cascade, ocs.splitters, ocs.light)
+    for pair, one in powers:
+        if one.input_dbm is not None and one.input_dbm < expected[pair] - DIM_DB:
+            splitter = next((s for s in ocs.splitters.values() if pair.input in s.outputs), None)
+            text = (
+                f"{splitter.name if splitter else circuit.cascade.uplink.tor + ' transmitter'} is dim: "
+                f"{one.input_dbm:.1f} dBm enter {ocs.name} at {pair.input}, "
+                f"{expected[pair]:.1f} dBm are expected, receivers need {floor:.1f} dBm"
+            )
+            if splitter:
+                core.resources.health.suspect_splitter(ocs, splitter.name, text, now)
+            else:
+                core.resources.health.fault(ocs, pair, text, now)
+            return text
+        loss = ocs.light.cross_connect_loss_db
+        if one.output_dbm is not None and one.output_dbm < expected[pair] - loss - DIM_DB:
+            text = (
+                f"cross-connect {pair.input}>{pair.output} of {ocs.name} is dim: {one.output_dbm:.1f} dBm leave it, "
+                f"{expected[pair] - loss:.1f} dBm are expected, receivers need {floor:.1f} dBm"
+            )
+            core.resources.health.fault(ocs, pair, text, now)
+            return text
+    pair, one = min(powers, key=lambda row: row[1].output_dbm if row[1].output_dbm is not None else 0.0)
+    powers_seen = f"in {one.input_dbm}, out {one.output_dbm} dBm"
+    return f"light at {ocs.name} {pair.input}>{pair.output} is below {floor:.1f} dBm: {powers_seen}"
+
+
+def lose_circuit(core: Core, circuit: Circuit, cause: str, now: int) -> None:
+    """A circuit is of no use any more: it is taken down, and its path goes on over the packet network."""
+    core.resources.circuits.drop(circuit.id)
+    core.circuit_ops.pop(circuit.op, None)
+    core.disconnect(circuit.ocs, circuit.cascade.pairs, cause)
+    for rule_set in core.idle_rules.of_circuit(circuit.id):
+        core.discard(rule_set, now)
+    core.counts["circuits_lost"] += 1
+    core.warn("circuit lost", circuit=circuit.id, path=circuit.user or "-", cause=cause)
+    path = core.paths.get(circuit.user or "")
+    if path and path.granted:
+        to_packet(core, path, cause, now)
+
+
+def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str] = frozenset()) -> None:
+    """Moves a granted path, with its group, to a tree through the packet network; fails it if that cannot be."""
+    if path.request.wanted is Wanted.CIRCUIT:
+        fail(core, path, f"{cause}; the request demands a circuit", now)
+        return
+    plan = core.resources.packet_tree(path.request, avoid)
+    if isinstance(plan, Obstacle):
+        fail(core, path, f"{cause}; and not over the packet network: {plan.reason}", now)
+        return
+    assert path.group is not None
+    core.resources.leave_circuit(path.id, now)
+    old, path.hops = path.rules, plan.hops
+    path.rules = rule_making.multicast(plan.hops, path.group)
+    replaced = {rule_making.key(rule) for rule in path.rules}
+    path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
+    path.reason, path.circuit_op, path.circuit_id, path.cascade = cause, None, None, None
+    path.cross_connects = ()
+    path.stamps.moved = now
+    if path.state is State.ACTIVE:
+        path.to(State.CONFIGURING, now)
+    if path.request.origin != REST:
+        core.emit(act.NotifyMoved(path.request.origin, path.id, PathKind.PACKET, cause))
+    core.remove(tuple(rule for rule in old if rule_making.key(rule) not in replaced), path.id, now)
+    core.install(path, now)
+    core.counts["moved"] += 1
+    core.warn("moved to the packet network", path=path.id, request=path.request.request_id, cause=cause)
+    core.emit(act.PathChanged(path.id))
+
+
+def fail(core: Core, path: Path, cause: str, now: int) -> None:
+    """A granted path is gone; all that it held is free."""
+    core.resources.release(path.id, path.request.sender, path.request.receivers, now)
+    path.cause = cause
+    path.to(State.FAILED, now)
+    path.rules_op = path.circuit_op = None
+    core.remove(path.rules, path.id, now)
+    if path.group is not None:
+        core.groups.give_back(path.group)
+    if path.request.origin != REST:
+        core.emit(act.NotifyFailed(path.request.origin, path.id, cause))
+    core.counts["failed"] += 1
+    core.warn("failed", path=path.id, request=path.request.request_id, cause=cause)
+    core.emit(act.PathChanged(path.id))
+
+
+def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
+    pending = core.rule_ops.pop(event.op, None)
+    path = core.paths.get(pending.path_id) if pending else None
+    if path is None or path.rules_op != event.op:
+        return
+    path.rules_op, path.rules_in, path.stamps.rules_in = None, True, now
+    core.log("rules in", path=path.id, rules=len(path.rules), ms=_since_accepted(path, now))
+    maybe_active(core, path, now)
+
+
+def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
+    pending = core.rule_ops.pop(event.op, None)
+    path = core.paths.get(pending.path_id) if pending else None
+    if path is None or path.rules_op != event.op:
+        return
+    path.rules_op = None
+    cause = "; ".join(f"rules not set on {switch}: {text}" for switch, text in event.failures[:4])
+    servers = core.topology.servers
+    ends = {servers[name].tor for name in (path.request.sender, *path.request.receivers)}
+    failed = {switch for switch, _ in event.failures}
+    if path.kind is PathKind.PACKET and not failed & ends and not path.rules_retried:
+        path.rules_retried = True
+        to_packet(core, path, cause, now, frozenset(failed))
+    else:
+        fail(core, path, cause, now)
+    run_queue(core, now)
+
+
+def rules_removed(core: Core, event: ev.RulesRemoved, now: int) -> None:
+    """What stayed is tried again after the grace time, like anything of ours that nothing explains."""
+    pending = core.rule_ops.pop(event.op, None)
+    stuck = {switch for switch, _ in event.failures}
+    if pending is None or not stuck:
+        return
+    until = now + core.settings.grace
+    for rule in pending.rules:
+        if rule.switch in stuck and rule_making.key(rule) not in core.expected_rules(rule.switch):
+            core.foreign_rules[rule_making.key(rule)] = ForeignRule(rule, until)
+    core.wake_at(until)
+    core.warn("rules not removed", switches=listed(stuck), cause=event.failures[0][1])
+
+
+def disconnect_result(core: Core, event: ev.DisconnectResult, now: int) -> None:
+    pending = core.disconnect_ops.pop(event.op, None)
+    if pending is None or not event.error:
+        return
+    core.warn("cross-connects not taken down", ocs=pending.ocs, cause=event.error)
+    until = now + core.settings.grace
+    for pair in pending.pairs:
+        left = CrossConnect(pair, CrossConnectState.INVALID, cause=event.error)
+        try:
+            core.resources.circuits.add_foreign(Foreign(pending.ocs, left, until))
+        except Conflict:
+            continue  # a newer circuit holds these fibres; its own result tells
+    core.wake_at(until)
+
+
+def cross_connect_changed(core: Core, event: ev.CrossConnectChanged, now: int) -> None:
+    """A live cross-connect went bad by itself."""
+    one = event.cross_connect
+    if one.state not in (CrossConnectState.FAULT, CrossConnectState.INVALID):
+        return
+    held = core.resources.circuits.holder(event.ocs, "input", one.pair.input)
+    if not isinstance(held, Circuit) or one.pair not in held.cascade.pairs or held.op in core.circuit_ops:
+        return
+    cause = f"cross-connect {one.pair.input}>{one.pair.output} of {event.ocs} is {one.state.value.upper()}"
+    cause += f": {one.cause}" if one.cause else ""
+    core.resources.health.fault(core.topology.ocs[event.ocs], one.pair, cause, now)
+    lose_circuit(core, held, cause, now)
+    run_queue(core, now)
+
+
+def no_light(core: Core, event: ev.NoLight, now: int) -> None:
+    """Receivers without a first packet: the circuit is given up for the packet network; there the rules are set once
+    more, and a path that reaches nobody is failed.
+    """
+    path = core.paths.get(event.path_id)
+    if path is None or not path.granted or event.origin not in (REST, path.request.origin):
+        return
+    dark = [name for name in event.receivers if name in path.request.receivers]
+    if not dark:
+        return
+    waited = seconds(now - (path.stamps.moved or path.stamps.accepted or now))
+    cause = f"no light at {listed(dark)} within {waited}"
+    if path.kind is PathKind.CIRCUIT:
+        racks = _dark_racks(core, path, dark)
+        if not racks:
+            path.stamps.notes.append(f"{cause}; not moved: their agents are gone, or others in their racks have light")
+            core.warn("no light, but not the circuit's fault", path=path.id, receivers=listed(dark))
+            return
+        _dark_circuit(core, path, racks, cause, now)
+        run_queue(core, now)
+        return
+    for name in dark:
+        path.complaints[name] = path.complaints.get(name, 0) + 1
+    path.stamps.notes.append(cause)
+    del path.stamps.notes[:-16]
+    if all(path.complaints.get(name, 0) >= COMPLAINTS_MAX for name in path.request.receivers):
+        fail(core, path, f"{cause}, over the packet network too", now)
+        run_queue(core, now)
+    elif path.rules_op is None and max(path.complaints.values()) < COMPLAINTS_MAX:
+        core.warn("no light on the packet path; its rules are set again", path=path.id, receivers=listed(dark))
+        core.install(path, now)
+
+
+def _dark_racks(core: Core, path: Path, dark: list[str]) -> set[str]:
+    """Racks that the circuit leaves dark: not those where another receiver has light, nor those whose agents are known
+    to be gone.
+    """
+    servers = core.topology.servers
+    transfer = core.transfers.get(path.transfer_id)
+    report = transfer.report if transfer else None
+    reports = report.receivers if report and report.response_id == path.id else ()
+    lit = {servers[one.server].tor for one in reports if one.first_light_ns and one.server in servers}
+    gone = {name for name in dark if name in core.agents and not core.agents[name].connected}
+    return {servers[name].tor for name in dark if name not in gone} - lit
+
+
+def _dark_circuit(core: Core, path: Path, racks: set[str], cause: str, now: int) -> None:
+    circuit = core.resources.circuits.get(path.circuit_id or "")
+    if circuit is None:
+        to_packet(core, path, cause, now)
+        return
+    by_output = {pair.output: pair for pair in circuit.cascade.pairs}
+    for port in circuit.cascade.downlinks:
+        if port.tor in racks:
+            core.resources.health.fault(core.topology.ocs[circuit.ocs], by_output[port.ocs_port], cause, now)
+    lose_circuit(core, circuit, cause, now)
+
+
+def _since_accepted(path: Path, now: int) -> float:
+    return (now - (path.stamps.accepted or now)) / MS

@@ -1,0 +1,133 @@
+"""Switches and OCSs come, tell what they have, and go."""
+
+from __future__ import annotations
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import adopt
+from rostrum.controller.core import events as ev
+from rostrum.controller.core import rules as rule_making
+from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict, Foreign
+from rostrum.controller.core.configure import lose_circuit
+from rostrum.controller.core.intake import run_queue
+from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
+from rostrum.controller.core.resources import OcsState
+from rostrum.controller.core.state import Core, ForeignRule
+from rostrum.controller.core.words import listed
+from rostrum.topologies.model import Ocs
+
+
+def switch_up(core: Core, event: ev.SwitchUp, now: int) -> None:
+    if event.switch not in core.topology.switches:
+        return
+    core.resources.switches_down.pop(event.switch, None)
+    core.emit(act.InstallUnicast(event.switch, rule_making.unicast(core.topology, event.switch)))
+    core.emit(act.ReadRules(event.switch))
+    core.log("switch up", switch=event.switch, missing=listed(core.resources.switches_down) or "none")
+    run_queue(core, now)
+
+
+def switch_down(core: Core, event: ev.SwitchDown, now: int) -> None:
+    """Rules stay on a switch that lost its controller: granted paths go on, new ones wait or go around."""
+    if event.switch in core.topology.switches:
+        core.resources.switches_down[event.switch] = event.cause or "its connection was lost"
+        core.warn("switch down", switch=event.switch, cause=event.cause)
+        run_queue(core, now)
+
+
+def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
+    """What a switch lacks is set again; what it has and nothing explains waits for an agent to claim it."""
+    switch = event.switch
+    expected = core.expected_rules(switch)
+    found = {rule_making.key(rule): rule for rule in event.rules}
+    for path in core.paths.values():
+        if path.granted and any(
+            found.get(rule_making.key(rule)) != rule for rule in path.rules if rule.switch == switch
+        ):
+            core.install(path, now)
+    for rule_set in core.idle_rules.all():
+        if any(found.get(rule_making.key(rule)) != rule for rule in rule_set.rules if rule.switch == switch):
+            core.idle_rules.take(rule_set.hops)
+            core.discard(rule_set, now)
+    core.foreign_rules = {key: one for key, one in core.foreign_rules.items() if key[0] != switch or key in found}
+    until = now + core.settings.grace
+    strange = [rule for key, rule in found.items() if key not in expected and key not in core.foreign_rules]
+    for rule in strange:
+        owner = next((one for one in core.paths.values() if one.granted and one.group == rule.group), None)
+        if owner is None:
+            core.foreign_rules[rule_making.key(rule)] = ForeignRule(rule, until)
+        elif not owner.hops:
+            owner.rules = (*owner.rules, rule)
+        else:
+            core.remove((rule,), owner.id, now)
+    if strange:
+        core.log("rules found", switch=switch, rules=len(strange), groups=listed(str(rule.group) for rule in strange))
+        core.wake_at(until)
+    adopt.match_all(core, now)
+
+
+def ocs_up(core: Core, event: ev.OcsUp, now: int) -> None:
+    """Connected; in use once it has told what it has."""
+    if event.ocs in core.topology.ocs:
+        core.emit(act.ReadCrossConnects(event.ocs))
+
+
+def ocs_down(core: Core, event: ev.OcsDown, now: int) -> None:
+    """Light goes on without a controller: live circuits stay in use, new ones cannot be made."""
+    if event.ocs in core.topology.ocs:
+        core.resources.set_ocs(event.ocs, OcsState.DOWN, now, event.cause)
+        core.warn("ocs down", ocs=event.ocs, cause=event.cause)
+        run_queue(core, now)
+
+
+def cross_connects_found(core: Core, event: ev.CrossConnectsFound, now: int) -> None:
+    ocs = core.topology.ocs.get(event.ocs)
+    if ocs is None:
+        return
+    if core.resources.ocs[ocs.name].state is not OcsState.UP:
+        core.log("ocs up", ocs=ocs.name, cross_connects=len(event.cross_connects))
+    core.resources.set_ocs(ocs.name, OcsState.UP, now)
+    found = {one.pair: one for one in event.cross_connects}
+    for circuit in [one for one in core.resources.circuits if one.ocs == ocs.name and one.state is CircuitState.LIVE]:
+        _check(core, circuit, found, now)
+    for foreign in core.resources.circuits.foreign(ocs.name):
+        if foreign.cross_connect.pair not in found:
+            core.resources.circuits.drop_foreign(ocs.name, foreign.cross_connect.pair)
+    _keep_strange(core, ocs, found, now)
+    adopt.match_all(core, now)
+    run_queue(core, now)
+
+
+def _check(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now: int) -> None:
+    """A circuit believed live, against what the OCS says."""
+    rows = [found.get(pair) for pair in circuit.cascade.pairs]
+    powers = tuple(row for row in rows if row and row.state is not CrossConnectState.FAULT)
+    if len(powers) == len(rows):
+        core.resources.circuits.settled(circuit.id, powers)
+        path = core.paths.get(circuit.user or "")
+        if path:
+            path.cross_connects = powers
+        return
+    bad = next(pair for pair, row in zip(circuit.cascade.pairs, rows, strict=True) if row not in powers)
+    row = found.get(bad)
+    state = f"is {row.state.value.upper()}" if row else "is gone"
+    lose_circuit(core, circuit, f"cross-connect {bad.input}>{bad.output} of {circuit.ocs} {state}", now)
+
+
+def _keep_strange(core: Core, ocs: Ocs, found: dict[Pair, CrossConnect], now: int) -> None:
+    """Cross-connects that nobody here made, on ports of this topology: out of use until claimed or removed."""
+    inputs = {*ocs.attached, *(port for one in ocs.splitters.values() for port in one.outputs)}
+    outputs = {*ocs.attached, *(one.input for one in ocs.splitters.values())}
+    leaving = {pair for one in core.disconnect_ops.values() if one.ocs == ocs.name for pair in one.pairs}
+    until = now + core.settings.grace
+    kept = 0
+    for pair, one in found.items():
+        if pair.input not in inputs or pair.output not in outputs or pair in leaving:
+            continue
+        try:
+            core.resources.circuits.add_foreign(Foreign(ocs.name, one, until))
+            kept += 1
+        except Conflict:
+            continue  # held by a circuit of ours, or known already
+    if kept:
+        core.wake_at(until)
+        core.log("cross-connects found", ocs=ocs.name, pairs=kept, kept_ms=core.settings.grace // 1_000_000)

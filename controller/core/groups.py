@@ -1,0 +1,53 @@
+"""Multicast addresses: one per path, out of the topology's range."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+
+MAC_BITS = 23  # IPv4 multicast addresses that differ only above their low 23 bits share a MAC address
+
+
+class Exhausted(Exception):
+    """Every address of the range is in use."""
+
+
+class Groups:
+    """Hands addresses out in turn, beginning at a place that depends on the manager's boot: what an earlier manager
+    granted, and what is still on its way to a released group, is met again as late as possible.
+    """
+
+    def __init__(self, network: IPv4Network, boot_id: int) -> None:
+        bits = min(network.max_prefixlen - network.prefixlen, MAC_BITS)
+        self._base = int(network.network_address)
+        self._count = max((1 << bits) - 1, 1)  # the range's first address stays unused
+        self._next = (boot_id * 0x9E3779B97F4A7C15 >> 20) % self._count
+        self._used: set[IPv4Address] = set()
+
+    def take(self) -> IPv4Address:
+        """Raises Exhausted."""
+        if len(self._used) >= self._count:
+            raise Exhausted(f"all {self._count} multicast groups of the topology's range are in use")
+        while True:
+            address = IPv4Address(self._base + 1 + self._next)
+            self._next = (self._next + 1) % self._count
+            if address not in self._used:
+                self._used.add(address)
+                return address
+
+    def adopt(self, address: IPv4Address) -> bool:
+        """Marks an address found in use; False if it already was."""
+        if address in self._used:
+            return False
+        if self.contains(address):
+            self._used.add(address)
+        return True
+
+    def give_back(self, address: IPv4Address) -> None:
+        self._used.discard(address)
+
+    def contains(self, address: IPv4Address) -> bool:
+        return 1 <= int(address) - self._base <= self._count
+
+    @property
+    def used(self) -> int:
+        return len(self._used)

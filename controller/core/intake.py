@@ -1,0 +1,344 @@
+"""Requests in: queue, scheduling, answers; and paths going back."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
+from rostrum.controller.core import rules as rule_making
+from rostrum.controller.core import validation
+from rostrum.controller.core.circuit_plan import CircuitPlan
+from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict
+from rostrum.controller.core.groups import Exhausted
+from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.paths import Path, RuleSet, Transfer
+from rostrum.controller.core.schedulers.base import Deny, Grant, Wait, Waiting
+from rostrum.controller.core.state import Core, PendingCircuit
+from rostrum.controller.core.values import MS, REST, Decision, PathResponse, ServerAddress, Stamps, State
+from rostrum.controller.core.words import seconds
+
+LIGHT_MARGIN_MS = 200  # light bound = 3 x reconfiguration time + this
+PACKET_LIGHT_BOUND_MS = 1_000
+
+
+def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
+    request = event.request
+    known = core.by_request.get((request.origin, request.request_id))
+    if known is not None:
+        core.paths[known].unconfirmed_until = None
+        answer(core, core.paths[known])
+        return
+    path = Path(core.next_id("p"), request, Stamps(now))
+    wrong = validation.problems(request, core.topology, core.settings)
+    if not wrong and len(core.queue) >= core.settings.queue_max:
+        wrong = [f"{len(core.queue)} requests are waiting already; ask again later"]
+    core.paths[path.id] = path
+    core.by_request[request.origin, request.request_id] = path.id
+    if wrong:
+        deny(core, path, "; ".join(wrong), now)
+        core.forget_old()
+        return
+    wait_ns = core.settings.wait_ns if request.wait_ms is None else request.wait_ms * MS
+    path.wait_until = now + wait_ns
+    path.circuit_until = now + min(wait_ns, core.settings.circuit_wait_ns)
+    _transfer(core, path, now)
+    core.queue.append(path.id)
+    core.counts["requested"] += 1
+    run_queue(core, now)
+    core.forget_old()
+
+
+def _transfer(core: Core, path: Path, now: int) -> None:
+    """The path's transfer: a request for all of the object begins one, a request for the rest continues it (paper,
+    Sec. III).
+    """
+    request = path.request
+    if request.origin == REST:
+        return
+    if request.remaining_size < request.data_size:
+        for transfer in reversed(core.transfers.values()):
+            key = (transfer.sender, transfer.app_id, transfer.data_id)
+            if key == (request.sender, request.app_id, request.data_id) and not transfer.ended:
+                transfer.sessions.append(path.id)
+                path.transfer_id = transfer.id
+                return
+    path.transfer_id = core.next_id("t")
+    core.transfers[path.transfer_id] = Transfer(
+        path.transfer_id,
+        request.sender,
+        request.receivers,
+        request.app_id,
+        request.data_id,
+        request.data_size,
+        [path.id],
+        now,
+    )
+
+
+def run_queue(core: Core, now: int) -> None:
+    """Lets the scheduler decide about everything that waits."""
+    if not core.queue:
+        return
+    waiting = []
+    for path_id in core.queue:
+        path = core.paths[path_id]
+        waiting.append(Waiting(path.id, path.request, path.stamps.requested, path.circuit_until))
+    decisions = {one.path_id: one for one in core.scheduler.schedule(waiting, core.resources.fork(), now)}
+    for path_id in list(core.queue):
+        path = core.paths[path_id]
+        decision = decisions.get(path_id, Wait(path_id, f"behind others in the queue of {len(core.queue)}"))
+        if isinstance(decision, Grant):
+            decision = _grant(core, path, decision, now) or decision
+        if isinstance(decision, Deny):
+            core.queue.remove(path_id)
+            deny(core, path, decision.reason, now)
+        elif isinstance(decision, Wait):
+            _wait(core, path, decision, now)
+
+
+def _wait(core: Core, path: Path, decision: Wait, now: int) -> None:
+    path.reason = decision.reason
+    if now >= path.wait_until:
+        core.queue.remove(path.id)
+        deny(core, path, f"not served within {seconds(now - path.stamps.requested)}: {decision.reason}", now)
+        return
+    for when in (path.circuit_until, path.wait_until, decision.until):
+        if when is not None and now < when <= path.wait_until:
+            core.wake_at(when)
+    if path.told != _gist(decision.reason):
+        if not path.told:
+            core.counts["queued"] += 1
+        path.told = _gist(decision.reason)
+        core.log("queued", path=path.id, request=path.request.request_id, reason=decision.reason)
+        answer(core, path)
+        core.emit(act.PathChanged(path.id))
+
+
+def _gist(reason: str) -> str:
+    """A reason without the times in it, which change at every look."""
+    return re.sub(r"[0-9.e+]+ m?s\b", "", reason)
+
+
+def deny(core: Core, path: Path, reason: str, now: int) -> None:
+    path.reason = path.cause = reason
+    path.to(State.FAILED, now)
+    core.counts["denied"] += 1
+    request = path.request
+    core.warn("denied", path=path.id, request=request.request_id[:64], sender=request.sender[:64], reason=reason)
+    answer(core, path)
+    core.emit(act.PathChanged(path.id))
+
+
+def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | None:
+    """Carries a grant out: the answer first, then switches and OCS in parallel (paper, III-B).
+
+    Returns a Wait if the grant cannot be carried out after all.
+    """
+    plan = grant.plan
+    rule_set = core.idle_rules.take(plan.hops)
+    try:
+        group = rule_set.group if rule_set else _group(core, now)
+        reservation = core.resources.reserve(path.id, path.request, plan, now)
+    except Exhausted as error:
+        return Wait(path.id, f"waiting for a multicast group: {error}")
+    except Conflict as error:
+        if rule_set:
+            core.idle_rules.keep(rule_set)
+        else:
+            core.groups.give_back(group)
+        core.warn("scheduler granted what is taken", path=path.id, scheduler=core.scheduler.name, cause=error)
+        return Wait(path.id, f"waiting for resources: {error}")
+    core.queue.remove(path.id)
+    path.reason, path.group, path.hops = grant.reason, group, plan.hops
+    path.rules = rule_making.multicast(plan.hops, group)
+    path.accepted_size, path.rate_bps = grant.accepted_size, plan.rate_bps
+    path.kind = PathKind.CIRCUIT if isinstance(plan, CircuitPlan) else PathKind.PACKET
+    path.stamps.accepted = now
+    path.to(State.CONFIGURING, now)
+    if path.request.origin == REST and path.request.lease_ms is not None:
+        path.lease_until = now + path.request.lease_ms * MS
+        core.wake_at(path.lease_until)
+    if isinstance(plan, CircuitPlan):
+        path.ocs, path.reconfiguration_ns = plan.ocs, plan.reconfiguration_ns
+        path.reused_circuit = plan.reuse is not None
+    answer(core, path)
+    if isinstance(plan, CircuitPlan):
+        circuit = reservation.circuit or core.resources.circuits.of_user(path.id)
+        assert circuit is not None
+        _set_circuit(core, path, plan, circuit, reservation.evicted, now)
+    if rule_set:
+        path.rules_in, path.stamps.rules_in = True, now
+    else:
+        core.install(path, now)
+    core.counts[f"accepted_{path.kind.value}"] += 1
+    core.counts["reused_circuits"] += path.reused_circuit
+    core.log(
+        "accepted",
+        path=path.id,
+        request=path.request.request_id,
+        kind=path.kind.value,
+        group=group,
+        sender=path.request.sender,
+        receivers=len(path.request.receivers),
+        bytes=path.accepted_size,
+        reused=path.reused_circuit,
+        reason=path.reason,
+    )
+    maybe_active(core, path, now)
+    return None
+
+
+def _group(core: Core, now: int) -> IPv4Address:
+    try:
+        return core.groups.take()
+    except Exhausted:
+        oldest = core.idle_rules.oldest()
+        if oldest is None:
+            raise
+        core.discard(oldest, now)
+        return core.groups.take()
+
+
+def _set_circuit(
+    core: Core, path: Path, plan: CircuitPlan, circuit: Circuit, evicted: tuple[Circuit, ...], now: int
+) -> None:
+    path.ocs, path.circuit_id, path.cascade = circuit.ocs, circuit.id, circuit.cascade
+    wanted = set(circuit.cascade.pairs)
+    for victim in evicted:
+        for rule_set in core.idle_rules.of_circuit(victim.id):
+            core.discard(rule_set, now)
+        gone = tuple(pair for pair in victim.cascade.pairs if pair not in wanted)
+        core.disconnect(victim.ocs, gone, f"reclaimed for {path.id}")
+    if plan.reuse is None:
+        connect(core, path, circuit, now)
+    elif circuit.state is CircuitState.LIVE:
+        path.cross_connects = circuit.powers
+        path.stamps.cross_connects_steady = now
+    else:
+        path.circuit_op = circuit.op
+
+
+def connect(core: Core, path: Path, circuit: Circuit, now: int) -> None:
+    op = core.next_serial()
+    circuit = core.resources.circuits.setting(circuit.id, op)
+    reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
+    until = now + reconfiguration + core.settings.configure_bound_ns
+    core.circuit_ops[op] = PendingCircuit(circuit.id, until)
+    core.wake_at(until)
+    path.circuit_op = op
+    core.emit(act.Connect(op, circuit.ocs, circuit.cascade.pairs, path.id))
+
+
+def maybe_active(core: Core, path: Path, now: int) -> None:
+    """Configuring is over when rules are in and, on a circuit, the cross-connects are steady."""
+    if path.state is State.CONFIGURING and path.rules_in and path.rules_op is None and path.circuit_op is None:
+        path.to(State.ACTIVE, now)
+        core.log(
+            "active", path=path.id, kind=path.kind.value if path.kind else "", ms=(now - path.stamps.requested) / MS
+        )
+    core.emit(act.PathChanged(path.id))
+
+
+def answer(core: Core, path: Path) -> None:
+    """Says to the agent how its request stands."""
+    request = path.request
+    if request.origin == REST:
+        return
+    if path.state is State.QUEUED:
+        response = PathResponse(request.request_id, path.id, Decision.QUEUED, path.reason)
+    elif path.granted:
+        response = _accepted(core, path)
+    else:
+        text = path.cause or f"{path.id} was granted for this request and is {path.state.value}; ask with a new id"
+        response = PathResponse(request.request_id, path.id, Decision.DENIED, text)
+    core.emit(act.Respond(request.origin, response))
+
+
+def _accepted(core: Core, path: Path) -> PathResponse:
+    topology = core.topology
+    receivers = []
+    for name in path.request.receivers:
+        agent = core.agents.get(name)
+        port = agent.control_port if agent else topology.control_port
+        receivers.append(ServerAddress(name, str(topology.servers[name].address), port))
+    return PathResponse(
+        request_id=path.request.request_id,
+        response_id=path.id,
+        decision=Decision.ACCEPTED,
+        reason=path.reason,
+        accepted_size=path.accepted_size,
+        kind=path.kind or PathKind.PACKET,
+        group=str(path.group),
+        data_port=topology.data_port,
+        reconfiguration_ns=path.reconfiguration_ns,
+        rate_bps=path.rate_bps,
+        lease_ms=core.settings.lease_ns // MS,
+        light_bound_ms=_light_bound_ms(core, path),
+        receivers=tuple(receivers),
+    )
+
+
+def _light_bound_ms(core: Core, path: Path) -> int:
+    if core.settings.light_bound_ms is not None:
+        return core.settings.light_bound_ms
+    if path.kind is PathKind.PACKET:
+        return PACKET_LIGHT_BOUND_MS
+    return round(3e3 * core.topology.ocs[path.ocs].reconfiguration_s) + LIGHT_MARGIN_MS
+
+
+def released(core: Core, event: ev.Released, now: int) -> None:
+    """Table II: release. Unknown ids are ignored, and so is an agent's word about somebody else's path."""
+    path = core.paths.get(event.path_id)
+    if path is None and event.request_id:
+        path = core.paths.get(core.by_request.get((event.origin, event.request_id), ""))
+    if path is None or event.origin not in (REST, path.request.origin):
+        return
+    if path.state is State.QUEUED:
+        withdraw(core, path, "withdrawn", now)
+    elif path.granted:
+        release(core, path, "", now)
+    run_queue(core, now)
+
+
+def cancelled(core: Core, event: ev.Cancelled, now: int) -> None:
+    path = core.paths.get(core.by_request.get((event.origin, event.request_id), ""))
+    if path and path.state is State.QUEUED:
+        withdraw(core, path, "withdrawn", now)
+        run_queue(core, now)
+
+
+def renewed(core: Core, event: ev.Renewed, now: int) -> None:
+    path = core.paths.get(event.path_id)
+    if path and path.granted and path.request.lease_ms is not None:
+        path.lease_until = now + path.request.lease_ms * MS
+        core.wake_at(path.lease_until)
+
+
+def withdraw(core: Core, path: Path, cause: str, now: int) -> None:
+    core.queue.remove(path.id)
+    path.cause = cause
+    path.to(State.RELEASED, now)
+    core.counts["withdrawn"] += 1
+    core.emit(act.PathChanged(path.id))
+
+
+def release(core: Core, path: Path, cause: str, now: int) -> None:
+    """The path's circuit stays live and its rules stay in, for an identical path to come; everything else is free."""
+    core.resources.release(path.id, path.request.sender, path.request.receivers, now)
+    rules_in, path.cause = path.rules_in and path.rules_op is None, cause
+    path.to(State.RELEASED, now)
+    if path.group is not None:
+        if rules_in and path.hops and core.groups.contains(path.group):
+            circuit_id = path.circuit_id if path.kind is PathKind.CIRCUIT else None
+            for gone in core.idle_rules.keep(RuleSet(path.hops, path.group, path.rules, circuit_id)):
+                core.discard(gone, now)
+        else:
+            core.remove(path.rules, path.id, now)
+            core.groups.give_back(path.group)
+    path.rules_op = path.circuit_op = None
+    core.counts["released"] += 1
+    held_ms = (now - (path.stamps.accepted or now)) / MS
+    core.log("released", path=path.id, cause=cause or "its origin is done", held_ms=held_ms)
+    core.emit(act.PathChanged(path.id))

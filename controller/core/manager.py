@@ -1,0 +1,97 @@
+"""The manager's logic: one event in, actions out.
+
+No I/O, no clock: the same events at the same times give the same actions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import adopt, agents, configure, devices, intake
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.configure import fail, lose_circuit
+from rostrum.controller.core.state import Core
+from rostrum.controller.core.values import Settings
+from rostrum.controller.core.words import seconds
+from rostrum.topologies.model import Topology
+
+_HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
+    ev.RequestReceived: intake.request_received,
+    ev.Released: intake.released,
+    ev.Cancelled: intake.cancelled,
+    ev.Renewed: intake.renewed,
+    ev.AgentUp: agents.agent_up,
+    ev.AgentDown: agents.agent_down,
+    ev.KeepAlive: agents.keep_alive,
+    ev.ReportReceived: agents.report_received,
+    ev.NoLight: configure.no_light,
+    ev.SwitchUp: devices.switch_up,
+    ev.SwitchDown: devices.switch_down,
+    ev.RulesFound: devices.rules_found,
+    ev.OcsUp: devices.ocs_up,
+    ev.OcsDown: devices.ocs_down,
+    ev.CrossConnectsFound: devices.cross_connects_found,
+    ev.CrossConnectChanged: configure.cross_connect_changed,
+    ev.CircuitResult: configure.circuit_result,
+    ev.DisconnectResult: configure.disconnect_result,
+    ev.RulesInstalled: configure.rules_installed,
+    ev.RulesFailed: configure.rules_failed,
+    ev.RulesRemoved: configure.rules_removed,
+}
+
+
+class Manager:
+    """(state, event, now) -> actions; `now` in ns of one clock that never goes back."""
+
+    def __init__(self, topology: Topology, settings: Settings | None = None, now: int = 0) -> None:
+        self.core = Core.new(topology, settings or Settings(), now)
+
+    def step(self, event: ev.Event, now: int) -> list[act.Action]:
+        """What to do about one event."""
+        handler = _HANDLERS.get(type(event))
+        if handler:
+            handler(self.core, event, now)
+        self._expire(now)
+        actions, self.core.out = self.core.out, []
+        return actions
+
+    def deadline(self) -> int | None:
+        """When to call `step(Tick(), ...)` at the latest; None = nothing is due."""
+        return self.core.timers[0] if self.core.timers else None
+
+    def _expire(self, now: int) -> None:
+        """Whatever is due by `now`: waits, leases, grace times, devices that do not answer."""
+        timers = self.core.timers
+        if not timers or timers[0] > now:
+            return
+        while timers and timers[0] <= now:
+            heapq.heappop(timers)
+        agents.leases(self.core, now)
+        self._silent_devices(now)
+        adopt.sweep(self.core, now)
+        self.core.resources.health.expire(now)
+        intake.run_queue(self.core, now)
+
+    def _silent_devices(self, now: int) -> None:
+        core = self.core
+        for op, pending in list(core.circuit_ops.items()):
+            circuit = core.resources.circuits.get(pending.circuit_id)
+            if circuit is None or circuit.op != op:
+                del core.circuit_ops[op]
+            elif pending.until <= now:
+                del core.circuit_ops[op]
+                reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
+                waited = core.settings.configure_bound_ns + reconfiguration
+                lose_circuit(core, circuit, f"{circuit.ocs} did not answer within {seconds(waited)}", now)
+        for op, rules in list(core.rule_ops.items()):
+            if rules.until > now:
+                continue
+            del core.rule_ops[op]
+            path = core.paths.get(rules.path_id)
+            if path and path.rules_op == op and path.granted:
+                switches = ", ".join(sorted({rule.switch for rule in rules.rules}))
+                waited = core.settings.configure_bound_ns
+                fail(core, path, f"rules not confirmed within {seconds(waited)} by {switches}", now)

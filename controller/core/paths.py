@@ -1,0 +1,151 @@
+"""One path from request to end, the transfers that use paths, and the rules kept for a path that comes again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, PathKind
+from rostrum.controller.core.splitters import Cascade
+from rostrum.controller.core.trees import Hop
+from rostrum.controller.core.values import Budget, PathRequest, Stamps, State, TransferReport
+
+# queued -> configuring -> active -> released | failed; a moved path is configured again; a queued one may be withdrawn
+# or denied.
+_NEXT = {
+    State.QUEUED: {State.CONFIGURING, State.RELEASED, State.FAILED},
+    State.CONFIGURING: {State.ACTIVE, State.RELEASED, State.FAILED},
+    State.ACTIVE: {State.CONFIGURING, State.RELEASED, State.FAILED},
+    State.RELEASED: set(),
+    State.FAILED: set(),
+}
+
+
+@dataclass
+class Path:
+    """`reason`: why it is queued, or why it is carried as it is; `cause`: why it failed or was taken back."""
+
+    id: str
+    request: PathRequest
+    stamps: Stamps
+    state: State = State.QUEUED
+    reason: str = ""
+    cause: str = ""
+    kind: PathKind | None = None
+    group: IPv4Address | None = None
+    hops: tuple[Hop, ...] = ()
+    rules: tuple[MulticastRule, ...] = ()
+    ocs: str = ""
+    circuit_id: str | None = None
+    cascade: Cascade | None = None
+    cross_connects: tuple[CrossConnect, ...] = ()
+    reused_circuit: bool = False
+    accepted_size: int = 0
+    rate_bps: int = 0
+    reconfiguration_ns: int = 0
+    rules_op: int | None = None  # outstanding installation of rules
+    circuit_op: int | None = None  # outstanding Connect
+    circuit_until: int = 0  # queued: then it takes a packet path
+    wait_until: int = 0  # queued: then it is denied
+    lease_until: int | None = None
+    unconfirmed_until: int | None = None  # its agent came back without naming it
+    adopted: bool = False
+    rules_in: bool = False
+    rules_retried: bool = False
+    complaints: dict[str, int] = field(default_factory=dict)  # receiver -> times without light
+    told: str = ""  # the last reason sent with QUEUED
+    transfer_id: str = ""
+
+    def to(self, state: State, now: int) -> None:
+        """Raises ValueError on a change that cannot be."""
+        if state not in _NEXT[self.state]:
+            raise ValueError(f"{self.id} cannot go from {self.state.value} to {state.value}")
+        self.state = state
+        if state is State.ACTIVE:
+            self.stamps.active = now
+        elif state is State.RELEASED:
+            self.stamps.released = now
+        elif state is State.FAILED:
+            self.stamps.failed = now
+
+    @property
+    def final(self) -> bool:
+        return self.state in (State.RELEASED, State.FAILED)
+
+    @property
+    def granted(self) -> bool:
+        return self.state in (State.CONFIGURING, State.ACTIVE)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return self.cascade.pairs if self.cascade else ()
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        return self.cascade.budgets if self.cascade else ()
+
+
+@dataclass
+class Transfer:
+    """An object on its way: one path per session, and the sender's last report."""
+
+    id: str
+    sender: str
+    receivers: tuple[str, ...]
+    app_id: bytes
+    data_id: int
+    size: int
+    sessions: list[str]
+    begun: int
+    reported: int | None = None
+    report: TransferReport | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.report is not None and self.report.phase in ("done", "failed")
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """Installed rules of a released path, with their group, for an identical path to come."""
+
+    hops: tuple[Hop, ...]
+    group: IPv4Address
+    rules: tuple[MulticastRule, ...]
+    circuit_id: str | None
+
+
+class IdleRules:
+    """At most `limit` rule sets, the least recently used dropped first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sets: OrderedDict[tuple[Hop, ...], RuleSet] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def take(self, hops: tuple[Hop, ...]) -> RuleSet | None:
+        return self._sets.pop(hops, None)
+
+    def keep(self, rule_set: RuleSet) -> list[RuleSet]:
+        """Returns what has to go for it (perhaps itself)."""
+        gone = [self._sets.pop(rule_set.hops)] if rule_set.hops in self._sets else []
+        self._sets[rule_set.hops] = rule_set
+        while len(self._sets) > self._limit:
+            gone.append(self._sets.popitem(last=False)[1])
+        return gone
+
+    def oldest(self) -> RuleSet | None:
+        return self._sets.popitem(last=False)[1] if self._sets else None
+
+    def of_circuit(self, circuit_id: str) -> list[RuleSet]:
+        """Removes and returns the sets that lead into a circuit."""
+        found = [one for one in self._sets.values() if one.circuit_id == circuit_id]
+        for one in found:
+            del self._sets[one.hops]
+        return found
+
+    def all(self) -> list[RuleSet]:
+        return list(self._sets.values())

@@ -1,0 +1,199 @@
+"""The library that scheduling algorithms use (paper, Sec. III-B): availability of servers' ToR ports, OCS ports and
+splitters, live circuits to reuse, and what a request would take.
+
+`plan_circuit` and `plan_packet` say how a request can be served now, or what is in the way; `reserve` takes what a plan
+needs. A scheduler gets a fork: what it reserves there is a proposal, which the manager carries out on the real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from rostrum.controller.core import circuit_plan, trees
+from rostrum.controller.core.circuit_plan import CircuitPlan
+from rostrum.controller.core.circuits import Circuit, CircuitState, CircuitTable, Conflict
+from rostrum.controller.core.health import Health
+from rostrum.controller.core.splitters import TorPort
+from rostrum.controller.core.trees import Hop, NoTree, Tree
+from rostrum.controller.core.values import Obstacle, PathRequest, Settings
+from rostrum.controller.core.words import listed
+from rostrum.topologies.model import Topology
+
+
+class OcsState(Enum):
+    STARTING = "starting"
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True)
+class OcsStatus:
+    state: OcsState
+    since: int
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class PacketPlan:
+    tree: Tree
+    hops: tuple[Hop, ...]
+    rate_bps: int
+
+
+Plan = CircuitPlan | PacketPlan
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What `reserve` took: a circuit (new or reused) and the idle circuits that had to go for it."""
+
+    circuit: Circuit | None
+    evicted: tuple[Circuit, ...]
+
+
+class Resources:
+    def __init__(self, topology: Topology, settings: Settings, now: int = 0) -> None:
+        self.topology = topology
+        self.settings = settings
+        self.circuits = CircuitTable()
+        self.health = Health(settings.quarantine_ns)
+        self.switches_down: dict[str, str] = dict.fromkeys(topology.switches, "it has not connected yet")
+        self.ocs: dict[str, OcsStatus] = {name: OcsStatus(OcsState.STARTING, now) for name in topology.ocs}
+        self.ports = _ports(topology)
+        self.never: dict[tuple[str, int], Obstacle | None] = {}
+        self._sending: dict[str, frozenset[str]] = {}
+        self._receiving: dict[str, frozenset[str]] = {}
+        self._serial = 0
+
+    def fork(self) -> Resources:
+        copy = object.__new__(Resources)
+        copy.__dict__.update(self.__dict__)
+        copy.circuits = self.circuits.fork()
+        copy._sending = dict(self._sending)
+        copy._receiving = dict(self._receiving)
+        return copy
+
+    def remote_racks(self, request: PathRequest) -> list[str]:
+        """ToRs of the receivers outside the sender's rack."""
+        servers = self.topology.servers
+        return sorted({servers[name].tor for name in request.receivers} - {servers[request.sender].tor})
+
+    def plan_circuit(self, request: PathRequest, now: int) -> CircuitPlan | Obstacle:
+        """A live circuit to reuse, or cross-connects to make; or what is in the way."""
+        return self._common_obstacle(request) or circuit_plan.plan(self, request, now)
+
+    def plan_packet(self, request: PathRequest, now: int) -> PacketPlan | Obstacle:
+        """A tree through the packet network; or what is in the way."""
+        return self._common_obstacle(request) or self.packet_tree(request)
+
+    def packet_tree(self, request: PathRequest, avoid: Collection[str] = ()) -> PacketPlan | Obstacle:
+        """As `plan_packet`, for a path that has its share of the servers' ports already; around the switches in
+        `avoid`.
+        """
+        ends = self._tors(request)
+        down = [name for name in self.switches_down if name not in ends]
+        try:
+            tree = trees.build(self.topology, request.sender, request.receivers, {*down, *avoid})
+        except NoTree as error:
+            if not down:
+                return Obstacle(f"{error}: no packet links lead there", ever=not avoid)
+            return Obstacle(f"{error}: waiting for {listed(down)} to connect")
+        return PacketPlan(tree, tree.hops, tree.rate_bps)
+
+    def reserve(self, path_id: str, request: PathRequest, plan: Plan, now: int) -> Reservation:
+        """Takes what the plan needs. Raises Conflict, and changes nothing, if something of it was taken since."""
+        reservation = Reservation(None, ())
+        if isinstance(plan, CircuitPlan):
+            reservation = self._reserve_circuit(path_id, plan, now)
+        self.share_ports(path_id, request.sender, request.receivers)
+        return reservation
+
+    def share_ports(self, path_id: str, sender: str, receivers: Iterable[str]) -> None:
+        self._sending[sender] = self._sending.get(sender, frozenset()) | {path_id}
+        for name in receivers:
+            self._receiving[name] = self._receiving.get(name, frozenset()) | {path_id}
+
+    def release(self, path_id: str, sender: str, receivers: Iterable[str], now: int) -> None:
+        """Everything the path held is free again; its circuit stays, idle."""
+        _without(self._sending, sender, path_id)
+        for name in receivers:
+            _without(self._receiving, name, path_id)
+        self.leave_circuit(path_id, now)
+
+    def leave_circuit(self, path_id: str, now: int) -> Circuit | None:
+        circuit = self.circuits.of_user(path_id)
+        if circuit:
+            self.circuits.leave(circuit.id, now)
+        return circuit
+
+    def next_circuit_id(self) -> str:
+        self._serial += 1
+        return f"c-{self._serial}"
+
+    def _reserve_circuit(self, path_id: str, plan: CircuitPlan, now: int) -> Reservation:
+        if plan.reuse is not None:
+            return Reservation(self.circuits.use(plan.reuse, path_id, now), ())
+        trial = self.circuits.fork()
+        evicted = []
+        for circuit_id in plan.evict:
+            victim = trial.get(circuit_id)
+            if victim is None or victim.user is not None:
+                raise Conflict(f"circuit {circuit_id} is gone or in use")
+            evicted.append(trial.drop(circuit_id))
+        made = Circuit(self.next_circuit_id(), plan.ocs, plan.cascade, CircuitState.SETTING, 0, path_id, now)
+        trial.add(made)
+        self.circuits = trial
+        return Reservation(made, tuple(evicted))
+
+    def _tors(self, request: PathRequest) -> set[str]:
+        servers = self.topology.servers
+        return {servers[name].tor for name in (request.sender, *request.receivers)}
+
+    def _common_obstacle(self, request: PathRequest) -> Obstacle | None:
+        down = [name for name in self._tors(request) if name in self.switches_down]
+        if down:
+            return Obstacle(f"waiting for {listed(down)} to connect: {self.switches_down[sorted(down)[0]]}")
+        limit = self.settings.paths_per_server
+        users = self._sending.get(request.sender, frozenset())
+        if len(users) >= limit:
+            return Obstacle(
+                f"waiting for {request.sender}'s port: it sends on {len(users)} paths already ({listed(users, 4)})"
+            )
+        for name in request.receivers:
+            users = self._receiving.get(name, frozenset())
+            if len(users) >= limit:
+                return Obstacle(
+                    f"waiting for {name}'s port: it receives from {len(users)} paths already ({listed(users, 4)})"
+                )
+        return None
+
+    def in_use(self) -> set[str]:
+        """Ids of all paths that hold anything."""
+        holders = (
+            set().union(*self._sending.values(), *self._receiving.values())
+            if self._sending or self._receiving
+            else set()
+        )
+        return holders | {circuit.user for circuit in self.circuits if circuit.user is not None}
+
+    def set_ocs(self, name: str, state: OcsState, now: int, cause: str = "") -> None:
+        self.ocs[name] = replace(self.ocs[name], state=state, since=now, cause=cause)
+
+
+def _ports(topology: Topology) -> dict[tuple[str, str], list[TorPort]]:
+    """(OCS, ToR) -> the OCS ports that ToR is cabled to."""
+    ports: dict[tuple[str, str], list[TorPort]] = {}
+    for ocs in topology.ocs.values():
+        for number, end in sorted(ocs.attached.items()):
+            ports.setdefault((ocs.name, end.node), []).append(TorPort(end.node, end.port, number))
+    return ports
+
+
+def _without(users: dict[str, frozenset[str]], name: str, path_id: str) -> None:
+    left = users.get(name, frozenset()) - {path_id}
+    if left:
+        users[name] = left
+    else:
+        users.pop(name, None)

@@ -1,0 +1,44 @@
+"""From plans to switch rules: multicast rules of a path, unicast rules of the topology."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from ipaddress import IPv4Address
+
+from rostrum.controller.core.model import MulticastRule, UnicastRule
+from rostrum.controller.core.splitters import Cascade
+from rostrum.controller.core.trees import Hop, unicast_ports
+from rostrum.topologies.model import Topology
+
+RuleKey = tuple[str, int, IPv4Address]
+
+
+def key(rule: MulticastRule) -> RuleKey:
+    """What makes two rules the same entry of a switch's table: the later one replaces the earlier one's outputs."""
+    return rule.switch, rule.in_port, rule.group
+
+
+def circuit_hops(topology: Topology, sender: str, receivers: Iterable[str], cascade: Cascade) -> tuple[Hop, ...]:
+    """Only first and last hop are packet-switched (paper, Sec. II): the sender's ToR to the uplink and its own
+    receivers, each receivers' ToR from its downlink to its receivers.
+    """
+    source = topology.servers[sender]
+    ports: dict[str, set[int]] = defaultdict(set)
+    for name in receivers:
+        server = topology.servers[name]
+        ports[server.tor].add(server.tor_port)
+    hops = [Hop(source.tor, source.tor_port, tuple(sorted({cascade.uplink.tor_port, *ports.get(source.tor, ())})))]
+    for downlink in cascade.downlinks:
+        hops.append(Hop(downlink.tor, downlink.tor_port, tuple(sorted(ports[downlink.tor]))))
+    return tuple(hops)
+
+
+def multicast(hops: Iterable[Hop], group: IPv4Address) -> tuple[MulticastRule, ...]:
+    return tuple(MulticastRule(hop.switch, hop.in_port, group, hop.out_ports) for hop in hops)
+
+
+def unicast(topology: Topology, switch: str) -> tuple[UnicastRule, ...]:
+    """Every server's address on one switch."""
+    ports = unicast_ports(topology, switch)
+    return tuple(UnicastRule(switch, topology.servers[name].address, port) for name, port in sorted(ports.items()))

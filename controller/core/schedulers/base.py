@@ -1,0 +1,108 @@
+"""What a scheduling algorithm is: a pure function from the waiting requests and the resources to decisions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rostrum.controller.core.resources import Plan, Resources
+from rostrum.controller.core.values import Obstacle, PathRequest, Wanted
+from rostrum.controller.core.words import seconds
+
+LOOK_AHEAD = 256  # requests considered in one run; bounds a run's time when the queue is long
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A request in the queue. After `circuit_until` it takes a packet path instead of waiting for a circuit."""
+
+    path_id: str
+    request: PathRequest
+    since: int
+    circuit_until: int
+
+
+@dataclass(frozen=True)
+class Grant:
+    """`accepted_size` below the remaining size = partial acceptance (paper, Sec.
+
+    III). `reason`: why a packet path was chosen.
+    """
+
+    path_id: str
+    plan: Plan
+    accepted_size: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Wait:
+    path_id: str
+    reason: str
+    until: int | None = None  # when it may be over by itself
+
+
+@dataclass(frozen=True)
+class Deny:
+    path_id: str
+    reason: str
+
+
+Decision = Grant | Wait | Deny
+
+
+class Scheduler(ABC):
+    """A plug-in. It keeps no state of the network: `resources` has it, and what is reserved there is a proposal."""
+
+    name: ClassVar[str]
+
+    def __init__(self, session_bytes: int | None = None) -> None:
+        self.session_bytes = session_bytes
+
+    @abstractmethod
+    def schedule(self, queue: Sequence[Waiting], resources: Resources, now: int) -> list[Decision]:
+        """Decisions for requests of `queue` (in order of arrival); those without one wait. Called at every arrival,
+        whenever something becomes free, and when a wait is over. `resources` is a fork: reserve on it what is granted,
+        so that nothing is granted twice.
+        """
+
+    def serve(self, waiting: Waiting, resources: Resources, now: int) -> Decision:
+        """Serves one request if that is possible now, and reserves what it takes."""
+        decision = offer(waiting, resources, now, self.session_bytes)
+        if isinstance(decision, Grant):
+            resources.reserve(waiting.path_id, waiting.request, decision.plan, now)
+        return decision
+
+
+def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int | None = None) -> Decision:
+    """How a request can be served now: a circuit if it may, else the packet network when waiting has no sense or took
+    too long.
+    """
+    request = waiting.request
+    reason = "a packet path was asked for"
+    if request.wanted is not Wanted.PACKET:
+        plan = resources.plan_circuit(request, now)
+        if not isinstance(plan, Obstacle):
+            return Grant(waiting.path_id, plan, _accepted(request, session_bytes))
+        if request.wanted is Wanted.CIRCUIT:
+            return Deny(waiting.path_id, plan.reason) if plan.ever else Wait(waiting.path_id, plan.reason, plan.until)
+        if plan.ever:
+            reason = plan.reason
+        elif now >= waiting.circuit_until:
+            reason = f"no circuit within {seconds(now - waiting.since)}: {plan.reason}"
+        elif plan.until is not None and plan.until > waiting.circuit_until:
+            reason = f"no circuit in time: {plan.reason}"
+        else:
+            return Wait(waiting.path_id, plan.reason, plan.until)
+    tree = resources.plan_packet(request, now)
+    if not isinstance(tree, Obstacle):
+        return Grant(waiting.path_id, tree, _accepted(request, session_bytes), reason)
+    if tree.ever:
+        return Deny(waiting.path_id, tree.reason if request.wanted is Wanted.PACKET else f"{tree.reason}; {reason}")
+    return Wait(waiting.path_id, tree.reason, tree.until)
+
+
+def _accepted(request: PathRequest, session_bytes: int | None) -> int:
+    return request.remaining_size if session_bytes is None else min(request.remaining_size, session_bytes)

@@ -1,0 +1,26 @@
+"""Strict order of arrival: nobody overtakes a request that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rostrum.controller.core.resources import Resources
+from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Scheduler, Wait, Waiting
+
+
+class Fifo(Scheduler):
+    name: ClassVar[str] = "fifo"
+
+    def schedule(self, queue: Sequence[Waiting], resources: Resources, now: int) -> list[Decision]:
+        decisions: list[Decision] = []
+        head: Wait | None = None
+        for waiting in queue[:LOOK_AHEAD]:
+            if head:
+                decisions.append(Wait(waiting.path_id, f"behind {head.path_id} (fifo), which is {head.reason}"))
+                continue
+            decision = self.serve(waiting, resources, now)
+            decisions.append(decision)
+            if isinstance(decision, Wait):
+                head = decision
+        return decisions

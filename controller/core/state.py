@@ -1,0 +1,177 @@
+"""The manager's state, and the small steps that all its handlers share."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import rules as rule_making
+from rostrum.controller.core import schedulers
+from rostrum.controller.core.groups import Groups
+from rostrum.controller.core.model import MulticastRule, Pair
+from rostrum.controller.core.paths import IdleRules, Path, RuleSet, Transfer
+from rostrum.controller.core.resources import Resources
+from rostrum.controller.core.rules import RuleKey
+from rostrum.controller.core.schedulers.base import Scheduler
+from rostrum.controller.core.values import REST, Settings
+from rostrum.topologies.model import Topology
+
+BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass
+class Agent:
+    """A server's agent. `heard`: the last word from it; its paths live one lease beyond that."""
+
+    server: str
+    boot_id: int
+    control_port: int
+    connected: bool
+    heard: int
+    since: int
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class PendingRules:
+    path_id: str
+    rules: tuple[MulticastRule, ...]
+    until: int
+
+
+@dataclass(frozen=True)
+class PendingCircuit:
+    circuit_id: str
+    until: int
+
+
+@dataclass(frozen=True)
+class PendingDisconnect:
+    ocs: str
+    pairs: tuple[Pair, ...]
+
+
+@dataclass
+class ForeignRule:
+    rule: MulticastRule
+    until: int
+
+
+@dataclass
+class Core:
+    topology: Topology
+    settings: Settings
+    resources: Resources
+    groups: Groups
+    scheduler: Scheduler
+    epoch: str
+    paths: OrderedDict[str, Path] = field(default_factory=OrderedDict)
+    queue: list[str] = field(default_factory=list)
+    by_request: dict[tuple[str, str], str] = field(default_factory=dict)
+    agents: dict[str, Agent] = field(default_factory=dict)
+    transfers: OrderedDict[str, Transfer] = field(default_factory=OrderedDict)
+    idle_rules: IdleRules = field(default_factory=lambda: IdleRules(0))
+    foreign_rules: dict[RuleKey, ForeignRule] = field(default_factory=dict)
+    rule_ops: dict[int, PendingRules] = field(default_factory=dict)
+    circuit_ops: dict[int, PendingCircuit] = field(default_factory=dict)
+    disconnect_ops: dict[int, PendingDisconnect] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    out: list[act.Action] = field(default_factory=list)
+    serial: int = 0
+    timers: list[int] = field(default_factory=list)
+
+    @classmethod
+    def new(cls, topology: Topology, settings: Settings, now: int) -> Core:
+        return cls(
+            topology=topology,
+            settings=settings,
+            resources=Resources(topology, settings, now),
+            groups=Groups(topology.multicast, settings.boot_id),
+            scheduler=schedulers.create(settings.scheduler, settings.session_bytes),
+            epoch=base36(settings.boot_id % 36**3),
+            idle_rules=IdleRules(settings.idle_rule_sets),
+        )
+
+    def emit(self, action: act.Action) -> None:
+        self.out.append(action)
+
+    def log(self, event: str, /, **facts: object) -> None:
+        self.emit(act.Log("info", event, tuple(facts.items())))
+
+    def warn(self, event: str, /, **facts: object) -> None:
+        self.emit(act.Log("warning", event, tuple(facts.items())))
+
+    def next_serial(self) -> int:
+        self.serial += 1
+        return self.serial
+
+    def next_id(self, letter: str) -> str:
+        """Ids do not repeat across restarts: the epoch is the manager's boot."""
+        return f"{letter}-{self.epoch}-{self.next_serial()}"
+
+    def wake_at(self, when: int) -> None:
+        """Ask for a Tick then."""
+        heapq.heappush(self.timers, when)
+
+    def tell(self, path: Path) -> bool:
+        """Whether the path's origin is an agent that listens now."""
+        return path.request.origin != REST
+
+    def install(self, path: Path, now: int) -> None:
+        """Sets the path's rules; they are outstanding until the answer to this op."""
+        op = self.next_serial()
+        until = now + self.settings.configure_bound_ns
+        path.rules_op, path.rules_in = op, False
+        self.rule_ops[op] = PendingRules(path.id, path.rules, until)
+        self.emit(act.InstallRules(op, path.rules, path.id))
+        self.wake_at(until)
+
+    def remove(self, rules: tuple[MulticastRule, ...], path_id: str, now: int) -> None:
+        if not rules:
+            return
+        op = self.next_serial()
+        self.rule_ops[op] = PendingRules(path_id, rules, now + self.settings.configure_bound_ns)
+        self.emit(act.RemoveRules(op, rules, path_id))
+
+    def disconnect(self, ocs: str, pairs: tuple[Pair, ...], reason: str) -> None:
+        if not pairs:
+            return
+        op = self.next_serial()
+        self.disconnect_ops[op] = PendingDisconnect(ocs, pairs)
+        self.emit(act.Disconnect(op, ocs, pairs, reason))
+
+    def discard(self, rule_set: RuleSet, now: int) -> None:
+        """An idle rule set goes, its group with it."""
+        self.remove(rule_set.rules, "", now)
+        self.groups.give_back(rule_set.group)
+
+    def expected_rules(self, switch: str) -> dict[RuleKey, MulticastRule]:
+        """What should be on a switch: rules of granted paths and of idle sets."""
+        sets = [path.rules for path in self.paths.values() if path.granted]
+        sets += [one.rules for one in self.idle_rules.all()]
+        return {rule_making.key(rule): rule for rules in sets for rule in rules if rule.switch == switch}
+
+    def group_in_use(self, group: IPv4Address) -> bool:
+        return any(path.granted and path.group == group for path in self.paths.values())
+
+    def forget_old(self) -> None:
+        """Keeps the history of ended paths and transfers bounded."""
+        excess = len(self.paths) - self.settings.history_max - len(self.queue)
+        if excess > 0:
+            for path_id in [path.id for path in self.paths.values() if path.final][:excess]:
+                gone = self.paths.pop(path_id)
+                self.by_request.pop((gone.request.origin, gone.request.request_id), None)
+        while len(self.transfers) > self.settings.history_max:
+            self.transfers.popitem(last=False)
+
+
+def base36(number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = BASE36[digit] + digits
+        if number == 0:
+            return digits

@@ -1,0 +1,51 @@
+"""Phrases that the reasons and causes are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """`s1..s4, tor2`: names in order, runs of numbered ones joined, cut after `limit` parts."""
+    parts: list[str] = []
+    run: list[tuple[str, int]] = []
+
+    def flush() -> None:
+        if len(run) > 2:
+            parts.append(f"{run[0][0]}{run[0][1]}..{run[-1][0]}{run[-1][1]}")
+        else:
+            parts.extend(f"{stem}{number}" for stem, number in run)
+        run.clear()
+
+    for name in sorted(set(names), key=_natural):
+        match = re.fullmatch(r"(.*?[^\d.-])(0|[1-9]\d{0,8})", name)
+        if match:
+            stem, number = match[1], int(match[2])
+            if run and (run[-1][0], run[-1][1] + 1) != (stem, number):
+                flush()
+            run.append((stem, number))
+        else:
+            flush()
+            parts.append(name)
+    flush()
+    if len(parts) > limit:
+        return f"{', '.join(parts[:limit])} and {len(parts) - limit} more"
+    return ", ".join(parts)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"[0-9]{1,9}|[^0-9]+", name)]
+
+
+def seconds(ns: int) -> str:
+    """A span for people: `70 ms`, `2 s`, `1.5 s`."""
+    if ns < 1_000_000_000:
+        return f"{max(ns, 0) / 1e6:.4g} ms"
+    return f"{ns / 1e9:.4g} s"
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """Somebody's text made safe and short enough to repeat to them."""
+    quoted = ascii(text) if not text.isprintable() else repr(text)
+    return quoted if len(quoted) <= limit else quoted[: limit - 3] + "..."
