@@ -1,4 +1,5 @@
 #include "daemon/link_codec.h"
+#include "daemon/link_gobject.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@ typedef struct {
 } encoder;
 
 static rostrumManagerIf *encoder_open(encoder *e) {
+    rs_link_gobject_repair();
     e->buffer = g_object_new(THRIFT_TYPE_MEMORY_BUFFER, "buf_size", RS_LINK_FRAME_MAX, NULL);
     e->protocol = g_object_new(THRIFT_TYPE_BINARY_PROTOCOL, "transport", e->buffer, NULL);
     e->client =

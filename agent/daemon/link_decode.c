@@ -1,4 +1,5 @@
 #include "daemon/link_codec.h"
+#include "daemon/link_gobject.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -50,9 +51,12 @@ static void span_class_init(gpointer class, gpointer data) {
 
 static GType span_type(void) {
     static GType type;
-    if (type == 0)
+    if (type == 0) {
+        rs_link_gobject_repair();
         type = g_type_register_static_simple(THRIFT_TYPE_MEMORY_BUFFER, "rsLinkSpan", sizeof(span_class),
                                              span_class_init, sizeof(span), NULL, (GTypeFlags)0);
+        rs_link_gobject_repair_class(type);
+    }
     return type;
 }
 
