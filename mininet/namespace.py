@@ -127,6 +127,9 @@ class PrivateNamespace:
             self._process.wait()
             self._process = None
 
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def wait(self, timeout_s: float | None = None) -> int:
         """Waits for the end of `command`; its exit status. Raises subprocess.TimeoutExpired."""
         assert self._process is not None

@@ -56,7 +56,7 @@ class Network:
     """The running network of a topology. `hosts` maps a server's name to its Mininet host."""
 
     def __init__(self, topology: Topology, *, core_links: str = "patch") -> None:
-        """`core_links`: "patch" joins packet switches inside Open vSwitch (faster, but those links have no rate), "veth"
+        """`core_links`: "patch" joins packet switches inside Open vSwitch (faster, but without their rates), "veth"
         by interfaces with the topology's rates."""
         if found := problems(topology):
             raise LabError(f"{topology.name} cannot be built as a lab: " + "; ".join(found))

@@ -40,15 +40,19 @@ def builtin_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
+def builtin_file(path_or_name: str | Path) -> Path:
+    """The file of a topology that comes with rostrum if this is the name of one, else the path as it is."""
+    builtin = FOLDER / f"{path_or_name}.yaml"
+    is_name = isinstance(path_or_name, str) and re.fullmatch(r"[a-z][a-z0-9_-]*", path_or_name) and builtin.is_file()
+    return builtin if is_name else Path(path_or_name)
+
+
 def load(path_or_name: str | Path) -> Topology:
     """The data center described by a topology file, or by one that comes with rostrum (its name without `.yaml`).
 
     Raises TopologyError naming every problem found, with its place, line and remedy.
     """
-    path = Path(path_or_name)
-    builtin = FOLDER / f"{path_or_name}.yaml"
-    if isinstance(path_or_name, str) and re.fullmatch(r"[a-z][a-z0-9_-]*", path_or_name) and builtin.is_file():
-        path = builtin
+    path = builtin_file(path_or_name)
     try:
         with path.open("rb") as file:
             raw = file.read(BYTES_MAX + 1)

@@ -1,0 +1,328 @@
+"""A lab as its users see it from outside: start it, use its agents and its manager, break parts of it, stop it.
+
+    with Lab.start("hybrid-4x2", name="mine") as lab:
+        lab.execute("h1", ["ping", "-c1", "10.0.2.1"])
+
+Everything runs in private namespaces; the folder `<run>` (build/lab/<name>) holds sockets, logs and `lab.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import yaml
+from rostrum.lab.namespace import BUILD, Entered, LabError, PrivateNamespace, enter_argv
+from rostrum.lab.options import Options
+from rostrum.lab.rest import Rest
+from rostrum.topologies import load
+from rostrum.topologies.loader import builtin_file
+from rostrum.topologies.model import Topology
+
+LABS = BUILD / "lab"
+SOCKET_PATH_MAX = 107
+ANSWER_BOUND_S = 15.0
+
+Progress = Callable[[str], None]
+
+
+def run_folder(name: str) -> Path:
+    """Where the lab of this name keeps its sockets and logs."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
+        raise LabError(f"{name!r} is not a name for a lab: letters, digits, - and _, at most 41")
+    return LABS / name
+
+
+@dataclasses.dataclass
+class Lab:
+    """A running lab. `namespace` is set in the process that started it undetached: it ends with that one."""
+
+    name: str
+    run: Path
+    topology: Topology
+    init_pid: int  # first process of the lab's namespaces, as seen from here
+    namespace: PrivateNamespace | None = None
+
+    @classmethod
+    def start(
+        cls,
+        topology: str | Path = "hybrid-4x2",
+        *,
+        name: str = "default",
+        changes: dict[str, Any] | None = None,
+        progress: Progress = lambda _: None,
+        detached: bool = False,
+        **options: Any,
+    ) -> Lab:
+        """Starts a lab and returns when it is ready. Raises LabError saying what was waited for.
+
+        `changes`: values of the topology file to replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of
+        `options.Options` (parts, quota, core_links, bound_s, manager_options, agent_options).
+        """
+        run = run_folder(name)
+        with _starting(run):
+            if _alive(run):
+                raise LabError(
+                    f"lab {name} is running; stop it (rostrum lab down --name {name}) or choose another --name"
+                )
+            shutil.rmtree(run, ignore_errors=True)
+            run.mkdir(parents=True)
+            file = _topology_file(topology, changes or {}, run)
+            parsed = load(file)
+            _check_socket_paths(parsed, run)
+            given = Options(topology=str(file), run=str(run), **options)
+            namespace = _open(run, given, detached)
+            lab = cls(name, run, parsed, namespace.pid, namespace)
+            try:
+                lab._wait_ready(progress)
+                lab._write_state()
+            except BaseException:
+                namespace.stop()
+                raise
+        if detached:
+            lab.namespace = None
+        return lab
+
+    @classmethod
+    def attach(cls, name: str = "default") -> Lab:
+        """The running lab of this name. Raises LabError if there is none."""
+        run = run_folder(name)
+        state = _alive(run)
+        if not state:
+            raise LabError(f"no lab {name} is running; start one: rostrum lab up --name {name} --detach")
+        return cls(name, run, load(run / "topology.yaml"), state["init_pid"])
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Asks the programs to end, then ends the namespaces and with them all that is left."""
+        with contextlib.suppress(LabError):
+            self.ask("stop")
+            _wait_gone(self.init_pid, ANSWER_BOUND_S)
+        if self.namespace:
+            self.namespace.stop()
+        elif _alive(self.run):
+            os.kill(self.init_pid, signal.SIGKILL)
+            _wait_gone(self.init_pid, ANSWER_BOUND_S)
+        (self.run / "lab.json").unlink(missing_ok=True)
+
+    @property
+    def rest(self) -> Rest:
+        """The manager's REST interface."""
+        return Rest(self.run)
+
+    def agent_socket(self, server: str) -> Path:
+        return self.run / server / "agent.sock"
+
+    def status(self) -> dict[str, Any]:
+        """{"topology", "hosts": {server: pid inside}, "programs": {name: {"pid", "state", "log"}}}."""
+        return dict(self.ask("status"))
+
+    def kill(self, program: str, number: int = signal.SIGKILL) -> None:
+        """Ends "ocs", "manager" or a server's agent by a signal, and waits for its end."""
+        self.ask("kill", name=program, signal=int(number))
+
+    def start_program(self, program: str) -> None:
+        """Starts a program again that was killed or ended."""
+        self.ask("start", name=program)
+
+    def argv(self, server: str, argv: Sequence[str]) -> list[str]:
+        """The command line that runs `argv` on a server, or where the manager and the switches are ("manager")."""
+        if server == "manager":
+            return enter_argv(self.init_pid, argv)
+        if server not in self.topology.servers:
+            raise LabError(
+                f"no server {server} in {self.topology.name}; there are {', '.join(self.topology.servers)}, manager"
+            )
+        return enter_argv(self.init_pid, argv, of=self.status()["hosts"][server])
+
+    def popen(self, server: str, argv: Sequence[str], **options: Any) -> Entered:
+        """Starts a command on a server or at the manager; killing it, or the end of this process, ends it."""
+        return Entered(self.argv(server, argv), **options)
+
+    def execute(self, server: str, argv: Sequence[str], *, timeout_s: float = 60.0, check: bool = True) -> str:
+        """Runs a command on a server or at the manager; its output. Raises LabError if it fails."""
+        process = self.popen(
+            server, argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            output, _ = process.communicate()
+            raise LabError(f"{server}: {' '.join(argv)}: not done after {timeout_s:g} s: {output[-1000:]}") from error
+        if check and process.returncode:
+            raise LabError(f"{server}: {' '.join(argv)}: exit {process.returncode}: {output[-1000:]}")
+        return str(output)
+
+    def ask(self, op: str, **arguments: Any) -> Any:
+        """A request to the lab's supervisor. Raises LabError with its reason."""
+        with _connect(self.run / "lab.sock", ANSWER_BOUND_S) as stream:
+            stream.write(json.dumps({"op": op, **arguments}).encode() + b"\n")
+            stream.flush()
+            return _answer(stream, f"{op} {arguments or ''}")["ok"]
+
+    def _wait_ready(self, progress: Progress) -> None:
+        deadline = time.monotonic() + ANSWER_BOUND_S
+        while not (self.run / "lab.sock").exists():
+            if self.namespace and not self.namespace.alive():
+                raise LabError(f"the lab's supervisor ended; {self._supervisor_words()}")
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"the lab's supervisor did not answer within {ANSWER_BOUND_S:.0f} s; {self._supervisor_words()}"
+                )
+            time.sleep(0.01)
+        # Each condition has its own bound inside; this one is for a supervisor that hangs.
+        with _connect(self.run / "lab.sock", 600.0) as stream:
+            stream.write(b'{"op": "wait"}\n')
+            stream.flush()
+            while "ready" not in (news := _answer(stream, f"the lab to be ready; {self._supervisor_words()}")):
+                progress(news["progress"])
+
+    def _supervisor_words(self) -> str:
+        log = self.run / "lab.log"
+        text = log.read_text(errors="replace")[-2000:].strip() if log.exists() else ""
+        return f"{log} says:\n{text}" if text else f"see {log}"
+
+    def _write_state(self) -> None:
+        state = {
+            "name": self.name,
+            "topology": self.topology.name,
+            "init_pid": self.init_pid,
+            "init_started": _started(self.init_pid),
+            "agents": {server: str(self.agent_socket(server)) for server in self.topology.servers},
+            "rest": str(self.run / "manager.sock"),
+            **self.status(),
+        }
+        scratch = self.run / "lab.json.new"
+        scratch.write_text(json.dumps(state, indent=1) + "\n")
+        scratch.rename(self.run / "lab.json")
+
+
+def labs() -> list[str]:
+    """Names of the labs that are running."""
+    return sorted(file.parent.name for file in LABS.glob("*/lab.json") if _alive(file.parent))
+
+
+def _open(run: Path, options: Options, detached: bool) -> PrivateNamespace:
+    with (run / "lab.log").open("ab") as log:
+        namespace = PrivateNamespace(
+            log=run / "switches",
+            command=[sys.executable, "-m", "rostrum.lab.inside", json.dumps(dataclasses.asdict(options))],
+            detached=detached,
+            output=log,
+        )
+        try:
+            namespace.start()
+        except LabError as error:
+            raise LabError(f"{error}; see {run / 'lab.log'}") from error
+    return namespace
+
+
+def _topology_file(topology: str | Path, changes: dict[str, Any], run: Path) -> Path:
+    """A copy of the topology in the run folder, with `changes` made: the one that every program of the lab reads."""
+    source, target = builtin_file(topology), run / "topology.yaml"
+    load(source)
+    text = source.read_text()
+    if changes:
+        value = yaml.safe_load(text)
+        for place, new in changes.items():
+            *way, last = place.split(".")
+            inner = value
+            for step in way:
+                inner = inner.setdefault(step, {})
+            inner[last] = new
+        text = yaml.safe_dump(value, sort_keys=False)
+    target.write_text(text)
+    return target
+
+
+def _check_socket_paths(topology: Topology, run: Path) -> None:
+    longest = max((str(run / name / "agent.sock") for name in topology.servers), key=len)
+    if len(longest.encode()) > SOCKET_PATH_MAX:
+        raise LabError(
+            f"{longest}: too long for a unix socket ({SOCKET_PATH_MAX} bytes); use a shorter --name or folder"
+        )
+
+
+@contextlib.contextmanager
+def _starting(run: Path) -> Iterator[None]:
+    """One at a time may start a lab of one name."""
+    run.parent.mkdir(parents=True, exist_ok=True)
+    with (run.parent / f".{run.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LabError(f"lab {run.name} is just being started by another command") from error
+        yield
+
+
+def _started(pid: int) -> int:
+    """When a process started (clock ticks since boot): tells it from a later one of that number. 0 = none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _alive(run: Path) -> dict[str, Any]:
+    """The state file of the lab that runs in this folder; empty if none does."""
+    try:
+        state = dict(json.loads((run / "lab.json").read_text()))
+        return state if state["init_started"] and _started(state["init_pid"]) == state["init_started"] else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _wait_gone(pid: int, bound_s: float) -> None:
+    started, deadline = _started(pid), time.monotonic() + bound_s
+    while started and _started(pid) == started and not _is_zombie(pid):
+        if time.monotonic() > deadline:
+            raise LabError(f"the lab's first process {pid} is still there after {bound_s:.0f} s")
+        time.sleep(0.01)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@contextlib.contextmanager
+def _connect(path: Path, bound_s: float) -> Iterator[BinaryIO]:
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(bound_s)
+        try:
+            link.connect(str(path))
+            with link.makefile("rwb") as stream:
+                yield cast(BinaryIO, stream)
+        except OSError as error:
+            raise LabError(f"no answer from the lab's supervisor at {path}: {error}") from error
+
+
+def _answer(stream: BinaryIO, what: str) -> dict[str, Any]:
+    line = stream.readline()
+    if not line:
+        raise LabError(f"the lab's supervisor ended while asked for {what}")
+    answer = dict(json.loads(line))
+    if "error" in answer:
+        raise LabError(answer["error"])
+    return answer

@@ -1,0 +1,19 @@
+"""What `lab.Lab` asks of the supervisor inside; without Mininet, which only the inside needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `lab.Lab` asks of the supervisor; travels as JSON on its command line."""
+
+    topology: str  # file
+    run: str  # folder
+    parts: tuple[str, ...] = ("ocs", "manager", "agents")
+    quota: str = "4G"
+    core_links: str = "patch"
+    bound_s: float = 30.0  # for each thing waited for
+    manager_options: tuple[str, ...] = ()
+    agent_options: tuple[str, ...] = ()

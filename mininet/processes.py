@@ -1,0 +1,100 @@
+"""The programs of one lab, as its supervisor sees them: what to start where, what became of it, and its log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rostrum.lab.namespace import FOLDER, LabError
+from rostrum.lab.network import data_interface
+from rostrum.topologies.model import Server, Topology
+
+ROOT = FOLDER.parent
+LOG_TAIL_BYTES = 2000
+
+
+def agent_program() -> Path:
+    """rostrumd as built; ROSTRUM_AGENT names another one, for example a build with sanitizers."""
+    return Path(os.environ.get("ROSTRUM_AGENT") or ROOT / "build/agent/agent/daemon/rostrumd")
+
+
+@dataclass
+class Program:
+    """One program of the lab. `name` is what people call it: "ocs", "manager", or the server whose agent it is."""
+
+    name: str
+    argv: list[str]
+    log: Path
+    pid: int = 0  # in the lab's process namespace; 0 = not running
+    state: str = "not started"  # "running", "killed" (on request), "ended: ..." (by itself)
+    starts: int = 0
+    _process: asyncio.subprocess.Process | None = field(default=None, repr=False)
+    _watch: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    async def start(self, ended: Callable[[Program], None]) -> None:
+        """Starts it, appending to its log. `ended` is called when it ends without having been asked to."""
+        if self.pid:
+            raise LabError(f"{self.name} is already running (pid {self.pid})")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self.argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self.pid, self.state, self.starts = self._process.pid, "running", self.starts + 1
+        self._watch = asyncio.create_task(self._wait(self._process, ended))
+
+    async def _wait(self, process: asyncio.subprocess.Process, ended: Callable[[Program], None]) -> None:
+        status = await process.wait()
+        self.pid = 0
+        if self.state == "running":
+            self.state = f"ended: {f'signal {signal.Signals(-status).name}' if status < 0 else f'exit status {status}'}"
+            ended(self)
+
+    async def stop(self, number: int = signal.SIGTERM, bound_s: float = 3.0) -> None:
+        """Sends it a signal and waits for its end, for `bound_s`; then kills it."""
+        if not self.pid or self._watch is None:
+            return
+        self.state = "killed"
+        for sent in (number, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, sent)
+            done, _ = await asyncio.wait([self._watch], timeout=bound_s)
+            if done:
+                return
+        raise LabError(f"{self.name} (pid {self.pid}) did not end {bound_s:.0f} s after SIGKILL")
+
+    def last_words(self) -> str:
+        """The end of its log, for an error message."""
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace").strip()
+        return ""
+
+
+def ocs_emulator(file: Path, run: Path) -> Program:
+    command = [sys.executable, "-m", "rostrum.lab.ocs", "--topology", str(file), "--run", str(run)]
+    return Program("ocs", command, run / "ocs.log")
+
+
+def manager(file: Path, run: Path, extra: list[str]) -> Program:
+    command = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--run", str(run), *extra]
+    return Program("manager", command, run / "manager.log")
+
+
+def agent(topology: Topology, server: Server, host_pid: int, run: Path, quota: str, extra: list[str]) -> Program:
+    """rostrumd on a server: its store is a tmpfs of its own, seen only there."""
+    home = run / server.name
+    command = [
+        *("mnexec", "-a", str(host_pid), str(agent_program())),
+        *("--server", server.name, "--interface", data_interface(server.name), "--address", str(server.address)),
+        *("--control-port", str(topology.control_port), "--data-port", str(topology.data_port)),
+        *("--manager", f"{topology.manager.address}:{topology.manager.thrift_port}"),
+        *("--socket", str(home / "agent.sock"), "--store", str(home / "objects"), "--quota", quota, *extra),
+    ]
+    return Program(server.name, command, home / "agent.log")

@@ -1,0 +1,96 @@
+"""When a starting lab is ready: conditions to wait for, each able to say what is still missing."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rostrum.lab.namespace import LabError
+from rostrum.lab.rest import Rest
+from rostrum.topologies.model import Topology
+
+
+@dataclass(frozen=True)
+class Condition:
+    name: str  # what is waited for, in words for a progress line
+    missing: Callable[[], str]  # "" when it holds, else what is missing
+
+
+def listening(topology: Topology, programs: Mapping[str, object]) -> list[Condition]:
+    """OCS controllers and the manager take connections."""
+    conditions = []
+    if "ocs" in programs:
+        for ocs in topology.ocs.values():
+            conditions.append(Condition(f"{ocs.name} to take TL1 sessions", _tcp(str(ocs.address), ocs.tl1_port)))
+    if "manager" in programs:
+        address = str(topology.manager.address)
+        conditions.append(Condition("the manager to take agents", _tcp(address, topology.manager.thrift_port)))
+        conditions.append(Condition("the manager to take switches", _tcp(address, topology.manager.openflow_port)))
+        conditions.append(Condition("the manager to take REST calls", _tcp(address, topology.manager.rest_port)))
+    return conditions
+
+
+def working(topology: Topology, run: Path, programs: Mapping[str, object]) -> list[Condition]:
+    """Switches forward unicast, agents serve applications, the manager knows the agents."""
+    conditions = []
+    if "manager" in programs:
+        conditions.append(Condition("unicast rules in every switch", lambda: _unicast(topology)))
+    agents = [name for name in topology.servers if name in programs]
+    if agents:
+        conditions.append(Condition("agents to take applications", lambda: _sockets(agents, run)))
+    if agents and "manager" in programs:
+        conditions.append(Condition("agents to be known to the manager", lambda: _registered(agents, run)))
+    return conditions
+
+
+def _tcp(address: str, port: int) -> Callable[[], str]:
+    def missing() -> str:
+        try:
+            socket.create_connection((address, port), timeout=1).close()
+            return ""
+        except OSError as error:
+            return f"{address}:{port}: {error.strerror or error}"
+
+    return missing
+
+
+def _unicast(topology: Topology) -> str:
+    # Flows are asked, not the connection's state in the database: that one lags by seconds.
+    lacking = []
+    for switch in topology.switches:
+        flows = subprocess.run(
+            ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        ).stdout
+        known = set(re.findall(r"nw_dst=([0-9.]+)", flows))
+        absent = [server.name for server in topology.servers.values() if str(server.address) not in known]
+        if absent:
+            lacking.append(f"{switch} has no rule for {', '.join(absent)}")
+    return "; ".join(lacking)
+
+
+def _sockets(agents: list[str], run: Path) -> str:
+    absent = []
+    for name in agents:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            try:
+                probe.connect(str(run / name / "agent.sock"))
+            except OSError as error:
+                absent.append(f"{name}: {error.strerror or error}")
+    return "; ".join(absent)
+
+
+def _registered(agents: list[str], run: Path) -> str:
+    try:
+        known = {row["server"] for row in Rest(run).get("/v1/agents") if row.get("connected", True)}
+    except LabError as error:
+        return str(error)
+    absent = [name for name in agents if name not in known]
+    return f"not yet {', '.join(absent)}" if absent else ""
