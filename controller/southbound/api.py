@@ -54,8 +54,10 @@ class CircuitSwitch(Protocol):
         """Log out and stop. Cross-connects stay."""
 
     async def connect(self, pairs: Sequence[Pair]) -> list[CrossConnect]:
-        """Make cross-connects. Returns one result per pair, in order, when each is settled: STEADY, or FAULT or INVALID
-        with a cause. A pair that exists already is STEADY at once. Raises SouthboundError if nothing can be known."""
+        """Make cross-connects. Returns one result per pair, in order, when each is settled: STEADY, or with a cause
+        FAULT (it holds its ports until disconnected) or INVALID (refused; nothing was made). A pair that exists already
+        is STEADY at once. STEADY with an output_dbm below the receiver's sensitivity carries no light worth the name.
+        Raises SouthboundError if nothing can be known."""
 
     async def disconnect(self, pairs: Sequence[Pair]) -> None:
         """Take cross-connects down (absent ones are no error). Raises SouthboundError naming what stayed."""

@@ -7,13 +7,13 @@ RTRV-CRS-FIBER::ALL:<ctag>;          RTRV-CRS-FIBER::10001&20007:<ctag>;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
 from rostrum.controller.southbound.ocs.glimmerglass import INPUT_BASE, OUTPUT_BASE, format_cross_connect
 from rostrum.controller.southbound.ocs.tl1 import Answer, Autonomous, Command, Tl1Error, parse_list
 from rostrum.lab.ocs.engine import Engine
-from rostrum.lab.ocs.server import Refusal
+from rostrum.lab.ocs.server import Handler, Refusal
 
 BAD = (CrossConnectState.FAULT, CrossConnectState.INVALID)
 
@@ -22,7 +22,11 @@ class GlimmerglassServer:
     name = "Glimmerglass"
 
     def __init__(self) -> None:
-        self.handlers = {"ENT-CRS-FIBER": enter, "DLT-CRS-FIBER": delete, "RTRV-CRS-FIBER": retrieve}
+        self.handlers: Mapping[str, Handler] = {
+            "ENT-CRS-FIBER": enter,
+            "DLT-CRS-FIBER": delete,
+            "RTRV-CRS-FIBER": retrieve,
+        }
 
     def report(self, engine: Engine, changed: CrossConnect, atag: str) -> Autonomous:
         fault = changed.state is CrossConnectState.FAULT

@@ -9,18 +9,20 @@ taken wherever a port is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
 from rostrum.controller.southbound.ocs.polatis import format_power
 from rostrum.controller.southbound.ocs.tl1 import Answer, Autonomous, Command, parse_list
 from rostrum.lab.ocs.engine import Engine
-from rostrum.lab.ocs.server import Refusal
+from rostrum.lab.ocs.server import Handler, Refusal
 
 
 class PolatisServer:
     name = "Polatis"
 
     def __init__(self) -> None:
-        self.handlers = {
+        self.handlers: Mapping[str, Handler] = {
             "ENT-PATCH": enter,
             "DLT-PATCH": delete,
             "RTRV-PATCH": retrieve,

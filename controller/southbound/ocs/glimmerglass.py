@@ -7,13 +7,99 @@ OUTPWR=-1.00,PWRLOSS=1.00`, powers in dBm, NONE for a dark fibre.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
-from rostrum.controller.southbound.ocs.tl1 import Command, format_list, format_row, parse_row
+from rostrum.controller.southbound.ocs.connection import AnswerTimeout, Tl1Connection
+from rostrum.controller.southbound.ocs.dialect import SETTLED, settle_s
+from rostrum.controller.southbound.ocs.tl1 import Answer, Autonomous, Command, format_list, format_row, parse_row
+from rostrum.topologies.model import Ocs
 
 INPUT_BASE = 10_000
 OUTPUT_BASE = 20_000
+MODES = ("SYNC", "ASYNC")
+
+
+class Glimmerglass:
+    """Implements `dialect.Dialect`. `mode`: SYNC leaves the waiting to the switch; ASYNC waits for its reports."""
+
+    def __init__(self, ocs: Ocs, mode: str = "SYNC") -> None:
+        if mode not in MODES:
+            raise ValueError(f"OPMODE is one of {', '.join(MODES)}, not {mode}")
+        self._mode = mode
+        self._settle_s = settle_s(ocs)
+        self._awaited: dict[Pair, asyncio.Future[CrossConnect]] = {}
+
+    async def connect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> list[CrossConnect]:
+        if self._mode == "SYNC":
+            known, why = await self._connect_sync(link, pairs)
+        else:
+            known, why = await self._connect_async(link, pairs)
+        if any(pair not in known or known[pair].state not in SETTLED for pair in pairs):
+            known |= {
+                c.pair: c for c in await self.read(link) if c.pair not in known or known[c.pair].state not in SETTLED
+            }
+        return [_settled(known.get(pair), pair, why) for pair in pairs]
+
+    async def _connect_sync(self, link: Tl1Connection, pairs: Sequence[Pair]) -> tuple[dict[Pair, CrossConnect], str]:
+        try:
+            answer = await link.ask(connect(pairs, "SYNC"), self._settle_s)
+        except AnswerTimeout as late:
+            return {}, str(late)
+        return {c.pair: c for c in cross_connects(answer.rows)}, _why(answer)
+
+    async def _connect_async(self, link: Tl1Connection, pairs: Sequence[Pair]) -> tuple[dict[Pair, CrossConnect], str]:
+        loop = asyncio.get_running_loop()
+        awaited = {pair: self._awaited.setdefault(pair, loop.create_future()) for pair in pairs}
+        try:
+            answer = await link.ask(connect(pairs, "ASYNC"))
+            known = {c.pair: c for c in cross_connects(answer.rows)}
+            moving = [done for pair, done in awaited.items() if pair not in known or known[pair].state not in SETTLED]
+            if moving and answer.code != "DENY":
+                ended = asyncio.ensure_future(asyncio.shield(link.lost))
+                # Whichever is last: every report, or the end of patience. A lost connection shows in the next command.
+                reports = asyncio.gather(*(asyncio.shield(done) for done in moving))
+                await asyncio.wait((reports, ended), timeout=self._settle_s, return_when=asyncio.FIRST_COMPLETED)
+                reports.cancel()
+                ended.cancel()
+            known |= {pair: done.result() for pair, done in awaited.items() if done.done() and not done.cancelled()}
+            return known, _why(answer) or f"not settled within {self._settle_s:.3g} s"
+        finally:
+            for pair, done in awaited.items():
+                if self._awaited.get(pair) is done:
+                    del self._awaited[pair]
+
+    async def disconnect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> str:
+        return _why(await link.ask(disconnect(pairs)))
+
+    async def read(self, link: Tl1Connection) -> list[CrossConnect]:
+        return cross_connects((await link.ask(retrieve())).rows)
+
+    def changed(self, message: Autonomous) -> list[CrossConnect]:
+        if not message.verb.startswith("REPT"):
+            return []
+        found = cross_connects(message.rows)
+        for one in found:
+            done = self._awaited.get(one.pair)
+            if done is not None and not done.done() and one.state in SETTLED:
+                done.set_result(one)
+        return found
+
+
+def _settled(found: CrossConnect | None, pair: Pair, why: str) -> CrossConnect:
+    """What became of a pair, in a final state: one that does not get there is in FAULT for us."""
+    if found is None:
+        return CrossConnect(pair, CrossConnectState.INVALID, cause=why or "the switch does not list it")
+    if found.state in SETTLED:
+        return found
+    cause = f"still in state {found.state.value}: {why or 'the switch says no more'}"
+    return replace(found, state=CrossConnectState.FAULT, cause=cause)
+
+
+def _why(answer: Answer) -> str:
+    return "" if answer.code == "COMPLD" else answer.why()
 
 
 def connect(pairs: Sequence[Pair], mode: str) -> Command:

@@ -1,0 +1,130 @@
+"""One TCP connection to a TL1 switch: commands out, answers matched to them by ctag, autonomous messages handed on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.southbound.ocs.tl1 import (
+    MAX_MESSAGE_BYTES,
+    Answer,
+    Autonomous,
+    Command,
+    Framer,
+    Tl1Error,
+    parse_message,
+)
+
+log = logging.getLogger(__name__)
+
+CONNECT_S = 3.0
+ANSWER_S = 3.0  # what no reconfiguration delays
+MAX_IN_PROGRESS = 32  # commands sent and not answered; more wait their turn
+MAX_ROWS = 65_536  # of one answer in parts
+
+
+class AnswerTimeout(SouthboundError):
+    """The switch is connected but did not answer a command in time."""
+
+
+@dataclass
+class _Asked:
+    done: asyncio.Future[Answer]
+    rows: list[str] = field(default_factory=list)
+
+
+class Tl1Connection(asyncio.Protocol):
+    """Use `open_connection`. `lost` is done, with the cause in words, when the connection has ended."""
+
+    def __init__(self, name: str, on_autonomous: Callable[[Autonomous], None]) -> None:
+        self.name = name
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._on_autonomous = on_autonomous
+        self._transport: asyncio.Transport | None = None
+        self._framer = Framer(MAX_MESSAGE_BYTES, b";>")
+        self._ctags = itertools.count(1)
+        self._asked: dict[str, _Asked] = {}
+        self._turns = asyncio.Semaphore(MAX_IN_PROGRESS)
+
+    async def ask(self, command: Command, timeout_s: float = ANSWER_S) -> Answer:
+        """Send a command and return its whole answer, whatever its code. Raises AnswerTimeout, or SouthboundError when
+        the connection ends meanwhile: what the switch has done is then not known."""
+        async with self._turns:
+            ctag = str(next(self._ctags))
+            asked = _Asked(asyncio.get_running_loop().create_future())
+            if self._transport is None or self._transport.is_closing():
+                raise SouthboundError(f"{self.name}: not connected, cannot send {command.verb}")
+            self._asked[ctag] = asked
+            self._transport.write(f"{replace(command, ctag=ctag)}\r\n".encode("ascii", "replace"))
+            try:
+                async with asyncio.timeout(timeout_s):
+                    answer = await asked.done
+            except TimeoutError:
+                raise AnswerTimeout(f"{self.name} did not answer {command.verb} within {timeout_s:.3g} s") from None
+            finally:
+                self._asked.pop(ctag, None)
+            return replace(answer, rows=tuple(asked.rows))
+
+    def drop(self, cause: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(cause)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for item in self._framer.feed(data):
+            if isinstance(item, Tl1Error):
+                log.warning("%s: %s", self.name, item)
+                self.drop(f"it sent something that is not TL1: {item}")
+                return
+            message = parse_message(*item)
+            if isinstance(message, Answer):
+                self._answered(message)
+            elif isinstance(message, Autonomous):
+                self._on_autonomous(message)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        cause = f"connection lost: {error}" if error else "the switch closed the connection"
+        if not self.lost.done():
+            self.lost.set_result(cause)
+        for asked in self._asked.values():
+            if not asked.done.done():
+                asked.done.set_exception(
+                    SouthboundError(f"{self.name}: {self.lost.result()}, with a command unanswered")
+                )
+
+    def _answered(self, answer: Answer) -> None:
+        asked = self._asked.get(answer.ctag)
+        if asked is None or asked.done.done():
+            return  # late: whoever asked has given up
+        asked.rows.extend(answer.rows)
+        if len(asked.rows) > MAX_ROWS:
+            self.drop(f"it sent an answer of more than {MAX_ROWS} rows")
+        elif not answer.more:
+            asked.done.set_result(answer)
+
+
+async def open_connection(
+    name: str, host: str, port: int, on_autonomous: Callable[[Autonomous], None]
+) -> Tl1Connection:
+    """Connect, without login. Raises SouthboundError."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, connection = await loop.create_connection(lambda: Tl1Connection(name, on_autonomous), host, port)
+            return connection
+    except TimeoutError:
+        raise SouthboundError(f"{name}: no connection to {host}:{port} within {CONNECT_S:g} s") from None
+    except OSError as error:
+        raise SouthboundError(f"{name}: cannot connect to {host}:{port}: {error.strerror or error}") from error
