@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAMES_PER_TURN = 64, READS_PER_TURN = 16 };
+enum { READS_PER_TURN = 16 };
 #define MS ((rs_time)1000000)
 
 /* ---- words ---- */
@@ -303,42 +303,32 @@ static void handle(void *context, const rs_link_message *message) {
     }
 }
 
-/* Handles the frames that are in. False when the connection broke or the turn's share is used up. */
-static bool handle_frames(rs_link *link, rs_time now, unsigned *share) {
+/* Handles the frames that are in, all of them: the socket may never become readable for them again. */
+static void handle_frames(rs_link *link, rs_time now) {
     const uint8_t *frame;
     size_t length;
     char words[RS_LINK_WORDS / 2];
-    while (*share > 0) {
+    turn t = {link, now};
+    while (!link->broken) {
         int got = rs_frames_next(&link->frames, &frame, &length);
         if (got == 0)
-            return true;
-        if (got < 0) {
-            rs_link_break(link,
-                          "it sent a frame of no or more than 1 MiB length; is it a rostrum manager's Thrift port?");
-            return false;
-        }
-        turn t = {link, now};
-        (*share)--;
-        if (!rs_link_decode(frame, length, handle, &t, words, sizeof words))
+            return;
+        if (got < 0)
+            rs_link_break(link, "it sent a frame of no or more than 1 MiB length; is it a manager's Thrift port?");
+        else if (!rs_link_decode(frame, length, handle, &t, words, sizeof words))
             rs_link_break(link, "it sent a malformed call: %s", words);
-        if (link->broken)
-            return false;
     }
-    return false;
 }
 
 static void read_in(rs_link *link, rs_time now) {
-    unsigned share = FRAMES_PER_TURN;
-    for (unsigned reads = 0; reads < READS_PER_TURN; reads++) {
+    for (unsigned reads = 0; reads < READS_PER_TURN && !link->broken; reads++) {
         int got = rs_frames_fill(&link->frames, now);
-        bool more = handle_frames(link, now, &share);
-        if (link->broken)
-            return;
+        handle_frames(link, now);
         if (got == RS_FRAMES_EOF)
             rs_link_break(link, "it closed the connection");
         else if (got < 0)
             rs_link_break(link, "%s", strerror(-got));
-        if (got <= 0 || !more)
+        if (got <= 0)
             return;
     }
 }

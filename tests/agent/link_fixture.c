@@ -1,0 +1,167 @@
+#include "link_fixture.h"
+
+#include <poll.h>
+
+static void on_watch(void *context, int fd, unsigned wants) {
+    ((fixture *)context)->fd = fd;
+    ((fixture *)context)->wants = wants;
+}
+
+static void on_state(void *context, bool up, const char *words) {
+    fixture *f = context;
+    up ? f->ups++ : f->downs++;
+    snprintf(f->words, sizeof f->words, "%s", words);
+}
+
+static void on_response(void *context, const rs_link_response *response) {
+    fixture *f = context;
+    f->responses++;
+    f->decision = response->decision;
+    f->accepted_size = response->accepted_size;
+    snprintf(f->id, sizeof f->id, "%s", response->request_id);
+    snprintf(f->reason, sizeof f->reason, "%s", response->reason);
+}
+
+static void on_moved(void *context, const char *response_id, rs_path_kind kind, const char *reason) {
+    fixture *f = context;
+    f->moves++;
+    f->kind = kind;
+    snprintf(f->id, sizeof f->id, "%s", response_id);
+    snprintf(f->reason, sizeof f->reason, "%s", reason);
+}
+
+static void on_failed(void *context, const char *response_id, const char *reason) {
+    fixture *f = context;
+    f->failures++;
+    snprintf(f->id, sizeof f->id, "%s", response_id);
+    snprintf(f->reason, sizeof f->reason, "%s", reason);
+}
+
+static void on_goodbye(void *context, const char *reason) {
+    fixture *f = context;
+    f->goodbyes++;
+    snprintf(f->reason, sizeof f->reason, "%s", reason);
+}
+
+static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
+    fixture *f = context;
+    if (index >= f->lives)
+        return false;
+    *out = f->live[index];
+    return true;
+}
+
+int link_fixture_setup(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    if (!f)
+        return -1;
+    f->fd = -1;
+    f->now = 1000 * MS;
+    link_peer_listen(&f->peer, 0);
+    const rs_link_options options = {.manager_address = "127.0.0.1",
+                                     .manager_port = f->peer.port,
+                                     .server = "h1",
+                                     .boot_id = 0xfeedfacecafebeef,
+                                     .control_port = 7071};
+    const rs_link_callbacks callbacks = {f,        on_watch,  on_state,   on_response,
+                                         on_moved, on_failed, on_goodbye, live_path};
+    char words[160];
+    f->link = rs_link_new(&options, &callbacks, words, sizeof words);
+    *state = f;
+    return f->link ? 0 : -1;
+}
+
+int link_fixture_teardown(void **state) {
+    fixture *f = *state;
+    rs_link_free(f->link);
+    assert_int_equal(f->fd, -1);
+    link_peer_close(&f->peer);
+    free(f);
+    return 0;
+}
+
+void turn(fixture *f) {
+    struct pollfd p = {.fd = f->fd,
+                       .events =
+                           (short)((f->wants & RS_LINK_READ ? POLLIN : 0) | (f->wants & RS_LINK_WRITE ? POLLOUT : 0))};
+    if (f->fd >= 0 && poll(&p, 1, 100) == 1) {
+        unsigned ready = 0;
+        if (p.revents & (POLLIN | POLLERR | POLLHUP))
+            ready |= RS_LINK_READ;
+        if (p.revents & (POLLOUT | POLLERR | POLLHUP))
+            ready |= RS_LINK_WRITE;
+        rs_link_on_ready(f->link, f->now, ready);
+    }
+    if (rs_link_deadline(f->link) <= f->now)
+        rs_link_timeout(f->link, f->now);
+}
+
+void skip_to_deadline(fixture *f) {
+    rs_time deadline = rs_link_deadline(f->link);
+    assert_true(deadline != RS_NEVER);
+    if (deadline > f->now)
+        f->now = deadline;
+    rs_link_timeout(f->link, f->now);
+}
+
+ThriftStruct *expect_call(fixture *f, const char *expected) {
+    uint8_t *frame;
+    size_t length;
+    ThriftStruct *args;
+    assert_true(link_peer_read(&f->peer, &frame, &length));
+    char *name = link_call_decode(frame, length, &args);
+    assert_string_equal(name, expected);
+    g_free(name);
+    free(frame);
+    return args;
+}
+
+void send_frame(fixture *f, GByteArray *frame) {
+    link_peer_send(&f->peer, frame->data, frame->len);
+    g_byte_array_unref(frame);
+}
+
+void grant(fixture *f, const char *request_id, const char *response_id) {
+    rostrumPathResponse *response = link_granting(request_id, response_id);
+    send_frame(f, link_frame_response(response));
+    g_object_unref(response);
+}
+
+void respond(fixture *f, const char *request_id, rostrumDecision decision, const char *reason) {
+    rostrumPathResponse *response = g_object_new(ROSTRUM_TYPE_PATH_RESPONSE, NULL);
+    response->request_id = g_strdup(request_id);
+    response->response_id = g_strdup("");
+    response->decision = decision;
+    response->reason = g_strdup(reason);
+    send_frame(f, link_frame_response(response));
+    g_object_unref(response);
+}
+
+void greet(fixture *f) {
+    turn_until(f, f->fd >= 0);
+    link_peer_accept(&f->peer);
+    turn_until(f, f->wants & RS_LINK_READ);
+    g_object_unref(expect_call(f, "hello"));
+}
+
+void come_up(fixture *f) {
+    unsigned ups = f->ups;
+    rs_link_start(f->link, f->now);
+    if (f->fd < 0)
+        skip_to_deadline(f);
+    greet(f);
+    send_frame(f, link_frame_welcome("m"));
+    turn_until(f, f->ups > ups);
+}
+
+rs_status ask(fixture *f, const char *id) {
+    static const char *const receivers[] = {"h3", "h5"};
+    const rs_link_request_params request = {.request_id = id,
+                                            .object = {.app = {1, 2, 3}, .data = 42},
+                                            .data_size = 1000,
+                                            .remaining_size = 600,
+                                            .receivers = receivers,
+                                            .receiver_count = 2,
+                                            .wait_ms = 250};
+    return rs_link_request(f->link, f->now, &request, f->words, sizeof f->words);
+}
