@@ -1,0 +1,136 @@
+"""A software data center for tests: flow tables and cross-connects, and where a packet put into it comes out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from ipaddress import IPv4Address
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair, UnicastRule
+from rostrum.topologies.model import Topology
+
+HOPS_MAX = 64
+
+
+class Network:
+    """What is on the devices. `faults`: pairs that end in FAULT. `dim`: splitters whose outputs lack this many dB."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.tables: dict[str, dict[tuple[int, IPv4Address], MulticastRule]] = {name: {} for name in topology.switches}
+        self.unicast: dict[str, tuple[UnicastRule, ...]] = {}
+        self.crossed: dict[str, dict[int, Pair]] = {name: {} for name in topology.ocs}
+        self.faults: set[tuple[str, Pair]] = set()
+        self.dim: dict[str, float] = {}
+
+    def install(self, rules: tuple[MulticastRule, ...]) -> None:
+        for rule in rules:
+            self.tables[rule.switch][rule.in_port, rule.group] = rule
+
+    def remove(self, rules: tuple[MulticastRule, ...]) -> None:
+        for rule in rules:
+            self.tables[rule.switch].pop((rule.in_port, rule.group), None)
+
+    def rules(self) -> set[MulticastRule]:
+        return {rule for table in self.tables.values() for rule in table.values()}
+
+    def pairs(self, ocs: str = "ocs") -> set[Pair]:
+        return set(self.crossed[ocs].values())
+
+    def connect(self, ocs: str, pairs: tuple[Pair, ...]) -> tuple[CrossConnect, ...]:
+        """A real OCS refuses a port that is taken; here it is a failed test."""
+        results = []
+        for pair in pairs:
+            clash = [one for one in self.pairs(ocs) if one != pair and (one.input == pair.input or one.output == pair.output)]
+            assert not clash, f"{ocs}: {pair} while {clash} is connected"
+            if (ocs, pair) in self.faults:
+                results.append(CrossConnect(pair, CrossConnectState.FAULT, cause="mirror stuck"))
+            else:
+                self.crossed[ocs][pair.input] = pair
+        for pair in pairs:
+            if (ocs, pair) not in self.faults:
+                results.append(self.row(ocs, pair))
+        return tuple(results)
+
+    def disconnect(self, ocs: str, pairs: tuple[Pair, ...]) -> None:
+        for pair in pairs:
+            if self.crossed[ocs].get(pair.input) == pair:
+                del self.crossed[ocs][pair.input]
+
+    def row(self, ocs: str, pair: Pair) -> CrossConnect:
+        power = self._power(ocs, pair.input)
+        loss = self.topology.ocs[ocs].light.cross_connect_loss_db
+        return CrossConnect(pair, CrossConnectState.STEADY, power, None if power is None else power - loss)
+
+    def found(self, ocs: str = "ocs") -> tuple[CrossConnect, ...]:
+        return tuple(self.row(ocs, pair) for pair in sorted(self.pairs(ocs)))
+
+    def _power(self, ocs: str, fibre: int) -> float | None:
+        device = self.topology.ocs[ocs]
+        splitter = next((one for one in device.splitters.values() if fibre in one.outputs), None)
+        if splitter is None:
+            return device.light.transmit_dbm if fibre in device.attached else None
+        feed = next((pair for pair in self.pairs(ocs) if pair.output == splitter.input), None)
+        power = self._power(ocs, feed.input) if feed else None
+        if power is None:
+            return None
+        return power - device.light.cross_connect_loss_db - splitter.loss_db - self.dim.get(splitter.name, 0.0)
+
+    def deliver(self, sender: str, group: IPv4Address) -> Counter[str]:
+        """Copies that each server gets of one packet that `sender` sends to `group`."""
+        server = self.topology.servers[sender]
+        copies: Counter[str] = Counter()
+        flying = [(server.tor, server.tor_port)]
+        hops = 0
+        while flying:
+            hops += 1
+            assert hops <= HOPS_MAX, "the packet loops"
+            switch, in_port = flying.pop()
+            rule = self.tables[switch].get((in_port, group))
+            for port in rule.out_ports if rule else ():
+                assert port != in_port, f"{rule} sends back where it came from"
+                end = self.topology.switches[switch].neighbours[port]
+                if end.node in self.topology.servers:
+                    copies[end.node] += 1
+                elif end.node in self.topology.switches:
+                    flying.append((end.node, end.port))
+                else:
+                    flying += self._through(end.node, end.port)
+        return copies
+
+    def _through(self, ocs: str, fibre: int) -> list[tuple[str, int]]:
+        device = self.topology.ocs[ocs]
+        lit, ends = [fibre], []
+        while lit:
+            pair = self.crossed[ocs].get(lit.pop())
+            if pair is None:
+                continue
+            splitter = next((one for one in device.splitters.values() if one.input == pair.output), None)
+            if splitter:
+                lit += splitter.outputs
+            elif pair.output in device.attached:
+                end = device.attached[pair.output]
+                ends.append((end.node, end.port))
+        return ends
+
+    def perform(self, action: act.Action) -> ev.Event | None:
+        """Carries out what concerns devices and returns their answer."""
+        if isinstance(action, act.InstallRules):
+            self.install(action.rules)
+            return ev.RulesInstalled(action.op)
+        if isinstance(action, act.RemoveRules):
+            self.remove(action.rules)
+            return ev.RulesRemoved(action.op)
+        if isinstance(action, act.InstallUnicast):
+            self.unicast[action.switch] = action.rules
+        if isinstance(action, act.ReadRules):
+            return ev.RulesFound(action.switch, frozenset(self.tables[action.switch].values()))
+        if isinstance(action, act.ReadCrossConnects):
+            return ev.CrossConnectsFound(action.ocs, self.found(action.ocs))
+        if isinstance(action, act.Connect):
+            return ev.CircuitResult(action.op, self.connect(action.ocs, action.pairs))
+        if isinstance(action, act.Disconnect):
+            self.disconnect(action.ocs, action.pairs)
+            return ev.DisconnectResult(action.op)
+        return None
