@@ -47,18 +47,19 @@ typedef struct {
 
 typedef struct {
     const char *socket_path;
-    uint32_t socket_mode;     /* 0 = 0660 */
-    const char *server_name;  /* this server, as in the topology file */
-    const char *version;      /* of the agent */
+    uint32_t socket_mode;    /* 0 = 0660 */
+    const char *server_name; /* this server, as in the topology file */
+    const char *version;     /* of the agent */
     uint64_t boot_id;
-    uint8_t digest_algorithm; /* of added objects: RS_DIGEST_XXH3 (also by 0) or RS_DIGEST_SHA256 */
-    uint32_t max_clients;     /* 0 = 256 */
-    uint32_t max_pending;     /* requests a client may have waiting in the server (reads, adds); 0 = 1024 */
+    uint8_t digest_algorithm;  /* of added objects: RS_DIGEST_XXH3 (also by 0) or RS_DIGEST_SHA256 */
+    uint32_t max_clients;      /* 0 = 256 */
+    uint32_t max_pending;      /* requests a client may have waiting in the server (reads, adds); 0 = 1024 */
     uint64_t max_queued_bytes; /* answers a client may leave unread before it is disconnected; 0 = 4 MiB */
 } rs_api_config;
 
 /* Listens. A socket that a dead agent left is replaced; a live one is an error. NULL and `error`. The store outlives the server. */
-rs_api_server *rs_api_server_new(const rs_api_config *config, const rs_api_handlers *handlers, rs_store *store, rs_error *error);
+rs_api_server *rs_api_server_new(const rs_api_config *config, const rs_api_handlers *handlers, rs_store *store,
+                                 rs_error *error);
 /* Disconnects everyone and removes the socket. */
 void rs_api_server_free(rs_api_server *server);
 
@@ -70,8 +71,8 @@ void rs_api_server_dispatch(rs_api_server *server, rs_time now);
 
 /* Answers. Each ends its call, except where said. */
 void rs_api_reply_ok(rs_api_server *server, const rs_api_call *call);
-__attribute__((format(printf, 4, 5))) void rs_api_reply_error(rs_api_server *server, const rs_api_call *call, rostrum_code code,
-                                                             const char *format, ...);
+__attribute__((format(printf, 4, 5))) void rs_api_reply_error(rs_api_server *server, const rs_api_call *call,
+                                                              rostrum_code code, const char *format, ...);
 /* result->data_id and ->size are taken as they are; the server's subscribers to the object get a final PHASE "done" from the caller's
  * rs_api_event, not from here. */
 void rs_api_reply_send(rs_api_server *server, const rs_api_call *call, const rostrum_send_result *result);

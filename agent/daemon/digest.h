@@ -37,7 +37,7 @@ uint64_t rs_digest_tree_step(rs_digest_tree *tree, const uint8_t *data, uint64_t
 int64_t rs_digest_tree_step_file(rs_digest_tree *tree, int fd, uint64_t max_chunks);
 
 /* The object's digest, once every chunk is digested; false before that. */
-bool rs_digest_tree_final(const rs_digest_tree *tree, rs_digest *out);
+bool rs_digest_tree_final(rs_digest_tree *tree, rs_digest *out);
 
 /* Same algorithm and same bytes. */
 bool rs_digest_equal(const rs_digest *a, const rs_digest *b);

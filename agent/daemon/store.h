@@ -1,7 +1,7 @@
 /* The agent's object store: files in one tmpfs folder, keyed by (appID, dataID), within a quota (Republic, Sec. III-A2).
  *
  * An object is BUILDING (an unnamed file: nobody can read what is half written, and a crash leaves nothing) and then WHOLE (named
- * <store>/<appID>/<dataID>, mode 0444, and immutable by contract). Everything the store keeps alive counts against the quota, files that an
+ * <store>/<appID>/<dataID>, mode 0444, and immutable by contract; an added file from elsewhere keeps its own name). Everything the store keeps alive counts against the quota, files that an
  * application added from elsewhere too. Not thread-safe: the daemon's loop owns it.
  *
  * Receiving:  rs_store_receive -> (rs_store_ensure, write into object->map)* -> rs_store_commit | rs_store_discard
@@ -28,8 +28,8 @@ typedef struct rs_object {
     rs_object_id id;
     uint64_t size;
     rs_object_phase phase;
-    rs_digest digest;  /* algorithm 0 = not known yet */
-    uint8_t *map;      /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
+    rs_digest digest; /* algorithm 0 = not known yet */
+    uint8_t *map;     /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
     int fd;
     bool private_file; /* no application ever had a writable descriptor of it */
     uint32_t holds;    /* transfers using it */
@@ -49,6 +49,9 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error);
 /* Objects' names are removed; descriptors and mappings others hold stay valid. */
 void rs_store_close(rs_store *store);
 
+/* Frees up to `max_bytes` (at least 1 MiB) of what deleted and discarded objects left behind (some 0.15 ms per MiB); true if there is more. */
+bool rs_store_work(rs_store *store, uint64_t max_bytes);
+
 uint64_t rs_store_used(const rs_store *store); /* bytes, whole pages */
 uint64_t rs_store_quota(const rs_store *store);
 const char *rs_store_directory(const rs_store *store);
@@ -59,7 +62,8 @@ rs_object *rs_store_find(const rs_store *store, const rs_object_id *id);
 /* All objects, in no order: *cursor starts at 0; NULL at the end. The store must not change between calls. */
 rs_object *rs_store_next(const rs_store *store, uint32_t *cursor);
 
-/* A file for an application to write into; all its bytes are allocated before it returns. Errors: NO_ROOM, LIMIT, INVALID (size), IO. */
+/* A file for an application to write into: rs_store_allocate_step until nothing is left to do, then rs_store_writer_fd.
+ * Errors: NO_ROOM, LIMIT, INVALID (size), IO. */
 rs_object *rs_store_create(rs_store *store, uint64_t size, uint64_t owner, rs_error *error);
 rs_object *rs_store_find_created(const rs_store *store, uint64_t handle);
 

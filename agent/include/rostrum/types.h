@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-#define ROSTRUM_NAME_MAX 255      /* bytes of a server's or process's name */
-#define ROSTRUM_WORDS_MAX 255     /* bytes of a cause or reason */
+#define ROSTRUM_NAME_MAX 255       /* bytes of a server's or process's name */
+#define ROSTRUM_WORDS_MAX 255      /* bytes of a cause or reason */
 #define ROSTRUM_RECEIVERS_MAX 1024 /* receivers of one send */
 
 /* Why a request failed; the words that come along say the rest. */
@@ -29,11 +29,11 @@ typedef enum {
     ROSTRUM_ERR_TIMEOUT = 7,        /* a bound on waiting passed */
     ROSTRUM_ERR_DENIED = 8,         /* the manager said no */
     ROSTRUM_ERR_CANCELLED = 9,
-    ROSTRUM_ERR_LIMIT = 10,         /* too many of something at once */
-    ROSTRUM_ERR_UNAVAILABLE = 11,   /* the agent or the manager cannot be reached */
-    ROSTRUM_ERR_IO = 12,            /* the system refused an operation */
-    ROSTRUM_ERR_PROTOCOL = 13,      /* the other side of the socket does not speak this protocol */
-    ROSTRUM_ERR_FAILED = 14         /* the transfer did not reach every receiver */
+    ROSTRUM_ERR_LIMIT = 10,       /* too many of something at once */
+    ROSTRUM_ERR_UNAVAILABLE = 11, /* the agent or the manager cannot be reached */
+    ROSTRUM_ERR_IO = 12,          /* the system refused an operation */
+    ROSTRUM_ERR_PROTOCOL = 13,    /* the other side of the socket does not speak this protocol */
+    ROSTRUM_ERR_FAILED = 14       /* the transfer did not reach every receiver */
 } rostrum_code;
 
 typedef struct {
@@ -88,7 +88,8 @@ typedef struct {
 } rostrum_send_result;
 
 typedef enum {
-    ROSTRUM_EVENT_PHASE = 1,    /* `subject` names the phase: requested, queued, accepted, attempt, high-rate, data-done, released, patching, done */
+    /* `subject` names the phase: requested, queued, accepted, attempt, high-rate, data-done, released, patching, done */
+    ROSTRUM_EVENT_PHASE = 1,
     ROSTRUM_EVENT_RECEIVER = 2, /* `subject` is a receiver; `state` its new state */
     ROSTRUM_EVENT_PROGRESS = 3, /* numbers only; dropped first when the client is slow */
     ROSTRUM_EVENT_LOG = 4       /* `words` for a person */
@@ -132,7 +133,7 @@ typedef struct {
     uint8_t app[16];
     uint64_t data_id;
     rostrum_object_state state;
-    bool added;  /* handed over by add here, or received */
+    bool added;     /* handed over by add here, or received */
     uint32_t holds; /* transfers using it */
     uint64_t size;
     uint8_t digest_algorithm; /* 0 not yet known, 1 xxh3-128 tree, 2 SHA-256 tree */

@@ -1,0 +1,61 @@
+/* Files of the object store: one locked tmpfs folder, unnamed files in it, names, allocation, and freeing big files a piece at a time.
+ * Used by store.c alone. */
+#ifndef RS_STORE_FILES_H
+#define RS_STORE_FILES_H
+
+#include "core/types.h"
+#include "daemon/api_error.h"
+
+#include <limits.h>
+#include <sys/types.h>
+
+#define RS_STORE_SLICE ((uint64_t)1 << 20) /* unit of allocation and of freeing: some 0.2 ms of work */
+#define RS_STORE_NAME_SIZE 64              /* "<uuid>/<dataID>" */
+
+typedef struct {
+    int fd; /* of the folder, locked */
+    char path[PATH_MAX];
+} rs_store_folder;
+
+/* A file that nobody needs any more: its mapping and pages go slice by slice, since freeing 512 MiB at once takes some 80 ms. */
+typedef struct {
+    int fd;
+    uint8_t *map;
+    uint64_t size, at;
+    bool punch; /* nobody else reads it, so its pages can be freed before the last close */
+} rs_store_corpse;
+
+/* Opens, checks (tmpfs, writable) and locks the folder. The descriptor is in out->fd. */
+bool rs_store_folder_open(rs_store_folder *out, const char *path, rs_error *error);
+/* Removes what looks like an object's name; anything else is left alone. */
+bool rs_store_folder_clean(const rs_store_folder *folder, rs_error *error);
+/* Bytes free and in all. */
+bool rs_store_folder_space(const rs_store_folder *folder, uint64_t *free_bytes, uint64_t *total_bytes, rs_error *error);
+
+/* An unnamed file of `size` bytes, not allocated. -1 and `error`. */
+int rs_store_file_new(const rs_store_folder *folder, uint64_t size, rs_error *error);
+/* Backs [offset, offset + length) by memory. */
+bool rs_store_file_allocate(int fd, uint64_t offset, uint64_t length, rs_error *error);
+/* Shared mapping; *out is NULL for size 0. */
+bool rs_store_file_map(int fd, uint64_t size, bool writable, uint8_t **out, rs_error *error);
+/* A new descriptor of the same file with `flags` (O_RDONLY, O_RDWR), with a position of its own. -1 with errno. */
+int rs_store_file_reopen(int fd, int flags);
+/* Is it a regular file in memory (tmpfs or memfd)? `words` of the error say what it is and what to do. */
+bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, rs_error *error);
+/* A memfd that nobody can shorten or change any more? */
+bool rs_store_file_sealed(int fd);
+
+/* Does nobody else have it open or mapped? */
+bool rs_store_file_ours_alone(int fd);
+
+/* Gives the file its name, read-only for all; removes the name (and the application's folder with the last one). */
+bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_id *id, rs_error *error);
+void rs_store_file_unname(const rs_store_folder *folder, const rs_object_id *id);
+
+/* Frees up to `max_bytes`; true when the corpse is gone. */
+bool rs_store_corpse_step(rs_store_corpse *corpse, uint64_t max_bytes);
+
+/* The 36 characters of a UUID and a NUL. */
+void rs_store_uuid_text(const uint8_t app[16], char out[37]);
+
+#endif
