@@ -1,0 +1,38 @@
+# rostrum: what people type. The work is done by meson, .ci/setup and .ci/test.
+PYTHON := build/venv/bin/python
+ARGS ?=
+
+.PHONY: help setup build demo test lint fuzz lock clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## install Debian packages (as root) and the Python environment in build/venv
+	@.ci/setup
+
+build: setup  ## build the agent and its library in build/agent
+	@test -f build/agent/build.ninja || meson setup build/agent --buildtype=debugoptimized >build/meson-agent.log || \
+		{ cat build/meson-agent.log; exit 1; }
+	@ninja -C build/agent --quiet
+
+demo: build  ## one object to six servers through an emulated optical circuit; ARGS="--size 512M --receivers 3"
+	@build/venv/bin/rostrum lab run demo $(ARGS)
+
+test: setup  ## all tests and checks (as root for those on real switches); ARGS="unit fuzz" for some groups
+	@.ci/test $(ARGS)
+
+lint: setup  ## formatters, linters, type checkers
+	@.ci/test lint
+
+fuzz: setup  ## every fuzz target for two minutes
+	@.ci/test fuzz --fuzz-seconds 120
+
+lock:  ## resolve requirements.in into requirements.lock, in a clean environment
+	@rm -rf build/lock && python3 -m venv build/lock
+	@build/lock/bin/pip install -q --disable-pip-version-check -r requirements.in
+	@build/lock/bin/pip freeze --disable-pip-version-check --exclude pip --exclude setuptools >requirements.lock
+	@rm -rf build/lock
+	@echo "requirements.lock: $$(wc -l <requirements.lock) packages"
+
+clean:  ## remove everything built
+	rm -rf build
