@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import string
 
 import pytest
@@ -35,7 +36,7 @@ TEXTS = st.text(string.ascii_letters + string.digits + " ,:;>-", max_size=60).ma
 def frames(framer: Framer, data: bytes, cuts: list[int] | None = None) -> list[tuple[str, str] | Tl1Error]:
     """All that comes out when `data` arrives cut at these places."""
     edges = [0, *sorted(cuts or []), len(data)]
-    return [item for a, b in zip(edges, edges[1:], strict=False) for item in framer.feed(data[a:b])]
+    return [item for a, b in itertools.pairwise(edges) for item in framer.feed(data[a:b])]
 
 
 def only_message(text: str) -> Answer | Autonomous | None:

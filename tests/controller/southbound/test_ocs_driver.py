@@ -1,0 +1,278 @@
+"""The OCS driver against the emulator: both dialects, both modes, and everything that may go wrong on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
+from rostrum.controller.southbound.ocs import connection, dialect, driver
+from rostrum.lab.ocs import server as emulator
+from rostrum.topologies.model import Ocs
+
+STEADY, FAULT, INVALID = CrossConnectState.STEADY, CrossConnectState.FAULT, CrossConnectState.INVALID
+CIRCUIT = [Pair(1, 5), Pair(5, 2), Pair(6, 3), Pair(7, 4)]  # tor1 -> splitter s1 -> tor2, tor3, tor4
+WAYS = [("glimmerglass", "SYNC"), ("glimmerglass", "ASYNC"), ("polatis", "SYNC")]
+
+Make = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: "-".join(way))
+def way(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return request.param
+
+
+@pytest.fixture
+async def world(way: tuple[str, str], make_switch: Make, make_driver: Make) -> Any:
+    switch = await make_switch(way[0])
+    drives, heard = await make_driver(switch.ocs, mode=way[1])
+    return switch, drives, heard
+
+
+def trouble(drives: driver.OcsDriver) -> str:
+    """What a call would fail with now; empty if the switch is connected."""
+    try:
+        drives._connected()
+    except SouthboundError as error:
+        return str(error)
+    return ""
+
+
+def states(results: list[CrossConnect]) -> list[tuple[Pair, CrossConnectState]]:
+    return [(r.pair, r.state) for r in results]
+
+
+async def test_connect__returns_when_all_are_steady_with_powers(world: Any) -> None:
+    switch, drives, _ = world
+    results = await drives.connect(CIRCUIT)
+    assert states(results) == [(pair, STEADY) for pair in CIRCUIT]
+    assert [round(r.output_dbm or 0) for r in results] == [-1, -9, -9, -9]
+    assert all(c.state is STEADY for c in switch.engine.cross_connects())
+
+
+async def test_connect__what_exists_already_is_steady_and_keeps_its_light(world: Any) -> None:
+    switch, drives, _ = world
+    await drives.connect(CIRCUIT)
+    before = switch.engine.model.paths(switch.engine.now())
+    assert states(await drives.connect(CIRCUIT)) == [(pair, STEADY) for pair in CIRCUIT]
+    assert switch.engine.model.paths(switch.engine.now()) == before
+
+
+async def test_connect__a_stuck_cross_connect_fails_alone(world: Any) -> None:
+    switch, drives, _ = world
+    switch.fault(kind="stuck", input=6)
+    results = {r.pair: r for r in await drives.connect(CIRCUIT)}
+    assert {p for p, r in results.items() if r.state is STEADY} == {Pair(1, 5), Pair(5, 2), Pair(7, 4)}
+    assert results[Pair(6, 3)].state is FAULT
+    assert results[Pair(6, 3)].cause
+
+
+async def test_connect__a_port_in_use_is_refused_and_says_by_whom(world: Any) -> None:
+    _, drives, _ = world
+    await drives.connect([Pair(1, 2)])
+    results = await drives.connect([Pair(1, 3), Pair(3, 4)])
+    assert states(results) == [(Pair(1, 3), INVALID), (Pair(3, 4), STEADY)]
+    assert "input 1 is in use" in results[0].cause
+    (alone,) = await drives.connect([Pair(1, 3)])
+    assert alone.state is INVALID
+    assert "connected to output 2" in alone.cause
+
+
+async def test_connect__impossible_pairs_are_refused_here(world: Any) -> None:
+    _, drives, _ = world
+    for pairs, words in (
+        ([Pair(0, 1)], "ports are 1 to 32"),
+        ([Pair(1, 33)], "ports are"),
+        ([Pair(1, 2)] * 2, "twice"),
+    ):
+        with pytest.raises(SouthboundError, match=words):
+            await drives.connect(pairs)
+    assert await drives.connect([]) == []
+
+
+async def test_read__tells_what_is_on_the_switch_and_disconnect_takes_it_off(world: Any) -> None:
+    _, drives, _ = world
+    await drives.connect(CIRCUIT)
+    assert sorted(states(await drives.read())) == sorted((p, STEADY) for p in CIRCUIT)
+    await drives.disconnect(CIRCUIT[1:])
+    assert [c.pair for c in await drives.read()] == [Pair(1, 5)]
+    await drives.disconnect(CIRCUIT)  # some are gone: no error
+    assert await drives.read() == []
+
+
+async def test_connect__many_at_once_do_not_disturb_each_other(world: Any) -> None:
+    _, drives, _ = world
+    pairs = [Pair(1, 2), Pair(2, 3), Pair(3, 4), Pair(4, 1)]
+    results = await asyncio.gather(*(drives.connect([pair]) for pair in pairs))
+    assert [states(r) for r in results] == [[(pair, STEADY)] for pair in pairs]
+
+
+async def test_connection_cut_meanwhile__an_error_now_and_service_again_soon(
+    way: tuple[str, str], make_switch: Make, make_driver: Make, until: Make
+) -> None:
+    switch = await make_switch(way[0], reconfiguration_s=0.3)
+    drives, heard = await make_driver(switch.ocs, mode=way[1])
+    work = asyncio.create_task(drives.connect([Pair(1, 2)]))
+    await until(lambda: switch.engine.cross_connects())
+    switch.server.drop_sessions()
+    with pytest.raises(SouthboundError, match=r"connection|connected"):
+        await work
+    await heard.until(lambda h: h.ups == 2)
+    assert len(heard.downs) == 1
+    assert states(await drives.connect([Pair(1, 2)])) == [(Pair(1, 2), STEADY)]
+
+
+async def test_fault_later__is_reported(world: Any) -> None:
+    switch, drives, heard = world
+    await drives.connect([Pair(1, 2)])
+    switch.fault(kind="dead-port", port=2, side="output")
+    await heard.until(lambda h: h.changes)
+    assert heard.changes[0].pair == Pair(1, 2)
+    assert heard.changes[0].state is FAULT
+    assert "output 2 is dead" in heard.changes[0].cause
+    (left,) = await drives.read()
+    assert left.state is FAULT
+
+
+async def test_polatis__a_patch_without_light_is_a_fault_that_says_so(
+    make_switch: Make, make_driver: Make, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(dialect, "SETTLE_MORE_S", 0.05)
+    switch = await make_switch("polatis")
+    drives, _ = await make_driver(switch.ocs)
+    (result,) = await drives.connect([Pair(20, 2)])
+    assert result.state is FAULT
+    assert "no light enters input 20" in result.cause
+
+
+async def test_wrong_password__says_so_and_stays_down(make_switch: Make, make_driver: Make, until: Make) -> None:
+    switch = await make_switch()
+    drives, heard = await make_driver(replace(switch.ocs, password="wrong"), wait=False)
+    await until(lambda: "not connected: connecting" not in trouble(drives))
+    assert "refused the login of user admin: PIUC user or password is wrong" in trouble(drives)
+    assert not heard.ups
+
+
+async def test_session_limit__the_seventeenth_waits_until_one_logs_out(
+    make_switch: Make, make_driver: Make, until: Make
+) -> None:
+    switch = await make_switch()
+    first = [await make_driver(switch.ocs) for _ in range(emulator.MAX_SESSIONS)]
+    extra, heard = await make_driver(switch.ocs, wait=False)
+    await until(lambda: "all 16 sessions are in use" in trouble(extra))
+    await first[0][0].close()
+    await heard.until(lambda h: h.ups)
+    assert await extra.read() == []
+
+
+async def test_nobody_there__calls_fail_with_the_address_and_succeed_once_it_is_there(
+    make_switch: Make, make_driver: Make, until: Make
+) -> None:
+    gone = await make_switch()
+    await gone.server.close()
+    drives, heard = await make_driver(gone.ocs, wait=False)
+    await until(lambda: "cannot connect" in trouble(drives))
+    with pytest.raises(SouthboundError, match=f"127.0.0.1:{gone.ocs.tl1_port} is not connected"):
+        await drives.connect([Pair(1, 2)])
+    await make_switch(port=gone.ocs.tl1_port)
+    await heard.until(lambda h: h.ups)
+    assert states(await drives.connect([Pair(1, 2)])) == [(Pair(1, 2), STEADY)]
+
+
+async def scripted(make_driver: Make, ocs: Ocs, serve: Any, **options: Any) -> Any:
+    """A driver whose switch answers by `serve(reader, writer)`."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    made = await make_driver(replace(ocs, address=IPv4Address("127.0.0.1"), tl1_port=port), wait=False, **options)
+    return server, *made
+
+
+async def login(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    line = (await reader.readuntil(b";")).decode()
+    writer.write(f"\r\n   x 26-01-01 00:00:00\r\nM  {line.split(':')[3]} COMPLD\r\n;\r\n<".encode())
+
+
+@pytest.fixture
+def plain(make_switch: Make) -> Any:
+    async def ocs() -> Ocs:
+        return (await make_switch()).ocs
+
+    return ocs
+
+
+async def test_garbage_from_the_switch__ends_that_connection_only(plain: Any, make_driver: Make) -> None:
+    garbage = [
+        b"\x00\xff\xfe" * 1000,
+        b'"' * 5000,
+        b"X" * (connection.MAX_MESSAGE_BYTES + 10) + b";",
+        b"M 1 COMPL;;;;>>>",
+    ]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if garbage:
+            writer.write(garbage.pop())
+            await writer.drain()
+            writer.close()
+            return
+        await login(reader, writer)
+        await reader.read()
+
+    server, drives, heard = await scripted(make_driver, await plain(), serve)
+    await heard.until(lambda h: h.ups == 1)
+    assert drives.up
+    server.close()
+
+
+async def test_silence_after_a_command__an_error_within_a_bound(
+    plain: Any, make_driver: Make, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(dialect, "SETTLE_MORE_S", 0.05)
+    monkeypatch.setattr(connection.Tl1Connection.ask, "__defaults__", (0.05,))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await login(reader, writer)
+        await reader.read()
+
+    server, drives, heard = await scripted(make_driver, await plain(), serve)
+    await heard.until(lambda h: h.ups)
+    with pytest.raises(SouthboundError, match=r"ocs did not answer .* within"):
+        await drives.connect([Pair(1, 2)])
+    server.close()
+
+
+async def test_a_dead_connection__is_noticed_and_replaced(plain: Any, make_driver: Make, monkeypatch: Any) -> None:
+    monkeypatch.setattr(driver, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(connection.Tl1Connection.ask, "__defaults__", (0.1,))
+    connections = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        await login(reader, writer)
+        await reader.read()
+
+    server, _, heard = await scripted(make_driver, await plain(), serve)
+    await heard.until(lambda h: h.ups >= 2)
+    assert "did not answer RTRV-HDR" in heard.downs[0]
+    server.close()
+
+
+async def test_answer_in_parts__counts_as_one(plain: Any, make_driver: Make) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await login(reader, writer)
+        ctag = (await reader.readuntil(b";")).decode().split(":")[3].rstrip(";")
+        for port, end in ((1, ">"), (2, ">"), (3, ";")):
+            row = f"IPORTID={10000 + port},OPORTID={20010 + port},CONNSTATE=steady,INPWR=NONE,OUTPWR=-3.5"
+            writer.write(f'\r\n   x 26-01-01 00:00:00\r\nM  {ctag} COMPLD\r\n   "{row}"\r\n{end}\r\n'.encode())
+        await reader.read()
+
+    server, drives, heard = await scripted(make_driver, await plain(), serve)
+    await heard.until(lambda h: h.ups)
+    found = await drives.read()
+    assert [c.pair for c in found] == [Pair(1, 11), Pair(2, 12), Pair(3, 13)]
+    assert found[0].input_dbm is None
+    assert found[0].output_dbm == -3.5
+    server.close()
