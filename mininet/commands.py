@@ -35,7 +35,7 @@ def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-NAME = click.option("--name", default="default", show_default=True, help="Which lab; several can run at once.")
+NAME = click.option("--name", default="lab", show_default=True, help="Which lab; several can run at once.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
@@ -215,7 +215,7 @@ def topologies() -> None:
 
 
 def _named(name: str) -> str:
-    return "" if name == "default" else f" --name {name}"
+    return "" if name == "lab" else f" --name {name}"
 
 
 def _short(path: str | Path) -> str:

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, cast
 
 import yaml
 from rostrum.lab.namespace import BUILD, Entered, LabError, PrivateNamespace, enter_argv
+from rostrum.lab.ocs.control import ask
 from rostrum.lab.options import Options
 from rostrum.lab.rest import Rest
 from rostrum.topologies import load
@@ -61,7 +62,7 @@ class Lab:
         cls,
         topology: str | Path = "hybrid-4x2",
         *,
-        name: str = "default",
+        name: str = "lab",
         changes: dict[str, Any] | None = None,
         progress: Progress = lambda _: None,
         detached: bool = False,
@@ -84,7 +85,7 @@ class Lab:
             parsed = load(file)
             _check_socket_paths(parsed, run)
             given = Options(topology=str(file), run=str(run), **options)
-            namespace = _open(run, given, detached)
+            namespace = _open(run, given)
             lab = cls(name, run, parsed, namespace.pid, namespace)
             try:
                 lab._wait_ready(progress)
@@ -93,11 +94,12 @@ class Lab:
                 namespace.stop()
                 raise
         if detached:
+            namespace.detach()
             lab.namespace = None
         return lab
 
     @classmethod
-    def attach(cls, name: str = "default") -> Lab:
+    def attach(cls, name: str = "lab") -> Lab:
         """The running lab of this name. Raises LabError if there is none."""
         run = run_folder(name)
         state = _alive(run)
@@ -142,6 +144,24 @@ class Lab:
     def start_program(self, program: str) -> None:
         """Starts a program again that was killed or ended."""
         self.ask("start", name=program)
+
+    def ocs_fault(self, ocs: str = "ocs", **fault: Any) -> str:
+        """Puts a fault into an emulated OCS, such as kind="dim-splitter", splitter="s1", db=9; its id (ocs/faults.py)."""
+        return str(self._ask_ocs(ocs, {"op": "fault", **fault})["id"])
+
+    def ocs_clear(self, ocs: str = "ocs") -> None:
+        """Takes all faults out of an emulated OCS."""
+        self._ask_ocs(ocs, {"op": "clear"})
+
+    def ocs_state(self, ocs: str = "ocs") -> dict[str, Any]:
+        """Cross-connects, light paths, faults and timing of an emulated OCS (ocs/control.py)."""
+        return self._ask_ocs(ocs, {"op": "state"})
+
+    def _ask_ocs(self, ocs: str, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return ask(self.run / f"ocs-{ocs}.ctl", request)
+        except (OSError, ValueError) as error:
+            raise LabError(f"OCS {ocs}: {request['op']}: {error}") from error
 
     def argv(self, server: str, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` on a server, or where the manager and the switches are ("manager")."""
@@ -221,12 +241,11 @@ def labs() -> list[str]:
     return sorted(file.parent.name for file in LABS.glob("*/lab.json") if _alive(file.parent))
 
 
-def _open(run: Path, options: Options, detached: bool) -> PrivateNamespace:
+def _open(run: Path, options: Options) -> PrivateNamespace:
     with (run / "lab.log").open("ab") as log:
         namespace = PrivateNamespace(
             log=run / "switches",
             command=[sys.executable, "-m", "rostrum.lab.inside", json.dumps(dataclasses.asdict(options))],
-            detached=detached,
             output=log,
         )
         try:

@@ -51,7 +51,7 @@ class PrivateNamespace:
     """Namespaces whose first process waits (until `stop` or the end of this process) or runs `command` to its end.
 
     `switches`: start an Open vSwitch (user-space datapath) in them. `log`: a folder for the logs of its daemons.
-    `detached`: go on when this process ends. `pid` is the first process as seen from here.
+    They end with this process unless it calls `detach`. `pid` is the first process as seen from here.
     """
 
     def __init__(
@@ -60,7 +60,6 @@ class PrivateNamespace:
         switches: bool = True,
         log: Path | None = None,
         command: Sequence[str] = (),
-        detached: bool = False,
         output: IO[Any] | int | None = None,
     ) -> None:
         self.switches, self.log, self.command, self.detached, self.output = (
@@ -90,7 +89,6 @@ class PrivateNamespace:
             "switches": self.switches,
             "log": str(self.log or ""),
             "command": self.command,
-            "detached": self.detached,
         }
         ready_read, ready_write = os.pipe()
         alive_read, self._alive_fd = os.pipe()
@@ -129,6 +127,10 @@ class PrivateNamespace:
                 self._process.kill()
             self._process.wait()
             self._process = None
+
+    def detach(self) -> None:
+        """Lets the namespaces go on when this process ends, or calls `stop` no more."""
+        os.write(self._alive_fd, b"d")
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -279,16 +281,19 @@ def _main(ready_fd: int, options: dict[str, Any]) -> int:
         command = subprocess.Popen(options["command"], stdin=subprocess.DEVNULL)
     os.write(ready_fd, b"ready\n")
     os.close(ready_fd)
-    return _reap(command.pid if command else 0, watch_stdin=not options["detached"])
+    return _reap(command.pid if command else 0)
 
 
-def _reap(command: int, watch_stdin: bool) -> int:
-    """Reaps its children and the orphans it inherits, until `command` ended or the starter closed standard input."""
+def _reap(command: int) -> int:
+    """Reaps its children and the orphans it inherits, until `command` ended or the starter closed standard input.
+
+    A starter that detaches writes a byte there first.
+    """
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    watched = [wake_read, 0] if watch_stdin else [wake_read]
+    watched = [wake_read, 0]
     while True:
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -297,8 +302,10 @@ def _reap(command: int, watch_stdin: bool) -> int:
         readable, _, _ = select.select(watched, [], [])
         if wake_read in readable:
             os.read(wake_read, 4096)
-        if 0 in readable and not os.read(0, 4096):
-            return 0
+        if 0 in readable:
+            if not os.read(0, 1):
+                return 0
+            watched = [wake_read]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rostrum.lab.namespace import LabError, PrivateNamespace, buffers_library
+from rostrum.lab.namespace import LabError, PrivateNamespace, buffers_library, enter_argv
 
 pytestmark = pytest.mark.lab
 
@@ -126,3 +126,17 @@ def test_packet_sockets_of_the_switch_have_large_buffers() -> None:
         # skmem's rb: the socket's receive buffer in bytes (the kernel doubles what was asked for).
         shown = ns.run(["ss", "-0", "-m", "-n"]).stdout
         assert "rb33554432" in shown, shown
+
+
+def test_detached_ones_go_on_until_killed() -> None:
+    script = (
+        "from rostrum.lab.namespace import PrivateNamespace\n"
+        "ns = PrivateNamespace(switches=False); ns.start(); ns.detach(); print(ns.pid)"
+    )
+    pid = int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
+    try:
+        shown = subprocess.run(enter_argv(pid, ["ip", "-br", "link"]), capture_output=True, text=True, check=True)
+        assert shown.stdout.startswith("lo ")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: gone(pid), what="the end of the namespaces' first process")
