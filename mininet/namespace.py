@@ -62,13 +62,7 @@ class PrivateNamespace:
         command: Sequence[str] = (),
         output: IO[Any] | int | None = None,
     ) -> None:
-        self.switches, self.log, self.command, self.detached, self.output = (
-            switches,
-            log,
-            list(command),
-            detached,
-            output,
-        )
+        self.switches, self.log, self.command, self.output = switches, log, list(command), output
         self.pid = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._alive_fd = -1
@@ -85,11 +79,7 @@ class PrivateNamespace:
         check_machine()
         if self.log:
             self.log.mkdir(parents=True, exist_ok=True)
-        options = {
-            "switches": self.switches,
-            "log": str(self.log or ""),
-            "command": self.command,
-        }
+        options = {"switches": self.switches, "log": str(self.log or ""), "command": self.command}
         ready_read, ready_write = os.pipe()
         alive_read, self._alive_fd = os.pipe()
         try:
