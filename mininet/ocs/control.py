@@ -82,7 +82,7 @@ class Control:
             "timing": self._timing,
             "drop-sessions": self._drop_sessions,
         }
-        operation = operations.get(request.get("op", ""))
+        operation = operations.get(str(request.get("op")))
         if operation is None:
             return {"ok": False, "error": f"no op {request.get('op')!r}; there are: {', '.join(operations)}"}
         try:

@@ -60,7 +60,7 @@ def parse(request: dict[str, Any], ocs: Ocs) -> Fault:
         return Stuck(_port(request, "input", ocs), output)
     if kind == "dim-splitter":
         name = request.get("splitter")
-        if name not in ocs.splitters:
+        if not isinstance(name, str) or name not in ocs.splitters:
             known = ", ".join(sorted(ocs.splitters)) or "none"
             raise FaultError(f"no splitter {name!r}; there are: {known}")
         return DimSplitter(name, _number(request, "db", 0.0, 100.0))
