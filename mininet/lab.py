@@ -146,7 +146,7 @@ class Lab:
         self.ask("start", name=program)
 
     def ocs_fault(self, ocs: str = "ocs", **fault: Any) -> str:
-        """Puts a fault (ocs/faults.py) into an emulated OCS, such as kind="dim-splitter", splitter="s1", db=9; its id."""
+        """Puts a fault (ocs/faults.py) into an emulated OCS, for example kind="dead-port", port=3; its id."""
         return str(self._ask_ocs(ocs, {"op": "fault", **fault})["id"])
 
     def ocs_clear(self, ocs: str = "ocs") -> None:

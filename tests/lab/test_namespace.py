@@ -130,8 +130,10 @@ def test_packet_sockets_of_the_switch_have_large_buffers() -> None:
 
 def test_detached_ones_go_on_until_killed() -> None:
     script = (
+        "import subprocess\n"
         "from rostrum.lab.namespace import PrivateNamespace\n"
-        "ns = PrivateNamespace(switches=False); ns.start(); ns.detach(); print(ns.pid)"
+        "ns = PrivateNamespace(switches=False, output=subprocess.DEVNULL)\n"
+        "ns.start(); ns.detach(); print(ns.pid)"
     )
     pid = int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
     try:
