@@ -1,0 +1,346 @@
+/* Answers of the application socket: encoding (agent) and parsing (librostrum). */
+#include "daemon/api_bytes.h"
+
+void rs_api_begin(rs_api_message *out, uint8_t type, uint64_t tag) {
+    out->length = 0;
+    out->overflow = false;
+    rs_put_u16(out, RS_API_MAGIC);
+    rs_put_u8(out, RS_API_VERSION);
+    rs_put_u8(out, type);
+    rs_put_u32(out, 0);
+    rs_put_u64(out, tag);
+}
+
+void rs_api_encode_error(rs_api_message *out, uint64_t tag, rostrum_code code, const char *words) {
+    rs_api_begin(out, RS_API_ERROR, tag);
+    rs_put_u16(out, (uint16_t)code);
+    rs_put_text(out, words);
+}
+
+void rs_api_encode_registered(rs_api_message *out, uint64_t tag, const char *server, const char *version,
+                              uint64_t boot_id) {
+    rs_api_begin(out, RS_API_REGISTERED, tag);
+    rs_put_text(out, server);
+    rs_put_text(out, version);
+    rs_put_u64(out, boot_id);
+}
+
+static void put_digest(rs_api_message *out, uint8_t algorithm, uint8_t length, const uint8_t *value) {
+    length = length <= 32 ? length : 0;
+    rs_put_u8(out, algorithm);
+    rs_put_u8(out, length);
+    rs_put(out, value, length);
+}
+
+void rs_api_encode_object(rs_api_message *out, uint8_t type, uint64_t tag, const rs_api_object_info *info) {
+    rs_api_begin(out, type, tag);
+    rs_put_u64(out, info->size);
+    put_digest(out, info->digest_algorithm, info->digest_length, info->digest);
+}
+
+void rs_api_encode_created(rs_api_message *out, uint64_t tag, uint64_t handle, uint64_t size) {
+    rs_api_begin(out, RS_API_CREATED, tag);
+    rs_put_u64(out, handle);
+    rs_put_u64(out, size);
+}
+
+void rs_api_encode_event(rs_api_message *out, uint64_t tag, const rostrum_event *event) {
+    rs_api_begin(out, RS_API_EVENT, tag);
+    rs_put_u8(out, (uint8_t)event->kind);
+    rs_put_u8(out, event->sending);
+    rs_put_u8(out, (uint8_t)event->state);
+    rs_put_u64(out, event->data_id);
+    rs_put_i64(out, event->time_ns);
+    rs_put_u32(out, event->session);
+    rs_put_u64(out, event->bytes);
+    rs_put_u64(out, event->size);
+    rs_put_u64(out, event->sn);
+    rs_put_i64(out, event->rate_bps);
+    rs_put_u32(out, event->receivers);
+    rs_put_u32(out, event->receivers_done);
+    rs_put_u32(out, event->receivers_failed);
+    rs_put_text(out, event->subject);
+    rs_put_text(out, event->words);
+}
+
+void rs_api_encode_sent(rs_api_message *out, uint64_t tag, const rostrum_send_result *result) {
+    rs_api_begin(out, RS_API_SENT, tag);
+    rs_put_u8(out, result->ok);
+    rs_put_u8(out, (uint8_t)result->path);
+    rs_put_u64(out, result->data_id);
+    rs_put_u64(out, result->size);
+    rs_put_i64(out, result->requested_ns);
+    rs_put_i64(out, result->accepted_ns);
+    rs_put_i64(out, result->attempt_ns);
+    rs_put_i64(out, result->high_rate_ns);
+    rs_put_i64(out, result->data_done_ns);
+    rs_put_i64(out, result->released_ns);
+    rs_put_i64(out, result->done_ns);
+    rs_put_i64(out, result->reconfiguration_ns);
+    rs_put_u32(out, result->sessions);
+    rs_put_u32(out, result->fragment_size);
+    rs_put_u64(out, result->packets_sent);
+    rs_put_u64(out, result->packets_attempt);
+    rs_put_u64(out, result->packets_redundant);
+    rs_put_u64(out, result->packets_patched);
+    rs_put_u64(out, result->bytes_sent);
+    rs_put_i64(out, result->rate_bps);
+    rs_put_text(out, result->cause);
+    rs_put_text(out, result->reason);
+    rs_put_text(out, result->response_id);
+}
+
+void rs_api_encode_state(rs_api_message *out, uint64_t tag, const rostrum_status *status) {
+    rs_api_begin(out, RS_API_STATE, tag);
+    rs_put_text(out, status->server);
+    rs_put_text(out, status->version);
+    rs_put_u64(out, status->boot_id);
+    rs_put_i64(out, status->started_ns);
+    rs_put_u8(out, status->manager_up);
+    rs_put_text(out, status->manager);
+    rs_put_text(out, status->store);
+    rs_put_u64(out, status->store_used);
+    rs_put_u64(out, status->store_quota);
+    rs_put_u32(out, status->clients);
+    rs_put_u64(out, status->packets_bad);
+}
+
+static void put_receiver(rs_api_message *out, const rostrum_receiver *row) {
+    rs_put_text(out, row->name);
+    rs_put_u8(out, (uint8_t)row->state);
+    rs_put_u8(out, row->digest_ok);
+    rs_put_u64(out, row->initial_sn);
+    rs_put_u64(out, row->patched_fragments);
+    rs_put_i64(out, row->first_light_ns);
+    rs_put_i64(out, row->complete_ns);
+    rs_put_text(out, row->cause);
+}
+
+static void put_transfer(rs_api_message *out, const rostrum_transfer *row) {
+    rs_put(out, row->app, sizeof row->app);
+    rs_put_u64(out, row->data_id);
+    rs_put_u8(out, row->sending);
+    rs_put_u8(out, (uint8_t)row->path);
+    rs_put_text(out, row->phase);
+    rs_put_text(out, row->peer);
+    rs_put_u64(out, row->size);
+    rs_put_u64(out, row->bytes);
+    rs_put_i64(out, row->rate_bps);
+    rs_put_u32(out, row->receivers);
+    rs_put_u32(out, row->receivers_done);
+    rs_put_u32(out, row->receivers_failed);
+    rs_put_i64(out, row->requested_ns);
+}
+
+static void put_object(rs_api_message *out, const rostrum_object *row) {
+    rs_put(out, row->app, sizeof row->app);
+    rs_put_u64(out, row->data_id);
+    rs_put_u8(out, (uint8_t)row->state);
+    rs_put_u8(out, row->added);
+    rs_put_u32(out, row->holds);
+    rs_put_u64(out, row->size);
+    put_digest(out, row->digest_algorithm, row->digest_length, row->digest);
+}
+
+/* Rows one after the other; the count in front is filled in at the end. A row that overflows is taken back. */
+#define DEFINE_ROWS(function, row_type, type, put)                                               \
+    uint32_t function(rs_api_message *out, uint64_t tag, const row_type *rows, uint32_t count) { \
+        uint32_t done = 0;                                                                       \
+        rs_api_begin(out, type, tag);                                                            \
+        rs_put_u16(out, 0);                                                                      \
+        for (; done < count && done < UINT16_MAX; done++) {                                      \
+            size_t before = out->length;                                                         \
+            put(out, &rows[done]);                                                               \
+            if (out->overflow) {                                                                 \
+                out->overflow = false;                                                           \
+                out->length = before;                                                            \
+                break;                                                                           \
+            }                                                                                    \
+        }                                                                                        \
+        out->data[RS_API_HEADER_SIZE] = (uint8_t)done;                                           \
+        out->data[RS_API_HEADER_SIZE + 1] = (uint8_t)(done >> 8);                                \
+        return done;                                                                             \
+    }
+
+DEFINE_ROWS(rs_api_encode_receivers, rostrum_receiver, RS_API_RECEIVERS, put_receiver)
+DEFINE_ROWS(rs_api_encode_transfers, rostrum_transfer, RS_API_TRANSFERS, put_transfer)
+DEFINE_ROWS(rs_api_encode_objects, rostrum_object, RS_API_OBJECTS, put_object)
+
+static void get_digest(rs_reader *in, uint8_t *algorithm, uint8_t *length, uint8_t value[32]) {
+    *algorithm = rs_get_u8(in);
+    *length = rs_get_u8(in);
+    if (*length > 32) {
+        *length = 0;
+        in->bad = true;
+    }
+    rs_get(in, value, *length);
+}
+
+static void get_event(rs_reader *in, rostrum_event *event) {
+    event->kind = (rostrum_event_kind)rs_get_u8(in);
+    event->sending = rs_get_u8(in) != 0;
+    event->state = (rostrum_receiver_state)rs_get_u8(in);
+    event->data_id = rs_get_u64(in);
+    event->time_ns = rs_get_i64(in);
+    event->session = rs_get_u32(in);
+    event->bytes = rs_get_u64(in);
+    event->size = rs_get_u64(in);
+    event->sn = rs_get_u64(in);
+    event->rate_bps = rs_get_i64(in);
+    event->receivers = rs_get_u32(in);
+    event->receivers_done = rs_get_u32(in);
+    event->receivers_failed = rs_get_u32(in);
+    rs_get_text(in, event->subject, sizeof event->subject);
+    rs_get_text(in, event->words, sizeof event->words);
+}
+
+static void get_sent(rs_reader *in, rostrum_send_result *result) {
+    result->ok = rs_get_u8(in) != 0;
+    result->path = (rostrum_path)rs_get_u8(in);
+    result->data_id = rs_get_u64(in);
+    result->size = rs_get_u64(in);
+    result->requested_ns = rs_get_i64(in);
+    result->accepted_ns = rs_get_i64(in);
+    result->attempt_ns = rs_get_i64(in);
+    result->high_rate_ns = rs_get_i64(in);
+    result->data_done_ns = rs_get_i64(in);
+    result->released_ns = rs_get_i64(in);
+    result->done_ns = rs_get_i64(in);
+    result->reconfiguration_ns = rs_get_i64(in);
+    result->sessions = rs_get_u32(in);
+    result->fragment_size = rs_get_u32(in);
+    result->packets_sent = rs_get_u64(in);
+    result->packets_attempt = rs_get_u64(in);
+    result->packets_redundant = rs_get_u64(in);
+    result->packets_patched = rs_get_u64(in);
+    result->bytes_sent = rs_get_u64(in);
+    result->rate_bps = rs_get_i64(in);
+    rs_get_text(in, result->cause, sizeof result->cause);
+    rs_get_text(in, result->reason, sizeof result->reason);
+    rs_get_text(in, result->response_id, sizeof result->response_id);
+}
+
+static void get_state(rs_reader *in, rostrum_status *status) {
+    rs_get_text(in, status->server, sizeof status->server);
+    rs_get_text(in, status->version, sizeof status->version);
+    status->boot_id = rs_get_u64(in);
+    status->started_ns = rs_get_i64(in);
+    status->manager_up = rs_get_u8(in) != 0;
+    rs_get_text(in, status->manager, sizeof status->manager);
+    rs_get_text(in, status->store, sizeof status->store);
+    status->store_used = rs_get_u64(in);
+    status->store_quota = rs_get_u64(in);
+    status->clients = rs_get_u32(in);
+    status->packets_bad = rs_get_u64(in);
+}
+
+static bool get_fields(rs_reader *in, rs_api_answer *out) {
+    switch (out->type) {
+    case RS_API_DONE:
+        return true;
+    case RS_API_ERROR:
+        out->error.code = (rostrum_code)rs_get_u16(in);
+        rs_get_text(in, out->error.words, sizeof out->error.words);
+        return true;
+    case RS_API_REGISTERED:
+        rs_get_text(in, out->status.server, sizeof out->status.server);
+        rs_get_text(in, out->status.version, sizeof out->status.version);
+        out->status.boot_id = rs_get_u64(in);
+        return true;
+    case RS_API_CREATED:
+        out->handle = rs_get_u64(in);
+        out->object.size = rs_get_u64(in);
+        return true;
+    case RS_API_ADDED:
+    case RS_API_OBJECT:
+        out->object.size = rs_get_u64(in);
+        get_digest(in, &out->object.digest_algorithm, &out->object.digest_length, out->object.digest);
+        return true;
+    case RS_API_EVENT:
+        get_event(in, &out->event);
+        return true;
+    case RS_API_SENT:
+        get_sent(in, &out->result);
+        return true;
+    case RS_API_STATE:
+        get_state(in, &out->status);
+        return true;
+    case RS_API_RECEIVERS:
+    case RS_API_TRANSFERS:
+    case RS_API_OBJECTS:
+        out->rows = rs_get_u16(in);
+        out->row = in->at;
+        out->end = in->end;
+        in->at = in->end;
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool rs_api_parse_answer(const uint8_t *data, size_t length, rs_api_answer *out, rs_error *error) {
+    rs_reader in = {.at = data, .end = data + length};
+    memset(out, 0, sizeof *out);
+    uint16_t magic = rs_get_u16(&in);
+    uint8_t version = rs_get_u8(&in);
+    out->type = rs_get_u8(&in);
+    (void)rs_get_u32(&in);
+    out->tag = rs_get_u64(&in);
+    if (in.bad || magic != RS_API_MAGIC || version != RS_API_VERSION)
+        return rs_error_set(error, ROSTRUM_ERR_PROTOCOL,
+                            "what answers on the socket is not a rostrum agent of interface version %u",
+                            RS_API_VERSION);
+    if (!get_fields(&in, out) || in.bad || in.at != in.end)
+        return rs_error_set(error, ROSTRUM_ERR_PROTOCOL, "the agent sent a malformed answer of type %u with %zu bytes",
+                            out->type, length);
+    return true;
+}
+
+bool rs_api_next_receiver(rs_api_answer *answer, rostrum_receiver *out) {
+    rs_reader in = {.at = answer->row, .end = answer->end, .bad = answer->rows == 0};
+    rs_get_text(&in, out->name, sizeof out->name);
+    out->state = (rostrum_receiver_state)rs_get_u8(&in);
+    out->digest_ok = rs_get_u8(&in) != 0;
+    out->initial_sn = rs_get_u64(&in);
+    out->patched_fragments = rs_get_u64(&in);
+    out->first_light_ns = rs_get_i64(&in);
+    out->complete_ns = rs_get_i64(&in);
+    rs_get_text(&in, out->cause, sizeof out->cause);
+    answer->row = in.at;
+    answer->rows -= !in.bad;
+    return !in.bad;
+}
+
+bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out) {
+    rs_reader in = {.at = answer->row, .end = answer->end, .bad = answer->rows == 0};
+    rs_get(&in, out->app, sizeof out->app);
+    out->data_id = rs_get_u64(&in);
+    out->sending = rs_get_u8(&in) != 0;
+    out->path = (rostrum_path)rs_get_u8(&in);
+    rs_get_text(&in, out->phase, sizeof out->phase);
+    rs_get_text(&in, out->peer, sizeof out->peer);
+    out->size = rs_get_u64(&in);
+    out->bytes = rs_get_u64(&in);
+    out->rate_bps = rs_get_i64(&in);
+    out->receivers = rs_get_u32(&in);
+    out->receivers_done = rs_get_u32(&in);
+    out->receivers_failed = rs_get_u32(&in);
+    out->requested_ns = rs_get_i64(&in);
+    answer->row = in.at;
+    answer->rows -= !in.bad;
+    return !in.bad;
+}
+
+bool rs_api_next_object(rs_api_answer *answer, rostrum_object *out) {
+    rs_reader in = {.at = answer->row, .end = answer->end, .bad = answer->rows == 0};
+    rs_get(&in, out->app, sizeof out->app);
+    out->data_id = rs_get_u64(&in);
+    out->state = (rostrum_object_state)rs_get_u8(&in);
+    out->added = rs_get_u8(&in) != 0;
+    out->holds = rs_get_u32(&in);
+    out->size = rs_get_u64(&in);
+    get_digest(&in, &out->digest_algorithm, &out->digest_length, out->digest);
+    answer->row = in.at;
+    answer->rows -= !in.bad;
+    return !in.bad;
+}
