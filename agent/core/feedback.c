@@ -1,0 +1,148 @@
+/* RATE, both ways: a receiver says how much gets through and what its NIC has left; the sender's rate follows. Ours. */
+#include "core/state.h"
+
+#define REPORT_LEAST (1 * RS_MS)  /* between two reports, when something is wrong */
+#define QUIET_REPORTS 4           /* intervals between two reports when nothing is */
+#define ACTIVE_FOR (50 * RS_MS)   /* a transfer takes part in the NIC's share so long after its last high-rate packet */
+#define RING_LEAST 256            /* a ring smaller than what may be under way cannot tell what was lost of it */
+#define LOGS_MOST 8               /* rate cuts told a person, per session */
+
+/* The receiver's side. */
+
+static int64_t nic_share(const rs_node *node, rs_time now, const rs_receiving *self) {
+    int64_t active = 1;
+    for (const rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        const rs_receiving *x = (const rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        active += x != self && x->active && now - x->active_at < ACTIVE_FOR;
+    }
+    return node->config.nic_rate_bps / active;
+}
+
+void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m) {
+    m->type = RS_MSG_RATE;
+    m->rate.highest = x->ring.prior;
+    m->rate.received = x->session_received;
+    m->rate.dropped = x->session_dropped;
+    m->rate.share_bps = (uint64_t)nic_share(node, now, x);
+    x->reported_at = now;
+}
+
+static void report_by(rs_node *node, rs_receiving *x, rs_time due) {
+    if (due >= x->report_due)
+        return;
+    x->report_due = due;
+    rs_receiver_arm(node, x);
+}
+
+void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_time due = x->reported_at + REPORT_LEAST;
+    report_by(node, x, due > now ? due : now);
+}
+
+/* A high-rate packet came in. The first one tells all the others that they share the NIC with one more. */
+void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
+    bool began = !x->active || now - x->active_at >= ACTIVE_FOR;
+    x->active = true;
+    x->active_at = now;
+    report_by(node, x, now + QUIET_REPORTS * x->feedback_interval);
+    if (!began)
+        return;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *other = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (other->active && now - other->active_at < ACTIVE_FOR)
+            rs_report_soon(node, now, other);
+    }
+}
+
+void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x) {
+    x->report_due = RS_NEVER;
+    if (x->state == RS_RX_RECEIVING && x->ring.lit && !x->ring.round_done)
+        rs_say(node, now, &x->link, RS_SAY_RATE);
+}
+
+rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops) {
+    bool any = false;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (x->state != RS_RX_RECEIVING || x->group != group || group == RS_NO_GROUP)
+            continue;
+        x->session_dropped += drops;
+        if (drops)
+            rs_report_soon(node, now, x);
+        any = true;
+    }
+    return any ? RS_OK : RS_ERR_UNKNOWN;
+}
+
+/* The sender's side. */
+
+void rs_rate_apply(rs_node *node, rs_sending *x) {
+    (void)node;
+    x->pacer.rate_bps = rs_rate_bps(&x->rate);
+}
+
+static void find_least_share(rs_sending *x) {
+    int64_t least = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (r->state == RS_RECIPIENT_ACTIVE && r->share_bps && (least == 0 || r->share_bps < least))
+            least = r->share_bps;
+    }
+    x->rate.share_bps = least / 100 * 97;
+}
+
+static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, uint64_t expected, uint64_t lost) {
+    rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+    rs_words(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s",
+             (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)lost, (unsigned long long)expected,
+             r->dropped ? ", dropped at its socket" : "");
+    rs_emit(node, &event);
+}
+
+static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, const rs_message *m) {
+    bool usable = r->rated && r->rated_pos >= x->rate_from_pos && pos >= r->rated_pos &&
+                  m->rate.received >= r->rated_received;
+    if (usable) {
+        uint64_t expected = pos - r->rated_pos, got = m->rate.received - r->rated_received;
+        r->expected += expected;
+        r->lost += got < expected ? expected - got : 0;
+        r->dropped |= m->rate.dropped > r->rated_dropped;
+    } else {
+        r->expected = r->lost = 0;
+        r->dropped = false;
+    }
+    r->rated = true;
+    r->rated_pos = pos;
+    r->rated_received = m->rate.received;
+    r->rated_dropped = m->rate.dropped;
+    if (r->expected < RS_RATE_SAMPLE)
+        return;
+    if (rs_rate_feedback(&x->rate, now, r->expected, r->lost, r->dropped)) {
+        x->rate_from_pos = x->pos;
+        if (x->cuts_logged++ < LOGS_MOST)
+            log_cut(node, x, r, r->expected, r->lost);
+    }
+    r->expected = r->lost = 0;
+    r->dropped = false;
+}
+
+rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    uint64_t ring = x->end - x->first;
+    if (m->session > x->t.session || x->sessions == 0)
+        return RS_RX_BAD;
+    int64_t share = m->rate.share_bps < INT64_MAX ? (int64_t)m->rate.share_bps : INT64_MAX;
+    if (share != r->share_bps) {
+        r->share_bps = share;
+        find_least_share(x);
+    }
+    if (m->session == x->t.session && x->phase == RS_PHASE_HIGH_RATE && r->lit && ring >= RING_LEAST) {
+        if (m->rate.highest < x->first || m->rate.highest >= x->end)
+            return RS_RX_BAD;
+        uint64_t offset = m->rate.highest - x->first;
+        if (offset < x->pos)
+            take_losses(node, now, x, r, offset + (x->pos - 1 - offset) / ring * ring, m);
+        rs_rate_tick(&x->rate, now);
+    }
+    rs_rate_apply(node, x);
+    return RS_RX_NONE;
+}

@@ -1,0 +1,193 @@
+/* The node: its making, and where packets, time and statistics go in. */
+#include "core/state.h"
+
+#define DEFAULT_FRAGMENT 8896
+#define DEFAULT_BOUND (5000 * RS_MS)
+
+const char *rs_strerror(rs_status status) {
+    switch (status) {
+    case RS_OK:
+        return "ok";
+    case RS_ERR_MEMORY:
+        return "out of memory";
+    case RS_ERR_INVALID:
+        return "an argument is out of its range";
+    case RS_ERR_EXISTS:
+        return "that object is already being sent from here";
+    case RS_ERR_UNKNOWN:
+        return "no such transfer, peer or path";
+    case RS_ERR_LIMIT:
+        return "a cap of this agent (transfers, receivers, object size) is reached";
+    case RS_ERR_STATE:
+        return "the call does not fit the transfer's state";
+    }
+    return "unknown error";
+}
+
+static bool fill_defaults(rs_config *c) {
+    if (c->attempt_interval < 0 || c->patch_timeout < 0 || c->nic_rate_bps < 0 || c->receiver_silence_bound < 0 ||
+        c->sender_silence_bound < 0 || c->no_path_bound < 0)
+        return false;
+    if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->start_policy > RS_START_ON_FIRST)
+        return false;
+    c->fragment_size = c->fragment_size ? c->fragment_size : DEFAULT_FRAGMENT;
+    c->nic_rate_bps = c->nic_rate_bps ? c->nic_rate_bps : INT64_C(10000000000);
+    c->receiver_silence_bound = c->receiver_silence_bound ? c->receiver_silence_bound : DEFAULT_BOUND;
+    c->sender_silence_bound = c->sender_silence_bound ? c->sender_silence_bound : DEFAULT_BOUND;
+    c->no_path_bound = c->no_path_bound ? c->no_path_bound : 60000 * RS_MS;
+    c->max_transfers = c->max_transfers ? c->max_transfers : 1024;
+    c->max_receivers = c->max_receivers ? c->max_receivers : 1024;
+    return c->max_transfers <= 32768 && c->max_receivers <= 65536;
+}
+
+static bool make_tables(rs_node *node) {
+    uint32_t buckets = 64;
+    while (buckets < node->config.max_transfers)
+        buckets *= 2;
+    node->bucket_mask = buckets - 1;
+    node->slot_count = node->config.max_transfers + RS_KEPT + 2;
+    node->slots = rs_allocate(node, node->slot_count * sizeof *node->slots);
+    node->slot_generation = rs_allocate(node, node->slot_count * sizeof *node->slot_generation);
+    node->transfer_buckets = rs_allocate(node, buckets * sizeof(rs_list));
+    node->peer_buckets = rs_allocate(node, buckets * sizeof(rs_list));
+    if (!node->slots || !node->slot_generation || !node->transfer_buckets || !node->peer_buckets)
+        return false;
+    for (uint32_t i = 0; i < buckets; i++) {
+        rs_list_init(&node->transfer_buckets[i]);
+        rs_list_init(&node->peer_buckets[i]);
+    }
+    return true;
+}
+
+static void free_tables(rs_node *node) {
+    rs_release(node, node->slots);
+    rs_release(node, node->slot_generation);
+    rs_release(node, node->transfer_buckets);
+    rs_release(node, node->peer_buckets);
+    rs_release(node, node->events.ring);
+    rs_timers_free(&node->timers, &node->allocator);
+    rs_timers_free(&node->data_timers, &node->allocator);
+}
+
+rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator) {
+    rs_config filled = *config;
+    if (!fill_defaults(&filled))
+        return NULL;
+    rs_node *node = allocator->alloc(allocator->context, sizeof *node);
+    if (!node)
+        return NULL;
+    node->config = filled;
+    node->allocator = *allocator;
+    node->random = filled.seed;
+    rs_list *lists[] = {&node->sending, &node->receiving, &node->sent, &node->received,
+                        &node->ready,   &node->talking,   &node->patching};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        rs_list_init(lists[i]);
+    if (!make_tables(node)) {
+        free_tables(node);
+        allocator->release(allocator->context, node);
+        return NULL;
+    }
+    rs_pacer_start(&node->nic, INT64_MIN / 2, filled.nic_rate_bps);
+    return node;
+}
+
+void rs_node_free(rs_node *node) {
+    if (!node)
+        return;
+    for (uint32_t i = 0; i < node->slot_count; i++) {
+        rs_transfer *t = node->slots[i];
+        if (t && t->sending)
+            rs_sender_free(node, (rs_sending *)t);
+        else if (t)
+            rs_receiver_free(node, (rs_receiving *)t);
+    }
+    for (uint32_t i = 0; i <= node->bucket_mask; i++)
+        while (!rs_list_empty(&node->peer_buckets[i]))
+            rs_free_peer(node, RS_HOLDER(rs_peer_state, hashed, node->peer_buckets[i].next));
+    free_tables(node);
+    rs_allocator allocator = node->allocator;
+    allocator.release(allocator.context, node);
+}
+
+static bool is_for_receiver(rs_message_type type) {
+    return type == RS_MSG_OPEN || type == RS_MSG_PTCH_DATA || type == RS_MSG_DATA_FNSD;
+}
+
+static bool is_for_either(rs_message_type type) {
+    return type == RS_MSG_ABORT || type == RS_MSG_PING || type == RS_MSG_PONG;
+}
+
+/* Nobody here for that message. Those whose sender waits for something are answered, so that it need not wait for its bound. */
+static rs_rx_result nobody(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
+    bool waits = m->type == RS_MSG_PING || m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PTCH_DATA ||
+                 m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ;
+    if (waits)
+        rs_stray_answer(node, now, peer, m, RS_MSG_ABORT, "no such transfer here; this agent may have been restarted");
+    return (rs_rx_result){.verdict = m->type == RS_MSG_PTCH_DATA ? RS_RX_UNKNOWN : RS_RX_NONE};
+}
+
+static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_in *packet) {
+    rs_message m;
+    if (!rs_wire_decode(packet->header, packet->header_length, packet->payload_length, &m))
+        return (rs_rx_result){.verdict = RS_RX_BAD};
+    if (m.type == RS_MSG_HELLO)
+        return (rs_rx_result){.verdict = RS_RX_NONE}; /* the caller's business */
+    rs_receiving *in = rs_find_receiving(node, &m.object);
+    if (m.type == RS_MSG_OPEN)
+        return (rs_rx_result){.verdict = rs_on_open(node, now, packet->peer, in, &m)};
+    if ((is_for_receiver(m.type) || is_for_either(m.type)) && in && in->link.peer->id == packet->peer)
+        return rs_receiver_message(node, now, in, &m, packet->payload_length);
+    if (is_for_receiver(m.type))
+        return nobody(node, now, packet->peer, &m);
+    rs_sending *out = rs_find_sending(node, &m.object);
+    rs_recipient *r = out ? rs_recipient_of(out, packet->peer) : NULL;
+    if (!r)
+        return nobody(node, now, packet->peer, &m);
+    return (rs_rx_result){.verdict = rs_sender_message(node, now, out, r, &m)};
+}
+
+rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet) {
+    if (packet->channel == RS_CH_GROUP)
+        return rs_receiver_data(node, now, packet);
+    if (packet->channel == RS_CH_PEER_RELIABLE && packet->peer != RS_NO_PEER)
+        return receive_message(node, now, packet);
+    return (rs_rx_result){.verdict = RS_RX_BAD};
+}
+
+void rs_timeout(rs_node *node, rs_time now) {
+    /* Each timer that is due fires once; one that is due again at once waits for the next call. */
+    for (uint32_t left = node->timers.count; left > 0; left--) {
+        rs_timer *first = rs_timers_first(&node->timers);
+        if (!first || first->due > now)
+            return;
+        rs_timer_set(&node->timers, first, RS_NEVER);
+        if (first->kind == RS_TIMER_PEER)
+            rs_peer_timeout(node, now, first->owner);
+        else if (first->kind == RS_TIMER_SENDING)
+            rs_sender_timeout(node, now, first->owner);
+        else
+            rs_receiver_timeout(node, now, first->owner);
+    }
+}
+
+rs_time rs_deadline(const rs_node *node) {
+    const rs_timer *first = rs_timers_first(&node->timers);
+    rs_time data = rs_data_deadline(node);
+    return first && first->due < data ? first->due : data;
+}
+
+rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out) {
+    const rs_transfer *t = rs_by_id(node, xfer);
+    if (!t)
+        return RS_ERR_UNKNOWN;
+    if (t->sending)
+        rs_sender_stats((const rs_sending *)t, out);
+    else
+        *out = ((const rs_receiving *)t)->stats;
+    out->size = t->size;
+    out->fragments = t->fragments;
+    if (!t->sending)
+        out->phase = ((const rs_receiving *)t)->state == RS_RX_FINISHED ? RS_PHASE_DONE : RS_PHASE_HIGH_RATE;
+    return RS_OK;
+}

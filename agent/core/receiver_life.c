@@ -1,0 +1,256 @@
+/* A receiving transfer from INCOMING to RECEIVE_DONE. */
+#include "core/state.h"
+
+#define KEEP (60000 * RS_MS) /* a finished transfer answers a sender that missed its last word for so long */
+
+void rs_receiver_free(rs_node *node, rs_receiving *x) {
+    if (node->last_rx == x)
+        node->last_rx = NULL;
+    rs_leave(node, &x->t);
+    rs_link_end(node, &x->link);
+    rs_release(node, x->present.words);
+    rs_release(node, x);
+}
+
+/* No longer a transfer: what remains answers repeated questions. `last_word` is what to say, and to say again; 0 = nothing. */
+void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause) {
+    x->state = RS_RX_FINISHED;
+    x->active = false;
+    x->last_word = last_word;
+    rs_words(x->link.cause, sizeof x->link.cause, "%s", cause ? cause : "");
+    rs_unsay(node, now, &x->link, UINT32_MAX);
+    if (last_word)
+        rs_say(node, now, &x->link, last_word);
+    rs_release(node, x->present.words);
+    x->present.words = x->asked.words = NULL;
+    x->present.size = x->asked.size = 0;
+    rs_retire(node, &x->t);
+    x->forget_due = now + KEEP;
+    rs_timer_set(&node->timers, &x->t.timer, x->forget_due);
+}
+
+void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause) {
+    rs_event event = {.kind = RS_EV_RECEIVE_DONE,
+                      .xfer = x->t.id,
+                      .peer = x->link.peer->id,
+                      .ok = ok,
+                      .bytes = x->stats.bytes_present,
+                      .session = x->t.session};
+    rs_words(event.cause, sizeof event.cause, "%s", cause ? cause : "");
+    rs_receiver_finish(node, now, x, last_word, cause);
+    rs_emit(node, &event);
+}
+
+void rs_receiver_whole(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->state != RS_RX_RECEIVING || x->present.count < x->t.fragments)
+        return;
+    x->state = RS_RX_VERIFYING;
+    x->active = false;
+    x->report_due = x->retry_due = RS_NEVER;
+    x->verify_due = now + node->config.no_path_bound;
+    x->stats.data_done_at = now;
+    rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ | RS_SAY_RATE | RS_SAY_INTL_SEQ);
+    rs_emit(node, &(rs_event){.kind = RS_EV_COMPLETE,
+                              .xfer = x->t.id,
+                              .peer = x->link.peer->id,
+                              .ok = true,
+                              .bytes = x->t.size,
+                              .session = x->t.session});
+    rs_receiver_arm(node, x);
+}
+
+static rs_receiving *receiving(const rs_node *node, rs_xfer id) {
+    rs_transfer *t = rs_by_id(node, id);
+    return t && !t->sending && !t->finished ? (rs_receiving *)t : NULL;
+}
+
+rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out) {
+    const rs_receiving *x = receiving(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    *out = (rs_incoming){.object = x->t.object,
+                         .size = x->t.size,
+                         .fragment_size = x->t.fragment_size,
+                         .digest = x->t.digest,
+                         .sender = x->link.peer->id,
+                         .group_address = x->group_address,
+                         .data_port = x->data_port,
+                         .session = x->t.session};
+    return RS_OK;
+}
+
+rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group) {
+    rs_receiving *x = receiving(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (x->state == RS_RX_RECEIVING) { /* a further session's group */
+        x->group = group;
+        return RS_OK;
+    }
+    if (x->state != RS_RX_OFFERED)
+        return RS_ERR_STATE;
+    size_t words = rs_seqset_words(x->t.fragments);
+    uint64_t *memory = rs_allocate(node, 2 * words * sizeof *memory);
+    if (!memory)
+        return RS_ERR_MEMORY;
+    rs_seqset_init(&x->present, x->t.fragments, memory);
+    rs_seqset_init(&x->asked, x->t.fragments, memory + words);
+    x->group = group;
+    x->state = RS_RX_RECEIVING;
+    x->offered_due = RS_NEVER;
+    x->ack_status = RS_ACK_ACCEPTED;
+    x->stats.granted_at = now;
+    rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+    if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
+        rs_emit(node, &(rs_event){.kind = RS_EV_SESSION,
+                                  .xfer = xfer,
+                                  .peer = x->link.peer->id,
+                                  .session = x->t.session});
+    rs_ask_missing(node, now, x, 0, x->ended ? x->ring.end : x->ring.first); /* too late for the data channel */
+    rs_receiver_arm(node, x);
+    return RS_OK;
+}
+
+static rs_status turn_away(rs_node *node, rs_time now, rs_xfer xfer, uint8_t status, const char *cause) {
+    rs_receiving *x = receiving(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (x->state != RS_RX_OFFERED)
+        return RS_ERR_STATE;
+    x->ack_status = status;
+    rs_receiver_finish(node, now, x, RS_SAY_OPEN_ACK, cause);
+    return RS_OK;
+}
+
+rs_status rs_incoming_refuse(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
+    return turn_away(node, now, xfer, RS_ACK_REFUSED, cause ? cause : "no reason given");
+}
+
+rs_status rs_incoming_have(rs_node *node, rs_time now, rs_xfer xfer) {
+    return turn_away(node, now, xfer, RS_ACK_HAVE, "");
+}
+
+rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const char *cause) {
+    rs_receiving *x = receiving(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (x->state != RS_RX_VERIFYING)
+        return RS_ERR_STATE;
+    x->rcvd_status = ok ? RS_RCVD_WHOLE : RS_RCVD_MISMATCH;
+    rs_receiver_end(node, now, x, ok, RS_SAY_DATA_RCVD, ok ? "" : cause ? cause : "the digest is wrong");
+    return RS_OK;
+}
+
+rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
+    rs_receiving *x = receiving(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    rs_receiver_end(node, now, x, false, RS_SAY_ABORT, cause ? cause : "cancelled by the receiver");
+    return RS_OK;
+}
+
+static void give_up(rs_node *node, rs_time now, rs_receiving *x, const char *cause) {
+    x->rcvd_status = RS_RCVD_GIVEN_UP;
+    rs_receiver_end(node, now, x, false, x->link.peer->up ? RS_SAY_DATA_RCVD : 0, cause);
+}
+
+static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
+    char words[RS_CAUSE_MAX];
+    const rs_peer_state *p = x->link.peer;
+    long long ms = (long long)((now - x->link.heard_at) / RS_MS);
+    if (p->up)
+        rs_words(words, sizeof words, "the sender said nothing for %lld ms, %llu of %llu bytes are here", ms,
+                 (unsigned long long)x->stats.bytes_present, (unsigned long long)x->t.size);
+    else
+        rs_words(words, sizeof words, "the sender cannot be reached for %lld ms: %s", ms, p->down_cause);
+    give_up(node, now, x, words);
+}
+
+/* True if the transfer ended. */
+static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
+    if (now >= x->offered_due) {
+        x->ack_status = RS_ACK_REFUSED;
+        rs_receiver_end(node, now, x, false, RS_SAY_OPEN_ACK, "the receiving agent did not make room in time");
+        return true;
+    }
+    if (now >= x->verify_due) {
+        give_up(node, now, x, "the digest was not checked in time");
+        return true;
+    }
+    if (x->state != RS_RX_VERIFYING && now - x->link.heard_at >= node->config.sender_silence_bound) {
+        give_up_silent(node, now, x);
+        return true;
+    }
+    return false;
+}
+
+void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->t.finished) {
+        rs_receiver_free(node, x);
+        return;
+    }
+    if (waits_end(node, now, x))
+        return;
+    if (now >= x->ping_due) {
+        rs_time bound = node->config.sender_silence_bound;
+        if (now - x->link.heard_at >= bound / 2 && x->link.peer->up)
+            rs_ping(node, now, &x->link);
+        x->ping_due = now + bound / 4 + 1;
+    }
+    if (now >= x->retry_due)
+        rs_ask_again(node, now, x);
+    if (now >= x->report_due)
+        rs_report_timeout(node, now, x);
+    rs_receiver_arm(node, x);
+}
+
+void rs_receiver_arm(rs_node *node, rs_receiving *x) {
+    rs_time silent = x->state == RS_RX_VERIFYING ? RS_NEVER : x->link.heard_at + node->config.sender_silence_bound;
+    const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->retry_due, x->report_due};
+    rs_time due = RS_NEVER;
+    if (x->t.finished)
+        return;
+    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
+        if (dues[i] < due)
+            due = dues[i];
+    rs_timer_set(&node->timers, &x->t.timer, due);
+}
+
+/* What was said may be lost: say again what the sender must know, ask again for what is missing. */
+void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->state == RS_RX_FINISHED) {
+        if (x->last_word)
+            rs_say(node, now, &x->link, x->last_word);
+        return;
+    }
+    if (x->state != RS_RX_RECEIVING)
+        return;
+    rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->ring.lit ? RS_SAY_INTL_SEQ : 0));
+    rs_ask_again(node, now, x);
+}
+
+static const rs_receiving *on_group(const rs_node *node, rs_group group) {
+    if (node->last_rx && node->last_rx->group == group && node->last_rx->state == RS_RX_RECEIVING)
+        return node->last_rx;
+    for (const rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        const rs_receiving *x = (const rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (x->group == group && x->state == RS_RX_RECEIVING)
+            return x;
+    }
+    return NULL;
+}
+
+bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset, uint32_t *length) {
+    const rs_receiving *x = group == RS_NO_GROUP ? NULL : on_group(node, group);
+    if (!x)
+        return false;
+    uint64_t ring = x->ring.end - x->ring.first;
+    uint64_t past = x->ring.lit || x->ring.run ? x->ring.prior - x->ring.first + 1 : 0;
+    uint64_t sn = x->ring.first + (past + ahead) % ring;
+    if (rs_seqset_has(&x->present, sn))
+        return false;
+    *xfer = x->t.id;
+    *offset = sn * x->t.fragment_size;
+    *length = rs_fragment_length(&x->t, sn);
+    return true;
+}

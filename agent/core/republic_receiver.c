@@ -1,0 +1,272 @@
+/* The receiver's side of the protocol of Sec. III-A: data packets, and one handler per message from the sender. */
+#include "core/state.h"
+
+#include <string.h>
+
+static rs_rx_result verdict(rs_rx_verdict what) {
+    return (rs_rx_result){.verdict = what};
+}
+
+/* What a data packet of the present session says about light and losses: Fig. 4. */
+static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h) {
+    x->session_received++;
+    rs_loss loss = rs_ring_packet(&x->ring, h->sn, x->light_confirm);
+    switch (loss.what) {
+    case RS_CASE_DARK:
+    case RS_CASE_LATE:
+        break;
+    case RS_CASE_LIGHT:
+        rs_say(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
+        break;
+    case RS_CASE_NEXT:
+        break;
+    case RS_CASE_GAP:
+    case RS_CASE_ROUND:
+        x->stats.lost += rs_ask_between(node, now, x, loss.lost_after, loss.lost_before);
+        rs_report_soon(node, now, x);
+        break;
+    }
+    if (x->ring.round_done && loss.what != RS_CASE_LATE) {
+        rs_ask_missing(node, now, x, x->ring.first, x->ring.end); /* nothing, unless a packet came in at a strange time */
+        x->active = false;
+    } else if (!x->ring.round_done && !(h->flags & RS_DATA_ATTEMPT)) {
+        rs_report_activity(node, now, x);
+    }
+}
+
+static rs_rx_result store(rs_receiving *x, uint64_t sn) {
+    rs_rx_result result = {.xfer = x->t.id,
+                           .offset = sn * x->t.fragment_size,
+                           .length = rs_fragment_length(&x->t, sn),
+                           .verdict = rs_seqset_add(&x->present, sn) ? RS_RX_STORE : RS_RX_OLD};
+    if (result.verdict == RS_RX_STORE) {
+        rs_seqset_remove(&x->asked, sn);
+        x->stats.bytes_present += result.length;
+    } else {
+        x->stats.packets_old++;
+    }
+    return result;
+}
+
+static rs_receiving *of_packet(rs_node *node, const rs_object_id *object) {
+    rs_receiving *x = node->last_rx;
+    if (x && x->t.object.data == object->data && memcmp(x->t.object.app, object->app, 16) == 0)
+        return x;
+    x = rs_find_receiving(node, object);
+    if (x)
+        node->last_rx = x;
+    return x;
+}
+
+rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet) {
+    rs_data_header h;
+    if (!rs_wire_decode_data(packet->header, packet->header_length, &h))
+        return verdict(RS_RX_BAD);
+    rs_receiving *x = of_packet(node, &h.object);
+    if (!x || x->state == RS_RX_OFFERED)
+        return verdict(RS_RX_UNKNOWN);
+    if (h.sn >= x->t.fragments || packet->payload_length != rs_fragment_length(&x->t, h.sn))
+        return verdict(RS_RX_BAD);
+    if ((h.flags & RS_DATA_FIRST) && h.aux != x->t.size)
+        return verdict(RS_RX_BAD);
+    if (x->state != RS_RX_RECEIVING)
+        return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
+    x->link.heard_at = now;
+    x->stats.packets_received++;
+    rs_rx_result result = store(x, h.sn);
+    if (h.session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h.sn >= x->ring.first && h.sn < x->ring.end)
+        on_ring_packet(node, now, x, &h);
+    rs_receiver_whole(node, now, x);
+    return result;
+}
+
+static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m, uint32_t length) {
+    uint64_t sn = m->ptch_data.sn;
+    if (sn >= x->t.fragments || length != rs_fragment_length(&x->t, sn))
+        return verdict(RS_RX_BAD);
+    if (x->state == RS_RX_OFFERED)
+        return verdict(RS_RX_UNKNOWN);
+    if (x->state != RS_RX_RECEIVING)
+        return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
+    rs_rx_result result = store(x, sn);
+    if (result.verdict == RS_RX_STORE)
+        x->stats.patches_received++;
+    x->retry_due = x->asked.count ? now + rs_receiver_patience(x) : RS_NEVER;
+    rs_receiver_whole(node, now, x);
+    return result;
+}
+
+/* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap misses. */
+static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    if (m->session == x->t.session)
+        x->ended = true;
+    if (x->state != RS_RX_RECEIVING)
+        return; /* asks when it is accepted */
+    uint64_t before = x->present.count + x->asked.count;
+    rs_ask_missing(node, now, x, 0, m->session == x->t.session ? x->ring.end : x->ring.first);
+    x->stats.lost += x->present.count + x->asked.count - before;
+    x->active = false;
+}
+
+rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
+                                 uint32_t payload_length) {
+    char cause[RS_CAUSE_MAX];
+    x->link.heard_at = now;
+    if (x->t.finished && m->type != RS_MSG_OPEN) {
+        if (m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PING)
+            rs_say(node, now, &x->link, x->last_word); /* the sender missed it */
+        return m->type == RS_MSG_PTCH_DATA ? (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id}
+                                           : verdict(RS_RX_NONE);
+    }
+    switch (m->type) {
+    case RS_MSG_PTCH_DATA:
+        return on_ptch_data(node, now, x, m, payload_length);
+    case RS_MSG_DATA_FNSD:
+        if (m->session > x->t.session)
+            return verdict(RS_RX_BAD);
+        on_data_fnsd(node, now, x, m);
+        return verdict(RS_RX_NONE);
+    case RS_MSG_ABORT:
+        rs_words(cause, sizeof cause, "the sender aborted: %s", m->abort.cause.text);
+        rs_receiver_end(node, now, x, false, 0, cause);
+        return verdict(RS_RX_NONE);
+    case RS_MSG_PING:
+        rs_on_ping(node, now, &x->link, m);
+        return verdict(RS_RX_NONE);
+    case RS_MSG_PONG:
+        rs_on_pong(now, &x->link, m);
+        return verdict(RS_RX_NONE);
+    default:
+        return verdict(RS_RX_BAD);
+    }
+}
+
+bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m) {
+    switch (what) {
+    case RS_SAY_OPEN_ACK:
+        m->type = RS_MSG_OPEN_ACK;
+        m->open_ack.status = x->ack_status;
+        rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
+        return true;
+    case RS_SAY_INTL_SEQ:
+        m->type = RS_MSG_INTL_SEQ;
+        m->intl_seq.sn = x->ring.initial;
+        return x->state == RS_RX_RECEIVING && x->ring.lit;
+    case RS_SAY_RATE:
+        if (x->state != RS_RX_RECEIVING || !x->ring.lit)
+            return false;
+        rs_report_fill(node, now, x, m);
+        return true;
+    case RS_SAY_PTCH_REQ:
+        return x->state == RS_RX_RECEIVING && rs_next_request(x, m);
+    case RS_SAY_DATA_RCVD:
+        m->type = RS_MSG_DATA_RCVD;
+        m->data_rcvd.status = x->rcvd_status;
+        m->data_rcvd.patched = x->stats.patches_received;
+        rs_wire_cause_set(&m->data_rcvd.cause, x->rcvd_status == RS_RCVD_WHOLE ? "" : x->link.cause);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A session of a transfer that is known here: a repetition, or the next one. */
+static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    if (m->open.size != x->t.size || m->open.fragment_size != x->t.fragment_size)
+        return RS_RX_BAD;
+    if (x->t.finished) {
+        if (x->last_word)
+            rs_say(node, now, &x->link, x->last_word);
+        return RS_RX_NONE;
+    }
+    if (m->session > x->t.session) {
+        x->t.session = m->session;
+        x->group_address = m->open.group_address;
+        x->data_port = m->open.data_port;
+        x->path_kind = m->open.path_kind;
+        x->light_confirm = m->open.light_confirm;
+        x->ended = x->active = false;
+        x->session_received = x->session_dropped = 0;
+        rs_ring_start(&x->ring, m->open.first, m->open.end);
+        rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
+        if (x->state == RS_RX_RECEIVING)
+            rs_ask_missing(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
+        if (x->state == RS_RX_RECEIVING && x->path_kind != RS_OPEN_NO_PATH)
+            rs_emit(node, &(rs_event){.kind = RS_EV_SESSION,
+                                      .xfer = x->t.id,
+                                      .peer = x->link.peer->id,
+                                      .session = m->session});
+        x->session_news = x->state == RS_RX_OFFERED;
+    }
+    if (x->state != RS_RX_OFFERED)
+        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+    return RS_RX_NONE;
+}
+
+static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
+    rs_peer_state *p = rs_make_peer(node, peer);
+    rs_receiving *x = p ? rs_allocate(node, sizeof *x) : NULL;
+    if (!x) {
+        if (p)
+            rs_drop_peer_if_idle(node, p);
+        return NULL;
+    }
+    x->t.object = m->object;
+    x->t.size = m->open.size;
+    x->t.fragment_size = m->open.fragment_size;
+    x->t.fragments = rs_fragments(m->open.size, m->open.fragment_size);
+    x->t.digest = m->open.digest;
+    x->t.session = m->session;
+    x->t.reserved_events = 8;
+    x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_RECEIVING, .owner = x};
+    x->opening = m->open.opening;
+    x->group_address = m->open.group_address;
+    x->data_port = m->open.data_port;
+    x->path_kind = m->open.path_kind;
+    x->light_confirm = m->open.light_confirm;
+    x->group = RS_NO_GROUP;
+    x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
+    x->reported_at = now - 1000 * RS_MS;
+    x->report_due = x->verify_due = x->retry_due = x->forget_due = RS_NEVER;
+    x->offered_due = now + node->config.sender_silence_bound;
+    rs_ring_start(&x->ring, m->open.first, m->open.end);
+    if (rs_enter(node, &x->t) != RS_OK) {
+        rs_release(node, x);
+        rs_drop_peer_if_idle(node, p);
+        return NULL;
+    }
+    rs_link_start(&x->link, p, &x->t, now);
+    x->ping_due = now + node->config.sender_silence_bound / 2;
+    return x;
+}
+
+rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_receiving *x, const rs_message *m) {
+    if (x && x->link.peer->id == peer && x->opening == m->open.opening) {
+        x->link.heard_at = now;
+        return on_open_again(node, now, x, m);
+    }
+    if (x && !x->t.finished && x->link.peer->id != peer) {
+        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
+        return RS_RX_NONE;
+    }
+    if (rs_fragments(m->open.size, m->open.fragment_size) > RS_FRAGMENTS_MAX) {
+        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "too large: more than 2^28 fragments");
+        return RS_RX_NONE;
+    }
+    if (x && !x->t.finished)
+        rs_receiver_end(node, now, x, false, 0, "the sender began anew");
+    if (x)
+        rs_receiver_free(node, x);
+    x = make(node, now, peer, m);
+    if (!x) {
+        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "no room for one more transfer here: memory or the cap");
+        return RS_RX_NONE;
+    }
+    rs_emit(node, &(rs_event){.kind = RS_EV_INCOMING,
+                              .xfer = x->t.id,
+                              .peer = peer,
+                              .bytes = x->t.size,
+                              .session = m->session});
+    rs_receiver_arm(node, x);
+    return RS_RX_NONE;
+}

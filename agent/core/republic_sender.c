@@ -1,0 +1,183 @@
+/* The sender's side of the protocol of Sec. III-A: what it says to receivers, and one handler per message from them. */
+#include "core/state.h"
+
+static uint32_t hashed(rs_peer peer) {
+    return peer * UINT32_C(2654435761);
+}
+
+rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer) {
+    for (uint32_t at = hashed(peer) & x->index_mask;; at = (at + 1) & x->index_mask) {
+        if (x->index[at] == 0)
+            return NULL;
+        rs_recipient *r = &x->recipients[x->index[at] - 1];
+        if (r->link.peer->id == peer)
+            return r;
+    }
+}
+
+static void open_says(const rs_sending *x, rs_message *m) {
+    m->type = RS_MSG_OPEN;
+    m->open.size = x->t.size;
+    m->open.fragment_size = x->t.fragment_size;
+    m->open.first = x->first;
+    m->open.end = x->end;
+    m->open.opening = x->opening;
+    m->open.feedback_us = (uint32_t)(x->feedback_interval / 1000);
+    m->open.digest = x->t.digest;
+    m->open.light_confirm = (uint8_t)x->light_confirm;
+    if (x->no_data_channel)
+        return;
+    m->open.group_address = x->grant.group_address;
+    m->open.data_port = x->grant.data_port;
+    m->open.path_kind = (uint8_t)x->grant.kind;
+}
+
+bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
+    if (x->t.finished || r->state != RS_RECIPIENT_ACTIVE)
+        return false;
+    if (what == RS_SAY_OPEN)
+        open_says(x, m);
+    else if (what == RS_SAY_DATA_FNSD)
+        m->type = RS_MSG_DATA_FNSD;
+    else
+        return false;
+    return true;
+}
+
+static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    char cause[RS_CAUSE_MAX];
+    r->progress_at = now;
+    if (m->open_ack.status == RS_ACK_HAVE) {
+        rs_sender_done(node, now, r, 0);
+        rs_sender_settle(node, now, x);
+    } else if (m->open_ack.status == RS_ACK_REFUSED) {
+        rs_words(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
+        rs_sender_fail(node, now, r, false, cause);
+        rs_sender_settle(node, now, x);
+    } else if (!r->accepted) {
+        r->accepted = true;
+        r->accepted_at = now;
+        if (!r->lit && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
+            x->light_due = now + x->grant.light_bound;
+        rs_sender_arm(node, x);
+    }
+    return RS_RX_NONE;
+}
+
+/* The receiver has light since `sn`. It has been sent a whole round when the sn before it comes by again. */
+static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    if (m->session > x->t.session)
+        return RS_RX_BAD;
+    if (m->session < x->t.session || r->lit || (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE))
+        return RS_RX_NONE;
+    uint64_t ring = x->end - x->first;
+    if (m->intl_seq.sn < x->first || m->intl_seq.sn - x->first >= ring || m->intl_seq.sn - x->first >= x->pos)
+        return RS_RX_BAD; /* never sent */
+    /* Of all the times it was sent, the last: later than the truth is safe, earlier is not. */
+    uint64_t offset = m->intl_seq.sn - x->first;
+    r->start_pos = offset + (x->pos - 1 - offset) / ring * ring;
+    r->lit = true;
+    r->progress_at = now;
+    if (!r->accepted) {
+        r->accepted = true;
+        r->accepted_at = now;
+    }
+    rs_emit(node, &(rs_event){.kind = RS_EV_FIRST_LIGHT,
+                              .xfer = x->t.id,
+                              .peer = r->link.peer->id,
+                              .sn = m->intl_seq.sn,
+                              .session = m->session});
+    rs_sender_advance(node, now, x);
+    return RS_RX_NONE;
+}
+
+static bool ring_named(const rs_sending *x, uint32_t session, rs_session_ring *out) {
+    if (session == RS_SESSION_OBJECT) {
+        *out = (rs_session_ring){.first = 0, .end = x->t.fragments};
+        return true;
+    }
+    for (uint32_t i = 0; i < RS_RINGS; i++) {
+        *out = x->rings[i];
+        if (out->end && out->session == session)
+            return true;
+    }
+    return false;
+}
+
+/* The range (start, end), both excluded, going around: to the fragments this receiver is to be patched. */
+static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    rs_session_ring ring;
+    if (x->sessions == 0 || (m->session > x->t.session && m->session != RS_SESSION_OBJECT))
+        return RS_RX_BAD;
+    if (!ring_named(x, m->session, &ring))
+        return RS_RX_NONE; /* a session long past: the receiver asks again in the ring of the object */
+    uint64_t start = m->ptch_req.start, end = m->ptch_req.end;
+    if (start < ring.first || start >= ring.end || end < ring.first || end >= ring.end)
+        return RS_RX_BAD;
+    uint64_t size = ring.end - ring.first;
+    uint64_t steps = end > start ? end - start : end + size - start;
+    uint64_t many = size == 1 ? 1 : steps - 1;
+    uint64_t from = start + 1 == ring.end ? ring.first : start + 1;
+    uint64_t straight = many < ring.end - from ? many : ring.end - from;
+    if (r->patches_sent > 8 * x->t.fragments + 1024) {
+        rs_sender_fail(node, now, r, true, "asks for the same fragments over and over: 8 times the object was patched");
+        rs_sender_settle(node, now, x);
+        return RS_RX_NONE;
+    }
+    rs_ranges_add(&r->want, from, from + straight);
+    rs_ranges_add(&r->want, ring.first, ring.first + (many - straight));
+    r->progress_at = now;
+    if (r->want.count)
+        rs_patch_ready(node, now, &r->link, true);
+    return RS_RX_NONE;
+}
+
+static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    char cause[RS_CAUSE_MAX];
+    if (m->data_rcvd.status == RS_RCVD_WHOLE) {
+        rs_sender_done(node, now, r, m->data_rcvd.patched);
+    } else {
+        bool mismatch = m->data_rcvd.status == RS_RCVD_MISMATCH;
+        rs_words(cause, sizeof cause, "%s: %s", mismatch ? "got the object with a wrong digest" : "gave up",
+                 m->data_rcvd.cause.text);
+        rs_sender_fail(node, now, r, false, cause);
+    }
+    rs_sender_settle(node, now, x);
+    return RS_RX_NONE;
+}
+
+static rs_rx_verdict on_abort(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    char cause[RS_CAUSE_MAX];
+    rs_words(cause, sizeof cause, "aborted: %s", m->abort.cause.text);
+    rs_sender_fail(node, now, r, false, cause);
+    rs_sender_settle(node, now, x);
+    return RS_RX_NONE;
+}
+
+rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    r->link.heard_at = now;
+    if (r->state != RS_RECIPIENT_ACTIVE)
+        return RS_RX_NONE; /* words that crossed ours */
+    switch (m->type) {
+    case RS_MSG_OPEN_ACK:
+        return on_open_ack(node, now, x, r, m);
+    case RS_MSG_INTL_SEQ:
+        return on_intl_seq(node, now, x, r, m);
+    case RS_MSG_PTCH_REQ:
+        return on_ptch_req(node, now, x, r, m);
+    case RS_MSG_DATA_RCVD:
+        return on_data_rcvd(node, now, x, r, m);
+    case RS_MSG_RATE:
+        return rs_on_rate(node, now, x, r, m);
+    case RS_MSG_ABORT:
+        return on_abort(node, now, x, r, m);
+    case RS_MSG_PING:
+        rs_on_ping(node, now, &r->link, m);
+        return RS_RX_NONE;
+    case RS_MSG_PONG:
+        rs_on_pong(now, &r->link, m);
+        return RS_RX_NONE;
+    default:
+        return RS_RX_BAD;
+    }
+}

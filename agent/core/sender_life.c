@@ -1,0 +1,343 @@
+/* A sending transfer from open to SEND_DONE: recipients done and failed, waits that end, roads that come and go. */
+#include "core/state.h"
+
+#include <string.h>
+
+#define LINGER (1000 * RS_MS) /* how long last words (ABORT) and statistics stay */
+#define TICK_LEAST (10 * RS_MS)
+#define TICK_MOST (500 * RS_MS)
+
+static rs_time tick(const rs_node *node) {
+    rs_time tick = node->config.receiver_silence_bound / 10;
+    return tick < TICK_LEAST ? TICK_LEAST : tick > TICK_MOST ? TICK_MOST : tick;
+}
+
+static void index_recipient(rs_sending *x, uint32_t place) {
+    uint32_t at = x->recipients[place].link.peer->id * UINT32_C(2654435761) & x->index_mask;
+    while (x->index[at])
+        at = (at + 1) & x->index_mask;
+    x->index[at] = place + 1;
+}
+
+static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const rs_send_params *params) {
+    for (uint32_t i = 0; i < params->receiver_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        rs_peer_state *peer = rs_make_peer(node, params->receivers[i]);
+        if (!peer)
+            return RS_ERR_MEMORY;
+        if (rs_recipient_of(x, peer->id)) {
+            rs_drop_peer_if_idle(node, peer);
+            return RS_ERR_INVALID;
+        }
+        rs_link_start(&r->link, peer, &x->t, now);
+        index_recipient(x, i);
+    }
+    return RS_OK;
+}
+
+void rs_sender_free(rs_node *node, rs_sending *x) {
+    rs_data_stop(node, x);
+    rs_leave(node, &x->t);
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        rs_link_end(node, &x->recipients[i].link);
+    rs_release(node, x->index);
+    rs_release(node, x->recipients);
+    rs_release(node, x);
+}
+
+static rs_sending *make(rs_node *node, const rs_send_params *params) {
+    uint32_t places = 4;
+    while (places < 2 * params->receiver_count)
+        places *= 2;
+    rs_sending *x = rs_allocate(node, sizeof *x);
+    if (!x)
+        return NULL;
+    x->recipients = rs_allocate(node, params->receiver_count * sizeof *x->recipients);
+    x->index = rs_allocate(node, places * sizeof *x->index);
+    if (!x->recipients || !x->index) {
+        rs_release(node, x->index);
+        rs_release(node, x->recipients);
+        rs_release(node, x);
+        return NULL;
+    }
+    x->index_mask = places - 1;
+    x->t.sending = true;
+    x->t.object = params->object;
+    x->t.size = params->size;
+    x->t.fragment_size = node->config.fragment_size;
+    x->t.fragments = rs_fragments(params->size, node->config.fragment_size);
+    x->t.digest = params->digest;
+    x->t.reserved_events = 16 + 4 * params->receiver_count;
+    x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
+    x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
+    rs_list_init(&x->in_ready);
+    x->answer_due = x->light_due = x->pass_over_due = x->dark_due = RS_NEVER;
+    x->path_done_due = x->fnsd_due = x->advance_due = x->forget_due = RS_NEVER;
+    return x;
+}
+
+rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out) {
+    if (!params->receivers || params->receiver_count == 0 || params->digest.length > sizeof params->digest.value)
+        return RS_ERR_INVALID;
+    if (rs_find_sending(node, &params->object))
+        return RS_ERR_EXISTS;
+    if (params->receiver_count > node->config.max_receivers)
+        return RS_ERR_LIMIT;
+    if (rs_fragments(params->size, node->config.fragment_size) > RS_FRAGMENTS_MAX)
+        return RS_ERR_LIMIT;
+    rs_sending *x = make(node, params);
+    if (!x)
+        return RS_ERR_MEMORY;
+    rs_status status = rs_enter(node, &x->t);
+    if (status != RS_OK) {
+        rs_release(node, x->index);
+        rs_release(node, x->recipients);
+        rs_release(node, x);
+        return status;
+    }
+    x->recipient_count = params->receiver_count;
+    status = add_recipients(node, now, x, params);
+    if (status != RS_OK) {
+        rs_sender_free(node, x);
+        return status;
+    }
+    x->opening = rs_random(node);
+    x->tick_due = now + tick(node);
+    x->stats.sending = true;
+    *out = x->t.id;
+    /* Connections come up while the manager looks for a path. */
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        rs_say(node, now, &x->recipients[i].link, RS_SAY_CONNECT);
+    rs_sender_want_path(node, now, x);
+    rs_sender_arm(node, x);
+    return RS_OK;
+}
+
+static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
+    r->want.count = 0;
+    rs_patch_ready(node, now, &r->link, false);
+    rs_unsay(node, now, &r->link, UINT32_MAX);
+}
+
+void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched) {
+    rs_sending *x = (rs_sending *)r->link.transfer;
+    r->state = RS_RECIPIENT_DONE;
+    r->patched = patched;
+    x->done++;
+    leave_alone(node, now, r);
+    rs_emit(node, &(rs_event){.kind = RS_EV_PEER_DONE,
+                              .xfer = x->t.id,
+                              .peer = r->link.peer->id,
+                              .ok = true,
+                              .bytes = patched,
+                              .session = x->t.session});
+}
+
+void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, const char *cause) {
+    rs_sending *x = (rs_sending *)r->link.transfer;
+    rs_event event = {.kind = RS_EV_PEER_FAILED, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+    r->state = RS_RECIPIENT_FAILED;
+    if (x->failed++ == 0)
+        rs_words(x->first_cause, sizeof x->first_cause, "%s", cause);
+    leave_alone(node, now, r);
+    rs_words(event.cause, sizeof event.cause, "%s", cause);
+    memcpy(r->link.cause, event.cause, sizeof r->link.cause);
+    if (tell && x->sessions && r->link.peer->up)
+        rs_say(node, now, &r->link, RS_SAY_ABORT);
+    rs_emit(node, &event);
+}
+
+void rs_sender_fail_all(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+            rs_sender_fail(node, now, &x->recipients[i], true, cause);
+    rs_sender_settle(node, now, x);
+}
+
+void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->t.finished)
+        return;
+    if (x->done + x->failed < x->recipient_count) {
+        rs_sender_advance(node, now, x);
+        rs_sender_arm(node, x);
+        return;
+    }
+    rs_event event = {.kind = RS_EV_SEND_DONE, .xfer = x->t.id, .ok = x->failed == 0, .bytes = x->done};
+    rs_data_stop(node, x);
+    if (x->stats.data_done_at == 0 && x->sessions)
+        x->stats.data_done_at = now;
+    rs_sender_path_done(node, now, x);
+    rs_sender_phase(node, x, RS_PHASE_DONE);
+    if (x->failed)
+        rs_words(event.cause, sizeof event.cause, "%u of %u receivers failed; the first: %.110s", x->failed,
+                 x->recipient_count, x->first_cause);
+    event.session = x->t.session;
+    event.phase = RS_PHASE_DONE;
+    rs_emit(node, &event);
+    rs_list_remove(&x->t.hashed);
+    rs_retire(node, &x->t);
+    x->forget_due = now + LINGER;
+    rs_timer_set(&node->timers, &x->t.timer, x->forget_due);
+}
+
+static const char *seconds(char *out, size_t size, rs_time time) {
+    rs_words(out, size, "%lld.%lld s", (long long)(time / (1000 * RS_MS)), (long long)(time / (100 * RS_MS) % 10));
+    return out;
+}
+
+/* True if the recipient was given up. */
+static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
+    const rs_peer_state *p = r->link.peer;
+    rs_time bound = node->config.receiver_silence_bound, stall = node->config.no_path_bound;
+    rs_time since = x->sessions ? r->link.heard_at : p->up ? now : p->down_since;
+    rs_time progress = r->progress_at > x->stats.data_done_at ? r->progress_at : x->stats.data_done_at;
+    char words[RS_CAUSE_MAX], time[32];
+    if (since != RS_NEVER && now - since >= bound) {
+        seconds(time, sizeof time, now - since);
+        if (p->up)
+            rs_words(words, sizeof words, "said nothing for %s though its control channel is up", time);
+        else
+            rs_words(words, sizeof words, "cannot be reached for %s: %s", time,
+                     p->down_cause[0] ? p->down_cause : "no connection came up");
+    } else if (x->phase == RS_PHASE_PATCHING && x->end == x->t.fragments && now - progress >= stall) {
+        rs_words(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
+                 seconds(time, sizeof time, now - progress));
+    } else {
+        if (x->sessions && p->up && now - r->link.heard_at >= tick(node))
+            rs_ping(node, now, &r->link);
+        return false;
+    }
+    rs_sender_fail(node, now, r, true, words);
+    return true;
+}
+
+static void watch(rs_node *node, rs_time now, rs_sending *x) {
+    bool any = false;
+    x->tick_due = now + tick(node);
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+            any |= watch_one(node, now, x, &x->recipients[i]);
+    if (any)
+        rs_sender_settle(node, now, x);
+}
+
+/* One RS_EV_NO_LIGHT for each receiver that has accepted and seen nothing for the path's bound. */
+static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
+    x->light_due = RS_NEVER;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (r->state != RS_RECIPIENT_ACTIVE || r->lit || !r->accepted || r->no_light_told)
+            continue;
+        rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
+        if (now < since + x->grant.light_bound) {
+            if (since + x->grant.light_bound < x->light_due)
+                x->light_due = since + x->grant.light_bound;
+            continue;
+        }
+        rs_event event = {
+            .kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+        r->no_light_told = true;
+        rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms of attempts on a %s path (%u sent)",
+                 (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
+                 (unsigned)x->pos);
+        rs_emit(node, &event);
+    }
+}
+
+static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
+    x->fnsd_due = RS_NEVER;
+    x->fnsd_said = true;
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+            rs_say(node, now, &x->recipients[i].link, RS_SAY_DATA_FNSD);
+}
+
+static void no_answer(rs_node *node, rs_time now, rs_sending *x) {
+    char words[RS_CAUSE_MAX], time[32];
+    x->answer_due = RS_NEVER;
+    x->path_wanted = false;
+    rs_words(words, sizeof words, "no answer to the path request for %s; ask the manager why",
+             seconds(time, sizeof time, node->config.no_path_bound));
+    rs_sender_fail_all(node, now, x, words);
+}
+
+void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->t.finished) {
+        rs_sender_free(node, x);
+        return;
+    }
+    if (now >= x->advance_due) {
+        x->advance_due = RS_NEVER;
+        rs_sender_advance(node, now, x);
+    }
+    if (now >= x->light_due)
+        tell_no_light(node, now, x);
+    if (now >= x->pass_over_due) {
+        x->pass_over_due = RS_NEVER;
+        rs_sender_pass_over(node, now, x, false);
+    }
+    if (now >= x->dark_due) {
+        x->dark_due = RS_NEVER;
+        rs_sender_pass_over(node, now, x, true);
+    }
+    if (now >= x->fnsd_due)
+        say_finished(node, now, x);
+    if (now >= x->path_done_due)
+        rs_sender_path_done(node, now, x);
+    if (now >= x->answer_due)
+        no_answer(node, now, x);
+    if (!x->t.finished && now >= x->tick_due)
+        watch(node, now, x);
+    if (!x->t.finished)
+        rs_sender_arm(node, x);
+}
+
+void rs_sender_arm(rs_node *node, rs_sending *x) {
+    const rs_time dues[] = {x->answer_due,    x->light_due, x->pass_over_due, x->dark_due,
+                            x->path_done_due, x->fnsd_due,  x->tick_due,      x->advance_due};
+    rs_time due = RS_NEVER;
+    if (x->t.finished)
+        return;
+    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
+        if (dues[i] < due)
+            due = dues[i];
+    rs_timer_set(&node->timers, &x->t.timer, due);
+}
+
+/* The receiver may have missed what was on the way: it gets the OPEN again, answers, and asks again for what it misses. */
+void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
+    rs_sending *x = (rs_sending *)r->link.transfer;
+    if (r->state != RS_RECIPIENT_ACTIVE || x->sessions == 0)
+        return;
+    rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_PING | (x->fnsd_said ? RS_SAY_DATA_FNSD : 0));
+}
+
+void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
+    rs_sending *x = (rs_sending *)r->link.transfer;
+    leave_alone(node, now, r);
+    if (r->state == RS_RECIPIENT_ACTIVE)
+        rs_say(node, now, &r->link, x->sessions ? RS_SAY_OPEN : RS_SAY_CONNECT);
+}
+
+void rs_sender_stats(const rs_sending *x, rs_xfer_stats *out) {
+    uint64_t ring = x->end - x->first;
+    uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring);
+    *out = x->stats;
+    out->phase = x->phase;
+    out->packets_redundant = out->packets_sent - distinct;
+    out->bytes_present = distinct >= x->t.fragments ? x->t.size : distinct * x->t.fragment_size;
+    out->rate_bps = x->phase == RS_PHASE_HIGH_RATE ? rs_rate_bps(&x->rate) : 0;
+    out->receivers = x->recipient_count;
+    out->receivers_done = x->done;
+    out->receivers_failed = x->failed;
+}
+
+rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    char words[RS_CAUSE_MAX];
+    if (!t || !t->sending || t->finished)
+        return RS_ERR_UNKNOWN;
+    rs_words(words, sizeof words, "cancelled by the sender: %s", cause ? cause : "no reason given");
+    rs_sender_fail_all(node, now, (rs_sending *)t, words);
+    return RS_OK;
+}

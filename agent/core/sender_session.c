@@ -1,0 +1,325 @@
+/* The sender's paths, sessions and phases (Sec. III-A1): attempt sending, high rate, the stop rule, and what follows. */
+#include "core/state.h"
+
+#define ATTEMPT_LIVE 200000          /* attempt interval when the path needs no reconfiguration: 0.2 ms */
+#define ATTEMPT_SLOWEST (5 * RS_MS)  /* it doubles every ATTEMPT_STEP packets up to this */
+#define PASS_OVER (250 * RS_MS)      /* receivers that have not even accepted are not waited for longer, if others have light */
+#define DRAIN (1 * RS_MS)            /* from the last data packet to releasing the path: let it get there first */
+#define FEEDBACK (5 * RS_MS)
+#define FEEDBACK_EACH 50000 /* ns per receiver: at most 20,000 RATE messages a second in all */
+
+void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase) {
+    if (x->phase == phase)
+        return;
+    x->phase = phase;
+    rs_emit(node, &(rs_event){.kind = RS_EV_PHASE, .xfer = x->t.id, .phase = phase, .session = x->t.session});
+}
+
+void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x) {
+    x->path_wanted = true;
+    /* The manager may hold the answer back until the present path is released: that wait begins then. */
+    x->answer_due = x->path_held ? RS_NEVER : now + node->config.no_path_bound;
+    rs_emit(node, &(rs_event){.kind = RS_EV_PATH_WANTED,
+                              .xfer = x->t.id,
+                              .bytes = x->t.size - (x->end ? x->end * x->t.fragment_size : 0),
+                              .session = x->sessions});
+}
+
+static void set_attempt_interval(const rs_node *node, rs_sending *x) {
+    rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->rate.ceiling_bps);
+    x->attempt_slows = false;
+    x->attempts = 0;
+    if (node->config.attempt_interval) {
+        x->attempt_interval = node->config.attempt_interval;
+    } else if (x->grant.reconfiguration) {
+        x->attempt_interval = x->grant.reconfiguration / 50; /* 2 %: Sec. III-A1 finds 1-3 % best */
+    } else {
+        x->attempt_interval = ATTEMPT_LIVE;
+        x->attempt_slows = true;
+    }
+    if (x->attempt_interval < packet)
+        x->attempt_interval = packet;
+}
+
+/* How long to wait for light, measured from now: bounds of the wait for the whole, and for receivers that have accepted. */
+static void wait_for_light(rs_node *node, rs_time now, rs_sending *x) {
+    rs_time bound = x->grant.light_bound;
+    rs_time dark = bound ? bound * 10 : node->config.no_path_bound;
+    if (dark < 1000 * RS_MS)
+        dark = 1000 * RS_MS;
+    if (dark > node->config.no_path_bound)
+        dark = node->config.no_path_bound;
+    x->path_at = now;
+    x->light_due = bound ? now + bound : RS_NEVER;
+    x->pass_over_due = now + (x->grant.reconfiguration * 4 > PASS_OVER ? x->grant.reconfiguration * 4 : PASS_OVER);
+    x->dark_due = now + dark;
+    x->dark_passed = false;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        x->recipients[i].passed_over = false;
+        x->recipients[i].no_light_told = false;
+    }
+}
+
+static void open_to_all(rs_node *node, rs_time now, rs_sending *x) {
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (r->state != RS_RECIPIENT_ACTIVE)
+            continue;
+        r->lit = r->rated = r->dropped = false;
+        r->expected = r->lost = 0;
+        if (x->sessions == 1)
+            r->link.heard_at = now; /* from now on it owes answers */
+        rs_say(node, now, &r->link, RS_SAY_OPEN);
+        rs_unsay(node, now, &r->link, RS_SAY_DATA_FNSD); /* of the session before; OPEN says as much */
+        if (r->link.peer->up && !r->link.peer->rtt.smoothed)
+            rs_ping(node, now, &r->link);
+    }
+}
+
+static void begin_session(rs_sending *x, uint64_t first, uint64_t end) {
+    uint64_t ring = x->end - x->first;
+    x->sent_before += x->pos < ring ? x->pos : ring;
+    x->first = first;
+    x->end = end;
+    x->t.session = x->sessions++;
+    x->pos = x->stop_pos = x->rate_from_pos = 0;
+    x->cuts_logged = 0;
+    x->fnsd_said = false;
+    x->fnsd_due = RS_NEVER;
+    x->rings[x->t.session % RS_RINGS] = (rs_session_ring){x->t.session, first, end};
+}
+
+static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_path_grant *grant) {
+    uint64_t left = x->t.fragments - x->end;
+    uint64_t accepted = rs_fragments(grant->accepted_size, x->t.fragment_size);
+    int64_t ceiling = node->config.nic_rate_bps;
+    if (grant->rate_bps && grant->rate_bps < ceiling)
+        ceiling = grant->rate_bps;
+    x->grant = *grant;
+    x->path_held = true;
+    begin_session(x, x->end, x->end + (accepted < left ? accepted : left));
+    x->light_confirm = node->config.light_confirm ? node->config.light_confirm : grant->reconfiguration ? 3 : 1;
+    x->feedback_interval = FEEDBACK_EACH * x->recipient_count > FEEDBACK ? FEEDBACK_EACH * x->recipient_count : FEEDBACK;
+    rs_rate_start(&x->rate, now, ceiling / 100 * 97 + 1, 2 * x->feedback_interval);
+    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
+    x->stats.granted_at = now;
+    x->stats.high_rate_at = x->stats.data_done_at = 0;
+    set_attempt_interval(node, x);
+    wait_for_light(node, now, x);
+    open_to_all(node, now, x);
+    x->attempt_due = now;
+    rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
+    rs_data_schedule(node, now, x);
+    if (x->end < x->t.fragments)
+        rs_sender_want_path(node, now, x);
+    rs_sender_advance(node, now, x);
+}
+
+static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
+    x->stats.high_rate_at = now;
+    x->rate_from_pos = x->pos;
+    x->rate.epoch_end = now + x->rate.epoch;
+    rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
+    rs_rate_apply(node, x);
+    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
+    rs_data_schedule(node, now, x);
+}
+
+/* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. */
+static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
+    rs_time late = 0;
+    if (node->config.patch_timeout)
+        return node->config.patch_timeout;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        rs_time its = rs_rtt_late(&r->link.peer->rtt, 10 * RS_MS);
+        if (r->state == RS_RECIPIENT_ACTIVE && r->accepted && its > late)
+            late = its;
+    }
+    late *= 2;
+    return late < 5 * RS_MS ? 5 * RS_MS : late > 200 * RS_MS ? 200 * RS_MS : late;
+}
+
+static void data_done(rs_node *node, rs_time now, rs_sending *x) {
+    rs_data_stop(node, x);
+    x->stats.data_done_at = now;
+    x->light_due = x->pass_over_due = x->dark_due = RS_NEVER;
+    x->path_done_due = now + DRAIN;
+    x->fnsd_due = now + patch_timeout(node, x);
+    rs_sender_phase(node, x, RS_PHASE_PATCHING);
+}
+
+static void count_light(rs_sending *x) {
+    x->waiting = x->lit = 0;
+    x->stop_pos = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (r->state != RS_RECIPIENT_ACTIVE)
+            continue;
+        if (!r->lit) {
+            x->waiting += !r->passed_over;
+            continue;
+        }
+        x->lit++;
+        if (r->start_pos + (x->end - x->first) > x->stop_pos)
+            x->stop_pos = r->start_pos + (x->end - x->first);
+    }
+}
+
+/* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the position. */
+void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
+        return;
+    count_light(x);
+    bool round_left = x->pos < x->stop_pos; /* some receiver with light has not had its whole round */
+    bool all_lit = x->waiting == 0 && (x->lit > 0 || x->dark_passed);
+    if (all_lit && !round_left) {
+        data_done(node, now, x);
+    } else if (x->phase == RS_PHASE_ATTEMPT && round_left) {
+        if (all_lit || node->config.start_policy == RS_START_ON_FIRST)
+            high_rate(node, now, x);
+    } else if (x->phase == RS_PHASE_HIGH_RATE && !round_left) {
+        /* Only receivers without light are left: no use in sending them more than attempts. */
+        x->attempt_due = now + x->attempt_interval;
+        rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
+        rs_data_schedule(node, now, x);
+    }
+    rs_sender_arm(node, x);
+}
+
+/* The drain after the last data packet is over, or nobody needs the path any more. */
+void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
+    x->path_done_due = RS_NEVER;
+    if (x->path_held)
+        rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->t.session});
+    x->path_held = false;
+    if (x->done + x->failed == x->recipient_count) {
+        if (x->has_next) /* granted, never used */
+            rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
+        x->has_next = false;
+    } else if (x->has_next) {
+        x->has_next = false;
+        start_session(node, now, x, &x->next_grant);
+    } else if (x->path_wanted) {
+        x->answer_due = now + node->config.no_path_bound;
+    }
+}
+
+/* Light is not waited for any longer of those that have not accepted yet, or of all. DATA_FNSD will have them ask for everything. */
+void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (r->state == RS_RECIPIENT_ACTIVE && !r->lit && (accepted_too || !r->accepted))
+            r->passed_over = true;
+    }
+    x->dark_passed |= accepted_too;
+    rs_sender_advance(node, now, x);
+}
+
+static bool grant_is_sane(const rs_sending *x, const rs_path_grant *g) {
+    if (g->kind != RS_PATH_CIRCUIT && g->kind != RS_PATH_PACKET)
+        return false;
+    if (g->reconfiguration < 0 || g->reconfiguration > 60000 * RS_MS || g->light_bound < 0 || g->rate_bps < 0)
+        return false;
+    return g->light_bound <= 3600000 * RS_MS && (g->accepted_size > 0 || x->t.size == 0);
+}
+
+static rs_sending *sending(const rs_node *node, rs_xfer id) {
+    rs_transfer *t = rs_by_id(node, id);
+    return t && t->sending && !t->finished ? (rs_sending *)t : NULL;
+}
+
+rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant) {
+    rs_sending *x = sending(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (!grant_is_sane(x, grant))
+        return RS_ERR_INVALID;
+    if (!x->path_wanted)
+        return RS_ERR_STATE;
+    x->path_wanted = false;
+    x->answer_due = RS_NEVER;
+    if (x->path_held) {
+        x->next_grant = *grant;
+        x->has_next = true;
+    } else {
+        start_session(node, now, x, grant);
+    }
+    rs_sender_arm(node, x);
+    return RS_OK;
+}
+
+rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
+    rs_sending *x = sending(node, xfer);
+    char words[RS_CAUSE_MAX];
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (!x->path_wanted)
+        return RS_ERR_STATE;
+    x->path_wanted = false;
+    rs_words(words, sizeof words, "the path was denied: %s", cause ? cause : "no reason given");
+    rs_sender_fail_all(node, now, x, words);
+    return RS_OK;
+}
+
+rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind) {
+    rs_sending *x = sending(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (kind != RS_PATH_CIRCUIT && kind != RS_PATH_PACKET)
+        return RS_ERR_INVALID;
+    if (!x->path_held)
+        return RS_ERR_STATE;
+    if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
+        return RS_OK; /* the data channel is done with it */
+    x->grant.kind = kind;
+    if (kind == RS_PATH_PACKET)
+        x->grant.reconfiguration = 0;
+    set_attempt_interval(node, x);
+    wait_for_light(node, now, x);
+    if (x->phase == RS_PHASE_ATTEMPT && x->attempt_due > now + x->attempt_interval) {
+        x->attempt_due = now + x->attempt_interval;
+        rs_data_schedule(node, now, x);
+    }
+    rs_sender_advance(node, now, x);
+    return RS_OK;
+}
+
+/* What is left becomes a session without a data channel: receivers ask for all they miss. */
+static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
+    bool sending = x->phase == RS_PHASE_ATTEMPT || x->phase == RS_PHASE_HIGH_RATE;
+    rs_data_stop(node, x);
+    x->no_data_channel = true;
+    if (x->has_next) /* granted, never used */
+        rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
+    x->path_wanted = x->has_next = false;
+    x->answer_due = x->light_due = x->pass_over_due = x->dark_due = x->path_done_due = RS_NEVER;
+    if (!sending && x->end == x->t.fragments)
+        return; /* the data channel had done its part */
+    begin_session(x, sending ? x->first : x->end, x->t.fragments);
+    open_to_all(node, now, x);
+    x->stats.data_done_at = now;
+    x->fnsd_due = now;
+    rs_sender_phase(node, x, RS_PHASE_PATCHING);
+}
+
+rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
+    rs_sending *x = sending(node, xfer);
+    rs_event log = {.kind = RS_EV_LOG, .xfer = xfer};
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (!x->path_wanted && !x->path_held)
+        return x->sessions ? RS_OK : RS_ERR_STATE;
+    x->path_held = false;
+    if (x->sessions == 0) {
+        rs_words(log.cause, sizeof log.cause, "no path: %s", cause ? cause : "no reason given");
+        rs_sender_fail_all(node, now, x, log.cause);
+        return RS_OK;
+    }
+    rs_words(log.cause, sizeof log.cause, "the path failed (%s): the rest goes to each receiver by unicast",
+             cause ? cause : "no reason given");
+    rs_emit(node, &log);
+    finish_by_patches(node, now, x);
+    rs_sender_arm(node, x);
+    return RS_OK;
+}

@@ -1,0 +1,317 @@
+/* What a node remembers. Private to agent/core. */
+#ifndef RS_CORE_STATE_H
+#define RS_CORE_STATE_H
+
+#include "core/list.h"
+#include "core/loss_cases.h"
+#include "core/node.h"
+#include "core/pacer.h"
+#include "core/ranges.h"
+#include "core/rate.h"
+#include "core/rtt.h"
+#include "core/seqset.h"
+#include "core/timers.h"
+#include "core/wire.h"
+
+#define RS_MS INT64_C(1000000)
+#define RS_STRAYS 8          /* answers to messages about transfers unknown here, per peer */
+#define RS_KEPT 256          /* finished transfers remembered, each way */
+#define RS_RINGS 8           /* sessions whose rings a sender remembers */
+#define RS_FRAGMENTS_MAX (UINT64_C(1) << 28)
+
+enum { RS_TIMER_PEER = 1, RS_TIMER_SENDING, RS_TIMER_RECEIVING, RS_TIMER_DATA };
+
+/* Things to say to a peer about a transfer, said in this order. There is no queue of messages: what is to be said is a bit, and the message is made
+ * from the state when the peer's road is free. So nothing can pile up, and saying it again after a lost connection is setting the bit again. */
+enum {
+    RS_SAY_CONNECT = 1 << 0, /* nothing yet, but have a connection ready */
+    RS_SAY_OPEN = 1 << 1,
+    RS_SAY_OPEN_ACK = 1 << 2,
+    RS_SAY_INTL_SEQ = 1 << 3,
+    RS_SAY_RATE = 1 << 4,
+    RS_SAY_PTCH_REQ = 1 << 5, /* one message per range */
+    RS_SAY_DATA_FNSD = 1 << 6,
+    RS_SAY_DATA_RCVD = 1 << 7,
+    RS_SAY_PONG = 1 << 8,
+    RS_SAY_PING = 1 << 9,
+    RS_SAY_ABORT = 1 << 10
+};
+
+typedef struct rs_transfer rs_transfer;
+typedef struct rs_sending rs_sending;
+typedef struct rs_receiving rs_receiving;
+
+/* An answer about a transfer that is not here. */
+typedef struct {
+    rs_message_type type;
+    rs_object_id object;
+    uint32_t session;
+    const char *cause;
+} rs_stray;
+
+typedef struct {
+    rs_peer id;
+    uint32_t bucket;
+    rs_list hashed;
+    bool up, writable;
+    bool wanted; /* RS_EV_PEER_WANTED is out, no answer yet */
+    rs_time down_since, up_at, retry_at, backoff;
+    char down_cause[96];
+    rs_rtt rtt;
+    rs_list links;                 /* all links to it */
+    rs_list talking, patching;     /* of these, with something to say; with PTCH_DATA to send */
+    rs_list in_talking, in_patching; /* the peer in the node's lists: up, writable, and something to send */
+    rs_timer timer;
+    rs_stray strays[RS_STRAYS];
+    uint32_t stray_count;
+} rs_peer_state;
+
+/* One end of the talk between this node and a peer about one transfer. */
+typedef struct {
+    rs_peer_state *peer;
+    rs_transfer *transfer;
+    uint32_t say; /* RS_SAY_* */
+    uint64_t pong_token, ping_token;
+    bool ping_out;
+    rs_time heard_at;
+    char cause[RS_CAUSE_MAX]; /* of RS_SAY_ABORT */
+    rs_list in_peer, in_talking, in_patching;
+} rs_link;
+
+struct rs_transfer {
+    rs_xfer id;
+    bool sending;
+    bool finished; /* SEND_DONE or RECEIVE_DONE is out; kept a while for last words, repeated answers, statistics */
+    rs_object_id object;
+    uint32_t bucket;
+    rs_list hashed, listed; /* `listed` in the node's list of live or of finished transfers, by direction */
+    rs_timer timer;
+    uint64_t size, fragments;
+    uint32_t fragment_size;
+    rs_digest digest;
+    uint32_t session;
+    uint32_t reserved_events;
+};
+
+typedef enum { RS_RECIPIENT_ACTIVE, RS_RECIPIENT_DONE, RS_RECIPIENT_FAILED } rs_recipient_state;
+
+/* A receiver, as its sender sees it. */
+typedef struct {
+    rs_link link;
+    rs_recipient_state state;
+    bool accepted;       /* OPEN_ACK */
+    bool lit;            /* INTL_SEQ of this session */
+    bool passed_over;    /* this session no longer waits for its light: it will be finished by patches */
+    bool no_light_told;
+    uint64_t start_pos;  /* position in the session at which its initial sn was sent */
+    rs_time accepted_at, progress_at;
+    rs_ranges want;      /* fragments to patch */
+    uint64_t patches_sent, patched;
+    /* feedback */
+    bool rated;
+    uint64_t rated_pos, rated_received, rated_dropped;
+    uint64_t expected, lost;
+    bool dropped;
+    int64_t share_bps;
+} rs_recipient;
+
+typedef struct {
+    uint32_t session;
+    uint64_t first, end;
+} rs_session_ring;
+
+struct rs_sending {
+    rs_transfer t;
+    rs_phase phase;
+    uint64_t opening;
+    rs_recipient *recipients;
+    uint32_t recipient_count, done, failed;
+    uint32_t *index; /* open hash of recipients by peer, place + 1 */
+    uint32_t index_mask;
+
+    /* path and session */
+    bool path_wanted; /* RS_EV_PATH_WANTED is out, no answer yet */
+    bool path_held;   /* granted, RS_EV_PATH_DONE not yet said */
+    bool has_next;    /* next_grant waits for the present session's end */
+    bool no_data_channel; /* the rest goes by patches */
+    bool dark_passed;     /* light was waited for long enough */
+    rs_path_grant grant, next_grant;
+    uint32_t sessions;     /* started so far */
+    uint64_t first, end;   /* ring of the present session */
+    uint64_t pos;          /* data packets sent in it: the next sn is first + pos mod ring */
+    uint64_t stop_pos;     /* where the last lit recipient has had a whole round */
+    uint64_t sent_before;  /* fragments sent in earlier sessions */
+    uint32_t waiting, lit; /* active recipients whose light is waited for; that have it */
+    rs_session_ring rings[RS_RINGS];
+    bool fnsd_said;
+
+    uint32_t light_confirm;
+    rs_time attempt_interval, attempt_due;
+    bool attempt_slows;
+    uint32_t attempts;
+    rs_pacer pacer;
+    rs_rate rate;
+    rs_time feedback_interval;
+    uint32_t cuts_logged;
+    uint64_t rate_from_pos; /* what was sent before says nothing of the present rate */
+    rs_timer data_timer;
+    rs_list in_ready;
+
+    rs_time path_at; /* granted or moved */
+    rs_time answer_due, light_due, pass_over_due, dark_due, path_done_due, fnsd_due, tick_due, advance_due, forget_due;
+    char first_cause[RS_CAUSE_MAX];
+    rs_xfer_stats stats;
+};
+
+typedef enum { RS_RX_OFFERED, RS_RX_RECEIVING, RS_RX_VERIFYING, RS_RX_FINISHED } rs_receiving_state;
+
+struct rs_receiving {
+    rs_transfer t;
+    rs_link link;
+    rs_receiving_state state;
+    uint64_t opening;
+    uint32_t group_address;
+    uint16_t data_port;
+    uint8_t path_kind, light_confirm;
+    rs_group group;
+    rs_ring ring;
+    bool ended;           /* the data channel of this session is done, says the sender */
+    rs_seqset present, asked;
+    rs_ranges to_ask;
+    uint8_t rcvd_status;
+    uint32_t last_word;  /* RS_SAY_* that ended it, said again to a sender that missed it */
+    uint8_t ack_status;
+    bool session_news;   /* a further session began before the first was accepted */
+    /* feedback */
+    rs_time feedback_interval, reported_at, report_due, active_at;
+    uint64_t session_received, session_dropped;
+    bool active;
+    rs_time offered_due, verify_due, retry_due, ping_due, forget_due;
+    rs_xfer_stats stats;
+};
+
+typedef struct {
+    rs_event *ring;
+    uint32_t head, count, capacity;
+    uint32_t reserved;
+} rs_events;
+
+struct rs_node {
+    rs_config config;
+    rs_allocator allocator;
+    uint64_t random;
+    rs_transfer **slots;
+    uint32_t slot_count, next_slot;
+    uint16_t *slot_generation;
+    rs_list *transfer_buckets, *peer_buckets;
+    uint32_t bucket_mask;
+    rs_list sending, receiving, sent, received; /* live; finished */
+    uint32_t live, kept_sent, kept_received;
+    uint32_t peer_count, timer_count;
+    rs_timers timers, data_timers;
+    rs_list ready;              /* sendings whose pacer lets them send, round robin */
+    rs_list talking, patching;  /* peers */
+    uint32_t data_in_row; /* data packets since the last patch */
+    rs_pacer nic;
+    rs_events events;
+    rs_receiving *last_rx;
+};
+
+/* tables.c: who is who */
+void *rs_allocate(rs_node *node, size_t size);
+void rs_release(rs_node *node, void *memory);
+rs_peer_state *rs_find_peer(const rs_node *node, rs_peer id);
+rs_peer_state *rs_make_peer(rs_node *node, rs_peer id); /* finds or makes; NULL if memory is short */
+void rs_drop_peer_if_idle(rs_node *node, rs_peer_state *peer);
+void rs_free_peer(rs_node *node, rs_peer_state *peer);
+rs_status rs_enter(rs_node *node, rs_transfer *t); /* gives it an id, a place in the tables, room for timers and events */
+void rs_leave(rs_node *node, rs_transfer *t);
+void rs_retire(rs_node *node, rs_transfer *t); /* finished: kept a while, no longer counted */
+rs_transfer *rs_by_id(const rs_node *node, rs_xfer id);
+rs_sending *rs_find_sending(const rs_node *node, const rs_object_id *object);
+rs_receiving *rs_find_receiving(const rs_node *node, const rs_object_id *object);
+uint64_t rs_random(rs_node *node);
+uint64_t rs_fragments(uint64_t size, uint32_t fragment_size);
+uint32_t rs_fragment_length(const rs_transfer *t, uint64_t sn);
+
+/* events.c */
+rs_status rs_events_reserve(rs_node *node, uint32_t more);
+void rs_events_release(rs_node *node, uint32_t fewer);
+void rs_emit(rs_node *node, const rs_event *event);
+void rs_words(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void rs_clean_words(char *text); /* no control characters: causes come from strangers and go to terminals */
+
+/* links.c: roads to peers */
+void rs_link_start(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now);
+void rs_link_end(rs_node *node, rs_link *link);
+void rs_say(rs_node *node, rs_time now, rs_link *link, uint32_t what);
+void rs_unsay(rs_node *node, rs_time now, rs_link *link, uint32_t what);
+void rs_patch_ready(rs_node *node, rs_time now, rs_link *link, bool ready);
+void rs_stray_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message *about, rs_message_type type, const char *cause);
+void rs_peer_timeout(rs_node *node, rs_time now, rs_peer_state *peer);
+void rs_ping(rs_node *node, rs_time now, rs_link *link);
+void rs_on_ping(rs_node *node, rs_time now, rs_link *link, const rs_message *m);
+void rs_on_pong(rs_time now, rs_link *link, const rs_message *m);
+bool rs_poll_talk(rs_node *node, rs_time now, rs_packet_out *out);
+bool rs_poll_patch(rs_node *node, rs_time now, rs_packet_out *out);
+
+/* republic_sender.c: one handler per message of the paper's Table III */
+rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer);
+rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
+bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m); /* makes the message for a bit */
+
+/* sender_session.c: paths, phases, sessions */
+void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase);
+void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x); /* what the lit, the waiting and the position ask for */
+void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
+void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
+void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too);
+
+/* sender_life.c: open, settle, fail, watch */
+void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, const char *cause);
+void rs_sender_fail_all(rs_node *node, rs_time now, rs_sending *x, const char *cause);
+void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched);
+void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x); /* after recipients were done or failed */
+void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x);
+void rs_sender_arm(rs_node *node, rs_sending *x);
+void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r);
+void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r);
+void rs_sender_free(rs_node *node, rs_sending *x);
+void rs_sender_stats(const rs_sending *x, rs_xfer_stats *out);
+
+/* transmit.c: the data channel's output */
+void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x);
+void rs_data_stop(rs_node *node, rs_sending *x);
+rs_time rs_data_deadline(const rs_node *node);
+
+/* feedback.c: RATE both ways */
+void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
+void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
+void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x);
+void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x);
+rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
+void rs_rate_apply(rs_node *node, rs_sending *x);
+
+/* republic_receiver.c: data packets and one handler per message */
+rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet);
+rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m, uint32_t payload_length);
+rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_receiving *x, const rs_message *m);
+bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m);
+
+/* receiver_loss.c: what is missing, and asking for it */
+rs_time rs_receiver_patience(const rs_receiving *x);
+void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);
+uint64_t rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before); /* excluded, going around */
+void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
+bool rs_next_request(rs_receiving *x, rs_message *m);
+
+/* receiver_life.c: from INCOMING to RECEIVE_DONE */
+void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause);
+void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
+void rs_receiver_whole(rs_node *node, rs_time now, rs_receiving *x);
+void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
+void rs_receiver_arm(rs_node *node, rs_receiving *x);
+void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x);
+void rs_receiver_free(rs_node *node, rs_receiving *x);
+
+#endif
