@@ -1,0 +1,467 @@
+/* The agent's parts put together, and the turn of its loop: what came in, what is due, then all that the core has to
+ * say. */
+#include "daemon/agent.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "daemon/nic.h"
+#include "daemon/units.h"
+
+#define PUMP_PACKETS 1024u                /* packets fetched from the core before sockets are looked at again */
+#define BLOCKED_RETRY RS_MILLISECOND      /* how soon the core is asked again while the NIC takes nothing */
+#define STOP_BOUND (500 * RS_MILLISECOND) /* for last words to peers and manager */
+
+/* ------------------------------------------------------------------------------------------------------- the pump */
+
+static void peer_wanted(rs_agent *agent, rs_peer peer) {
+    if (rs_control_is_up(agent->control, peer))
+        rs_peer_up(agent->node, rs_agent_now(agent), peer);
+    else
+        rs_control_want(agent->control, peer);
+}
+
+static void handle_event(rs_agent *agent, const rs_event *event) {
+    switch (event->kind) {
+    case RS_EV_PATH_WANTED:
+    case RS_EV_PHASE:
+    case RS_EV_FIRST_LIGHT:
+    case RS_EV_NO_LIGHT:
+    case RS_EV_PEER_DONE:
+    case RS_EV_PEER_FAILED:
+    case RS_EV_PATH_DONE:
+    case RS_EV_SEND_DONE:
+        rs_sending_event(agent, event);
+        break;
+    case RS_EV_INCOMING:
+    case RS_EV_SESSION:
+    case RS_EV_COMPLETE:
+    case RS_EV_RECEIVE_DONE:
+        rs_receiving_event(agent, event);
+        break;
+    case RS_EV_PEER_WANTED:
+        peer_wanted(agent, event->peer);
+        break;
+    case RS_EV_LOG: {
+        const rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
+        rs_log(RS_LOG_DEBUG, "core", "object=%s %s", transfer ? rs_id_text(&transfer->id) : "-", event->cause);
+        break;
+    }
+    }
+}
+
+static void send_message(rs_agent *agent, const rs_packet_out *out) {
+    rs_connection_payload payload = {0};
+    if (out->payload_length > 0) {
+        const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+        if (!transfer || !transfer->object || !transfer->object->map)
+            return;
+        payload = (rs_connection_payload){.map = transfer->object->map + out->payload_offset,
+                                          .fd = transfer->object->fd,
+                                          .offset = out->payload_offset,
+                                          .length = out->payload_length};
+    }
+    rs_control_send(agent->control, out->peer, out->header, out->header_length, out->payload_length ? &payload : NULL);
+}
+
+static void send_data(rs_agent *agent, const rs_packet_out *out) {
+    const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+    if (!transfer || !transfer->object || (out->payload_length > 0 && !transfer->object->map))
+        return;
+    rs_data_push(agent->data, out->payload_length ? transfer->object->map + out->payload_offset : NULL);
+}
+
+/* True: packets went out. */
+static bool pump_packets(rs_agent *agent) {
+    unsigned count = 0;
+    rs_packet_out *out;
+    while (count < PUMP_PACKETS && (out = rs_data_slot(agent->data)) &&
+           rs_poll_tx(agent->node, rs_agent_now(agent), out)) {
+        if (out->channel == RS_CH_GROUP)
+            send_data(agent, out);
+        else if (out->channel == RS_CH_PEER_RELIABLE)
+            send_message(agent, out);
+        count++;
+    }
+    rs_data_flush(agent->data);
+    return count > 0;
+}
+
+/* Everything the core has to say. What is said may lead to more. */
+static void pump(rs_agent *agent) {
+    bool more = true;
+    for (unsigned rounds = 0; more && rounds < 16; rounds++) {
+        rs_event event;
+        more = false;
+        while (rs_poll_event(agent->node, &event)) {
+            handle_event(agent, &event);
+            more = true;
+        }
+        more |= pump_packets(agent);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------------- the loop */
+
+static rs_time earlier(rs_time a, rs_time b) {
+    return a < b ? a : b;
+}
+
+static rs_time next_deadline(const rs_agent *agent) {
+    rs_time core = rs_deadline(agent->node);
+    if (rs_data_blocked(agent->data) && core < rs_agent_now(agent) + BLOCKED_RETRY)
+        core = rs_agent_now(agent) + BLOCKED_RETRY;
+    rs_time deadline = earlier(core, rs_data_deadline(agent->data));
+    deadline = earlier(deadline, rs_control_deadline(agent->control));
+    deadline = earlier(deadline, rs_api_server_deadline(agent->api));
+    deadline = earlier(deadline, rs_sending_deadline(agent));
+    deadline = earlier(deadline, rs_receiving_deadline(agent));
+    return agent->link ? earlier(deadline, rs_link_deadline(agent->link)) : deadline;
+}
+
+static void timeouts(rs_agent *agent) {
+    rs_time now = rs_agent_now(agent);
+    rs_data_timeout(agent->data);
+    rs_control_timeout(agent->control);
+    if (agent->link && now >= rs_link_deadline(agent->link))
+        rs_link_timeout(agent->link, now);
+    if (now >= rs_deadline(agent->node))
+        rs_timeout(agent->node, now);
+    if (now >= rs_api_server_deadline(agent->api))
+        rs_api_server_dispatch(agent->api, now);
+    if (now >= rs_sending_deadline(agent))
+        rs_sending_timeout(agent);
+    if (now >= rs_receiving_deadline(agent))
+        rs_receiving_timeout(agent);
+}
+
+static bool turn(rs_agent *agent, rs_time bound) {
+    bool more = rs_receiving_work(agent);
+    pump(agent);
+    rs_time deadline = more ? rs_agent_now(agent) : next_deadline(agent);
+    if (!rs_loop_turn(agent->loop, earlier(deadline, bound))) {
+        rs_log(RS_LOG_ERROR, "agent", "waiting for events failed: %s", strerror(errno));
+        return false;
+    }
+    timeouts(agent);
+    return true;
+}
+
+/* Last words: peers and the manager learn that this agent ends, within a bound. */
+static void stop(rs_agent *agent) {
+    rs_time bound = rs_agent_now(agent) + STOP_BOUND;
+    char cause[160];
+    snprintf(cause, sizeof cause, "the agent of %.100s is ending", agent->options.server);
+    rs_log(RS_LOG_INFO, "agent", "ending transfers=%u", agent->transfers.count);
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        rs_sending_cancel(agent, t, cause);
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        rs_receiving_cancel(agent, t, cause);
+    do
+        pump(agent);
+    while ((agent->transfers.count > 0 || rs_control_waiting(agent->control) > 0) && rs_agent_now(agent) < bound &&
+           turn(agent, bound));
+}
+
+bool rs_agent_run(rs_agent *agent) {
+    bool ok = true;
+    while (ok && !agent->stopping)
+        ok = turn(agent, RS_NEVER);
+    if (ok)
+        stop(agent);
+    return ok;
+}
+
+/* ------------------------------------------------------------------------------------------------------ callbacks */
+
+static void on_signal(void *context, uint32_t events) {
+    rs_agent *agent = context;
+    struct signalfd_siginfo info;
+    (void)events;
+    if (read(agent->signal_watch.fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (agent->stopping) /* asked twice */
+        _exit(1);
+    rs_log(RS_LOG_INFO, "agent", "signal=%s", strsignal((int)info.ssi_signo));
+    agent->stopping = true;
+}
+
+static void on_api_ready(void *context, uint32_t events) {
+    rs_agent *agent = context;
+    (void)events;
+    rs_api_server_dispatch(agent->api, rs_agent_now(agent));
+}
+
+static void on_link_ready(void *context, uint32_t events) {
+    rs_agent *agent = context;
+    unsigned ready = 0;
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+        ready |= RS_LINK_READ;
+    if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
+        ready |= RS_LINK_WRITE;
+    rs_link_on_ready(agent->link, rs_agent_now(agent), ready);
+}
+
+static void on_peer_up(void *context, rs_peer peer) {
+    rs_agent *agent = context;
+    rs_peer_up(agent->node, rs_agent_now(agent), peer);
+}
+
+static void on_peer_down(void *context, rs_peer peer, const char *cause) {
+    rs_agent *agent = context;
+    rs_peer_down(agent->node, rs_agent_now(agent), peer, cause);
+}
+
+static void on_peer_writable(void *context, rs_peer peer, bool writable) {
+    rs_agent *agent = context;
+    rs_peer_writable(agent->node, rs_agent_now(agent), peer, writable);
+}
+
+static void on_dropped(void *context, rs_group group, uint64_t count) {
+    rs_agent *agent = context;
+    rs_log_limited(&agent->complaints, 5, RS_LOG_WARNING, "data", "the socket's buffer was full: dropped=%llu",
+                   (unsigned long long)count);
+    rs_receive_drops(agent->node, rs_agent_now(agent), group, count);
+}
+
+static void on_unreadable(void *context, rs_xfer xfer) {
+    rs_agent *agent = context;
+    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+    if (transfer && transfer->sending)
+        rs_sending_cancel(agent, transfer, "the object's file became shorter while it was being sent");
+}
+
+static void log_io(void *context, rs_io_log_level level, const char *text) {
+    (void)context;
+    rs_log(level == RS_IO_LOG_WARNING ? RS_LOG_WARNING : RS_LOG_INFO, "io", "%s", text);
+}
+
+static void log_api(void *context, const char *words) {
+    (void)context;
+    rs_log(RS_LOG_INFO, "api", "%s", words);
+}
+
+static void *core_alloc(void *context, size_t size) {
+    (void)context;
+    return calloc(1, size);
+}
+
+static void core_release(void *context, void *memory) {
+    (void)context;
+    free(memory);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- birth */
+
+static uint64_t random_number(void) {
+    uint64_t number = 0;
+    while (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number || number == 0)
+        ;
+    return number;
+}
+
+/* FNV-1a: every server of a lab that shares one seed still goes its own way. */
+static uint64_t name_hash(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name; name++)
+        hash = (hash ^ (uint8_t)*name) * 0x100000001b3u;
+    return hash;
+}
+
+static bool start_signals(rs_agent *agent) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    agent->signal_watch = (rs_watch){.ready = on_signal, .context = agent};
+    return fd >= 0 && rs_loop_watch(agent->loop, &agent->signal_watch, fd, EPOLLIN);
+}
+
+static void raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static bool start_core(rs_agent *agent, uint64_t seed) {
+    const rs_options *o = &agent->options;
+    uint32_t mtu = o->mtu ? o->mtu : rs_nic_mtu(o->interface);
+    agent->fragment_size = rs_fragment_size(mtu);
+    const rs_config config = {.seed = seed,
+                              .fragment_size = agent->fragment_size,
+                              .nic_rate_bps = o->nic_rate_bps ? o->nic_rate_bps : rs_nic_rate(o->interface),
+                              .attempt_interval = o->attempt_interval,
+                              .light_confirm = o->light_confirm,
+                              .start_policy = o->start_policy,
+                              .receiver_silence_bound = o->silence_bound,
+                              .sender_silence_bound = o->silence_bound,
+                              .no_path_bound =
+                                  7 * 24 * 3600 * RS_SECOND /* paths.c bounds the wait, with better words */};
+    const rs_allocator allocator = {.alloc = core_alloc, .release = core_release};
+    agent->node = agent->fragment_size ? rs_node_new(&config, &allocator) : NULL;
+    if (!agent->node)
+        rs_log(RS_LOG_ERROR, "agent", "cannot start the protocol engine (MTU %u, memory)", mtu);
+    return agent->node != NULL;
+}
+
+static bool start_data(rs_agent *agent, uint64_t seed) {
+    const rs_options *o = &agent->options;
+    char error[RS_IO_ERROR_MAX];
+    const rs_io_options options = {.interface = o->interface, .address = o->address, .mtu = o->mtu, .log = log_io};
+    rs_io *io = rs_io_open(o->io, &options, error);
+    if (io && o->loss) {
+        rs_log(RS_LOG_WARNING, "io", "received data packets are lost on purpose: %s", o->loss);
+        io = rs_io_lossy(io, o->loss, seed, error);
+    }
+    if (!io) {
+        rs_log(RS_LOG_ERROR, "io", "%s", error);
+        return false;
+    }
+    const rs_data_callbacks callbacks = {.context = agent,
+                                         .predict = rs_receiving_predict,
+                                         .deliver = rs_receiving_deliver,
+                                         .delivered = rs_receiving_delivered,
+                                         .dropped = on_dropped,
+                                         .unreadable = on_unreadable};
+    agent->data = rs_data_new(agent->loop, io, &callbacks);
+    if (!agent->data)
+        rs_log(RS_LOG_ERROR, "data", "memory is short");
+    return agent->data != NULL;
+}
+
+static bool start_control(rs_agent *agent) {
+    char error[RS_CONNECTION_WORDS];
+    const rs_control_options options = {.loop = agent->loop,
+                                        .peers = &agent->peers,
+                                        .server = agent->options.server,
+                                        .boot = agent->boot,
+                                        .address = agent->options.address,
+                                        .port = agent->options.control_port,
+                                        .max_connections = agent->options.max_connections,
+                                        .dead_timeout = agent->options.silence_bound};
+    const rs_control_callbacks callbacks = {.context = agent,
+                                            .peer_up = on_peer_up,
+                                            .peer_down = on_peer_down,
+                                            .peer_writable = on_peer_writable,
+                                            .message = rs_receiving_message};
+    agent->control = rs_control_new(&options, &callbacks, error);
+    if (!agent->control)
+        rs_log(RS_LOG_ERROR, "control", "%s", error);
+    return agent->control != NULL;
+}
+
+static bool start_api(rs_agent *agent) {
+    const rs_options *o = &agent->options;
+    rs_error error = {0};
+    const rs_store_config store = {.directory = o->store_directory, .quota_bytes = o->quota_bytes};
+    agent->store = rs_store_open(&store, &error);
+    if (!agent->store) {
+        rs_log(RS_LOG_ERROR, "store", "%s", error.words);
+        return false;
+    }
+    const rs_api_config config = {.socket_path = o->socket_path,
+                                  .server_name = o->server,
+                                  .version = RS_VERSION,
+                                  .boot_id = agent->boot,
+                                  .digest_algorithm = o->digest_algorithm};
+    const rs_api_handlers handlers = {.on_send = rs_sending_api,
+                                      .on_cancel = rs_sending_cancel_api,
+                                      .on_status = rs_status_api,
+                                      .log = log_api,
+                                      .context = agent};
+    agent->api = rs_api_server_new(&config, &handlers, agent->store, &error);
+    if (!agent->api) {
+        rs_log(RS_LOG_ERROR, "api", "%s", error.words);
+        return false;
+    }
+    agent->api_watch = (rs_watch){.ready = on_api_ready, .context = agent};
+    return rs_loop_watch(agent->loop, &agent->api_watch, rs_api_server_fd(agent->api), EPOLLIN);
+}
+
+static bool start_link(rs_agent *agent) {
+    char address[RS_ADDRESS_TEXT], words[RS_LINK_NAME_MAX];
+    if (agent->options.manager_address == 0) {
+        rs_log(RS_LOG_WARNING, "manager", "none was named (--manager): this agent can receive but not send");
+        return true;
+    }
+    const rs_link_options options = {.manager_address = rs_address_text(agent->options.manager_address, address),
+                                     .manager_port = agent->options.manager_port,
+                                     .server = agent->options.server,
+                                     .boot_id = agent->boot,
+                                     .control_port = agent->options.control_port};
+    rs_link_callbacks callbacks;
+    rs_paths_link_callbacks(agent, &callbacks);
+    agent->link_watch = (rs_watch){.ready = on_link_ready, .context = agent};
+    agent->link = rs_link_new(&options, &callbacks, words, sizeof words);
+    if (!agent->link) {
+        rs_log(RS_LOG_ERROR, "manager", "%s", words);
+        return false;
+    }
+    rs_link_start(agent->link, rs_loop_refresh(agent->loop));
+    return true;
+}
+
+rs_agent *rs_agent_new(const rs_options *options) {
+    rs_agent *agent = calloc(1, sizeof *agent);
+    if (!agent)
+        return NULL;
+    agent->options = *options;
+    agent->boot = random_number() >> 1; /* Thrift's 64 bits are signed */
+    agent->started_ns = rs_wall_clock();
+    agent->loop = rs_loop_new();
+    uint64_t seed = (options->seed ? options->seed : random_number()) ^ name_hash(options->server);
+    raise_descriptor_limit();
+    if (!agent->loop || !start_signals(agent)) {
+        rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
+    } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) && start_api(agent) &&
+               start_link(agent)) {
+        char address[RS_ADDRESS_TEXT];
+        rs_log(RS_LOG_INFO, "agent",
+               "started server=%s version=%s address=%s interface=%s control_port=%u fragment=%u socket=%s",
+               rs_quote(options->server), RS_VERSION, rs_address_text(options->address, address), options->interface,
+               options->control_port, agent->fragment_size, options->socket_path);
+        return agent;
+    }
+    rs_agent_free(agent);
+    return NULL;
+}
+
+void rs_agent_free(rs_agent *agent) {
+    if (!agent)
+        return;
+    rs_sending_free_all(agent);
+    rs_receiving_free_all(agent);
+    if (agent->link)
+        rs_link_free(agent->link);
+    if (agent->api) {
+        rs_loop_unwatch(agent->loop, &agent->api_watch);
+        rs_api_server_free(agent->api);
+    }
+    rs_control_free(agent->control);
+    if (agent->store)
+        rs_store_close(agent->store);
+    rs_data_free(agent->data);
+    if (agent->node)
+        rs_node_free(agent->node);
+    rs_peers_free(&agent->peers);
+    if (agent->signal_watch.active) {
+        int fd = agent->signal_watch.fd;
+        rs_loop_unwatch(agent->loop, &agent->signal_watch);
+        close(fd);
+    }
+    rs_loop_free(agent->loop);
+    free(agent);
+}

@@ -1,0 +1,67 @@
+/* One TCP connection of the control channel: bytes in, messages out; messages in, bytes out; bounded both ways. */
+#ifndef RS_DAEMON_CONNECTION_H
+#define RS_DAEMON_CONNECTION_H
+
+#include "core/types.h"
+#include "core/wire.h"
+#include "daemon/loop.h"
+
+#define RS_CONNECTION_HIGH (128u << 10) /* bytes waiting to be sent at which the core is told to stop */
+#define RS_CONNECTION_LOW (32u << 10)   /* and at which it may go on */
+#define RS_CONNECTION_OUT_MAX (RS_CONNECTION_HIGH + RS_PATCH_HEADER + RS_FRAGMENT_MAX)
+#define RS_CONNECTION_IN_MAX (2u * (RS_PATCH_HEADER + RS_FRAGMENT_MAX))
+#define RS_CONNECTION_WORDS 200
+
+typedef enum {
+    RS_CONNECTION_CONNECTING, /* outgoing, TCP is not there yet */
+    RS_CONNECTION_GREETING,   /* our HELLO is out, theirs is awaited */
+    RS_CONNECTION_UP
+} rs_connection_phase;
+
+typedef struct rs_connection {
+    struct rs_connection *next, *previous;
+    rs_watch watch;
+    int fd;
+    rs_connection_phase phase;
+    bool outgoing;
+    bool choked;  /* the core was told to stop */
+    rs_peer peer; /* RS_NO_PEER until it has said its name */
+    uint64_t boot;
+    uint32_t remote_address;
+    uint16_t remote_port;
+    rs_time phase_since, last_activity;
+    rs_time stalled_since; /* output waits and none went since; RS_NEVER = none waits */
+    uint8_t *in, *out;
+    size_t in_length, in_room;
+    size_t out_start, out_length, out_room;
+} rs_connection;
+
+/* Where a message's payload lies: in a mapping, and in the file behind it for what the socket does not take at once
+ * (a shortened file must not raise a signal here). */
+typedef struct {
+    const uint8_t *map;
+    int fd;
+    uint64_t offset;
+    uint32_t length;
+} rs_connection_payload;
+
+/* All of these return false when the connection is broken; `words` (RS_CONNECTION_WORDS bytes) then says why. */
+
+/* Sends as much as the socket takes and keeps the rest. The caller stops at RS_CONNECTION_HIGH; what does not fit at
+ * all breaks the connection. */
+bool rs_connection_send(rs_connection *connection, rs_time now, const uint8_t *header, size_t header_length,
+                        const rs_connection_payload *payload, char *words);
+/* Sends what waits. */
+bool rs_connection_flush(rs_connection *connection, rs_time now, char *words);
+
+/* A whole message: `payload_length` bytes at `payload`. False breaks the connection, with words. */
+typedef bool (*rs_connection_message)(void *context, const uint8_t *header, size_t header_length,
+                                      const uint8_t *payload, uint32_t payload_length, char *words);
+/* Reads what has come, a bounded amount, and hands over whole messages. */
+bool rs_connection_read(rs_connection *connection, rs_time now, rs_connection_message message, void *context,
+                        char *words);
+
+/* Frees the buffers, closes the descriptor (its watch must have ended) and frees the structure. */
+void rs_connection_free(rs_connection *connection);
+
+#endif

@@ -1,0 +1,52 @@
+/* The data channel: groups sent to and received from, batches, and how often the socket is looked at. */
+#ifndef RS_DAEMON_DATA_H
+#define RS_DAEMON_DATA_H
+
+#include "core/types.h"
+#include "daemon/loop.h"
+#include "io/io.h"
+
+typedef struct rs_data rs_data;
+
+typedef struct {
+    void *context;
+    /* As in rs_io_sink. */
+    bool (*predict)(void *context, rs_group group, uint32_t ahead, uint8_t **place, uint32_t *length);
+    uint8_t *(*deliver)(void *context, rs_group group, const uint8_t *header, size_t header_length,
+                        uint32_t payload_length);
+    /* Every payload delivered since the last call is in its place. */
+    void (*delivered)(void *context);
+    /* The socket dropped that many more datagrams of a group. */
+    void (*dropped)(void *context, rs_group group, uint64_t count);
+    /* The payload of a packet of this transfer cannot be read: its file was shortened. */
+    void (*unreadable)(void *context, rs_xfer xfer);
+} rs_data_callbacks;
+
+/* Takes `io` over, also when it fails (NULL: memory is short). */
+rs_data *rs_data_new(rs_loop *loop, rs_io *io, const rs_data_callbacks *callbacks);
+void rs_data_free(rs_data *data);
+
+/* A number for address:port, to send to; each call needs an rs_data_unuse. RS_NO_GROUP: no room. */
+rs_group rs_data_use(rs_data *data, uint32_t address, uint16_t port);
+void rs_data_unuse(rs_data *data, rs_group group);
+/* The same, to receive from; transfers on one address share a membership. RS_NO_GROUP with words in `error`
+ * (RS_IO_ERROR_MAX bytes). */
+rs_group rs_data_join(rs_data *data, uint32_t address, uint16_t port, char *error);
+void rs_data_leave(rs_data *data, rs_group group);
+
+/* Where to put the next packet to send; NULL while the NIC takes no more. Filled, it goes out by rs_data_push;
+ * without, it is used again. */
+rs_packet_out *rs_data_slot(rs_data *data);
+/* `payload` is where the packet's payload lies, until rs_data_flush returns with nothing waiting or rs_data_forget. */
+void rs_data_push(rs_data *data, const uint8_t *payload);
+void rs_data_flush(rs_data *data);
+/* A transfer's memory goes away: what waits of it is not sent. */
+void rs_data_forget(rs_data *data, rs_xfer xfer);
+/* Packets wait for the NIC. */
+bool rs_data_blocked(const rs_data *data);
+
+rs_time rs_data_deadline(const rs_data *data);
+void rs_data_timeout(rs_data *data);
+void rs_data_stats(const rs_data *data, rs_io_stats *out);
+
+#endif

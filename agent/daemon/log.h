@@ -1,0 +1,30 @@
+/* The agent's log: one line per event on stderr, "<UTC time> <level> <event> key=value ...", for people and grep. */
+#ifndef RS_DAEMON_LOG_H
+#define RS_DAEMON_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { RS_LOG_DEBUG, RS_LOG_INFO, RS_LOG_WARNING, RS_LOG_ERROR } rs_log_level;
+
+/* Lines below this level are not written. False if there is no level of that name. */
+bool rs_log_set_level(const char *name);
+bool rs_log_wants(rs_log_level level);
+
+/* `event` is a short word ("control", "send", ...); the format makes "key=value" pairs. Values that may hold blanks go
+ * through rs_quote. */
+__attribute__((format(printf, 3, 4))) void rs_log(rs_log_level level, const char *event, const char *format, ...);
+
+/* The same for what a stranger can cause at any rate: at most `per_second` lines a second, then one line that says how
+ * many were left out. */
+typedef struct {
+    int64_t second;
+    uint32_t written, left_out;
+} rs_log_limit;
+__attribute__((format(printf, 5, 6))) void rs_log_limited(rs_log_limit *limit, uint32_t per_second, rs_log_level level,
+                                                          const char *event, const char *format, ...);
+
+/* The text in double quotes, control bytes and quotes escaped, cut at some 250 bytes. Valid until eight calls later. */
+const char *rs_quote(const char *text);
+
+#endif

@@ -1,0 +1,276 @@
+/* The command line: one table of options, from which both the parser and --help are made. */
+#include "daemon/options.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "daemon/digest.h"
+#include "daemon/log.h"
+#include "daemon/units.h"
+#include "io/io.h"
+
+#define FIRST_OPTION 256
+
+typedef bool (*take_value)(rs_options *options, const char *text, char *error);
+
+typedef struct {
+    const char *name, *value, *help;
+    take_value take;
+} option;
+
+#define ERROR_BYTES RS_IO_ERROR_MAX
+
+static bool wrong(char *error, const char *words) {
+    snprintf(error, ERROR_BYTES, "%s", words);
+    return false;
+}
+
+static bool take_server(rs_options *o, const char *text, char *error) {
+    o->server = text;
+    size_t length = strlen(text);
+    return (length >= 1 && length <= 255) || wrong(error, "a name has 1 to 255 bytes");
+}
+
+static bool take_interface(rs_options *o, const char *text, char *error) {
+    o->interface = text;
+    return text[0] != '\0' || wrong(error, "a network interface is needed, for example h1-eth0");
+}
+
+static bool take_address(rs_options *o, const char *text, char *error) {
+    return (rs_parse_address(text, &o->address) && o->address != 0) ||
+           wrong(error, "an IPv4 address is needed, for example 10.0.1.1");
+}
+
+static bool take_port(const char *text, uint16_t *out, char *error) {
+    uint64_t port = 0;
+    if (!rs_parse_integer(text, 1, UINT16_MAX, &port))
+        return wrong(error, "a port is a number from 1 to 65535");
+    *out = (uint16_t)port;
+    return true;
+}
+
+static bool take_control_port(rs_options *o, const char *text, char *error) {
+    return take_port(text, &o->control_port, error);
+}
+
+static bool take_data_port(rs_options *o, const char *text, char *error) {
+    return take_port(text, &o->data_port, error);
+}
+
+static bool take_manager(rs_options *o, const char *text, char *error) {
+    return rs_parse_endpoint(text, &o->manager_address, &o->manager_port) ||
+           wrong(error, "an IPv4 address and a port are needed, for example 10.255.0.1:9090");
+}
+
+static bool take_socket(rs_options *o, const char *text, char *error) {
+    o->socket_path = text;
+    struct sockaddr_un longest;
+    return (text[0] && strlen(text) < sizeof longest.sun_path) ||
+           wrong(error, "a path for a unix socket has 1 to 107 bytes");
+}
+
+static bool take_store(rs_options *o, const char *text, char *error) {
+    o->store_directory = text;
+    return text[0] != '\0' || wrong(error, "a folder on a tmpfs is needed");
+}
+
+static bool take_quota(rs_options *o, const char *text, char *error) {
+    return (rs_parse_bytes(text, &o->quota_bytes) && o->quota_bytes > 0) ||
+           wrong(error, "a size is needed, for example 4G or 512M");
+}
+
+static bool take_io(rs_options *o, const char *text, char *error) {
+    o->io = text;
+    for (const rs_io_ops *const *ops = rs_io_backends; *ops; ops++)
+        if (strcmp((*ops)->name, text) == 0)
+            return true;
+    return strcmp(text, "auto") == 0 || wrong(error, "there is no such packet I/O; see --help");
+}
+
+static bool take_mtu(rs_options *o, const char *text, char *error) {
+    uint64_t mtu = 0;
+    if (!rs_parse_integer(text, 576, 65535, &mtu))
+        return wrong(error, "an MTU is a number of bytes from 576 to 65535");
+    o->mtu = (uint32_t)mtu;
+    return true;
+}
+
+static bool take_nic_rate(rs_options *o, const char *text, char *error) {
+    return (rs_parse_rate(text, &o->nic_rate_bps) && o->nic_rate_bps >= 1000000) ||
+           wrong(error, "a rate of at least 1M (bits/s) is needed, for example 1G or 2.5G");
+}
+
+static bool take_attempt_interval(rs_options *o, const char *text, char *error) {
+    if (strcmp(text, "auto") == 0) {
+        o->attempt_interval = 0;
+        return true;
+    }
+    return (rs_parse_duration(text, &o->attempt_interval) && o->attempt_interval >= 1000 &&
+            o->attempt_interval <= 10000000000) ||
+           wrong(error, "a duration from 1us to 10s is needed, for example 1.4ms, or auto");
+}
+
+static bool take_light_confirm(rs_options *o, const char *text, char *error) {
+    uint64_t count = 0;
+    if (!rs_parse_integer(text, 1, 255, &count))
+        return wrong(error, "a number of packets from 1 to 255 is needed");
+    o->light_confirm = (uint32_t)count;
+    return true;
+}
+
+static bool take_start_on(rs_options *o, const char *text, char *error) {
+    o->start_policy = strcmp(text, "first") == 0 ? RS_START_ON_FIRST : RS_START_ON_LAST;
+    return strcmp(text, "first") == 0 || strcmp(text, "last") == 0 || wrong(error, "it is either first or last");
+}
+
+static bool take_silence_bound(rs_options *o, const char *text, char *error) {
+    return (rs_parse_duration(text, &o->silence_bound) && o->silence_bound >= 100000000 &&
+            o->silence_bound <= 600000000000) ||
+           wrong(error, "a duration from 100ms to 10min is needed, for example 5s");
+}
+
+static bool take_digest(rs_options *o, const char *text, char *error) {
+    o->digest_algorithm = strcmp(text, "sha256") == 0 ? RS_DIGEST_SHA256 : RS_DIGEST_XXH3;
+    return strcmp(text, "xxh3") == 0 || strcmp(text, "sha256") == 0 || wrong(error, "it is either xxh3 or sha256");
+}
+
+static bool take_max_connections(rs_options *o, const char *text, char *error) {
+    uint64_t count = 0;
+    if (!rs_parse_integer(text, 1, 65536, &count))
+        return wrong(error, "a number from 1 to 65536 is needed");
+    o->max_connections = (uint32_t)count;
+    return true;
+}
+
+static bool take_loss(rs_options *o, const char *text, char *error) {
+    o->loss = text;
+    return rs_io_lossy_check(text, error);
+}
+
+static bool take_seed(rs_options *o, const char *text, char *error) {
+    return rs_parse_integer(text, 1, UINT64_MAX, &o->seed) || wrong(error, "a number from 1 on is needed");
+}
+
+static bool take_log_level(rs_options *o, const char *text, char *error) {
+    o->log_level = text;
+    return rs_log_set_level(text) || wrong(error, "it is one of debug, info, warning, error");
+}
+
+static const option options_table[] = {
+    {"server", "NAME", "this server's name in the topology file (needed)", take_server},
+    {"interface", "NIC", "network interface of the data network (needed)", take_interface},
+    {"address", "IPV4", "this server's address on that interface (needed)", take_address},
+    {"socket", "PATH", "unix socket for applications (needed)", take_socket},
+    {"store", "DIR", "folder for objects, on a tmpfs (needed)", take_store},
+    {"manager", "IPV4:PORT", "the manager's Thrift port; without it this agent can receive but not send", take_manager},
+    {"control-port", "PORT", "TCP port of the control channel [7071]", take_control_port},
+    {"data-port", "PORT", "UDP port of the data channel, if the manager names none [7070]", take_data_port},
+    {"quota", "SIZE", "most that objects may take of the store, for example 4G [what the tmpfs holds]", take_quota},
+    {"mtu", "BYTES", "largest IP packet on the data channel [the interface's MTU]", take_mtu},
+    {"nic-rate", "RATE", "what the NIC can send, in bits/s on the wire, for example 1G [the interface's speed]",
+     take_nic_rate},
+    {"io", "NAME", "packet I/O: auto, udp [auto]", take_io},
+    {"attempt-interval", "TIME",
+     "time between packets while there is no light yet, for example 1.4ms [auto: 2 % of the\n"
+     "                              circuit's reconfiguration time]",
+     take_attempt_interval},
+    {"light-confirm", "N", "packets in a row a receiver must see before it reports light [auto]", take_light_confirm},
+    {"start-on", "last|first", "go to high rate when the last, or the first, receiver has light [last]", take_start_on},
+    {"silence-bound", "TIME", "give up a peer that says nothing this long [5s]", take_silence_bound},
+    {"digest", "xxh3|sha256", "digest of objects added here [xxh3]", take_digest},
+    {"max-connections", "N", "control connections at a time [1024]", take_max_connections},
+    {"loss", "SPEC", "lose received data packets on purpose: uniform:P, burst:P:N, gilbert:P:N or first:N", take_loss},
+    {"seed", "N", "seed of every random choice, to repeat a run [random]", take_seed},
+    {"log-level", "LEVEL", "debug, info, warning or error [info]", take_log_level},
+};
+#define OPTION_COUNT (sizeof options_table / sizeof *options_table)
+
+static void help(FILE *say) {
+    fputs("rostrumd: the agent of rostrum on a server. It runs in the foreground and logs to stderr; SIGTERM ends it "
+          "in order.\n\n"
+          "usage: rostrumd --server NAME --interface NIC --address IPV4 --socket PATH --store DIR [option ...]\n\n",
+          say);
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        char left[40];
+        snprintf(left, sizeof left, "--%s %s", options_table[i].name, options_table[i].value);
+        fprintf(say, "  %-28s%s\n", left, options_table[i].help);
+    }
+    fputs("  --help                      this text\n"
+          "  --version                   version\n\n"
+          "Sizes: K, M, G, T (powers of 1024). Rates: K, M, G (powers of 1000). Times: ns, us, ms, s, min.\n\n"
+          "Server h1 of the lab, by hand:\n"
+          "  rostrumd --server h1 --interface h1-eth0 --address 10.0.1.1 --manager 10.255.0.1:9090 \\\n"
+          "      --socket /run/rostrum/h1/agent.sock --store /run/rostrum/h1/objects --quota 4G --nic-rate 1G\n\n"
+          "Exit codes: 0 ended in order, 1 could not start or failed (the last log line says why), 2 wrong command "
+          "line.\n",
+          say);
+}
+
+static const char *missing(const rs_options *o) {
+    if (!o->server)
+        return "--server";
+    if (!o->interface)
+        return "--interface";
+    if (o->address == 0)
+        return "--address";
+    if (!o->socket_path)
+        return "--socket";
+    return o->store_directory ? NULL : "--store";
+}
+
+static rs_options_result take_all(int argc, char *const *argv, rs_options *out, FILE *say, FILE *complain) {
+    struct option longs[OPTION_COUNT + 3] = {{0}};
+    char error[ERROR_BYTES];
+    int found;
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        longs[i] = (struct option){options_table[i].name, required_argument, NULL, FIRST_OPTION + (int)i};
+    longs[OPTION_COUNT] = (struct option){"help", no_argument, NULL, 'h'};
+    longs[OPTION_COUNT + 1] = (struct option){"version", no_argument, NULL, 'V'};
+    optind = 0; /* start anew: tests parse more than once */
+    opterr = 0;
+    while ((found = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+        if (found == 'h') {
+            help(say);
+            return RS_OPTIONS_TOLD;
+        }
+        if (found == 'V') {
+            fprintf(say, "rostrumd %s\n", RS_VERSION);
+            return RS_OPTIONS_TOLD;
+        }
+        if (found < FIRST_OPTION) {
+            fprintf(complain, "rostrumd: %s \"%s\"; see rostrumd --help\n",
+                    found == ':' ? "a value is missing behind" : "there is no option", argv[optind - 1]);
+            return RS_OPTIONS_WRONG;
+        }
+        const option *which = &options_table[found - FIRST_OPTION];
+        if (!which->take(out, optarg, error)) {
+            fprintf(complain, "rostrumd: --%s \"%s\": %s\n", which->name, optarg, error);
+            return RS_OPTIONS_WRONG;
+        }
+    }
+    return RS_OPTIONS_RUN;
+}
+
+rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out, FILE *say, FILE *complain) {
+    *out = (rs_options){.control_port = 7071,
+                        .data_port = 7070,
+                        .io = "auto",
+                        .digest_algorithm = RS_DIGEST_XXH3,
+                        .max_connections = 1024,
+                        .log_level = "info"};
+    rs_options_result result = take_all(argc, argv, out, say, complain);
+    if (result != RS_OPTIONS_RUN)
+        return result;
+    if (optind < argc) {
+        fprintf(complain, "rostrumd: \"%s\" is not understood; see rostrumd --help\n", argv[optind]);
+        return RS_OPTIONS_WRONG;
+    }
+    const char *absent = missing(out);
+    if (absent) {
+        fprintf(complain, "rostrumd: %s is needed; see rostrumd --help\n", absent);
+        return RS_OPTIONS_WRONG;
+    }
+    return RS_OPTIONS_RUN;
+}

@@ -1,0 +1,41 @@
+/* The agent's command line. */
+#ifndef RS_DAEMON_OPTIONS_H
+#define RS_DAEMON_OPTIONS_H
+
+#include <stdio.h>
+
+#include "core/node.h"
+
+#define RS_VERSION "0.1.0"
+
+typedef struct {
+    const char *server;    /* this server's name in the topology */
+    const char *interface; /* data NIC */
+    uint32_t address;      /* of the data NIC, host order */
+    uint16_t control_port, data_port;
+    uint32_t manager_address; /* host order; 0 = no manager */
+    uint16_t manager_port;
+    const char *socket_path;
+    const char *store_directory;
+    uint64_t quota_bytes;     /* 0 = what the tmpfs holds */
+    const char *io;           /* back end */
+    uint32_t mtu;             /* 0 = the interface's */
+    int64_t nic_rate_bps;     /* 0 = the interface's */
+    rs_time attempt_interval; /* 0 = by the circuit technology */
+    uint32_t light_confirm;   /* 0 = the core's choice */
+    rs_start_policy start_policy;
+    rs_time silence_bound; /* 0 = the core's */
+    const char *loss;      /* NULL = none */
+    uint64_t seed;         /* 0 = random */
+    uint8_t digest_algorithm;
+    uint32_t max_connections;
+    const char *log_level;
+} rs_options;
+
+typedef enum { RS_OPTIONS_RUN, RS_OPTIONS_TOLD, RS_OPTIONS_WRONG } rs_options_result;
+
+/* RUN: `out` is complete, its texts are argv's. TOLD: --help or --version was answered on `say`. WRONG: words are on
+ * `complain`. */
+rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out, FILE *say, FILE *complain);
+
+#endif

@@ -1,0 +1,77 @@
+/* Table of servers by name and number. Lookups by name happen once per connection or per receiver of a send. */
+#include "daemon/peers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void rs_peers_free(rs_peers *peers) {
+    free(peers->entries);
+    *peers = (rs_peers){0};
+}
+
+rs_peer rs_peers_find(const rs_peers *peers, const char *name) {
+    for (uint32_t i = 0; i < peers->room; i++)
+        if (peers->entries[i].used && strcmp(peers->entries[i].name, name) == 0)
+            return i;
+    return RS_NO_PEER;
+}
+
+/* A number never used, or the one that was not spoken of for the longest time. */
+static rs_peer choose(const rs_peers *peers) {
+    rs_peer oldest = RS_NO_PEER;
+    for (uint32_t i = 0; i < peers->room; i++) {
+        const rs_peer_entry *entry = &peers->entries[i];
+        if (!entry->used)
+            return i;
+        if (entry->holds == 0 && peers->room >= RS_PEERS_MAX &&
+            (oldest == RS_NO_PEER || entry->last_used < peers->entries[oldest].last_used))
+            oldest = i;
+    }
+    return oldest;
+}
+
+static bool grow(rs_peers *peers) {
+    uint32_t room = peers->room ? peers->room * 2 : 64;
+    rs_peer_entry *entries = room > RS_PEERS_MAX ? NULL : realloc(peers->entries, room * sizeof *entries);
+    if (!entries)
+        return false;
+    memset(entries + peers->room, 0, (room - peers->room) * sizeof *entries);
+    peers->entries = entries;
+    peers->room = room;
+    return true;
+}
+
+rs_peer rs_peers_number(rs_peers *peers, const char *name) {
+    size_t length = strlen(name);
+    if (length == 0 || length > RS_NAME_MAX)
+        return RS_NO_PEER;
+    rs_peer peer = rs_peers_find(peers, name);
+    if (peer == RS_NO_PEER) {
+        peer = choose(peers);
+        if (peer == RS_NO_PEER && grow(peers))
+            peer = choose(peers);
+        if (peer == RS_NO_PEER)
+            return RS_NO_PEER;
+        peers->entries[peer] = (rs_peer_entry){.used = true};
+        memcpy(peers->entries[peer].name, name, length + 1);
+    }
+    peers->entries[peer].last_used = ++peers->uses;
+    return peer;
+}
+
+rs_peer_entry *rs_peers_entry(const rs_peers *peers, rs_peer peer) {
+    return &peers->entries[peer];
+}
+
+const char *rs_peers_name(const rs_peers *peers, rs_peer peer) {
+    return peer < peers->room && peers->entries[peer].used ? peers->entries[peer].name : "an unknown server";
+}
+
+void rs_peers_hold(rs_peers *peers, rs_peer peer) {
+    peers->entries[peer].holds++;
+}
+
+void rs_peers_release(rs_peers *peers, rs_peer peer) {
+    if (peers->entries[peer].holds > 0)
+        peers->entries[peer].holds--;
+}

@@ -1,0 +1,402 @@
+/* Objects that come in: room, group, payloads to their places, digest, and the object visible only when all of it is
+ * right. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/agent.h"
+#include "daemon/units.h"
+
+#define PROGRESS_EVERY (100 * RS_MILLISECOND)
+#define STORED_MAX 512u          /* payloads of one look at the data channel */
+#define ALLOCATE_TURN (1u << 20) /* bytes of room made in one turn of the loop, per transfer */
+#define DIGEST_TURN 1u           /* chunks digested in one turn while data comes */
+#define DIGEST_TURN_COMPLETE 8u  /* and when nothing else is left to do */
+
+struct rs_receiving {
+    rs_transfer base;
+    rs_peer sender;
+    rs_group group; /* RS_NO_GROUP: none joined */
+    rs_digest expected;
+    rs_digest_tree *tree;
+    uint64_t size;
+    uint32_t session;
+    bool allocated; /* all room is there */
+    bool complete;  /* every byte is there */
+    int64_t started_ns;
+};
+
+/* Payloads that will be in place when the present look at the data channel ends. */
+static struct {
+    rs_receiving *receiving;
+    uint64_t offset;
+    uint32_t length;
+} stored[STORED_MAX];
+static unsigned stored_count;
+
+static rs_receiving *receiving_of(rs_transfer *transfer) {
+    return (rs_receiving *)(void *)transfer;
+}
+
+static rs_receiving *find(const rs_agent *agent, rs_xfer xfer) {
+    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+    return transfer && !transfer->sending ? receiving_of(transfer) : NULL;
+}
+
+static void tell(rs_agent *agent, const rs_receiving *r, rostrum_event_kind kind, const char *phase,
+                 const char *words) {
+    rs_xfer_stats stats = {0};
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    rostrum_event event = {.kind = kind, .size = r->size, .session = r->session, .bytes = stats.bytes_present};
+    snprintf(event.subject, sizeof event.subject, "%s", phase);
+    snprintf(event.words, sizeof event.words, "%s", words);
+    rs_api_event(agent->api, &r->base.id, &event);
+}
+
+/* ------------------------------------------------------------------------------------------------------- starting */
+
+static void free_receiving(rs_agent *agent, rs_receiving *r) {
+    rs_data_leave(agent->data, r->group);
+    if (r->base.object)
+        rs_store_discard(agent->store, r->base.object);
+    rs_digest_tree_free(r->tree);
+    rs_peers_release(&agent->peers, r->sender);
+    free(r);
+}
+
+static rs_group join(rs_agent *agent, const rs_incoming *info, char *error) {
+    return rs_data_join(agent->data, info->group_address, info->data_port, error);
+}
+
+/* Room, digest and group for an object. NULL with words in `cause`. */
+static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cause, size_t cause_size) {
+    rs_error error = {0};
+    char words[RS_IO_ERROR_MAX];
+    rs_receiving *r = calloc(1, sizeof *r);
+    if (!r) {
+        snprintf(cause, cause_size, "no memory at %s", agent->options.server);
+        return NULL;
+    }
+    r->base.id = info->object;
+    r->sender = info->sender;
+    r->group = RS_NO_GROUP;
+    r->expected = info->digest;
+    r->size = info->size;
+    r->session = info->session;
+    r->allocated = info->size == 0;
+    r->started_ns = rs_wall_clock();
+    rs_peers_hold(&agent->peers, r->sender);
+    r->tree = rs_digest_tree_new(info->digest.algorithm, info->size);
+    if (!r->tree) {
+        snprintf(cause, cause_size, "digest algorithm %u is not known at %s", info->digest.algorithm,
+                 agent->options.server);
+        goto fail;
+    }
+    r->base.object = rs_store_receive(agent->store, &info->object, info->size, &error);
+    if (!r->base.object) {
+        snprintf(cause, cause_size, "no room at %s: %s", agent->options.server, error.words);
+        goto fail;
+    }
+    if (info->group_address != 0 && (r->group = join(agent, info, words)) == RS_NO_GROUP) {
+        snprintf(cause, cause_size, "%s: %s", agent->options.server, words);
+        goto fail;
+    }
+    return r;
+fail:
+    free_receiving(agent, r);
+    return NULL;
+}
+
+static void refuse(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const char *cause) {
+    rs_log(RS_LOG_WARNING, "receive", "object=%s from=%s refused=%s", rs_id_text(&info->object),
+           rs_quote(rs_peers_name(&agent->peers, info->sender)), rs_quote(cause));
+    rs_incoming_refuse(agent->node, rs_agent_now(agent), xfer, cause);
+    rs_api_object_failed(agent->api, &info->object, cause);
+}
+
+/* An object of that id is here already. */
+static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const rs_object *object) {
+    if (object->phase == RS_OBJECT_WHOLE && object->size == info->size &&
+        rs_digest_equal(&object->digest, &info->digest)) {
+        rs_log(RS_LOG_INFO, "receive", "object=%s from=%s is here already", rs_id_text(&info->object),
+               rs_quote(rs_peers_name(&agent->peers, info->sender)));
+        rs_incoming_have(agent->node, rs_agent_now(agent), xfer);
+        return;
+    }
+    char cause[160];
+    snprintf(cause, sizeof cause, "%.60s has another object by that id%s", agent->options.server,
+             object->phase == RS_OBJECT_WHOLE ? "" : ", not whole yet");
+    rs_incoming_refuse(agent->node, rs_agent_now(agent), xfer, cause);
+    rs_log(RS_LOG_WARNING, "receive", "object=%s refused=%s", rs_id_text(&info->object), rs_quote(cause));
+}
+
+static void incoming(rs_agent *agent, rs_xfer xfer) {
+    rs_incoming info;
+    char cause[160];
+    if (rs_incoming_info(agent->node, xfer, &info) != RS_OK)
+        return;
+    const rs_object *existing = rs_store_find(agent->store, &info.object);
+    if (existing) {
+        meet_existing(agent, xfer, &info, existing);
+        return;
+    }
+    rs_receiving *r = agent->stopping ? NULL : prepare(agent, &info, cause, sizeof cause);
+    if (!r) {
+        refuse(agent, xfer, &info, agent->stopping ? "the agent is ending" : cause);
+        return;
+    }
+    rs_status status = rs_incoming_accept(agent->node, rs_agent_now(agent), xfer, r->group);
+    if (status != RS_OK) {
+        rs_log(RS_LOG_ERROR, "receive", "object=%s the core does not take it: %s", rs_id_text(&info.object),
+               rs_strerror(status));
+        free_receiving(agent, r);
+        return;
+    }
+    r->base.xfer = xfer;
+    r->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
+    rs_transfers_add(&agent->transfers, &r->base);
+    char address[RS_ADDRESS_TEXT];
+    rs_log(RS_LOG_INFO, "receive", "object=%s from=%s bytes=%llu group=%s:%u session=%u", rs_id_text(&info.object),
+           rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)info.size,
+           rs_address_text(info.group_address, address), info.data_port, info.session);
+    tell(agent, r, ROSTRUM_EVENT_PHASE, "accepted", "");
+}
+
+/* The next session's group is joined before the last one's is left: they may be the same. */
+static void next_session(rs_agent *agent, rs_receiving *r) {
+    rs_incoming info;
+    char error[RS_IO_ERROR_MAX];
+    if (rs_incoming_info(agent->node, r->base.xfer, &info) != RS_OK)
+        return;
+    rs_group group = info.group_address ? join(agent, &info, error) : RS_NO_GROUP;
+    if (info.group_address && group == RS_NO_GROUP) {
+        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error);
+        return;
+    }
+    rs_incoming_accept(agent->node, rs_agent_now(agent), r->base.xfer, group);
+    rs_data_leave(agent->data, r->group);
+    r->group = group;
+    r->session = info.session;
+    char address[RS_ADDRESS_TEXT];
+    rs_log(RS_LOG_INFO, "receive", "object=%s session=%u group=%s:%u", rs_id_text(&r->base.id), r->session,
+           rs_address_text(info.group_address, address), info.data_port);
+}
+
+/* ------------------------------------------------------------------------------------------------------- payloads */
+
+/* Where a fragment belongs, with room behind it; NULL if the store has none left (the transfer is given up). */
+static uint8_t *place_of(rs_agent *agent, rs_receiving *r, uint64_t offset, uint32_t length) {
+    rs_error error = {0};
+    if (!r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING || offset > r->size ||
+        length > r->size - offset || !r->base.object->map)
+        return NULL;
+    if (!r->allocated && !rs_store_ensure(agent->store, r->base.object, offset, length, &error)) {
+        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.words);
+        return NULL;
+    }
+    return r->base.object->map + offset;
+}
+
+bool rs_receiving_predict(void *context, rs_group group, uint32_t ahead, uint8_t **place, uint32_t *length) {
+    rs_agent *agent = context;
+    rs_xfer xfer;
+    uint64_t offset;
+    if (!rs_predict(agent->node, group, ahead, &xfer, &offset, length))
+        return false;
+    rs_receiving *r = find(agent, xfer);
+    *place = r ? place_of(agent, r, offset, *length) : NULL;
+    return *place != NULL;
+}
+
+static void count_bad(rs_agent *agent, const char *road, const char *from) {
+    agent->packets_bad++;
+    rs_log_limited(&agent->complaints, 5, RS_LOG_WARNING, "receive", "malformed on=%s from=%s", road, rs_quote(from));
+}
+
+uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *header, size_t header_length,
+                              uint32_t payload_length) {
+    rs_agent *agent = context;
+    const rs_packet_in packet = {.channel = RS_CH_GROUP,
+                                 .peer = RS_NO_PEER,
+                                 .group = group,
+                                 .header = header,
+                                 .header_length = header_length,
+                                 .payload_length = payload_length};
+    rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
+    if (result.verdict == RS_RX_BAD)
+        count_bad(agent, "data-channel", "somebody");
+    if (result.verdict != RS_RX_STORE)
+        return NULL;
+    rs_receiving *r = find(agent, result.xfer);
+    if (!r || stored_count == STORED_MAX)
+        return NULL;
+    uint8_t *place = place_of(agent, r, result.offset, result.length);
+    if (!place)
+        return NULL;
+    stored[stored_count].receiving = r;
+    stored[stored_count].offset = result.offset;
+    stored[stored_count++].length = result.length;
+    return place;
+}
+
+void rs_receiving_delivered(void *context) {
+    (void)context;
+    for (unsigned i = 0; i < stored_count; i++)
+        rs_digest_tree_present(stored[i].receiving->tree, stored[i].offset, stored[i].length);
+    stored_count = 0;
+}
+
+bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length,
+                          const uint8_t *payload, uint32_t payload_length) {
+    rs_agent *agent = context;
+    const rs_packet_in packet = {.channel = RS_CH_PEER_RELIABLE,
+                                 .peer = peer,
+                                 .group = RS_NO_GROUP,
+                                 .header = header,
+                                 .header_length = header_length,
+                                 .payload_length = payload_length};
+    rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
+    if (result.verdict == RS_RX_BAD) {
+        count_bad(agent, "control-channel", rs_peers_name(&agent->peers, peer));
+        return false;
+    }
+    rs_receiving *r = result.verdict == RS_RX_STORE ? find(agent, result.xfer) : NULL;
+    uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
+    if (place) {
+        memcpy(place, payload, payload_length);
+        rs_digest_tree_present(r->tree, result.offset, result.length);
+    }
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------------------------- verdict */
+
+static void verdict(rs_agent *agent, rs_receiving *r, bool ok, const char *cause) {
+    if (!ok && r->base.object) {
+        rs_store_discard(agent->store, r->base.object);
+        r->base.object = NULL;
+    }
+    rs_verified(agent->node, rs_agent_now(agent), r->base.xfer, ok, cause);
+    if (ok)
+        rs_api_object_whole(agent->api, &r->base.id);
+}
+
+static void check_digest(rs_agent *agent, rs_receiving *r) {
+    rs_digest found;
+    rs_error error = {0};
+    char cause[160];
+    if (!rs_digest_tree_final(r->tree, &found)) {
+        verdict(agent, r, false, "not every byte that was announced came to the store");
+        return;
+    }
+    if (!rs_digest_equal(&found, &r->expected)) {
+        snprintf(cause, sizeof cause,
+                 "the digest at %.60s is not the sender's: bytes were changed on the way or at the sender",
+                 agent->options.server);
+        verdict(agent, r, false, cause);
+        return;
+    }
+    rs_object *object = r->base.object;
+    if (!rs_store_commit(agent->store, object, &found, &error)) {
+        snprintf(cause, sizeof cause, "the store at %.60s: %.80s", agent->options.server, error.words);
+        verdict(agent, r, false, cause);
+        return;
+    }
+    r->base.object = NULL;
+    verdict(agent, r, true, "");
+}
+
+/* True: there is more to digest. */
+static bool digest_step(rs_agent *agent, rs_receiving *r) {
+    if (!r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING)
+        return false;
+    uint64_t pending = rs_digest_tree_pending(r->tree);
+    if (pending > 0)
+        rs_digest_tree_step(r->tree, r->base.object->map, r->complete ? DIGEST_TURN_COMPLETE : DIGEST_TURN);
+    pending = rs_digest_tree_pending(r->tree);
+    if (r->complete && pending == 0)
+        check_digest(agent, r);
+    return pending > 0;
+}
+
+static bool allocate_step(rs_agent *agent, rs_receiving *r) {
+    rs_error error = {0};
+    if (r->allocated || !r->base.object)
+        return false;
+    int64_t left = rs_store_allocate_step(agent->store, r->base.object, ALLOCATE_TURN, &error);
+    if (left < 0)
+        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.words);
+    r->allocated = left == 0;
+    return left > 0;
+}
+
+bool rs_receiving_work(rs_agent *agent) {
+    bool more = false;
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+        more |= allocate_step(agent, receiving_of(t));
+        more |= digest_step(agent, receiving_of(t));
+    }
+    return more;
+}
+
+/* --------------------------------------------------------------------------------------------------------- events */
+
+static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event) {
+    rs_log(event->ok ? RS_LOG_INFO : RS_LOG_WARNING, "receive", "object=%s from=%s %s%s%s", rs_id_text(&r->base.id),
+           rs_quote(rs_peers_name(&agent->peers, r->sender)), event->ok ? "done" : "failed",
+           event->ok ? "" : " cause=", event->ok ? "" : rs_quote(event->cause));
+    tell(agent, r, ROSTRUM_EVENT_PHASE, "done", event->ok ? "" : event->cause);
+    rs_object_id id = r->base.id;
+    rs_transfers_remove(&agent->transfers, &r->base);
+    free_receiving(agent, r);
+    if (!event->ok)
+        rs_api_object_failed(agent->api, &id, event->cause);
+}
+
+void rs_receiving_event(rs_agent *agent, const rs_event *event) {
+    if (event->kind == RS_EV_INCOMING) {
+        incoming(agent, event->xfer);
+        return;
+    }
+    rs_receiving *r = find(agent, event->xfer);
+    if (!r)
+        return;
+    if (event->kind == RS_EV_SESSION)
+        next_session(agent, r);
+    if (event->kind == RS_EV_COMPLETE) {
+        r->complete = true;
+        digest_step(agent, r);
+    }
+    if (event->kind == RS_EV_RECEIVE_DONE)
+        receive_done(agent, r, event);
+}
+
+rs_time rs_receiving_deadline(const rs_agent *agent) {
+    rs_time earliest = RS_NEVER;
+    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        earliest = t->progress_at < earliest ? t->progress_at : earliest;
+    return earliest;
+}
+
+void rs_receiving_timeout(rs_agent *agent) {
+    rs_time now = rs_agent_now(agent);
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+        if (now < t->progress_at)
+            continue;
+        t->progress_at = now + PROGRESS_EVERY;
+        if (rs_api_event_wanted(agent->api, &t->id))
+            tell(agent, receiving_of(t), ROSTRUM_EVENT_PROGRESS, "", "");
+    }
+}
+
+void rs_receiving_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause) {
+    rs_receive_cancel(agent->node, rs_agent_now(agent), transfer->xfer, cause);
+}
+
+void rs_receiving_free_all(rs_agent *agent) {
+    while (agent->transfers.receiving) {
+        rs_transfer *t = agent->transfers.receiving;
+        rs_transfers_remove(&agent->transfers, t);
+        free_receiving(agent, receiving_of(t));
+    }
+}

@@ -1,0 +1,59 @@
+/* What this agent is doing, for `rostrum status`. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/sending.h"
+
+static const char *const phase_names[] = {
+    [RS_PHASE_WAITING] = "waiting",   [RS_PHASE_ATTEMPT] = "attempt", [RS_PHASE_HIGH_RATE] = "high-rate",
+    [RS_PHASE_PATCHING] = "patching", [RS_PHASE_DONE] = "done",
+};
+
+static rostrum_transfer describe(const rs_agent *agent, rs_transfer *t) {
+    rs_xfer_stats stats = {0};
+    rs_incoming incoming;
+    rs_xfer_stats_get(agent->node, t->xfer, &stats);
+    rostrum_transfer out = {.data_id = t->id.data,
+                            .sending = t->sending,
+                            .size = stats.size,
+                            .bytes = stats.bytes_present,
+                            .rate_bps = stats.rate_bps,
+                            .receivers = stats.receivers,
+                            .receivers_done = stats.receivers_done,
+                            .receivers_failed = stats.receivers_failed};
+    memcpy(out.app, t->id.app, sizeof out.app);
+    snprintf(out.phase, sizeof out.phase, "%s", t->sending ? phase_names[stats.phase] : "receiving");
+    if (t->sending) {
+        out.path = rs_sending_of(t)->result.path;
+        out.requested_ns = rs_sending_of(t)->result.requested_ns;
+    } else if (rs_incoming_info(agent->node, t->xfer, &incoming) == RS_OK) {
+        snprintf(out.peer, sizeof out.peer, "%s", rs_peers_name(&agent->peers, incoming.sender));
+    }
+    return out;
+}
+
+void rs_status_api(void *context, const rs_api_call *call) {
+    rs_agent *agent = context;
+    uint32_t count = 0;
+    rostrum_transfer *transfers = calloc(agent->transfers.count + 1u, sizeof *transfers);
+    if (!transfers) {
+        rs_api_reply_error(agent->api, call, ROSTRUM_ERR_LIMIT, "no memory to list the transfers");
+        return;
+    }
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        transfers[count++] = describe(agent, t);
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        transfers[count++] = describe(agent, t);
+    rostrum_status status = {.started_ns = agent->started_ns,
+                             .manager_up = agent->link && rs_link_up(agent->link),
+                             .packets_bad = agent->packets_bad + rs_control_stats_get(agent->control).malformed,
+                             .transfers = transfers,
+                             .transfer_count = count};
+    if (agent->link)
+        rs_link_describe(agent->link, rs_agent_now(agent), status.manager, sizeof status.manager);
+    else
+        snprintf(status.manager, sizeof status.manager, "none (started without --manager)");
+    rs_api_reply_status(agent->api, call, &status);
+    free(transfers);
+}
