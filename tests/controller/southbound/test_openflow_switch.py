@@ -1,0 +1,396 @@
+"""The OpenFlow southbound with real Open vSwitch (user-space datapath) in a private namespace, and with impostors."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rostrum.controller.core.model import MulticastRule, SouthboundError, UnicastRule
+from rostrum.controller.southbound import openflow, openflow_thread
+from rostrum.controller.southbound.openflow import OpenFlowFabric
+from rostrum.lab.namespace import PrivateNamespace
+from rostrum.lab.netns import call_in_network
+from rostrum.topologies.loader import load
+
+TOPOLOGY = load(Path(__file__).parents[3] / "topologies" / "hybrid-4x2.yaml")
+GROUP = IPv4Address("239.192.0.5")
+BOUND_S = 10.0
+PORTS = (1, 2, 3)
+HELLO = bytes([4, 0, 0, 8, 0, 0, 0, 1])
+lab = pytest.mark.lab
+
+Scenario = Callable[["World"], Awaitable[None]]
+
+
+class World:
+    """A fabric, the switches connected to it, and what it called back."""
+
+    def __init__(self, ns: PrivateNamespace | None = None) -> None:
+        self.ns = ns
+        self.ups: list[str] = []
+        self.downs: list[tuple[str, str]] = []
+        self.ports: list[tuple[str, int, bool]] = []
+        self.fabric = OpenFlowFabric(
+            TOPOLOGY, self.ups.append, lambda *a: self.downs.append(a), lambda *a: self.ports.append(a)
+        )
+
+    async def until(self, happened: Callable[[], Any]) -> None:
+        end = time.monotonic() + BOUND_S
+        while not happened():
+            assert time.monotonic() < end, f"up {self.ups}, down {self.downs}, ports {self.ports}"
+            await asyncio.sleep(0.002)
+
+    def ovs(self, *command: str) -> str:
+        assert self.ns is not None
+        return self.ns.run(list(command)).stdout
+
+    async def attach(self, *switches: str) -> None:
+        """Point switches (bridges with ports PORTS) at the fabric, and wait for them."""
+        before = len(self.ups)
+        for name in switches:
+            self.ovs("ovs-vsctl", "set-controller", name, f"tcp:127.0.0.1:{self.fabric.port}")
+        await self.until(lambda: set(self.ups[before:]) == set(switches))
+
+    def dump(self, what: str, switch: str) -> list[str]:
+        return self.ovs("ovs-ofctl", "-O", "OpenFlow13", f"dump-{what}", switch).splitlines()[1:]
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[PrivateNamespace]:
+    with PrivateNamespace() as ns:
+        for name in ("tor1", "tor2"):
+            dpid = f"{TOPOLOGY.switches[name].dpid:016x}"
+            ns.run(["ovs-vsctl", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev",
+                    "protocols=OpenFlow13", "fail_mode=secure", f"other-config:datapath-id={dpid}"])  # fmt: skip
+            for port in PORTS:
+                ns.run(["ip", "link", "add", f"{name}-{port}", "type", "veth", "peer", "name", f"{name}-{port}h"])
+                ns.run(["ip", "link", "set", f"{name}-{port}", "up"])
+                ns.run(["ip", "link", "set", f"{name}-{port}h", "up"])
+                ns.run(["ovs-vsctl", "add-port", name, f"{name}-{port}", "--", "set", "interface", f"{name}-{port}",
+                        f"ofport_request={port}"])  # fmt: skip
+        yield ns
+
+
+@pytest.fixture
+def play(namespace: PrivateNamespace) -> Iterator[Callable[[Scenario], None]]:
+    """Runs a scenario in the namespace's network with a started fabric and switches without rules."""
+
+    def run(scenario: Scenario) -> None:
+        async def whole() -> None:
+            world = World(namespace)
+            await world.fabric.start("127.0.0.1", 0)
+            try:
+                await asyncio.wait_for(scenario(world), 60)
+            finally:
+                await world.fabric.close()
+
+        call_in_network(namespace.pid, lambda: asyncio.run(whole()))
+
+    yield run
+    for name in ("tor1", "tor2"):
+        namespace.run(["ovs-vsctl", "del-controller", name])
+        for what in ("flows", "groups"):
+            namespace.run(["ovs-ofctl", "-O", "OpenFlow13", f"del-{what}", name])
+
+
+def ethernet(destination: IPv4Address, ttl: int = 9) -> bytes:
+    """An IPv4 multicast or unicast UDP datagram with DSCP 0, as a server sends it."""
+    payload = b"rostrum" * 10
+    udp = struct.pack("!HHHH", 7070, 7070, 8 + len(payload), 0) + payload
+    head = struct.pack(
+        "!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 1, 0, ttl, 17, 0, bytes([10, 0, 1, 1]), destination.packed
+    )
+    total = sum(struct.unpack("!10H", head))
+    checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    head = head[:10] + struct.pack("!H", checksum) + head[12:]
+    mac = b"\x01\x00\x5e" + destination.packed[1:] if destination.is_multicast else b"\x02\0\0\0\0\2"
+    return mac + b"\x02\0\0\0\0\1" + b"\x08\x00" + head + udp
+
+
+class Wires:
+    """The far ends of a switch's ports."""
+
+    def __init__(self, switch: str) -> None:
+        self.ends = {}
+        for port in PORTS:
+            end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            end.setsockopt(263, 23, 1)  # SOL_PACKET, PACKET_IGNORE_OUTGOING
+            end.bind((f"{switch}-{port}h", 0x0003))
+            self.ends[port] = end
+
+    def __enter__(self) -> Wires:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in self.ends.values():
+            end.close()
+
+    def exchange(self, port: int, frame: bytes, expected: dict[int, int]) -> dict[int, list[bytes]]:
+        """Put a frame in; take what comes out, until as many have come as expected at each port (or the bound), and
+        then what else there is within a little while."""
+        self.ends[port].send(frame)
+        got: dict[int, list[bytes]] = {p: [] for p in PORTS}
+        end = time.monotonic() + BOUND_S
+        while any(len(got[p]) < n for p, n in expected.items()):
+            assert time.monotonic() < end, f"at each port came { ({p: len(f) for p, f in got.items()}) }"
+            self._take(got, 0.2)
+        self._take(got, 0.05)
+        return got
+
+    def _take(self, got: dict[int, list[bytes]], wait_s: float) -> None:
+        ready, _, _ = select.select(list(self.ends.values()), [], [], wait_s)
+        for port, end in self.ends.items():
+            if end in ready:
+                got[port].append(end.recv(2000))
+
+
+@lab
+def test_multicast_rule__replicates_to_all_its_ports_and_tags(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.attach("tor1")
+        await world.fabric.install([MulticastRule("tor1", 1, GROUP, (2, 3))])
+        with Wires("tor1") as wires:
+            frame = ethernet(GROUP)
+            got = wires.exchange(1, frame, {2: 1, 3: 1})
+            for port in (2, 3):
+                (copy,) = got[port]
+                assert copy[15] == 46 << 2  # DSCP 46, ECN untouched
+                assert copy[26:] == frame[26:]  # behind the IP checksum nothing changed
+                assert sum(struct.unpack("!10H", copy[14:34])) % 0xFFFF == 0  # which is right
+            assert got[1] == []
+            assert wires.exchange(2, frame, {}) == {1: [], 2: [], 3: []}  # another in_port: not this rule
+            other = wires.exchange(1, ethernet(IPv4Address("239.192.0.6")), {})
+            assert other == {1: [], 2: [], 3: []}
+
+    play(scenario)
+
+
+@lab
+def test_unicast__beside_multicast_and_the_rest_is_dropped(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.attach("tor1")
+        here, gone = UnicastRule("tor1", IPv4Address("10.0.1.2"), 2), UnicastRule("tor1", IPv4Address("10.0.1.9"), 3)
+        await world.fabric.install_unicast([here, gone])
+        await world.fabric.install([MulticastRule("tor1", 1, GROUP, (2, 3))])
+        with Wires("tor1") as wires:
+            frame = ethernet(IPv4Address("10.0.1.2"))
+            assert wires.exchange(1, frame, {2: 1}) == {1: [], 2: [frame], 3: []}  # untagged
+            assert wires.exchange(1, ethernet(IPv4Address("10.0.9.9")), {}) == {1: [], 2: [], 3: []}
+            await world.fabric.install_unicast([here])
+            assert wires.exchange(1, ethernet(IPv4Address("10.0.1.9")), {}) == {1: [], 2: [], 3: []}
+            arp = (
+                b"\xff" * 6
+                + b"\x02\0\0\0\0\1"
+                + b"\x08\x06"
+                + struct.pack(
+                    "!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, bytes(6), bytes([10, 0, 1, 1]), bytes(6), bytes([10, 0, 1, 2])
+                )
+            )
+            assert wires.exchange(1, arp, {2: 1}) == {1: [], 2: [arp], 3: []}
+
+    play(scenario)
+
+
+@lab
+def test_install_read_change_remove__leaves_nothing_behind(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.attach("tor1", "tor2")
+        rules = [
+            MulticastRule(switch, 1, IPv4Address(int(GROUP) + n), (2, 3))
+            for switch in ("tor1", "tor2")
+            for n in range(50)
+        ]
+        await world.fabric.install(rules)
+        await world.fabric.install(rules)  # again: no error
+        for switch in ("tor1", "tor2"):
+            assert await world.fabric.read(switch) == {r for r in rules if r.switch == switch}
+        changed = replace(rules[0], out_ports=(2,))
+        await world.fabric.install([changed])
+        assert changed in await world.fabric.read("tor1")
+        assert len(await world.fabric.read("tor1")) == 50
+        await world.fabric.remove(rules)
+        await world.fabric.remove(rules)  # again: no error
+        assert await world.fabric.read("tor1") == set()
+        assert world.dump("flows", "tor1") == []
+        assert world.dump("groups", "tor2") == []
+
+    play(scenario)
+
+
+@lab
+def test_rules_of_others__are_neither_read_nor_touched(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.attach("tor1")
+        world.ovs("ovs-ofctl", "-O", "OpenFlow13", "add-group", "tor1", "group_id=1,type=all,bucket=actions=output:2")
+        world.ovs("ovs-ofctl", "-O", "OpenFlow13", "add-flow", "tor1", "priority=7,udp,actions=group:1")
+        rule = MulticastRule("tor1", 1, GROUP, (2, 3))
+        await world.fabric.install([rule])
+        assert await world.fabric.read("tor1") == {rule}
+        await world.fabric.remove([rule])
+        assert len(world.dump("flows", "tor1")) == 1
+        assert len(world.dump("groups", "tor1")) == 1
+
+    play(scenario)
+
+
+@lab
+def test_a_successor__finds_the_rules_and_can_change_them(play: Any) -> None:
+    rule = MulticastRule("tor1", 1, GROUP, (2, 3))
+
+    async def first(world: World) -> None:
+        await world.attach("tor1")
+        await world.fabric.install([rule])
+        orphan = "group_id=0x50001001,type=all,bucket=actions=output:2"  # ours by its id, used by no flow
+        world.ovs("ovs-ofctl", "-O", "OpenFlow13", "add-group", "tor1", orphan)
+
+    async def second(world: World) -> None:
+        await world.attach("tor1")
+        assert await world.fabric.read("tor1") == {rule}
+        assert len(world.dump("groups", "tor1")) == 1
+        await world.fabric.install([replace(rule, out_ports=(3,))])
+        assert await world.fabric.read("tor1") == {replace(rule, out_ports=(3,))}
+
+    play(first)
+    play(second)
+
+
+@lab
+def test_refusal__names_switch_rule_and_reason_and_spares_the_others(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.attach("tor1", "tor2")
+        good = MulticastRule("tor2", 1, GROUP, (2,))
+        bad = MulticastRule("tor1", 1, GROUP, (0xFFFF_FFF0,))
+        with pytest.raises(SouthboundError) as refused:
+            await world.fabric.install([bad, good])
+        assert "tor1 refused to install the multicast rules for 239.192.0.5" in str(refused.value)
+        assert "BAD_OUT_PORT" in str(refused.value)
+        assert "tor2" not in str(refused.value)
+        assert await world.fabric.read("tor2") == {good}
+        await world.fabric.install([replace(bad, out_ports=(2, 3))])  # and the next try is not held back by the last
+
+    play(scenario)
+
+
+@lab
+def test_ports_and_departure__are_reported(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.attach("tor1")
+        world.ovs("ip", "link", "set", "tor1-3h", "down")
+        await world.until(lambda: ("tor1", 3, False) in world.ports)
+        world.ovs("ip", "link", "set", "tor1-3h", "up")
+        await world.until(lambda: ("tor1", 3, True) in world.ports)
+        world.ovs("ovs-vsctl", "del-controller", "tor1")
+        await world.until(lambda: world.downs)
+        assert world.downs[0][0] == "tor1"
+        with pytest.raises(SouthboundError, match="tor1 is not connected"):
+            await world.fabric.install([MulticastRule("tor1", 1, GROUP, (2,))])
+        await world.attach("tor1")
+
+    play(scenario)
+
+
+@lab
+def test_a_dead_switch__is_noticed_by_its_silence(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openflow, "ECHO_INTERVAL_S", 0.05)
+    monkeypatch.setattr(openflow, "CONFIRM_S", 0.5)
+
+    async def scenario(world: World) -> None:
+        await world.attach("tor1")
+        pid = world.ovs("cat", "/run/openvswitch/ovs-vswitchd.pid").strip()
+        world.ovs("kill", "-STOP", pid)
+        try:
+            with pytest.raises(SouthboundError, match=r"tor1 (went away|did not confirm)"):
+                await world.fabric.install([MulticastRule("tor1", 1, GROUP, (2,))])
+            await world.until(lambda: world.downs)
+            assert "did not answer 3 echo requests" in world.downs[0][1]
+        finally:
+            world.ovs("kill", "-CONT", pid)
+        await world.until(lambda: len(world.ups) == 2)
+
+    play(scenario)
+
+
+@pytest.fixture
+async def fabric() -> Any:
+    world = World()
+    await world.fabric.start("127.0.0.1", 0)
+    yield world
+    await world.fabric.close()
+
+
+async def dial(world: World, data: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.fabric.port)
+    writer.write(data)
+    return reader, writer
+
+
+async def closed(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(BOUND_S):
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+@pytest.mark.parametrize("garbage", [
+    b"GET / HTTP/1.1\r\n\r\n" * 20,
+    b"\x04\x00\x00\x00" * 100,
+    b"\x04\x0e\xff\xff" + b"\xff" * 70_000,
+    HELLO + bytes([4, 6, 0, 9, 0, 0, 0, 1, 0]),  # a features reply cut short
+    HELLO + bytes([4, 1, 0, 12, 0, 0, 0, 1, 0, 3, 0, 1]),
+    bytes(1000),
+    b"",
+])  # fmt: skip
+async def test_garbage__ends_that_connection_and_nothing_else(
+    fabric: World, garbage: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = await dial(fabric, garbage)
+    writer.write_eof()
+    await closed(reader)
+    writer.close()
+    reader, writer = await dial(fabric)
+    async with asyncio.timeout(BOUND_S):
+        assert (await reader.readexactly(2))[1] == 0  # OpenFlow's hello: still serving
+    writer.close()
+    assert fabric.ups == []
+
+
+async def test_silence__is_given_up_after_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openflow_thread, "HANDSHAKE_S", 0.05)
+    world = World()
+    await world.fabric.start("127.0.0.1", 0)
+    reader, writer = await dial(world)
+    await closed(reader)
+    writer.close()
+    await world.fabric.close()
+
+
+async def test_strangers__a_datapath_id_not_in_the_topology_is_turned_away(fabric: World) -> None:
+    features = struct.pack("!BBHIQIBBHII", 4, 6, 32, 1, 0xDEAD, 256, 254, 0, 0, 0, 0)
+    ports = struct.pack("!BBHIHHI", 4, 19, 16, 1, 13, 0, 0)
+    reader, writer = await dial(fabric, HELLO + features + ports)
+    await closed(reader)
+    writer.close()
+    assert fabric.ups == []
+
+
+async def test_an_address_that_is_taken__is_said(fabric: World) -> None:
+    other = World()
+    with pytest.raises(SouthboundError, match=f"cannot listen for OpenFlow switches on 127.0.0.1:{fabric.fabric.port}"):
+        await other.fabric.start("127.0.0.1", fabric.fabric.port)
+
+
+async def test_unknown_switches__are_named(fabric: World) -> None:
+    with pytest.raises(SouthboundError, match="tor1 is not connected; tor9 is not an OpenFlow switch"):
+        await fabric.fabric.install([MulticastRule("tor1", 1, GROUP, (2,)), MulticastRule("tor9", 1, GROUP, (2,))])
+    with pytest.raises(SouthboundError, match="tor2 is not connected"):
+        await fabric.fabric.read("tor2")
