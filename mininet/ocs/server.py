@@ -13,7 +13,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, cast
 
 from rostrum.controller.core.model import CrossConnect
 from rostrum.controller.southbound.ocs.tl1 import (
@@ -118,12 +118,11 @@ class Session(asyncio.Protocol):
     # asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         engine = self._server.engine
         if len(self._server.sessions) >= MAX_CONNECTIONS:
             self.write(f"{engine.ocs.name}: {MAX_CONNECTIONS} connections are open already\r\n;\r\n")
-            transport.close()
+            self._transport.close()
             return
         self._server.sessions.add(self)
         self._login_timer = asyncio.get_running_loop().call_later(LOGIN_S, self._late)

@@ -7,6 +7,7 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from rostrum.controller.core.model import SouthboundError
 from rostrum.controller.southbound.ocs.tl1 import (
@@ -78,8 +79,7 @@ class Tl1Connection(asyncio.Protocol):
     # asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods, not by its class
 
     def data_received(self, data: bytes) -> None:
         for item in self._framer.feed(data):
