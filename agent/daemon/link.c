@@ -261,7 +261,7 @@ static void handle_response(rs_link *link, rs_time now, const rs_link_message *m
     bool granted = response->decision == RS_LINK_ACCEPTED || message->unusable;
     bool known = response->decision == RS_LINK_QUEUED ? rs_pending_has(&link->pending, response->request_id)
                                                       : rs_pending_remove(&link->pending, response->request_id);
-    /* A path nobody waits for would live as long as the keepalives: give it back. A response that came twice is no such case. */
+    /* A path nobody waits for would live as long as the keepalives: give it back, unless the response came twice. */
     if (granted && (message->unusable || !known) && !holds_path(link, response->response_id))
         rs_link_release(link, now, response->request_id, response->response_id);
     if (!known)

@@ -14,8 +14,8 @@ typedef struct {
 
 typedef bool rs_link_live_path_fn(void *context, uint32_t index, rs_link_live_path *out);
 
-/* Each returns RS_OK, RS_ERR_INVALID (a text is missing, too long or not UTF-8, or a number does not fit Thrift's signed
- * types), RS_ERR_LIMIT (the frame would be too long) or RS_ERR_MEMORY; `out` is set with RS_OK only. */
+/* Each returns RS_OK, RS_ERR_INVALID (a text is missing, too long or not UTF-8, or a number does not fit Thrift's
+ * signed types), RS_ERR_LIMIT (the frame would be too long) or RS_ERR_MEMORY; `out` is set with RS_OK only. */
 /* Tells as many live paths as fit the frame. */
 rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path_fn *live_path, void *context,
                                rs_link_frame *out);

@@ -1,5 +1,5 @@
-/* Repairs a leak of the Thrift library: its own and its generated classes' finalizers do not call their parent's, so each
- * object loses what GObject itself keeps for it (32 bytes or more with GLib 2.74). */
+/* Repairs a leak of the Thrift library: its own and its generated classes' finalizers do not call their parent's, so
+ * each object loses what GObject itself keeps for it (32 bytes or more with GLib 2.74). */
 #ifndef RS_DAEMON_LINK_GOBJECT_H
 #define RS_DAEMON_LINK_GOBJECT_H
 

@@ -1,5 +1,5 @@
-/* A link, its manager's end on loopback and what the callbacks said. Time is the test's own: sockets are real, waiting is
- * not. */
+/* A link, its manager's end on loopback and what the callbacks said. Time is the test's own: sockets are real, waiting
+ * is not. */
 #ifndef RS_TEST_LINK_FIXTURE_H
 #define RS_TEST_LINK_FIXTURE_H
 

@@ -21,7 +21,7 @@ void link_peer_accept(link_peer *peer); /* waits up to 10 s */
 void link_peer_hang_up(link_peer *peer);
 void link_peer_close(link_peer *peer);
 void link_peer_send(link_peer *peer, const void *bytes, size_t length);
-/* One frame from the agent into `frame` (at most 1 MiB, from malloc), waiting up to 10 s; false at the end of the stream. */
+/* One frame from the agent (at most 1 MiB, from malloc), waiting up to 10 s; false at the end of the stream. */
 bool link_peer_read(link_peer *peer, uint8_t **frame, size_t *length);
 
 /* A frame (with its length prefix) of one Agent call. */
@@ -33,7 +33,7 @@ GByteArray *link_frame_failed(const char *response_id, const char *reason);
 /* A response that grants a circuit with two receivers; change what the test is about. */
 rostrumPathResponse *link_granting(const char *request_id, const char *response_id);
 
-/* Decodes a Manager call; `args` is the generated struct of its arguments (unref it). Fails the test on anything else. */
+/* Decodes a Manager call; `args` is the generated struct of its arguments (unref it). Anything else fails the test. */
 char *link_call_decode(const uint8_t *frame, size_t length, ThriftStruct **args);
 
 #endif

@@ -204,7 +204,7 @@ static void release__while_down_is_told_after_the_reconnect_in_order(void **stat
     g_object_unref(report);
 }
 
-/* A release the socket took just before the connection broke may not have arrived: it is told again, once it is old it is not. */
+/* A release the socket took just before the connection broke may not have arrived: it is told again, for a while. */
 static void release__just_before_the_break_is_repeated(void **state) {
     fixture *f = *state;
     come_up(f);

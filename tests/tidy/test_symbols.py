@@ -1,0 +1,70 @@
+"""What the built libraries need and show: the core needs no system, librostrum shows only its own names."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.tidy.tree import ROOT, complaint
+
+BUILD = ROOT / "build" / "agent"
+
+# C library functions the core may call: memory and text handed to it, arithmetic. No allocation, clock, file, socket,
+# thread or randomness; memory comes from the caller's rs_allocator.
+CORE_MAY_CALL = {
+    *("memchr", "memcmp", "memcpy", "memmove", "memset", "strcmp", "strlen", "strncmp", "strnlen", "qsort", "bsearch"),
+    *("snprintf", "vsnprintf", "__snprintf_chk", "__vsnprintf_chk", "__memcpy_chk", "__memset_chk", "__memmove_chk"),
+    *("cbrt", "ceil", "exp", "floor", "fmax", "fmin", "log", "log2", "pow", "round", "sqrt", "lround", "llround"),
+    *("__assert_fail", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"),
+}
+
+
+@pytest.fixture(scope="module")
+def built() -> None:
+    """build/agent is there and up to date."""
+    if not (BUILD / "build.ninja").exists():
+        run("meson", "setup", str(BUILD), "--buildtype=debugoptimized")
+    run("ninja", "-C", str(BUILD))
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def symbols(archive: str, *options: str) -> set[str]:
+    """Names nm prints with the options."""
+    lines = run("nm", *options, archive).splitlines()
+    return {line.split()[-1] for line in lines if line.strip() and not line.endswith(":")}
+
+
+def test_core_calls_nothing_of_the_system(built: None) -> None:
+    [archive] = [str(path) for path in (BUILD / "agent" / "core").glob("*.a")]
+    needed = symbols(archive, "-u") - symbols(archive, "--defined-only")
+    offenders = sorted(needed - CORE_MAY_CALL)
+    assert not offenders, complaint("the core's library needs:", offenders)
+
+
+def test_core_defines_prefixed_names_only(built: None) -> None:
+    [archive] = [str(path) for path in (BUILD / "agent" / "core").glob("*.a")]
+    offenders = sorted(name for name in symbols(archive, "-g", "--defined-only") if not name.startswith("rs_"))
+    assert not offenders, complaint("external names of the core without rs_:", offenders)
+
+
+def test_core_has_no_state_of_its_own(built: None) -> None:
+    """No writable data: two nodes in one process share nothing."""
+    [archive] = [str(path) for path in (BUILD / "agent" / "core").glob("*.a")]
+    lines = [line.split() for line in run("nm", "--defined-only", archive).splitlines()]
+    writable = [words[2] for words in lines if len(words) == 3 and words[1] in "dDbBsSC"]
+    assert not writable, complaint("writable globals in the core:", writable)
+
+
+def test_librostrum_exports_its_own_names_only(built: None) -> None:
+    found = [path for path in (BUILD / "agent" / "client").glob("librostrum.so*") if path.is_file()]
+    [library] = {str(path.resolve()) for path in found if path.suffix != ".symbols"}
+    exported = symbols(library, "-D", "-g", "--defined-only")
+    assert exported, "librostrum exports nothing"
+    offenders = sorted(name for name in exported if not name.startswith("rostrum_"))
+    assert not offenders, complaint("names of librostrum without rostrum_:", offenders)
