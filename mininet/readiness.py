@@ -38,6 +38,7 @@ def working(topology: Topology, run: Path, programs: Mapping[str, object]) -> li
     """Switches forward unicast, agents serve applications, the manager knows the agents."""
     conditions = []
     if "manager" in programs:
+        conditions.append(Condition("the manager to have its devices", lambda: _devices(run)))
         conditions.append(Condition("unicast rules in every switch", lambda: _unicast(topology)))
     agents = [name for name in topology.servers if name in programs]
     if agents:
@@ -56,6 +57,14 @@ def _tcp(address: str, port: int) -> Callable[[], str]:
             return f"{address}:{port}: {error.strerror or error}"
 
     return missing
+
+
+def _devices(run: Path) -> str:
+    try:
+        health = Rest(run).get("/v1/health")
+    except LabError as error:
+        return str(error)
+    return "" if health["ready"] else "; ".join(health["missing"]) or str(health["status"])
 
 
 def _unicast(topology: Topology) -> str:
@@ -89,7 +98,7 @@ def _sockets(agents: list[str], run: Path) -> str:
 
 def _registered(agents: list[str], run: Path) -> str:
     try:
-        known = {row["server"] for row in Rest(run).get("/v1/agents") if row.get("connected", True)}
+        known = {row["server"] for row in Rest(run).get("/v1/agents")["agents"] if row["connected"]}
     except LabError as error:
         return str(error)
     absent = [name for name in agents if name not in known]
