@@ -58,12 +58,12 @@ class Glimmerglass:
             known = {c.pair: c for c in cross_connects(answer.rows)}
             moving = [done for pair, done in awaited.items() if pair not in known or known[pair].state not in SETTLED]
             if moving and answer.code != "DENY":
-                ended = asyncio.ensure_future(asyncio.shield(link.lost))
-                # Whichever is last: every report, or the end of patience. A lost connection shows in the next command.
-                reports = asyncio.gather(*(asyncio.shield(done) for done in moving))
-                await asyncio.wait((reports, ended), timeout=self._settle_s, return_when=asyncio.FIRST_COMPLETED)
-                reports.cancel()
-                ended.cancel()
+                reports = asyncio.create_task(_all_done(moving))
+                try:  # a lost connection shows in the next command
+                    first = asyncio.FIRST_COMPLETED
+                    await asyncio.wait((reports, link.lost), timeout=self._settle_s, return_when=first)
+                finally:
+                    reports.cancel()
             known |= {pair: done.result() for pair, done in awaited.items() if done.done() and not done.cancelled()}
             return known, _why(answer) or f"not settled within {self._settle_s:.3g} s"
         finally:
@@ -86,6 +86,11 @@ class Glimmerglass:
             if done is not None and not done.done() and one.state in SETTLED:
                 done.set_result(one)
         return found
+
+
+async def _all_done(futures: Iterable[asyncio.Future[CrossConnect]]) -> None:
+    for future in futures:
+        await asyncio.shield(future)  # it is not ours alone to cancel
 
 
 def _settled(found: CrossConnect | None, pair: Pair, why: str) -> CrossConnect:

@@ -6,13 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
 from rostrum.controller.southbound.ocs import connection, dialect, driver
 from rostrum.lab.ocs import server as emulator
-from rostrum.topologies.model import Ocs
+from rostrum.lab.ocs.engine import Engine
+from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
+from rostrum.lab.ocs.light import NoLight
+from rostrum.lab.ocs.model import Model
+from rostrum.topologies.loader import load
+from rostrum.topologies.model import Ocs, Reconfiguration
 
 STEADY, FAULT, INVALID = CrossConnectState.STEADY, CrossConnectState.FAULT, CrossConnectState.INVALID
 CIRCUIT = [Pair(1, 5), Pair(5, 2), Pair(6, 3), Pair(7, 4)]  # tor1 -> splitter s1 -> tor2, tor3, tor4
@@ -181,6 +188,28 @@ async def test_nobody_there__calls_fail_with_the_address_and_succeed_once_it_is_
     await make_switch(port=gone.ocs.tl1_port)
     await heard.until(lambda h: h.ups)
     assert states(await drives.connect([Pair(1, 2)])) == [(Pair(1, 2), STEADY)]
+
+
+def test_on_uvloop__as_the_manager_runs_it() -> None:
+    ocs = load(Path(__file__).parents[3] / "topologies" / "hybrid-4x2.yaml").ocs["ocs"]
+
+    async def scenario() -> list[CrossConnect]:
+        engine = Engine(Model(ocs, Reconfiguration("fixed", 0.01, 0.0), 0.0, 0.0, seed=1), NoLight())
+        server = emulator.Server(engine, GlimmerglassServer())
+        await server.start("127.0.0.1", 0)
+        up = asyncio.Event()
+        here = replace(ocs, address=IPv4Address("127.0.0.1"), tl1_port=server.port)
+        drives = driver.OcsDriver(here, up.set, lambda cause: None)
+        await drives.start()
+        async with asyncio.timeout(10):
+            await up.wait()
+            results = await drives.connect(CIRCUIT)
+        await drives.close()
+        await server.close()
+        engine.close()
+        return results
+
+    assert states(uvloop.run(scenario())) == [(pair, STEADY) for pair in CIRCUIT]
 
 
 async def scripted(make_driver: Make, ocs: Ocs, serve: Any, **options: Any) -> Any:
