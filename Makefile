@@ -30,8 +30,8 @@ fuzz: setup  ## every fuzz target for two minutes
 lock:  ## resolve requirements.in into requirements.lock, in a clean environment
 	@rm -rf build/lock && python3 -m venv build/lock
 	@build/lock/bin/pip install -q --disable-pip-version-check -r requirements.in
-	@build/lock/bin/pip freeze --disable-pip-version-check --exclude pip --exclude setuptools >requirements.lock
-	@rm -rf build/lock
+	@build/lock/bin/pip freeze --disable-pip-version-check --exclude pip --exclude setuptools >build/requirements.lock
+	@mv build/requirements.lock requirements.lock && rm -rf build/lock
 	@echo "requirements.lock: $$(wc -l <requirements.lock) packages"
 
 clean:  ## remove everything built

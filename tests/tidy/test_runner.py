@@ -1,0 +1,113 @@
+""".ci/test counts honestly: what failed fails the run, what was skipped is shown, what did not run is not passed."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tidy.tree import ROOT
+
+JUNIT = """<testsuites><testsuite>
+<testcase classname="a" name="good"/>
+<testcase classname="a" name="bad"><failure message="1 != 2&#10;more"/></testcase>
+<testcase classname="a" name="broken"><error message="fixture"/></testcase>
+<testcase classname="a" name="left"><skipped message="needs root"/></testcase>
+<testcase name="c_good"><system-out>[       OK ] one
+[       OK ] two
+[  SKIPPED ] three</system-out></testcase>
+<testcase name="c_bad"><failure/><system-out>[       OK ] one
+</system-out><system-err>[  FAILED  ] two
+[  FAILED  ] 1 test(s), listed below:
+[  FAILED  ] two</system-err></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Any]:
+    """The program as a module, its logs elsewhere."""
+    loader = importlib.machinery.SourceFileLoader("ci_test", str(ROOT / ".ci" / "test"))
+    spec = importlib.util.spec_from_loader("ci_test", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["ci_test"] = module
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = written
+    module.LOGS = tmp_path
+    yield module
+    del sys.modules["ci_test"]
+
+
+def test_cases_are_counted_one_by_one(runner: Any, tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text(JUNIT)
+    result = runner.Result()
+    runner.read_junit(path, result)
+    assert result.passed == 1 + 2 + 1
+    assert result.failures == ["a::bad: 1 != 2", "a::broken: fixture", "c_bad: two"]
+    assert result.skips == ["a::left: needs root", "c_good::three: skipped by the program"]
+
+
+def group(runner: Any, name: str, run: Callable[[Any], Any], after: tuple[str, ...] = ()) -> Any:
+    return runner.Group(name, name, run, after)
+
+
+def good(runner: Any) -> Callable[[Any], Any]:
+    return lambda log: runner.Result(passed=1)
+
+
+def bad(runner: Any) -> Callable[[Any], Any]:
+    def run(log: Any) -> Any:
+        log.run("sh", "-c", "exit 3")
+
+    return run
+
+
+def test_the_first_failure_stops_the_rest(runner: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    groups = [
+        group(runner, "one", good(runner)),
+        group(runner, "two", bad(runner)),
+        group(runner, "three", good(runner)),
+    ]
+    results = runner.run_all(groups, 1, keep_going=False)
+    assert sorted(results) == ["one", "two"]
+    assert runner.sum_up(groups, results, 1.0) == 1
+    out = capsys.readouterr().out
+    assert "NOT RUN: three" in out
+    assert "ended with status 3" in out
+    assert out.rstrip().endswith("1 passed, 1 failed, 0 skipped")
+
+
+def test_what_needs_a_failed_group_does_not_run(runner: Any) -> None:
+    groups = [group(runner, "two", good(runner), ("one",)), group(runner, "one", bad(runner))]
+    groups += [group(runner, "three", good(runner))]
+    results = runner.run_all(groups, 2, keep_going=True)
+    assert sorted(results) == ["one", "three"]
+    assert runner.sum_up(groups, results, 1.0) == 1
+
+
+def test_a_running_group_is_ended_and_has_no_result(runner: Any) -> None:
+    groups = [group(runner, "slow", lambda log: log.run("sleep", "600")), group(runner, "bad", bad(runner))]
+    assert sorted(runner.run_all(groups, 2, keep_going=False)) == ["bad"]
+
+
+def test_a_group_that_runs_nothing_fails(runner: Any) -> None:
+    empty = group(runner, "empty", lambda log: runner.Result())
+    results = runner.run_all([empty], 1, keep_going=False)
+    assert results["empty"].failures == ["the group ran nothing"]
+
+
+def test_skips_are_shown_and_counted(runner: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    groups = [group(runner, "one", lambda log: runner.Result(passed=2, skips=["lab: needs root"]))]
+    assert runner.sum_up(groups, runner.run_all(groups, 2, keep_going=False), 1.0) == 0
+    out = capsys.readouterr().out
+    assert "SKIP one: lab: needs root" in out
+    assert out.rstrip().endswith("2 passed, 0 failed, 1 skipped")
