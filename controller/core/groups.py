@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network
 
-MAC_BITS = 23  # IPv4 multicast addresses that differ only above their low 23 bits share a MAC address
+RANGE_BITS = (
+    16  # groups are told apart by their low bits in switches' group tables (and, by the low 23, in MAC addresses)
+)
 
 
 class Exhausted(Exception):
@@ -17,7 +19,7 @@ class Groups:
     """
 
     def __init__(self, network: IPv4Network, boot_id: int) -> None:
-        bits = min(network.max_prefixlen - network.prefixlen, MAC_BITS)
+        bits = min(network.max_prefixlen - network.prefixlen, RANGE_BITS)
         self._base = int(network.network_address)
         self._count = max((1 << bits) - 1, 1)  # the range's first address stays unused
         self._next = (boot_id * 0x9E3779B97F4A7C15 >> 20) % self._count

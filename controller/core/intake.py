@@ -295,10 +295,15 @@ def released(core: Core, event: ev.Released, now: int) -> None:
         path = core.paths.get(core.by_request.get((event.origin, event.request_id), ""))
     if path is None or event.origin not in (REST, path.request.origin):
         return
+    by_others = event.origin != path.request.origin
     if path.state is State.QUEUED:
         withdraw(core, path, "withdrawn", now)
+        answer(core, path)
     elif path.granted:
-        release(core, path, "", now)
+        cause = "taken back by request over REST" if by_others else ""
+        if by_others:
+            core.emit(act.NotifyFailed(path.request.origin, path.id, cause))
+        release(core, path, cause, now)
     run_queue(core, now)
 
 

@@ -59,7 +59,7 @@ class Resources:
         self.settings = settings
         self.circuits = CircuitTable()
         self.health = Health(settings.quarantine_ns)
-        self.switches_down: dict[str, str] = dict.fromkeys(topology.switches, "it has not connected yet")
+        self.switches_down: dict[str, str] = dict.fromkeys(topology.switches, "not connected yet")
         self.ocs: dict[str, OcsStatus] = {name: OcsStatus(OcsState.STARTING, now) for name in topology.ocs}
         self.ports = _ports(topology)
         self.never: dict[tuple[str, int], Obstacle | None] = {}
@@ -154,7 +154,7 @@ class Resources:
     def _common_obstacle(self, request: PathRequest) -> Obstacle | None:
         down = [name for name in self._tors(request) if name in self.switches_down]
         if down:
-            return Obstacle(f"waiting for {listed(down)} to connect: {self.switches_down[sorted(down)[0]]}")
+            return Obstacle(f"waiting for {listed(down)} to connect ({self.switches_down[sorted(down)[0]]})")
         limit = self.settings.paths_per_server
         users = self._sending.get(request.sender, frozenset())
         if len(users) >= limit:

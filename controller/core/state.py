@@ -91,7 +91,7 @@ class Core:
             resources=Resources(topology, settings, now),
             groups=Groups(topology.multicast, settings.boot_id),
             scheduler=schedulers.create(settings.scheduler, settings.session_bytes),
-            epoch=base36(settings.boot_id % 36**3),
+            epoch=base36(settings.boot_id // 100 % 36**4),
             idle_rules=IdleRules(settings.idle_rule_sets),
         )
 

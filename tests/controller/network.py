@@ -42,7 +42,9 @@ class Network:
         """A real OCS refuses a port that is taken; here it is a failed test."""
         results = []
         for pair in pairs:
-            clash = [one for one in self.pairs(ocs) if one != pair and (one.input == pair.input or one.output == pair.output)]
+            clash = [
+                one for one in self.pairs(ocs) if one != pair and (one.input == pair.input or one.output == pair.output)
+            ]
             assert not clash, f"{ocs}: {pair} while {clash} is connected"
             if (ocs, pair) in self.faults:
                 results.append(CrossConnect(pair, CrossConnectState.FAULT, cause="mirror stuck"))

@@ -32,7 +32,9 @@ def hybrid() -> Topology:
 
 
 class Timeline:
-    """`devices_answer`: switches and OCS do at once what they are told; otherwise their answers wait in `held` for `let`."""
+    """`devices_answer`: switches and OCS do at once what they are told; otherwise their answers wait in `held` for
+    `let`.
+    """
 
     def __init__(self, topology: Topology | None = None, settings: Settings | None = None, up: bool = True) -> None:
         self.topology = topology or hybrid()
@@ -148,5 +150,10 @@ def live_path(path: Path) -> LivePath:
     """What the path's agent would tell at hello."""
     assert path.group is not None and path.kind is not None
     return LivePath(
-        path.request.request_id, path.id, IPv4Address(path.group), PathKind(path.kind), path.request.receivers, path.accepted_size
+        path.request.request_id,
+        path.id,
+        IPv4Address(path.group),
+        PathKind(path.kind),
+        path.request.receivers,
+        path.accepted_size,
     )

@@ -1,0 +1,294 @@
+"""rostrum-manager: the core, its devices and its callers, wired together on one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+from rostrum.controller import config as configuration
+from rostrum.controller.config import Config
+from rostrum.controller.core import events as ev
+from rostrum.controller.core import schedulers
+from rostrum.controller.core.manager import Manager
+from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.core.values import Settings
+from rostrum.controller.execution import Devices
+from rostrum.controller.keyvalue import line
+from rostrum.controller.northbound import rest as rest_api
+from rostrum.controller.northbound.http_server import HttpServer
+from rostrum.controller.northbound.thrift_service import ThriftService
+from rostrum.controller.owner import Owner
+from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
+from rostrum.topologies import loader
+from rostrum.topologies.model import Topology
+
+log = logging.getLogger("rostrum.manager")
+
+FabricFactory = Callable[[Topology, Callable[[str], None], Callable[[str, str], None]], SwitchFabric]
+OcsFactory = Callable[[Any, Callable[[], None], Callable[[str], None], Callable[[Any], None]], CircuitSwitch]
+
+
+class App:
+    """A running manager. Fabric and OCS drivers can be replaced, for tests."""
+
+    def __init__(self, config: Config, fabric: FabricFactory | None = None, ocs: OcsFactory | None = None) -> None:
+        self.config = config
+        topology, settings = config.topology, config.settings
+        self.owner = Owner(Manager(topology, settings, time.monotonic_ns()))
+        post = self.owner.post
+        self.fabric = (fabric or _openflow)(
+            topology, lambda name: post(ev.SwitchUp(name)), lambda name, cause: post(ev.SwitchDown(name, cause))
+        )
+        self.ocs: Mapping[str, CircuitSwitch] = {
+            name: (ocs or _tl1)(
+                one,
+                lambda name=name: post(ev.OcsUp(name)),  # type: ignore[misc]
+                lambda cause, name=name: post(ev.OcsDown(name, cause)),  # type: ignore[misc]
+                lambda changed, name=name: post(ev.CrossConnectChanged(name, changed)),  # type: ignore[misc]
+            )
+            for name, one in topology.ocs.items()
+        }
+        self.devices = Devices(topology, self.fabric, self.ocs, post, settings.configure_bound_ns / 1e9)
+        self.thrift = ThriftService(self.owner, f"rostrum-manager {topology.name}", settings.boot_id)
+        self.owner.devices, self.owner.agents = self.devices, self.thrift
+        self.rest = rest_api.Rest(self.owner, self.thrift.latency, lambda: self.thrift.refused)
+        self.http = HttpServer(rest_api.create(self.rest))
+        self.thrift_port = self.rest_port = 0
+
+    async def start(self) -> None:
+        """Listens everywhere and connects to the devices. Raises OSError, SouthboundError."""
+        config, topology = self.config, self.config.topology
+        config.run.mkdir(parents=True, exist_ok=True)
+        self.thrift_port = topology.manager.thrift_port if config.thrift_port is None else config.thrift_port
+        self.rest_port = topology.manager.rest_port if config.rest_port is None else config.rest_port
+        openflow_port = topology.manager.openflow_port if config.openflow_port is None else config.openflow_port
+        await self.fabric.start(config.addresses[0], openflow_port)
+        for driver in self.ocs.values():
+            await driver.start()
+        for address in config.addresses:
+            self.thrift_port = await self.thrift.start(address, self.thrift_port)
+            self.rest_port = await self.http.listen_tcp(address, self.rest_port)
+        await self.http.listen_unix(self.socket)
+        self._write_facts()
+        log.info(
+            line(
+                "manager started",
+                topology=topology.name,
+                scheduler=self.owner.manager.core.scheduler.name,
+                listen=",".join(config.addresses),
+                thrift=self.thrift_port,
+                rest=self.rest_port,
+                openflow=getattr(self.fabric, "port", openflow_port),
+                socket=self.socket,
+                boot=config.settings.boot_id,
+            )
+        )
+
+    async def close(self) -> None:
+        """Stops serving. Rules and circuits stay: transfers under way finish, and the next manager adopts them."""
+        log.info(line("manager stops", paths=sum(p.granted for p in self.owner.manager.core.paths.values())))
+        self.owner.close()
+        await self.thrift.close()
+        await self.http.close()
+        await self.devices.close()
+        for driver in self.ocs.values():
+            await driver.close()
+        await self.fabric.close()
+        for path in (self.socket, self.facts):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+
+    @property
+    def socket(self) -> Path:
+        return self.config.run / "manager.sock"
+
+    @property
+    def facts(self) -> Path:
+        """Who runs here: pid and addresses, for those who look for the manager."""
+        return self.config.run / "manager.json"
+
+    def _write_facts(self) -> None:
+        facts = {
+            "pid": os.getpid(),
+            "boot_id": self.config.settings.boot_id,
+            "listen": list(self.config.addresses),
+            "thrift_port": self.thrift_port,
+            "rest_port": self.rest_port,
+            "openflow_port": getattr(self.fabric, "port", 0),
+        }
+        self.facts.write_text(json.dumps(facts) + "\n")
+
+
+def _openflow(topology: Topology, up: Callable[[str], None], down: Callable[[str, str], None]) -> SwitchFabric:
+    from rostrum.controller.southbound.openflow import OpenFlowFabric
+
+    return OpenFlowFabric(topology, up, down)
+
+
+def _tl1(
+    ocs: Any, up: Callable[[], None], down: Callable[[str], None], changed: Callable[[Any], None]
+) -> CircuitSwitch:
+    from rostrum.controller.southbound.ocs.driver import OcsDriver
+
+    return OcsDriver(ocs, up, down, changed)
+
+
+async def run(config: Config) -> None:
+    """Runs a manager until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    app = App(config)
+    try:
+        await app.start()
+        await stop.wait()
+    finally:
+        await app.close()
+
+
+class _Span(click.ParamType[int]):
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return value if isinstance(value, int) else configuration.span_ns(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Size(click.ParamType[int]):
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return value if isinstance(value, int) else configuration.size_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--topology", required=True, help="Topology file, or the name of one that comes with rostrum.")
+@click.option(
+    "--run", "run_dir", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for manager.sock."
+)
+@click.option(
+    "--scheduler",
+    default="best-effort",
+    show_default=True,
+    help=f"One of {', '.join(schedulers.BUILT_IN)}, or a plug-in.",
+)
+@click.option(
+    "--circuit-wait",
+    type=_Span(),
+    default="2s",
+    show_default=True,
+    help="How long a request waits for a circuit before it takes a packet path.",
+)
+@click.option(
+    "--wait",
+    type=_Span(),
+    default="30s",
+    show_default=True,
+    help="How long a request waits for any path before it is denied.",
+)
+@click.option(
+    "--lease", type=_Span(), default="3s", show_default=True, help="An agent silent this long loses its paths."
+)
+@click.option(
+    "--light-bound",
+    type=_Span(),
+    default=None,
+    help="Agents report receivers without a first packet after this; default: from the OCS's reconfiguration time.",
+)
+@click.option(
+    "--quarantine",
+    type=_Span(),
+    default="30s",
+    show_default=True,
+    help="Optical components that failed are left alone this long.",
+)
+@click.option(
+    "--session-bytes", type=_Size(), default=None, help="Most that one grant allows; the rest takes further sessions."
+)
+@click.option(
+    "--paths-per-server",
+    type=click.IntRange(1, 10_000),
+    default=16,
+    show_default=True,
+    help="Paths that may share a server's port, per direction.",
+)
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address to listen on (repeatable); default: the topology's manager.address. Switches connect to the first.",
+)
+@click.option("--thrift-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
+@click.option("--rest-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
+@click.option("--openflow-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
+@click.option("--verbose", "-v", is_flag=True, help="Log more.")
+def main(
+    topology: str,
+    run_dir: Path,
+    scheduler: str,
+    circuit_wait: int,
+    wait: int,
+    lease: int,
+    light_bound: int | None,
+    quarantine: int,
+    session_bytes: int | None,
+    paths_per_server: int,
+    listen: tuple[str, ...],
+    thrift_port: int | None,
+    rest_port: int | None,
+    openflow_port: int | None,
+    verbose: bool,
+) -> None:
+    """The manager of a data center: takes requests for multicast paths from agents (Thrift) and people (REST), and sets
+    switches and optical circuit switches for them. Logs to stderr; stops orderly at SIGTERM, and paths in use live on.
+    """
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        loaded = loader.load(topology)
+        schedulers.create(scheduler)
+    except (loader.TopologyError, schedulers.UnknownScheduler) as error:
+        raise click.ClickException(str(error)) from error
+    if not 100_000_000 <= lease <= 3_600_000_000_000:
+        raise click.BadParameter("a lease lasts from 100ms to 60m", param_hint="--lease")
+    settings = Settings(
+        scheduler=scheduler,
+        circuit_wait_ns=circuit_wait,
+        wait_ns=wait,
+        lease_ns=lease,
+        light_bound_ms=None if light_bound is None else max(1, light_bound // 1_000_000),
+        quarantine_ns=quarantine,
+        session_bytes=session_bytes,
+        paths_per_server=paths_per_server,
+        boot_id=time.time_ns() // 1_000_000,
+    )
+    config = Config(loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(config))
+    except SouthboundError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {', '.join(config.addresses)}: {error}") from error

@@ -1,0 +1,166 @@
+"""Actions on devices: carried out through the southbound drivers, their outcome handed back as events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.model import MulticastRule, Pair, SouthboundError
+from rostrum.controller.keyvalue import line
+from rostrum.controller.sequencer import Sequencer
+from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
+from rostrum.topologies.model import Topology
+
+log = logging.getLogger("rostrum.manager")
+
+UNICAST_TRIES = 3
+READ_TRIES = 3
+RETRY_S = 0.5
+READ_BOUND_S = 10.0
+
+Post = Callable[[ev.Event], None]
+
+
+class Devices:
+    """Drivers behind a Sequencer. `bound_s`: a device that does not finish an order within this has failed it."""
+
+    def __init__(
+        self, topology: Topology, fabric: SwitchFabric, ocs: Mapping[str, CircuitSwitch], post: Post, bound_s: float
+    ) -> None:
+        self._topology = topology
+        self._fabric = fabric
+        self._ocs = ocs
+        self._post = post
+        self._bound_s = bound_s
+        self._sequencer = Sequencer()
+
+    @property
+    def busy(self) -> int:
+        """Orders under way."""
+        return self._sequencer.busy
+
+    def perform(self, action: act.Action) -> None:
+        """Starts an action on devices; returns at once."""
+        if isinstance(action, act.InstallRules):
+            self._rules(action.op, action.rules, self._fabric.install, _installed)
+        elif isinstance(action, act.RemoveRules):
+            self._rules(action.op, action.rules, self._fabric.remove, ev.RulesRemoved)
+        elif isinstance(action, act.Connect):
+            self._sequencer.submit(_fibres(action.ocs, action.pairs), lambda: self._connect(action))
+        elif isinstance(action, act.Disconnect):
+            self._sequencer.submit(_fibres(action.ocs, action.pairs), lambda: self._disconnect(action))
+        elif isinstance(action, act.InstallUnicast):
+            self._sequencer.submit([action.switch], lambda: self._unicast(action))
+        elif isinstance(action, act.ReadRules):
+            self._sequencer.submit([action.switch], lambda: self._read_rules(action.switch))
+        elif isinstance(action, act.ReadCrossConnects):
+            self._sequencer.submit([], lambda: self._read_cross_connects(action.ocs))
+
+    async def close(self) -> None:
+        await self._sequencer.close()
+
+    def _rules(
+        self,
+        op: int,
+        rules: Sequence[MulticastRule],
+        order: Callable[[Sequence[MulticastRule]], Awaitable[None]],
+        outcome: Callable[[int, tuple[tuple[str, str], ...]], ev.Event],
+    ) -> None:
+        """Each switch's share in that switch's order, all switches in parallel; one event when all are done."""
+        shares: dict[str, list[MulticastRule]] = defaultdict(list)
+        for rule in rules:
+            shares[rule.switch].append(rule)
+        failures: list[tuple[str, str]] = []
+        left = len(shares)
+
+        async def one(switch: str) -> None:
+            nonlocal left
+            try:
+                async with asyncio.timeout(self._bound_s):
+                    await order(shares[switch])
+            except SouthboundError as error:
+                failures.append((switch, str(error)))
+            except TimeoutError:
+                failures.append((switch, f"no answer within {self._bound_s:g} s"))
+            left -= 1
+            if left == 0:
+                self._post(outcome(op, tuple(sorted(failures))))
+
+        for switch in shares:
+            self._sequencer.submit([switch], _with(one, switch))
+
+    async def _connect(self, action: act.Connect) -> None:
+        bound_s = self._bound_s + self._topology.ocs[action.ocs].reconfiguration_s
+        try:
+            async with asyncio.timeout(bound_s):
+                rows = await self._ocs[action.ocs].connect(action.pairs)
+            self._post(ev.CircuitResult(action.op, tuple(rows)))
+        except SouthboundError as error:
+            self._post(ev.CircuitResult(action.op, (), str(error)))
+        except TimeoutError:
+            self._post(ev.CircuitResult(action.op, (), f"{action.ocs} did not answer within {bound_s:g} s"))
+
+    async def _disconnect(self, action: act.Disconnect) -> None:
+        cause = ""
+        try:
+            async with asyncio.timeout(self._bound_s):
+                await self._ocs[action.ocs].disconnect(action.pairs)
+        except SouthboundError as error:
+            cause = str(error)
+        except TimeoutError:
+            cause = f"{action.ocs} did not answer within {self._bound_s:g} s"
+        self._post(ev.DisconnectResult(action.op, cause))
+
+    async def _unicast(self, action: act.InstallUnicast) -> None:
+        async def order() -> None:
+            await self._fabric.install_unicast(action.rules)
+
+        await self._tries("set unicast rules", action.switch, UNICAST_TRIES, order)
+
+    async def _read_rules(self, switch: str) -> None:
+        async def order() -> None:
+            self._post(ev.RulesFound(switch, frozenset(await self._fabric.read(switch))))
+
+        await self._tries("read rules", switch, READ_TRIES, order)
+
+    async def _read_cross_connects(self, ocs: str) -> None:
+        async def order() -> None:
+            self._post(ev.CrossConnectsFound(ocs, tuple(await self._ocs[ocs].read())))
+
+        if not await self._tries("read cross-connects", ocs, READ_TRIES, order):
+            self._post(ev.OcsDown(ocs, "its cross-connects could not be read"))
+
+    async def refresh(self, ocs: str) -> None:
+        """Reads an OCS's cross-connects and powers anew. Raises SouthboundError, TimeoutError."""
+        async with asyncio.timeout(self._bound_s):
+            self._post(ev.CrossConnectsFound(ocs, tuple(await self._ocs[ocs].read())))
+
+    async def _tries(self, what: str, device: str, tries: int, order: Callable[[], Awaitable[None]]) -> bool:
+        for attempt in range(1, tries + 1):
+            try:
+                async with asyncio.timeout(READ_BOUND_S):
+                    await order()
+                return True
+            except (SouthboundError, TimeoutError) as error:
+                cause = str(error) or f"no answer within {READ_BOUND_S:g} s"
+                log.warning(line(f"cannot {what}", device=device, attempt=f"{attempt}/{tries}", cause=cause))
+            if attempt < tries:
+                await asyncio.sleep(RETRY_S)
+        return False
+
+
+def _installed(op: int, failures: tuple[tuple[str, str], ...]) -> ev.Event:
+    return ev.RulesFailed(op, failures) if failures else ev.RulesInstalled(op)
+
+
+def _with(work: Callable[[str], Coroutine[Any, Any, None]], name: str) -> Callable[[], Coroutine[Any, Any, None]]:
+    return lambda: work(name)
+
+
+def _fibres(ocs: str, pairs: Sequence[Pair]) -> list[tuple[str, str, int]]:
+    return [key for pair in pairs for key in ((ocs, "input", pair.input), (ocs, "output", pair.output))]

@@ -1,0 +1,233 @@
+"""REST for people and tools. The OpenAPI document is served at /openapi.json, a page to try it at /docs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import FastAPI, Query, Response
+from rostrum.controller.core import events as ev
+from rostrum.controller.core import validation
+from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.core.paths import Path
+from rostrum.controller.core.state import Core
+from rostrum.controller.core.values import REST, PathRequest, State, Wanted
+from rostrum.controller.core.words import shown
+from rostrum.controller.northbound import problems, schemas, views
+from rostrum.controller.northbound.problems import Refused
+from rostrum.controller.owner import Owner
+from rostrum.controller.stats import Latency
+
+VERSION = "0.1.0"
+POLL_MAX_MS = 60_000
+LIST_MAX = 1_000
+REFRESH_BOUND_S = 5.0
+
+Wait = Literal["active", "ended"]
+DESCRIPTION = "Multicast paths through packet switches and optical circuits: ask for one, look at it, give it back."
+
+
+class Rest:
+    """The application and what its handlers share."""
+
+    def __init__(self, owner: Owner, thrift_latency: Latency, connections_refused: Callable[[], int]) -> None:
+        self.owner = owner
+        self.wall = views.WallClock()
+        self.started = owner.clock()
+        self.latency = Latency()
+        self.thrift_latency = thrift_latency
+        self.refused = connections_refused
+        self._numbers = itertools.count(1)
+
+    @property
+    def core(self) -> Core:
+        return self.owner.manager.core
+
+    def view(self, path: Path) -> schemas.PathView:
+        return views.path(self.core, path, self.wall)
+
+    def find(self, path_id: str) -> Path:
+        path = self.owner.path(path_id)
+        if path is None:
+            raise Refused(404, f"there is no path {shown(path_id)}; GET /v1/paths lists those there are")
+        return path
+
+    def request(self, new: schemas.NewPath) -> Path:
+        """Puts a request into the manager's queue. Raises Refused when it cannot be."""
+        began = time.perf_counter_ns()
+        number = f"rest-{self.core.settings.boot_id}-{next(self._numbers)}"
+        size = new.size or 0
+        wanted = PathRequest(
+            number,
+            REST,
+            new.sender,
+            tuple(new.receivers),
+            size,
+            size,
+            wait_ms=new.wait_ms,
+            deadline_ms=new.deadline_ms,
+            wanted=Wanted(new.kind),
+            lease_ms=new.lease_ms,
+        )
+        wrong = validation.problems(wanted, self.core.topology, self.core.settings)
+        if wrong:
+            raise Refused(422, "; ".join(wrong))
+        if len(self.core.queue) >= self.core.settings.queue_max:
+            raise Refused(503, f"{len(self.core.queue)} requests are waiting already; ask again later")
+        self.owner.post(ev.RequestReceived(wanted))
+        self.latency.add(time.perf_counter_ns() - began)
+        path = self.find(self.core.by_request[REST, number])
+        if path.state is State.FAILED:
+            raise Refused(409, path.cause, path.id)
+        return path
+
+
+def create(rest: Rest) -> FastAPI:
+    """The ASGI application."""
+    app = FastAPI(
+        title="rostrum manager", version=VERSION, description=DESCRIPTION, separate_input_output_schemas=False
+    )
+    problems.install(app)
+    app.add_middleware(problems.BodyLimit)
+    _paths(app, rest)
+    _network(app, rest)
+    _state(app, rest)
+    return app
+
+
+def _paths(app: FastAPI, rest: Rest) -> None:
+    @app.post("/v1/paths", status_code=201, tags=["paths"], responses=problems.responses(409, 413, 422, 503))
+    async def request_path(new: schemas.NewPath, response: Response) -> schemas.PathView:
+        """Asks for a multicast path. Answered at once: look at `state` (and `reason` while it is queued)."""
+        path = rest.request(new)
+        response.headers["Location"] = f"/v1/paths/{path.id}"
+        return rest.view(path)
+
+    @app.get("/v1/paths", tags=["paths"], responses=problems.responses(422))
+    async def list_paths(
+        state: Annotated[schemas.StateName | None, Query(description="Only paths in this state")] = None,
+        limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
+    ) -> schemas.PathList:
+        """Paths, the newest first; those that ended are remembered for a while."""
+        found = (one for one in reversed(rest.core.paths.values()) if state in (None, one.state.value))
+        return schemas.PathList(paths=[rest.view(one) for one in itertools.islice(found, limit)])
+
+    @app.get("/v1/paths/{path_id}", tags=["paths"], responses=problems.responses(404, 422))
+    async def show_path(
+        path_id: str,
+        wait: Annotated[Wait | None, Query(description="Answer when it is active (or has ended)")] = None,
+        timeout_ms: Annotated[int, Query(ge=0, le=POLL_MAX_MS, description="With wait: answer then anyway")] = 10_000,
+    ) -> schemas.PathView:
+        """A path: its state, how it is carried, and when it reached each point."""
+        path: Path | None = rest.find(path_id)
+        if wait:
+            path = await rest.owner.wait_until(path_id, _reached(wait), timeout_ms / 1e3)
+        return rest.view(path or rest.find(path_id))
+
+    @app.post("/v1/paths/{path_id}/renew", tags=["paths"], responses=problems.responses(404, 409))
+    async def renew_path(path_id: str) -> schemas.PathView:
+        """Begins the path's lease anew."""
+        path = rest.find(path_id)
+        if path.request.lease_ms is None:
+            raise Refused(409, f"{path.id} has no lease: it is held until it is released", path.id)
+        if not path.granted:
+            raise Refused(409, f"{path.id} is {path.state.value}; only a granted path has a lease to renew", path.id)
+        rest.owner.post(ev.Renewed(path.id))
+        return rest.view(path)
+
+    @app.delete("/v1/paths/{path_id}", tags=["paths"], responses=problems.responses(404))
+    async def release_path(path_id: str) -> schemas.PathView:
+        """Gives a path back, or withdraws one that is queued. Repeating it does no harm."""
+        path = rest.find(path_id)
+        rest.owner.post(ev.Released(path.id, path.request.request_id, REST))
+        return rest.view(path)
+
+
+def _reached(wait: Wait) -> Callable[[Path], bool]:
+    return (lambda path: path.state is State.ACTIVE) if wait == "active" else (lambda path: path.final)
+
+
+def _network(app: FastAPI, rest: Rest) -> None:
+    @app.get("/v1/topology", tags=["network"])
+    async def show_topology() -> schemas.TopologyView:
+        """The data center as its topology file describes it."""
+        return views.topology(rest.core.topology)
+
+    @app.get("/v1/circuits", tags=["network"], responses=problems.responses(503))
+    async def show_circuits(
+        fresh: Annotated[bool, Query(description="Read powers from the OCS first")] = False,
+    ) -> schemas.CircuitsView:
+        """Live cross-connects with their powers, circuits and splitters, and who uses them."""
+        if fresh and rest.owner.devices:
+            try:
+                async with asyncio.timeout(REFRESH_BOUND_S):
+                    for name in rest.core.topology.ocs:
+                        await rest.owner.devices.refresh(name)
+            except (SouthboundError, TimeoutError) as error:
+                detail = str(error) or f"the OCS did not answer within {REFRESH_BOUND_S:g} s"
+                raise Refused(503, f"{detail}; without fresh=true you get what is known") from error
+        return views.circuits(rest.core, rest.owner.clock())
+
+    @app.get("/v1/rules", tags=["network"])
+    async def list_rules() -> schemas.RuleList:
+        """Multicast rules that should be on the switches."""
+        return views.rules(rest.core)
+
+    @app.get("/v1/switches", tags=["network"])
+    async def list_switches() -> schemas.SwitchList:
+        """Switches of the topology, connected or not."""
+        return views.switches(rest.core)
+
+
+def _state(app: FastAPI, rest: Rest) -> None:
+    @app.get("/v1/transfers", tags=["state"], responses=problems.responses(422))
+    async def list_transfers(limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100) -> schemas.TransferList:
+        """Objects that agents send or sent, the newest first."""
+        found = itertools.islice(reversed(rest.core.transfers.values()), limit)
+        return schemas.TransferList(transfers=[views.transfer(rest.core, one, rest.wall) for one in found])
+
+    @app.get("/v1/transfers/{transfer_id}", tags=["state"], responses=problems.responses(404))
+    async def show_transfer(transfer_id: str) -> schemas.TransferView:
+        """One of them, by its id or by the id of a path it used."""
+        found = views.find_transfer(rest.core, transfer_id)
+        if found is None:
+            raise Refused(404, f"there is no transfer {shown(transfer_id)}; GET /v1/transfers lists those there are")
+        return views.transfer(rest.core, found, rest.wall)
+
+    @app.get("/v1/agents", tags=["state"])
+    async def list_agents() -> schemas.AgentList:
+        """Agents that have said hello."""
+        return views.agents(rest.core, rest.owner.clock())
+
+    @app.get("/v1/health", tags=["state"])
+    async def show_health() -> schemas.HealthView:
+        """Whether the manager has all its devices."""
+        return views.health(rest.core, rest.owner.clock(), rest.started, VERSION)
+
+    @app.get("/v1/stats", tags=["state"])
+    async def show_stats() -> schemas.StatsView:
+        """Response times and counts since the start."""
+        core = rest.core
+        return schemas.StatsView(
+            thrift_response=_latency(rest.thrift_latency),
+            rest_response=_latency(rest.latency),
+            counts=dict(core.counts),
+            paths=views.states(core),
+            queued=len(core.queue),
+            idle_rule_sets=len(core.idle_rules),
+            groups_in_use=core.groups.used,
+            device_orders_under_way=rest.owner.devices.busy if rest.owner.devices else 0,
+            connections_refused=rest.refused(),
+        )
+
+
+def _latency(latency: Latency) -> schemas.LatencyView:
+    return schemas.LatencyView(
+        count=latency.count,
+        p50_ms=latency.percentile_ms(50),
+        p99_ms=latency.percentile_ms(99),
+        max_ms=latency.max_ms(),
+    )

@@ -1,0 +1,325 @@
+"""What REST takes and gives, as pydantic models: the OpenAPI document is made of them.
+
+Units are in the names. Times `*_ns` are wall-clock ns since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+StateName = Literal["queued", "configuring", "active", "released", "failed"]
+KindName = Literal["circuit", "packet"]
+Count = Annotated[int, Field(ge=0, le=2**60)]
+Span = Annotated[int, Field(ge=0, le=7 * 24 * 3600 * 1000)]
+
+
+class NewPath(BaseModel):
+    """A multicast path to make. Any UDP sender on `sender` can use it: send to the group that the answer names."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    sender: Name = Field(description="Server that sends, as in the topology", examples=["h1"])
+    receivers: list[Name] = Field(
+        min_length=1, max_length=4096, description="Servers that receive", examples=[["h3", "h5"]]
+    )
+    size: Count | None = Field(None, description="Bytes to be sent; a hint for the scheduler")
+    deadline_ms: Span | None = Field(None, description="When the transfer should be done, from now; a hint")
+    wait_ms: Span | None = Field(None, description="Give up when not accepted within this; default: the manager's")
+    kind: Literal["auto", "circuit", "packet"] = Field("auto", description="How it must be carried")
+    lease_ms: Span | None = Field(
+        None, description="Taken back after this unless renewed; default: held until released"
+    )
+
+
+class CrossConnectView(BaseModel):
+    input: int
+    output: int
+    state: str
+    input_dbm: float | None = None
+    output_dbm: float | None = None
+    cause: str = ""
+
+
+class LightView(BaseModel):
+    """Light budget of a receiver's branch: power that should arrive, and what is to spare above the sensitivity."""
+
+    receiver: str
+    tor: str
+    ocs_port: int
+    splitters: list[str]
+    power_dbm: float
+    margin_db: float
+
+
+class PathCircuitView(BaseModel):
+    id: str | None
+    ocs: str
+    reused: bool
+    splitters: list[str]
+    cross_connects: list[CrossConnectView]
+    light: list[LightView]
+
+
+class RuleView(BaseModel):
+    switch: str
+    in_port: int
+    group: str
+    out_ports: list[int]
+
+
+class TimelineView(BaseModel):
+    """When the path reached each point (wall clock, ns); null = not (yet)."""
+
+    requested_ns: int
+    accepted_ns: int | None
+    cross_connects_steady_ns: int | None
+    rules_in_ns: int | None
+    active_ns: int | None
+    moved_ns: int | None
+    released_ns: int | None
+    failed_ns: int | None
+
+
+class PathView(BaseModel):
+    id: str
+    request_id: str
+    origin: str = Field(description="`rest`, or the server whose agent asked")
+    state: StateName
+    reason: str = Field(description="Why it is queued, or why it is carried as it is")
+    cause: str = Field(description="Why it failed or was taken back")
+    kind: KindName | None
+    wanted: Literal["auto", "circuit", "packet"]
+    sender: str
+    receivers: list[str]
+    group: str | None = Field(description="IPv4 multicast group: send there, and join it at the receivers")
+    data_port: int = Field(description="UDP port that agents use; others may use any")
+    size: int
+    accepted_size: int
+    rate_bps: int = Field(description="Slowest link of the path; 0 = not known yet")
+    reconfiguration_ms: float
+    lease_ms: int | None
+    adopted: bool = Field(description="Granted by an earlier run of the manager")
+    circuit: PathCircuitView | None
+    rules: list[RuleView]
+    timeline: TimelineView
+    notes: list[str]
+
+
+class PathList(BaseModel):
+    paths: list[PathView]
+
+
+class SwitchView(BaseModel):
+    name: str
+    role: str
+    dpid: int
+    up: bool
+    cause: str
+    rules: int
+
+
+class SwitchList(BaseModel):
+    switches: list[SwitchView]
+
+
+class ServerView(BaseModel):
+    name: str
+    address: str
+    management: str
+    tor: str
+    tor_port: int
+    rate_bps: int
+
+
+class LinkView(BaseModel):
+    a: str
+    b: str
+    rate_bps: int
+
+
+class SplitterView(BaseModel):
+    name: str
+    fanout: int
+    loss_db: float
+    input: int
+    outputs: list[int]
+
+
+class OcsView(BaseModel):
+    name: str
+    ports: int
+    dialect: str
+    address: str
+    tl1_port: int
+    reconfiguration_ms: float
+    transmit_dbm: float
+    sensitivity_dbm: float
+    cross_connect_loss_db: float
+    splitters: list[SplitterView]
+    attached: dict[int, str]
+
+
+class TopologySwitchView(BaseModel):
+    name: str
+    role: str
+    southbound: str
+    dpid: int
+    ports: dict[int, str]
+
+
+class TopologyView(BaseModel):
+    name: str
+    data: str
+    management: str
+    multicast: str
+    mtu: int
+    control_port: int
+    data_port: int
+    switches: list[TopologySwitchView]
+    servers: list[ServerView]
+    links: list[LinkView]
+    ocs: list[OcsView]
+
+
+class LiveCrossConnectView(CrossConnectView):
+    ocs: str
+    circuit: str | None
+    path: str | None = Field(description="The path that uses it; null = idle, or found at start")
+    found_at_start: bool
+
+
+class SplitterUseView(SplitterView):
+    ocs: str
+    state: Literal["free", "idle", "in use", "out of use", "found at start"]
+    circuit: str | None
+    path: str | None
+    cause: str
+
+
+class CircuitView(BaseModel):
+    id: str
+    ocs: str
+    state: Literal["setting", "live"]
+    path: str | None = Field(description="Who uses it; null = idle, kept for reuse")
+    uplink: str
+    downlinks: list[str]
+    splitters: list[str]
+    cross_connects: list[CrossConnectView]
+
+
+class OcsStatusView(BaseModel):
+    name: str
+    state: Literal["starting", "up", "down"]
+    cause: str
+
+
+class CircuitsView(BaseModel):
+    ocs: list[OcsStatusView]
+    circuits: list[CircuitView]
+    cross_connects: list[LiveCrossConnectView]
+    splitters: list[SplitterUseView]
+
+
+class RuleUseView(RuleView):
+    path: str | None
+    use: Literal["path", "kept for reuse", "found at start"]
+
+
+class RuleList(BaseModel):
+    rules: list[RuleUseView]
+
+
+class ReceiverView(BaseModel):
+    server: str
+    state: str
+    cause: str
+    initial_sn: int
+    patched_fragments: int
+    first_light_ns: int | None
+    complete_ns: int | None
+
+
+class TransferView(BaseModel):
+    """An object on its way, as its sender's agent reports it; `sessions` are the paths it used."""
+
+    id: str
+    sender: str
+    app_id: str
+    data_id: int
+    size: int
+    phase: str
+    cause: str
+    bytes: int
+    sent_packets: int
+    redundant_packets: int
+    patched_packets: int
+    receivers: list[ReceiverView]
+    begun_ns: int
+    reported_ns: int | None
+    sessions: list[PathView]
+
+
+class TransferList(BaseModel):
+    transfers: list[TransferView]
+
+
+class AgentView(BaseModel):
+    server: str
+    connected: bool
+    boot_id: int
+    control_port: int
+    heard_ms_ago: float
+    cause: str
+    paths: list[str]
+
+
+class AgentList(BaseModel):
+    agents: list[AgentView]
+
+
+class HealthView(BaseModel):
+    status: Literal["ready", "starting", "degraded"]
+    ready: bool = Field(description="Every switch and every OCS of the topology is connected")
+    topology: str
+    scheduler: str
+    version: str
+    boot_id: int
+    uptime_s: float
+    switches_up: int
+    switches: int
+    ocs: list[OcsStatusView]
+    agents_connected: int
+    queued: int
+    missing: list[str]
+
+
+class LatencyView(BaseModel):
+    count: int
+    p50_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+
+
+class StatsView(BaseModel):
+    thrift_response: LatencyView = Field(description="From a request's arrival to the answer handed to the socket")
+    rest_response: LatencyView
+    counts: dict[str, int]
+    paths: dict[str, int]
+    queued: int
+    idle_rule_sets: int
+    groups_in_use: int
+    device_orders_under_way: int
+    connections_refused: int
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong and what to do")
+    path: str | None = Field(None, description="The path this is about, if there is one")

@@ -1,0 +1,270 @@
+"""The agent-manager interface (rostrum.thrift): agents call Manager, and on the same connection the manager calls
+Agent.
+
+All calls are oneway, so a connection is two independent streams of frames. Whoever sends what cannot be understood gets
+Agent.goodbye with the reason and is disconnected; others do not notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.validation import ID_MAX, unknown_servers
+from rostrum.controller.core.values import PathResponse
+from rostrum.controller.keyvalue import line
+from rostrum.controller.northbound import thrift_values as values
+from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode, idl
+from rostrum.controller.owner import Owner
+from rostrum.controller.stats import Latency
+
+log = logging.getLogger("rostrum.thrift")
+
+HELLO_BOUND_S = 5.0  # a connection that has not said hello by then is closed
+SILENCE_LEASES = 3  # so is one that says nothing for this many leases
+UNSENT_MAX = 4 << 20  # bytes an agent may leave unread
+CONNECTIONS_MAX = 4096
+SWEEP_S = 0.5
+ARRIVALS_MAX = 10_000
+REASON_MAX = 1000  # characters; agents take 4096 bytes
+
+
+class ThriftService:
+    """The Thrift server; implements `owner.Agents`."""
+
+    def __init__(self, owner: Owner, name: str, boot_id: int) -> None:
+        self.owner = owner
+        self.name = name
+        self.boot_id = boot_id
+        self.latency = Latency()
+        self.connections: set[AgentConnection] = set()
+        self.agents: dict[str, AgentConnection] = {}
+        self.refused = 0
+        self._arrived: dict[tuple[str, str], int] = {}
+        self._servers: list[asyncio.Server] = []
+        self._sweeper: asyncio.Task[None] | None = None
+        self._numbers = itertools.count(1)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens on `host`:`port` too; returns the port (useful with port 0)."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: AgentConnection(self, next(self._numbers)), host, port)
+        self._servers.append(server)
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep())
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Agents keep what they have, and connect again when the manager is back."""
+        for server in self._servers:
+            server.close()
+        if self._sweeper:
+            self._sweeper.cancel()
+        for connection in list(self.connections):
+            connection.drop("the manager stops")
+        await asyncio.sleep(0)
+
+    def respond(self, server: str, response: PathResponse) -> None:
+        arrived = self._arrived.pop((server, response.request_id), None)
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("response", {"response": values.response(response, REASON_MAX)})
+        if arrived is not None:
+            self.latency.add(time.perf_counter_ns() - arrived)
+
+    def moved(self, server: str, path_id: str, kind: PathKind, reason: str) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            code = values.kind_code(kind)
+            connection.call("moved", {"response_id": path_id, "kind": code, "reason": reason[:REASON_MAX]})
+
+    def failed(self, server: str, path_id: str, reason: str) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("failed", {"response_id": path_id, "reason": reason[:REASON_MAX]})
+
+    def request_arrived(self, server: str, request_id: str, at: int) -> None:
+        if len(self._arrived) < ARRIVALS_MAX:
+            self._arrived[server, request_id] = at
+
+    def greet(self, connection: AgentConnection, info: Any) -> None:
+        """Checks a hello and takes the connection as its server's agent. Raises BadMessage."""
+        version = values.need(info, "version", int)
+        if version != idl.VERSION:
+            raise BadMessage(
+                f"the agent speaks version {version}, this manager {idl.VERSION}; install the same release"
+            )
+        server = values.need(info, "server", str)
+        boot_id = values.need(info, "boot_id", int)
+        port = values.need(info, "control_port", int)
+        topology = self.owner.manager.core.topology
+        wrong = unknown_servers([server], topology, "server")
+        if wrong:
+            raise BadMessage(wrong[0])
+        if not 0 < port < 65536:
+            raise BadMessage(f"control_port {port} is out of range: 1 to 65535")
+        live = values.live_paths(info)
+        if any(not 0 < len(one.request_id) <= ID_MAX or not 0 < len(one.response_id) <= ID_MAX for one in live):
+            raise BadMessage(f"ids of live paths must have 1 to {ID_MAX} characters")
+        older = self.agents.get(server)
+        if older and older is not connection:
+            if boot_id < older.boot_id:
+                raise BadMessage(f"a newer agent of {server} is connected already, from {older.peer}")
+            older.server = ""  # its end is no news of the server
+            older.close(f"a newer agent of {server} connected from {connection.peer}")
+        connection.server, connection.boot_id = server, boot_id
+        self.agents[server] = connection
+        connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
+        self.owner.post(ev.AgentUp(server, boot_id, port, live))
+
+    def gone(self, connection: AgentConnection, cause: str) -> None:
+        self.connections.discard(connection)
+        if connection.server and self.agents.get(connection.server) is connection:
+            del self.agents[connection.server]
+            self.owner.post(ev.AgentDown(connection.server, connection.boot_id, cause))
+
+    async def _sweep(self) -> None:
+        """Closes connections that do not speak."""
+        lease_s = self.owner.manager.core.settings.lease_ns / 1e9
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = time.monotonic()
+            for connection in list(self.connections):
+                silent = now - connection.heard
+                if not connection.boot_known and silent > HELLO_BOUND_S:
+                    connection.close(f"no hello within {HELLO_BOUND_S:g} s")
+                elif silent > max(SILENCE_LEASES * lease_s, HELLO_BOUND_S):
+                    connection.close(f"nothing heard for {silent:.1f} s; send keepalive at least three times per lease")
+
+
+class AgentConnection(asyncio.Protocol):
+    """One TCP connection. `server` is empty until a good hello."""
+
+    def __init__(self, service: ThriftService, number: int) -> None:
+        self.service = service
+        self.number = number
+        self.server = ""
+        self.boot_id = 0
+        self.boot_known = False
+        self.heard = time.monotonic()
+        self.peer = "?"
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._cause = "closed by the agent"
+        self._closing = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods, not by its class
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.service.connections.add(self)
+        if len(self.service.connections) > CONNECTIONS_MAX:
+            self.close(f"{CONNECTIONS_MAX} connections are open already")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self.service.gone(self, str(error) if error else self._cause)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        arrived = time.perf_counter_ns()
+        self.heard = time.monotonic()
+        self._buffer += data
+        at = 0
+        while len(self._buffer) - at >= 4 and not self._closing:
+            length = int.from_bytes(self._buffer[at : at + 4], "big")
+            if not 0 < length <= FRAME_MAX:
+                self.close(f"a frame of {length} bytes; 1 to {FRAME_MAX} are possible (framed binary Thrift)")
+                return
+            if len(self._buffer) - at - 4 < length:
+                break
+            frame = bytes(self._buffer[at + 4 : at + 4 + length])
+            at += 4 + length
+            try:
+                self._handle(frame, arrived)
+            except BadMessage as error:
+                self.close(str(error))
+                return
+        del self._buffer[:at]
+
+    def call(self, method: str, arguments: dict[str, Any]) -> None:
+        """Agent.`method` at the other end. An agent that does not read is disconnected."""
+        if self._closing or self._transport is None:
+            return
+        self._transport.write(encode("Agent", method, arguments))
+        if self._transport.get_write_buffer_size() > UNSENT_MAX:
+            self._cause = f"it left {UNSENT_MAX >> 20} MiB unread"
+            log.warning(line("agent too slow", agent=self.server or "-", peer=self.peer, cause=self._cause))
+            self._closing = True
+            self._transport.abort()
+
+    def close(self, reason: str) -> None:
+        """Says goodbye with the reason, and ends the connection."""
+        if self._closing or self._transport is None:
+            return
+        log.warning(line("goodbye", agent=self.server or "-", peer=self.peer, cause=reason))
+        self.service.refused += 1
+        self.call("goodbye", {"reason": reason[:REASON_MAX]})
+        self._closing, self._cause = True, reason
+        self._transport.close()
+        # What the peer does not take in a while is dropped with the connection.
+        asyncio.get_running_loop().call_later(1.0, self._transport.abort)
+
+    def drop(self, cause: str) -> None:
+        """Ends the connection without a word, as a manager that died would."""
+        if not self._closing and self._transport is not None:
+            self._closing, self._cause = True, cause
+            self._transport.close()
+
+    def _handle(self, frame: bytes, arrived: int) -> None:
+        method, args = decode("Manager", frame)
+        if method == "hello":
+            if self.server:
+                raise BadMessage(f"hello twice on the connection of {self.server}")
+            self.service.greet(self, values.need(args, "info", idl.AgentInfo))
+            self.boot_known = True
+            return
+        if not self.server:
+            raise BadMessage(f"{method} before hello; say Manager.hello first")
+        self.service.owner.post(ev.KeepAlive(self.server))  # every word renews the lease
+        _CALLS[method](self, args, arrived)
+
+    def on_request(self, args: Any, arrived: int) -> None:
+        request = values.request(args, self.server)
+        self.service.request_arrived(self.server, request.request_id, arrived)
+        self.service.owner.post(ev.RequestReceived(request))
+
+    def on_release(self, args: Any, arrived: int) -> None:
+        path_id, request_id = values.need(args, "response_id", str), values.need(args, "request_id", str)
+        self.service.owner.post(ev.Released(path_id, request_id, self.server))
+
+    def on_cancel(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.Cancelled(values.need(args, "request_id", str), self.server))
+
+    def on_keepalive(self, args: Any, arrived: int) -> None:
+        """Heard is all there is to it."""
+
+    def on_no_light(self, args: Any, arrived: int) -> None:
+        path_id = values.need(args, "response_id", str)
+        self.service.owner.post(ev.NoLight(path_id, values.texts(args, "receivers"), self.server))
+
+    def on_report(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.ReportReceived(values.report(args), self.server))
+
+
+_CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
+    "request": AgentConnection.on_request,
+    "release": AgentConnection.on_release,
+    "cancel": AgentConnection.on_cancel,
+    "keepalive": AgentConnection.on_keepalive,
+    "no_light": AgentConnection.on_no_light,
+    "report": AgentConnection.on_report,
+}

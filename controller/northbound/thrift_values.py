@@ -1,0 +1,148 @@
+"""Between Thrift structs and the core's values. thriftpy2 leaves what is absent or of another type None; required means
+required here.
+"""
+
+from __future__ import annotations
+
+from ipaddress import AddressValueError, IPv4Address
+from typing import Any, TypeVar
+
+from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.values import Decision as CoreDecision
+from rostrum.controller.core.values import (
+    LivePath,
+    PathRequest,
+    PathResponse,
+    ReceiverReport,
+    TransferReport,
+)
+from rostrum.controller.core.words import shown
+from rostrum.controller.northbound.thrift_codec import BadMessage, idl
+
+Value = TypeVar("Value")
+
+TEXT_MAX = 4096
+APP_ID_BYTES = 16
+_KINDS = {1: PathKind.CIRCUIT, 2: PathKind.PACKET}
+_KIND_CODES = {kind: code for code, kind in _KINDS.items()}
+
+
+def need(struct: Any, name: str, kind: type[Value]) -> Value:
+    """A required field of the right type. Raises BadMessage."""
+    value = getattr(struct, name)
+    if kind is bytes and isinstance(value, str):
+        value = value.encode("utf-8", "surrogateescape")
+    if not isinstance(value, kind):
+        raise BadMessage(f"{type(struct).__name__}.{name} is missing or not of the type in the IDL")
+    if isinstance(value, str) and len(value) > TEXT_MAX:
+        raise BadMessage(f"{type(struct).__name__}.{name} has {len(value)} characters; at most {TEXT_MAX} are possible")
+    return value
+
+
+def texts(struct: Any, name: str) -> tuple[str, ...]:
+    values = need(struct, name, list)
+    if not all(isinstance(value, str) and len(value) <= TEXT_MAX for value in values):
+        raise BadMessage(f"{type(struct).__name__}.{name} holds something else than short texts")
+    return tuple(values)
+
+
+def path_kind(code: int) -> PathKind:
+    kind = _KINDS.get(code)
+    if kind is None:
+        raise BadMessage(f"there is no path kind {code}")
+    return kind
+
+
+def request(args: Any, origin: str) -> PathRequest:
+    one = need(args, "request", idl.PathRequest)
+    app_id = need(one, "app_id", bytes)
+    if len(app_id) > APP_ID_BYTES:
+        raise BadMessage(f"app_id has {len(app_id)} bytes; it is a UUID of {APP_ID_BYTES}")
+    return PathRequest(
+        request_id=need(one, "request_id", str),
+        origin=origin,
+        sender=need(one, "sender", str),
+        receivers=texts(one, "receivers"),
+        data_size=need(one, "data_size", int),
+        remaining_size=need(one, "remaining_size", int),
+        app_id=app_id,
+        data_id=need(one, "data_id", int),
+        wait_ms=one.wait_ms,
+        deadline_ms=one.deadline_ms,
+    )
+
+
+def live_paths(info: Any) -> tuple[LivePath, ...]:
+    found = []
+    for one in need(info, "live_paths", list):
+        text = need(one, "group", str)
+        try:
+            group = IPv4Address(text)
+        except AddressValueError:
+            raise BadMessage(f"LivePath.group {shown(text)} is no IPv4 address") from None
+        found.append(
+            LivePath(
+                need(one, "request_id", str),
+                need(one, "response_id", str),
+                group,
+                path_kind(need(one, "kind", int)),
+                texts(one, "receivers"),
+                need(one, "accepted_size", int),
+            )
+        )
+    return tuple(found)
+
+
+def report(args: Any) -> TransferReport:
+    one = need(args, "report", idl.TransferReport)
+    receivers = tuple(
+        ReceiverReport(
+            need(each, "server", str),
+            need(each, "state", str),
+            need(each, "cause", str),
+            need(each, "initial_sn", int),
+            need(each, "patched_fragments", int),
+            need(each, "first_light_ns", int),
+            need(each, "complete_ns", int),
+        )
+        for each in need(one, "receivers", list)
+    )
+    return TransferReport(
+        need(one, "request_id", str),
+        need(one, "response_id", str),
+        need(one, "phase", str),
+        need(one, "cause", str),
+        need(one, "bytes", int),
+        need(one, "sent_packets", int),
+        need(one, "redundant_packets", int),
+        need(one, "patched_packets", int),
+        receivers,
+    )
+
+
+def response(value: PathResponse, reason_max: int) -> Any:
+    """As a Thrift struct; the optional fields only with ACCEPTED."""
+    made = idl.PathResponse(
+        request_id=value.request_id,
+        response_id=value.response_id,
+        decision=value.decision.value,
+        reason=value.reason[:reason_max],
+    )
+    if value.decision is CoreDecision.ACCEPTED:
+        made.accepted_size = value.accepted_size
+        made.kind = _KIND_CODES[value.kind]
+        made.group = value.group
+        made.data_port = value.data_port
+        made.reconfiguration_ns = value.reconfiguration_ns
+        made.rate_bps = value.rate_bps
+        made.lease_ms = value.lease_ms
+        made.light_bound_ms = value.light_bound_ms
+        made.receivers = [
+            idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port)
+            for one in value.receivers
+        ]
+    return made
+
+
+def kind_code(kind: PathKind) -> int:
+    return _KIND_CODES[kind]

@@ -1,0 +1,134 @@
+"""The one owner of the manager's state: feeds events to the core, carries its actions out, keeps its timer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.manager import Manager
+from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.paths import Path
+from rostrum.controller.core.values import PathResponse
+from rostrum.controller.execution import Devices
+from rostrum.controller.keyvalue import line
+
+log = logging.getLogger("rostrum.manager")
+
+
+class Agents(Protocol):
+    """The way to agents; what cannot be delivered is dropped: an agent that comes back repeats its requests."""
+
+    def respond(self, server: str, response: PathResponse) -> None: ...
+
+    def moved(self, server: str, path_id: str, kind: PathKind, reason: str) -> None: ...
+
+    def failed(self, server: str, path_id: str, reason: str) -> None: ...
+
+
+class Owner:
+    """Everything here runs on one asyncio loop; `post` handles an event, and those it leads to, before it returns."""
+
+    def __init__(self, manager: Manager, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.manager = manager
+        self.clock = clock
+        self.agents: Agents | None = None
+        self.devices: Devices | None = None
+        self._events: deque[ev.Event] = deque()
+        self._busy = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0
+        self._watchers: dict[str, set[asyncio.Future[None]]] = {}
+        self._closed = False
+
+    def post(self, event: ev.Event) -> None:
+        """In order of arrival; from within a step it is handled after that step."""
+        self._events.append(event)
+        if self._busy or self._closed:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                self._step(self._events.popleft())
+        finally:
+            self._busy = False
+        self._set_timer()
+
+    def path(self, path_id: str) -> Path | None:
+        return self.manager.core.paths.get(path_id)
+
+    async def wait_until(self, path_id: str, reached: Callable[[Path], bool], timeout_s: float) -> Path | None:
+        """The path once `reached` holds or it has ended, or as it is after `timeout_s`; None if there is none."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            path = self.path(path_id)
+            left = deadline - asyncio.get_running_loop().time()
+            if path is None or path.final or reached(path) or left <= 0:
+                return path
+            change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._watchers.setdefault(path_id, set()).add(change)
+            try:
+                await asyncio.wait((change,), timeout=left)
+            finally:
+                watchers = self._watchers.get(path_id, set())
+                watchers.discard(change)
+                if not watchers:
+                    self._watchers.pop(path_id, None)
+
+    def close(self) -> None:
+        """No event is handled any more; paths, rules and circuits stay as they are."""
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+        for watchers in self._watchers.values():
+            for change in watchers:
+                change.cancel()
+
+    def _step(self, event: ev.Event) -> None:
+        try:
+            actions = self.manager.step(event, self.clock())
+        except Exception:
+            # One event must not take the manager down; what it asked for may be lost, so it is loud.
+            log.exception(line("event could not be handled", type=type(event).__name__))
+            actions, self.manager.core.out = self.manager.core.out, []
+        for action in actions:
+            self._carry_out(action)
+
+    def _carry_out(self, action: act.Action) -> None:
+        if isinstance(action, act.Respond):
+            if self.agents:
+                self.agents.respond(action.server, action.response)
+        elif isinstance(action, act.NotifyMoved):
+            if self.agents:
+                self.agents.moved(action.server, action.path_id, action.kind, action.reason)
+        elif isinstance(action, act.NotifyFailed):
+            if self.agents:
+                self.agents.failed(action.server, action.path_id, action.reason)
+        elif isinstance(action, act.PathChanged):
+            for change in self._watchers.get(action.path_id, ()):
+                if not change.done():
+                    change.set_result(None)
+        elif isinstance(action, act.Log):
+            level = logging.WARNING if action.level == "warning" else logging.INFO
+            log.log(level, line(action.event, **dict(action.facts)))
+        elif self.devices:
+            self.devices.perform(action)
+
+    def _set_timer(self) -> None:
+        due = self.manager.deadline()
+        if due is None or (self._timer and not self._timer.cancelled() and self._timer_due == due):
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._timer_due = due
+        delay = max(due - self.clock(), 0) / 1e9
+        self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.post(ev.Tick())
