@@ -26,7 +26,7 @@ const char *rs_strerror(rs_status status) {
 
 static bool fill_defaults(rs_config *c) {
     if (c->attempt_interval < 0 || c->patch_timeout < 0 || c->nic_rate_bps < 0 || c->receiver_silence_bound < 0 ||
-        c->sender_silence_bound < 0 || c->no_path_bound < 0)
+        c->sender_silence_bound < 0 || c->no_path_bound < 0 || c->answer_bound < 0)
         return false;
     if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->start_policy > RS_START_ON_FIRST)
         return false;
@@ -35,6 +35,7 @@ static bool fill_defaults(rs_config *c) {
     c->receiver_silence_bound = c->receiver_silence_bound ? c->receiver_silence_bound : DEFAULT_BOUND;
     c->sender_silence_bound = c->sender_silence_bound ? c->sender_silence_bound : DEFAULT_BOUND;
     c->no_path_bound = c->no_path_bound ? c->no_path_bound : 60000 * RS_MS;
+    c->answer_bound = c->answer_bound ? c->answer_bound : c->no_path_bound;
     c->max_transfers = c->max_transfers ? c->max_transfers : 1024;
     c->max_receivers = c->max_receivers ? c->max_receivers : 1024;
     return c->max_transfers <= 32768 && c->max_receivers <= 65536;

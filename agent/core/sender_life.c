@@ -189,7 +189,8 @@ static const char *seconds(char *out, size_t size, rs_time time) {
 static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     const rs_peer_state *p = r->link.peer;
     rs_time bound = node->config.receiver_silence_bound, stall = node->config.no_path_bound;
-    rs_time since = x->sessions ? r->link.heard_at : p->up ? now : p->down_since;
+    /* Before the first path nobody owes anything, and the caller may not even know the addresses. */
+    rs_time since = x->sessions ? r->link.heard_at : RS_NEVER;
     rs_time progress = r->progress_at > x->stats.data_done_at ? r->progress_at : x->stats.data_done_at;
     char words[RS_CAUSE_MAX], time[32];
     if (since != RS_NEVER && now - since >= bound) {
@@ -257,7 +258,7 @@ static void no_answer(rs_node *node, rs_time now, rs_sending *x) {
     x->answer_due = RS_NEVER;
     x->path_wanted = false;
     rs_words(words, sizeof words, "no answer to the path request for %s; ask the manager why",
-             seconds(time, sizeof time, node->config.no_path_bound));
+             seconds(time, sizeof time, node->config.answer_bound));
     rs_sender_fail_all(node, now, x, words);
 }
 

@@ -18,7 +18,7 @@ void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase) {
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x) {
     x->path_wanted = true;
     /* The manager may hold the answer back until the present path is released: that wait begins then. */
-    x->answer_due = x->path_held ? RS_NEVER : now + node->config.no_path_bound;
+    x->answer_due = x->path_held ? RS_NEVER : now + node->config.answer_bound;
     rs_emit(node, &(rs_event){.kind = RS_EV_PATH_WANTED,
                               .xfer = x->t.id,
                               .bytes = x->t.size - (x->end ? x->end * x->t.fragment_size : 0),
@@ -201,7 +201,7 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
         x->has_next = false;
         start_session(node, now, x, &x->next_grant);
     } else if (x->path_wanted) {
-        x->answer_due = now + node->config.no_path_bound;
+        x->answer_due = now + node->config.answer_bound;
     }
 }
 
