@@ -136,7 +136,7 @@ static void put_object(rs_api_message *out, const rostrum_object *row) {
     rs_put(out, row->app, sizeof row->app);
     rs_put_u64(out, row->data_id);
     rs_put_u8(out, (uint8_t)row->state);
-    rs_put_u8(out, row->added);
+    rs_put_u8(out, row->received);
     rs_put_u32(out, row->holds);
     rs_put_u64(out, row->size);
     put_digest(out, row->digest_algorithm, row->digest_length, row->digest);
@@ -336,7 +336,7 @@ bool rs_api_next_object(rs_api_answer *answer, rostrum_object *out) {
     rs_get(&in, out->app, sizeof out->app);
     out->data_id = rs_get_u64(&in);
     out->state = (rostrum_object_state)rs_get_u8(&in);
-    out->added = rs_get_u8(&in) != 0;
+    out->received = rs_get_u8(&in) != 0;
     out->holds = rs_get_u32(&in);
     out->size = rs_get_u64(&in);
     get_digest(&in, &out->digest_algorithm, &out->digest_length, out->digest);

@@ -400,6 +400,7 @@ rs_object *rs_store_receive(rs_store *store, const rs_object_id *id, uint64_t si
     object->phase = RS_OBJECT_RECEIVING;
     object->id = *id;
     object->private_file = true;
+    object->received = true;
     object->holds = 1;
     if (!start_allocation(store, object, error) || !rs_store_file_map(object->fd, size, true, &object->map, error)) {
         object_free(store, object);

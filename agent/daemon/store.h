@@ -32,6 +32,7 @@ typedef struct rs_object {
     uint8_t *map;     /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
     int fd;
     bool private_file; /* no application ever had a writable descriptor of it */
+    bool received;     /* by rs_store_receive */
     uint32_t holds;    /* transfers using it */
     uint64_t owner;    /* of a CREATED or DIGESTING one: the client it goes away with; 0 = nobody */
     uint64_t handle;   /* names a CREATED one */
