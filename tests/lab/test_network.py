@@ -11,10 +11,11 @@ import pytest
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError
 
+from tests.lab.plain import deliver, send_argv
+
 pytestmark = pytest.mark.lab
 
-PROGRAM = str(Path(__file__).with_name("datagrams.py"))
-GROUP, PORT = "239.192.7.7", 7070
+GROUP = "239.192.7.7"
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +39,6 @@ def ofctl(lab: Lab, *arguments: str, input: str | None = None) -> None:
         lab.argv("manager", ["ovs-ofctl", "-O", "OpenFlow13", *arguments]), input=input, text=True, capture_output=True
     )
     assert done.returncode == 0, done.stderr
-
-
-def deliver(lab: Lab, sender: str, receivers: list[str], target: str, count: int, size: int, interval_s: float) -> dict:
-    """Sends datagrams from one server to listening ones; what each got."""
-    servers, programs = lab.topology.servers, {}
-    for name in receivers:
-        argv = [sys.executable, PROGRAM, "receive", target, str(PORT), str(count), "2", str(servers[name].address)]
-        programs[name] = lab.popen(name, argv, stdout=subprocess.PIPE, text=True)
-        assert programs[name].stdout.readline() == "listening\n"
-    arguments = [target, str(PORT), str(count), str(size), str(interval_s), str(servers[sender].address)]
-    lab.execute(sender, [sys.executable, PROGRAM, "send", *arguments])
-    got = {name: json.loads(program.stdout.readline()) for name, program in programs.items()}
-    for program in programs.values():
-        assert program.wait(10) == 0
-        program.stdout.close()
-    return got
 
 
 def test_servers_reach_each_other_with_full_frames(lab: Lab) -> None:
@@ -117,8 +102,8 @@ def test_priority_traffic_is_not_lost_to_congestion(lab: Lab) -> None:
         ("tor2", 49, "output:1"),
     ):
         ofctl(lab, "add-flow", tor, f"priority=40000,in_port={port},ip,nw_dst={group},actions={action}")
-    flood = [sys.executable, PROGRAM, "send", "10.0.2.1", "9", "1000000", "8944", "0", "10.0.2.2"]
-    with lab.popen("h4", flood) as one, lab.popen("h8", [*flood[:-1], "10.0.4.2"]) as two:
+    flood = [send_argv(lab, name, "10.0.2.1", 1_000_000, 8944, 0) for name in ("h4", "h8")]
+    with lab.popen("h4", flood[0]) as one, lab.popen("h8", flood[1]) as two:
         # No waiting for a queue to build up: the whole run, its beginning too, must be without loss.
         got = deliver(lab, "h1", ["h3"], group, count=2000, size=8944, interval_s=0.0005)
         assert one.poll() is None and two.poll() is None
