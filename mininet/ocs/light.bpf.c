@@ -1,8 +1,8 @@
 // Light in the kernel: what enters an OCS port leaves by every output its circuit reaches, when the mirrors are still.
 //
-// Attached to the ingress of each OCS port's interface. User space (light.py) computes where light goes and until when it
-// is dark or ringing, and writes that into `circuits`; a hash map's update replaces a value as a whole, so a frame sees
-// the old circuit or the new one. Any Ethernet frame passes; nothing in it is looked at.
+// Attached to the ingress of each OCS port's interface. User space (light.py) computes where light goes and until when
+// it is dark or ringing, and writes that into `circuits`; a hash map's update replaces a value as a whole, so a frame
+// sees the old circuit or the new one. Any Ethernet frame passes; nothing in it is looked at.
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 
@@ -27,7 +27,7 @@ struct circuit {
     struct output output[MAX_OUTPUTS];
 };
 
-// Per input port: frames and bytes that came, and frames that had no circuit. Per output port: what became of its copies.
+// Per input port: frames and bytes that came, and frames without a circuit. Per output port: what became of its copies.
 struct counters {
     __u64 rx_frames, rx_bytes, no_circuit;
     __u64 forwarded, forwarded_bytes, dark, ringing_lost, lost;
