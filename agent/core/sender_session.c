@@ -183,6 +183,8 @@ void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
         x->attempt_due = now + x->attempt_interval;
         rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
         rs_data_schedule(node, now, x);
+    } else if (rs_list_empty(&x->in_ready) && x->data_timer.at == 0) {
+        rs_data_schedule(node, now, x); /* it had paused at the end of a round */
     }
     rs_sender_arm(node, x);
 }

@@ -1,0 +1,770 @@
+#include "net.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SERVERS_MAX 1100
+#define WRITABLE_BYTES 262144
+#define OBJECTS_MAX 16
+
+typedef enum { DO_DATA, DO_CONTROL, DO_CONNECTED, DO_GRANT, DO_VERIFIED, DO_DRAINED } net_what;
+
+typedef struct {
+    rs_time at;
+    uint64_t order;
+    net_what what;
+    rs_peer from, to;
+    uint32_t epoch; /* of the connection, or of the server */
+    uint32_t length, payload_length;
+    uint64_t payload_offset;
+    rs_group group;
+    rs_xfer xfer;
+    uint8_t bytes[128];
+    uint8_t *more; /* headers over 128 bytes */
+} net_item;
+
+typedef struct {
+    rs_xfer xfer;
+    uint64_t data, size;
+    uint32_t fragment_size;
+    uint64_t stored_bytes, fragments;
+    uint8_t *stored;
+    bool whole;
+} net_store;
+
+typedef struct {
+    rs_node *node;
+    bool dead, frozen, unreachable, bad_digest;
+    uint32_t epoch;
+    rs_time dark_until, ringing_until, verify_time;
+    double ringing_loss;
+    int64_t bottleneck_bps;
+    uint32_t buffer_packets;
+    bool at_socket;
+    rs_time port_free; /* the bottleneck's queue is empty then */
+    net_app app;
+    net_store stores[OBJECTS_MAX];
+    uint32_t store_count;
+    rs_xfer incoming;
+} net_server;
+
+typedef struct {
+    bool up;
+    uint32_t epoch;
+    rs_time free_at[2]; /* the pipe each way is empty then */
+    bool full[2];
+} net_connection;
+
+struct net {
+    net_knobs knobs;
+    uint32_t server_count;
+    net_server *servers;
+    net_connection *connections; /* upper triangle as a square */
+    net_item **heap;
+    size_t heap_count, heap_capacity;
+    uint64_t order, random;
+    net_said *said;
+    size_t said_count, said_capacity;
+    net_told *told;
+    size_t told_count, told_capacity;
+    uint64_t last_sn;
+    int64_t fail_at;
+    uint64_t allocations, outstanding;
+    rs_config config;
+};
+
+/* Memory that can be made to fail, and is counted. */
+
+static void *test_alloc(void *context, size_t size) {
+    net *n = context;
+    n->allocations++;
+    if (n->fail_at >= 0 && n->fail_at-- == 0)
+        return NULL;
+    void *memory = calloc(1, size ? size : 1);
+    if (memory)
+        n->outstanding++;
+    return memory;
+}
+
+static void test_release(void *context, void *memory) {
+    net *n = context;
+    n->outstanding--;
+    free(memory);
+}
+
+static void *grow(void *array, size_t count, size_t *capacity, size_t each) {
+    if (count < *capacity)
+        return array;
+    *capacity = *capacity ? *capacity * 2 : 64;
+    array = realloc(array, *capacity * each);
+    assert_non_null(array);
+    return array;
+}
+
+static void hash(net *n, const void *bytes, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        n->knobs.trace = (n->knobs.trace ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+}
+
+double net_random(net *n) {
+    n->random ^= n->random << 13;
+    n->random ^= n->random >> 7;
+    n->random ^= n->random << 17;
+    return (double)(n->random >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+/* The heap of what is on its way. */
+
+static bool earlier(const net_item *a, const net_item *b) {
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+static void push(net *n, net_item *item) {
+    n->heap = grow(n->heap, n->heap_count, &n->heap_capacity, sizeof *n->heap);
+    item->order = n->order++;
+    size_t at = n->heap_count++;
+    for (; at && earlier(item, n->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        n->heap[at] = n->heap[(at - 1) / 2];
+    n->heap[at] = item;
+}
+
+static net_item *pop(net *n) {
+    net_item *top = n->heap[0], *last = n->heap[--n->heap_count];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child + 1 < n->heap_count && earlier(n->heap[child + 1], n->heap[child]))
+            child++;
+        if (child >= n->heap_count || !earlier(n->heap[child], last))
+            break;
+        n->heap[at] = n->heap[child];
+        at = child;
+    }
+    n->heap[at] = last;
+    return top;
+}
+
+static net_item *item(net_what what, rs_time at, rs_peer from, rs_peer to) {
+    net_item *i = calloc(1, sizeof *i);
+    assert_non_null(i);
+    i->what = what;
+    i->at = at;
+    i->from = from;
+    i->to = to;
+    return i;
+}
+
+static void item_free(net_item *i) {
+    free(i->more);
+    free(i);
+}
+
+/* Making and ending. */
+
+static void start_node(net *n, rs_peer server) {
+    rs_config config = n->config;
+    config.seed = n->config.seed + server * 1000 + n->servers[server].epoch;
+    rs_allocator allocator = {.alloc = test_alloc, .release = test_release, .context = n};
+    int64_t fail_at = n->fail_at;
+    n->fail_at = -1;
+    n->servers[server].node = rs_node_new(&config, &allocator);
+    n->fail_at = fail_at;
+    assert_non_null(n->servers[server].node);
+}
+
+net *net_new(uint32_t servers, const rs_config *config, uint64_t seed) {
+    net *n = calloc(1, sizeof *n);
+    assert_true(servers <= SERVERS_MAX);
+    n->server_count = servers;
+    n->servers = calloc(servers, sizeof *n->servers);
+    n->connections = calloc((size_t)servers * servers, sizeof *n->connections);
+    n->config = *config;
+    n->config.seed = seed;
+    n->random = seed * 2 + 88172645463325252u;
+    n->fail_at = -1;
+    n->knobs = (net_knobs){.now = NET_START,
+                           .data_delay = 50 * US,
+                           .control_delay = 50 * US,
+                           .connect_delay = 100 * US,
+                           .manager_delay = 1 * MS,
+                           .control_rate_bps = 1000000000,
+                           .grant = true,
+                           .trace = UINT64_C(0xcbf29ce484222325)};
+    n->knobs.path = (rs_path_grant){
+        .group = 7, .group_address = 0xefff0007, .data_port = 7070, .kind = RS_PATH_PACKET, .rate_bps = 1000000000};
+    for (uint32_t i = 0; i < servers; i++)
+        start_node(n, i);
+    return n;
+}
+
+void net_free(net *n) {
+    for (uint32_t i = 0; i < n->server_count; i++) {
+        rs_node_free(n->servers[i].node);
+        for (uint32_t s = 0; s < n->servers[i].store_count; s++)
+            free(n->servers[i].stores[s].stored);
+    }
+    while (n->heap_count)
+        item_free(pop(n));
+    uint64_t outstanding = n->outstanding;
+    free(n->heap);
+    free(n->said);
+    free(n->told);
+    free(n->connections);
+    free(n->servers);
+    free(n);
+    assert_int_equal(outstanding, 0);
+}
+
+net_knobs *net_knob(net *n) {
+    return &n->knobs;
+}
+
+rs_node *net_node(net *n, rs_peer server) {
+    return n->servers[server].node;
+}
+
+rs_time net_now(const net *n) {
+    return n->knobs.now - NET_START;
+}
+
+static net_connection *between(net *n, rs_peer a, rs_peer b) {
+    return &n->connections[(size_t)(a < b ? a : b) * n->server_count + (a < b ? b : a)];
+}
+
+/* What a node gives out. */
+
+static void note_message(net *n, rs_peer from, rs_peer to, const uint8_t *bytes, size_t length, uint32_t payload) {
+    net_said said = {.at = n->knobs.now, .from = from, .to = to, .payload_length = payload};
+    assert_true(rs_wire_decode(bytes, length, payload, &said.message));
+    if (n->knobs.quiet)
+        return;
+    n->said = grow(n->said, n->said_count, &n->said_capacity, sizeof *n->said);
+    n->said[n->said_count++] = said;
+}
+
+static void put_control(net *n, rs_peer from, const rs_packet_out *out) {
+    net_connection *c = between(n, from, out->peer);
+    int way = from < out->peer;
+    assert_true(c->up);
+    assert_false(c->full[way]); /* only for peers that are up and writable */
+    note_message(n, from, out->peer, out->header, out->header_length, out->payload_length);
+    hash(n, out->header, out->header_length);
+    rs_time start = c->free_at[way] > n->knobs.now ? c->free_at[way] : n->knobs.now;
+    uint64_t bytes = out->header_length + out->payload_length;
+    if (n->knobs.control_rate_bps)
+        start += (rs_time)(bytes * 8 * 1000000000 / (uint64_t)n->knobs.control_rate_bps);
+    c->free_at[way] = start;
+    net_item *i = item(DO_CONTROL, start + n->knobs.control_delay, from, out->peer);
+    i->epoch = c->epoch;
+    i->length = out->header_length;
+    i->payload_length = out->payload_length;
+    i->payload_offset = out->payload_offset;
+    if (out->header_length > sizeof i->bytes) {
+        i->more = malloc(out->header_length);
+        memcpy(i->more, out->header, out->header_length);
+    } else {
+        memcpy(i->bytes, out->header, out->header_length);
+    }
+    push(n, i);
+    rs_time backlog = n->knobs.control_rate_bps ? WRITABLE_BYTES * 8 * SEC / n->knobs.control_rate_bps : RS_NEVER;
+    if (start - n->knobs.now > backlog) {
+        c->full[way] = true;
+        rs_peer_writable(n->servers[from].node, n->knobs.now, out->peer, false);
+        net_item *drained = item(DO_DRAINED, start - backlog / 2, from, out->peer);
+        drained->epoch = c->epoch;
+        push(n, drained);
+    }
+}
+
+static bool lost(net *n, rs_peer to, const rs_data_header *h) {
+    net_server *s = &n->servers[to];
+    if (n->knobs.now < s->dark_until)
+        return true;
+    if (n->knobs.now < s->ringing_until && net_random(n) < s->ringing_loss)
+        return true;
+    if (n->knobs.drop && n->knobs.drop(n, to, h, n->knobs.drop_context))
+        return true;
+    return n->knobs.loss > 0 && net_random(n) < n->knobs.loss;
+}
+
+/* The port or socket in front of a slow server: a queue; what does not fit is lost. */
+static bool through_bottleneck(net *n, rs_peer to, const rs_packet_out *out, rs_time *at) {
+    net_server *s = &n->servers[to];
+    if (s->bottleneck_bps == 0)
+        return true;
+    rs_time each = (rs_time)((uint64_t)(out->payload_length + RS_DATA_HEADER + RS_WIRE_OVERHEAD) * 8 * 1000000000 /
+                             (uint64_t)s->bottleneck_bps);
+    rs_time start = s->port_free > n->knobs.now ? s->port_free : n->knobs.now;
+    if (start - n->knobs.now > each * s->buffer_packets) {
+        if (s->at_socket)
+            rs_receive_drops(s->node, n->knobs.now, out->group, 1);
+        return false;
+    }
+    s->port_free = start + each;
+    *at += start + each - n->knobs.now;
+    return true;
+}
+
+static void put_data(net *n, rs_peer from, const rs_packet_out *out) {
+    rs_data_header h;
+    assert_int_equal(out->header_length, RS_DATA_HEADER);
+    assert_true(rs_wire_decode_data(out->header, out->header_length, &h));
+    n->knobs.data_packets++;
+    n->last_sn = h.sn;
+    hash(n, out->header, RS_DATA_HEADER);
+    for (rs_peer to = 0; to < n->server_count; to++) {
+        if (to == from || n->servers[to].dead || n->servers[to].frozen || lost(n, to, &h))
+            continue;
+        rs_time at = n->knobs.now + n->knobs.data_delay;
+        if (n->knobs.data_jitter)
+            at += (rs_time)(net_random(n) * (double)n->knobs.data_jitter);
+        if (!through_bottleneck(n, to, out, &at))
+            continue;
+        int copies = n->knobs.duplicate > 0 && net_random(n) < n->knobs.duplicate ? 2 : 1;
+        for (int copy = 0; copy < copies; copy++) {
+            net_item *i = item(DO_DATA, at + copy * 20 * US, from, to);
+            i->epoch = n->servers[to].epoch;
+            i->length = RS_DATA_HEADER;
+            i->payload_length = out->payload_length;
+            i->payload_offset = out->payload_offset;
+            i->group = out->group;
+            memcpy(i->bytes, out->header, RS_DATA_HEADER);
+            push(n, i);
+        }
+    }
+}
+
+static void connect_to(net *n, rs_peer from, rs_peer to) {
+    net_item *i = item(DO_CONNECTED, n->knobs.now + n->knobs.connect_delay, from, to);
+    i->epoch = between(n, from, to)->epoch;
+    push(n, i);
+}
+
+static void incoming(net *n, rs_peer server, rs_xfer xfer) {
+    net_server *s = &n->servers[server];
+    rs_incoming info;
+    s->incoming = xfer;
+    assert_int_equal(rs_incoming_info(s->node, xfer, &info), RS_OK);
+    if (s->app == APP_REFUSES) {
+        assert_int_equal(rs_incoming_refuse(s->node, n->knobs.now, xfer, "quota of 1 GB is used up"), RS_OK);
+    } else if (s->app == APP_HAS_IT) {
+        assert_int_equal(rs_incoming_have(s->node, n->knobs.now, xfer), RS_OK);
+    } else if (s->app == APP_ACCEPTS) {
+        uint64_t fragments = info.size ? (info.size - 1) / info.fragment_size + 1 : 1;
+        net_store store = {.xfer = xfer, .data = info.object.data, .size = info.size,
+                           .fragment_size = info.fragment_size, .fragments = fragments};
+        if (rs_incoming_accept(s->node, n->knobs.now, xfer, info.group_address ? 7 : RS_NO_GROUP) != RS_OK) {
+            assert_int_equal(rs_incoming_refuse(s->node, n->knobs.now, xfer, "out of memory"), RS_OK);
+            return;
+        }
+        store.stored = calloc(fragments, 1);
+        uint32_t place = 0;
+        while (place < s->store_count && s->stores[place].data != info.object.data)
+            place++;
+        assert_true(place < OBJECTS_MAX);
+        if (place == s->store_count)
+            s->store_count++;
+        free(s->stores[place].stored);
+        s->stores[place] = store;
+    }
+}
+
+static net_store *store_of(net_server *s, rs_xfer xfer) {
+    for (uint32_t i = 0; i < s->store_count; i++)
+        if (s->stores[i].xfer == xfer)
+            return &s->stores[i];
+    return NULL;
+}
+
+static void complete(net *n, rs_peer server, rs_xfer xfer) {
+    net_store *store = store_of(&n->servers[server], xfer);
+    assert_non_null(store);
+    assert_int_equal(store->stored_bytes, store->size); /* COMPLETE means complete */
+    net_item *i = item(DO_VERIFIED, n->knobs.now + n->servers[server].verify_time, server, server);
+    i->epoch = n->servers[server].epoch;
+    i->xfer = xfer;
+    push(n, i);
+}
+
+static void happened(net *n, rs_peer server, const rs_event *e) {
+    net_server *s = &n->servers[server];
+    hash(n, &e->kind, sizeof e->kind);
+    hash(n, e->cause, strlen(e->cause));
+    n->told = grow(n->told, n->told_count, &n->told_capacity, sizeof *n->told);
+    n->told[n->told_count++] = (net_told){n->knobs.now, server, *e};
+    if (e->kind == RS_EV_PEER_WANTED) {
+        connect_to(n, server, e->peer);
+    } else if (e->kind == RS_EV_PATH_WANTED && n->knobs.grant) {
+        net_item *i = item(DO_GRANT, n->knobs.now + n->knobs.manager_delay, server, server);
+        i->epoch = s->epoch;
+        i->xfer = e->xfer;
+        push(n, i);
+    } else if (e->kind == RS_EV_INCOMING) {
+        incoming(n, server, e->xfer);
+    } else if (e->kind == RS_EV_COMPLETE) {
+        complete(n, server, e->xfer);
+    } else if (e->kind == RS_EV_RECEIVE_DONE && e->ok) {
+        store_of(s, e->xfer)->whole = true;
+    }
+}
+
+static void pump(net *n, rs_peer server) {
+    rs_node *node = n->servers[server].node;
+    rs_packet_out out;
+    rs_event event;
+    bool any = true;
+    if (n->servers[server].frozen || n->servers[server].dead)
+        return;
+    while (any) {
+        any = false;
+        while (rs_poll_event(node, &event)) {
+            happened(n, server, &event);
+            any = true;
+        }
+        while (rs_poll_tx(node, n->knobs.now, &out)) {
+            any = true;
+            if (out.channel == RS_CH_GROUP)
+                put_data(n, server, &out);
+            else
+                put_control(n, server, &out);
+        }
+    }
+}
+
+/* Wakes a node whose deadline has come. Its deadline must move, or output come out (poll_tx may have set a deadline for what it found). */
+static void wake(net *n, rs_peer server) {
+    rs_node *node = n->servers[server].node;
+    for (int turns = 0; rs_deadline(node) <= n->knobs.now; turns++) {
+        if (turns == 4) {
+            net_show(n);
+            fail_msg("server %u does not move past its deadline at %lld", server, (long long)net_now(n));
+        }
+        rs_timeout(node, n->knobs.now);
+        pump(n, server);
+    }
+}
+
+/* What reaches a node. */
+
+static void stored(net *n, net_server *s, const rs_rx_result *r, const net_item *i) {
+    if (r->verdict != RS_RX_STORE)
+        return;
+    net_store *store = store_of(s, r->xfer);
+    assert_non_null(store);
+    uint64_t sn = r->offset / store->fragment_size;
+    assert_int_equal(r->offset, i->payload_offset);
+    assert_int_equal(r->length, i->payload_length);
+    assert_true(sn < store->fragments);
+    assert_int_equal(store->stored[sn], 0); /* stored once */
+    store->stored[sn] = 1;
+    store->stored_bytes += r->length;
+    (void)n;
+}
+
+static void connected(net *n, const net_item *i) {
+    net_connection *c = between(n, i->from, i->to);
+    net_server *a = &n->servers[i->from], *b = &n->servers[i->to];
+    if (c->up || a->dead)
+        return;
+    if (b->dead || b->unreachable || a->unreachable) {
+        rs_peer_down(a->node, n->knobs.now, i->to, "connection refused");
+        pump(n, i->from);
+        return;
+    }
+    c->up = true;
+    c->full[0] = c->full[1] = false;
+    c->free_at[0] = c->free_at[1] = n->knobs.now;
+    if (rs_peer_up(a->node, n->knobs.now, i->to) != RS_OK || rs_peer_up(b->node, n->knobs.now, i->from) != RS_OK) {
+        net_cut(n, i->from, i->to);
+        return;
+    }
+    pump(n, i->from);
+    pump(n, i->to);
+}
+
+static void deliver(net *n, net_item *i) {
+    net_server *s = &n->servers[i->to];
+    rs_packet_in in = {.channel = i->what == DO_DATA ? RS_CH_GROUP : RS_CH_PEER_RELIABLE,
+                       .peer = i->what == DO_DATA ? RS_NO_PEER : i->from,
+                       .group = i->group,
+                       .header = i->more ? i->more : i->bytes,
+                       .header_length = i->length,
+                       .payload_length = i->payload_length};
+    rs_rx_result r = rs_receive(s->node, n->knobs.now, &in);
+    assert_int_not_equal(r.verdict, RS_RX_BAD); /* nodes make no bad packets */
+    stored(n, s, &r, i);
+}
+
+static void happen(net *n, net_item *i) {
+    net_server *s = &n->servers[i->to];
+    net_connection *c = between(n, i->from, i->to);
+    switch (i->what) {
+    case DO_DATA:
+        if (s->epoch == i->epoch && !s->dead && !s->frozen)
+            deliver(n, i);
+        break;
+    case DO_CONTROL:
+        if (c->up && c->epoch == i->epoch && !s->dead && !s->frozen)
+            deliver(n, i);
+        break;
+    case DO_DRAINED:
+        if (c->up && c->epoch == i->epoch) {
+            c->full[i->from < i->to] = false;
+            rs_peer_writable(n->servers[i->from].node, n->knobs.now, i->to, true);
+        }
+        pump(n, i->from);
+        break;
+    case DO_CONNECTED:
+        connected(n, i);
+        break;
+    case DO_GRANT:
+        if (s->epoch == i->epoch && !s->dead) {
+            rs_path_grant grant = n->knobs.path;
+            grant.accepted_size = grant.accepted_size ? grant.accepted_size : UINT64_MAX;
+            rs_path_granted(s->node, n->knobs.now, i->xfer, &grant);
+        }
+        break;
+    case DO_VERIFIED:
+        if (s->epoch == i->epoch && !s->dead)
+            rs_verified(s->node, n->knobs.now, i->xfer, !s->bad_digest, "the digest of chunk 0 is wrong");
+        break;
+    }
+    pump(n, i->to);
+}
+
+static rs_time next_time(const net *n) {
+    rs_time next = n->heap_count ? n->heap[0]->at : RS_NEVER;
+    for (uint32_t i = 0; i < n->server_count; i++) {
+        const net_server *s = &n->servers[i];
+        rs_time due = s->dead || s->frozen ? RS_NEVER : rs_deadline(s->node);
+        next = due < next ? due : next;
+    }
+    return next;
+}
+
+static bool step(net *n, rs_time bound) {
+    rs_time next = next_time(n);
+    if (next == RS_NEVER || next > bound)
+        return false;
+    n->knobs.now = next > n->knobs.now ? next : n->knobs.now;
+    while (n->heap_count && n->heap[0]->at <= n->knobs.now) {
+        net_item *i = pop(n);
+        happen(n, i);
+        item_free(i);
+    }
+    for (uint32_t i = 0; i < n->server_count; i++)
+        if (!n->servers[i].dead && !n->servers[i].frozen)
+            wake(n, i);
+    return true;
+}
+
+void net_at(net *n, rs_time time) {
+    while (step(n, NET_START + time))
+        ;
+    n->knobs.now = NET_START + time;
+}
+
+rs_time net_run(net *n, rs_time bound) {
+    rs_time last = n->knobs.now;
+    size_t told = n->told_count;
+    while (step(n, NET_START + bound)) {
+        if (n->told_count != told)
+            last = n->knobs.now;
+        told = n->told_count;
+    }
+    return last - NET_START;
+}
+
+/* What tests do to the world. */
+
+void net_dark_until(net *n, rs_peer server, rs_time time) {
+    n->servers[server].dark_until = time == RS_NEVER ? RS_NEVER : NET_START + time;
+}
+
+void net_ringing_until(net *n, rs_peer server, rs_time time, double loss) {
+    n->servers[server].ringing_until = NET_START + time;
+    n->servers[server].ringing_loss = loss;
+}
+
+void net_bottleneck(net *n, rs_peer server, int64_t rate_bps, uint32_t buffer_packets, bool at_socket) {
+    n->servers[server].bottleneck_bps = rate_bps;
+    n->servers[server].buffer_packets = buffer_packets;
+    n->servers[server].at_socket = at_socket;
+}
+
+void net_cut(net *n, rs_peer a, rs_peer b) {
+    net_connection *c = between(n, a, b);
+    if (!c->up)
+        return;
+    c->up = false;
+    c->epoch++;
+    rs_peer_down(n->servers[a].node, n->knobs.now, b, "connection reset by peer");
+    rs_peer_down(n->servers[b].node, n->knobs.now, a, "connection reset by peer");
+    pump(n, a);
+    pump(n, b);
+}
+
+void net_kill(net *n, rs_peer server) {
+    n->servers[server].dead = true;
+    for (rs_peer other = 0; other < n->server_count; other++)
+        if (other != server)
+            net_cut(n, server, other);
+}
+
+void net_freeze(net *n, rs_peer server) {
+    n->servers[server].frozen = true;
+}
+
+void net_restart(net *n, rs_peer server) {
+    net_server *s = &n->servers[server];
+    if (!s->dead)
+        net_kill(n, server);
+    rs_node_free(s->node);
+    s->epoch++;
+    for (uint32_t i = 0; i < s->store_count; i++)
+        free(s->stores[i].stored);
+    s->store_count = 0;
+    start_node(n, server);
+    s->dead = s->frozen = false;
+}
+
+void net_unreachable(net *n, rs_peer server, bool unreachable) {
+    n->servers[server].unreachable = unreachable;
+}
+
+void net_application(net *n, rs_peer server, net_app app) {
+    n->servers[server].app = app;
+}
+
+void net_bad_digest(net *n, rs_peer server) {
+    n->servers[server].bad_digest = true;
+}
+
+void net_verify_takes(net *n, rs_peer server, rs_time time) {
+    n->servers[server].verify_time = time;
+}
+
+void net_allocations(net *n, int64_t fail_at) {
+    n->fail_at = fail_at;
+}
+
+uint64_t net_allocated(const net *n) {
+    return n->allocations;
+}
+
+rs_object_id net_object(uint64_t data) {
+    return (rs_object_id){.app = "republic-test", .data = data};
+}
+
+rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t receivers, const rs_peer *to,
+                   rs_xfer *out) {
+    rs_send_params params = {.object = net_object(data), .size = size, .receivers = to, .receiver_count = receivers};
+    rs_status status = rs_send_open(n->servers[from].node, n->knobs.now, &params, out);
+    pump(n, from);
+    return status;
+}
+
+rs_xfer net_send_all(net *n, uint64_t data, uint64_t size) {
+    rs_peer *to = calloc(n->server_count, sizeof *to);
+    rs_xfer xfer = 0;
+    for (uint32_t i = 1; i < n->server_count; i++)
+        to[i - 1] = i;
+    assert_int_equal(net_send(n, 0, data, size, n->server_count - 1, to, &xfer), RS_OK);
+    free(to);
+    return xfer;
+}
+
+void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant) {
+    assert_int_equal(rs_path_granted(n->servers[sender].node, n->knobs.now, xfer, grant), RS_OK);
+    pump(n, sender);
+}
+
+/* What came of it. */
+
+bool net_has(const net *n, rs_peer server, uint64_t data) {
+    const net_server *s = &n->servers[server];
+    for (uint32_t i = 0; i < s->store_count; i++)
+        if (s->stores[i].data == data)
+            return s->stores[i].whole;
+    return false;
+}
+
+static bool is_event(const net_told *t, rs_peer node, rs_event_kind kind, rs_peer peer) {
+    return t->node == node && t->event.kind == kind && (peer == ANYONE || t->event.peer == peer);
+}
+
+const net_told *net_event(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer) {
+    for (size_t i = 0; i < n->told_count; i++)
+        if (is_event(&n->told[i], node, kind, peer))
+            return &n->told[i];
+    return NULL;
+}
+
+uint32_t net_events(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < n->told_count; i++)
+        count += is_event(&n->told[i], node, kind, peer);
+    return count;
+}
+
+const net_said *net_message(const net *n, rs_peer from, rs_peer to, rs_message_type type, uint32_t which) {
+    for (size_t i = 0; i < n->said_count; i++) {
+        const net_said *s = &n->said[i];
+        if (s->from == from && s->to == to && s->message.type == type && which-- == 0)
+            return s;
+    }
+    return NULL;
+}
+
+uint32_t net_messages(const net *n, rs_peer from, rs_peer to, rs_message_type type) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < n->said_count; i++)
+        count += n->said[i].from == from && n->said[i].to == to && n->said[i].message.type == type;
+    return count;
+}
+
+rs_xfer_stats net_stats(net *n, rs_peer node, rs_xfer xfer) {
+    rs_xfer_stats stats;
+    assert_int_equal(rs_xfer_stats_get(n->servers[node].node, xfer, &stats), RS_OK);
+    return stats;
+}
+
+rs_xfer net_receiving(const net *n, rs_peer server) {
+    return n->servers[server].incoming;
+}
+
+uint64_t net_last_sn(const net *n) {
+    return n->last_sn;
+}
+
+static const char *const event_names[] = {"PATH_WANTED", "PHASE",     "FIRST_LIGHT", "NO_LIGHT", "PEER_DONE",
+                                          "PEER_FAILED", "PATH_DONE", "SEND_DONE",   "INCOMING", "SESSION",
+                                          "COMPLETE",    "RECEIVE_DONE", "PEER_WANTED", "LOG"};
+static const char *const message_names[] = {"?",         "HELLO",     "OPEN",      "OPEN_ACK", "INTL_SEQ",
+                                            "PTCH_REQ",  "PTCH_DATA", "DATA_FNSD", "DATA_RCVD", "RATE",
+                                            "ABORT",     "PING",      "PONG"};
+
+void net_show(const net *n) {
+    size_t t = n->told_count > 60 ? n->told_count - 60 : 0, s = n->said_count > 120 ? n->said_count - 120 : 0;
+    while (t < n->told_count || s < n->said_count) {
+        bool event = s == n->said_count || (t < n->told_count && n->told[t].at < n->said[s].at);
+        if (event) {
+            const net_told *told = &n->told[t++];
+            print_message("%10.3f ms  server %u: %s peer %d phase %d session %u sn %llu ok %d %s\n",
+                          (double)(told->at - NET_START) / 1e6, told->node, event_names[told->event.kind],
+                          (int)told->event.peer, (int)told->event.phase, told->event.session,
+                          (unsigned long long)told->event.sn, told->event.ok, told->event.cause);
+        } else {
+            const net_said *said = &n->said[s++];
+            print_message("%10.3f ms  %u -> %u %s session %u (%llu, %llu)\n", (double)(said->at - NET_START) / 1e6,
+                          said->from, said->to, message_names[said->message.type], said->message.session,
+                          (unsigned long long)said->message.ptch_req.start,
+                          (unsigned long long)said->message.ptch_req.end);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+/* A small network in virtual time: nodes, a control channel between each two, one data channel, light that comes and goes, losses, a manager, and
+ * applications that store what they are told to. Tests say what happens when, and read what came of it.
+ *
+ * Checked at every step: a fragment is stored once, in its place; after rs_timeout at its deadline a node's deadline moves. */
+#ifndef TEST_NET_H
+#define TEST_NET_H
+
+#include "core/node.h"
+#include "core/wire.h"
+
+#define US INT64_C(1000)
+#define MS INT64_C(1000000)
+#define SEC INT64_C(1000000000)
+#define ANYONE RS_NO_PEER
+#define NET_START (1 * SEC) /* time does not begin at 0 */
+
+typedef struct net net;
+
+typedef struct {
+    rs_time at;
+    rs_peer from, to;
+    rs_message message;
+    uint32_t payload_length;
+} net_said;
+
+typedef struct {
+    rs_time at;
+    rs_peer node;
+    rs_event event;
+} net_told;
+
+/* What the network does to a data packet on its way to a server. */
+typedef bool (*net_drop)(net *n, rs_peer to, const rs_data_header *header, void *context);
+
+/* What the application side of a server does. */
+typedef enum { APP_ACCEPTS, APP_REFUSES, APP_HAS_IT, APP_SLEEPS } net_app;
+
+typedef struct {
+    rs_time now;
+    /* knobs, to be set before or between runs */
+    rs_time data_delay, data_jitter; /* one way */
+    rs_time control_delay, connect_delay, manager_delay;
+    int64_t control_rate_bps; /* of each connection; 0 = endless */
+    double loss;              /* of data packets, everywhere */
+    double duplicate;
+    bool grant;               /* the manager grants `path` (accepted_size 0 = all) when asked */
+    rs_path_grant path;
+    net_drop drop;
+    void *drop_context;
+    bool quiet;               /* keep no record of messages: for the large runs */
+    /* what came of it */
+    uint64_t data_packets;    /* put on the data channel */
+    uint64_t trace;           /* hash of everything said and told */
+} net_knobs;
+
+net *net_new(uint32_t servers, const rs_config *config, uint64_t seed);
+void net_free(net *n); /* fails the test if a node leaked */
+net_knobs *net_knob(net *n);
+rs_node *net_node(net *n, rs_peer server);
+rs_time net_now(const net *n); /* since NET_START */
+double net_random(net *n);     /* [0, 1) */
+
+/* Time. `net_at` runs to that time after NET_START; `net_run` until nothing is to come or the bound, and returns the time since NET_START. */
+void net_at(net *n, rs_time time);
+rs_time net_run(net *n, rs_time bound);
+
+/* Servers and their light. */
+void net_dark_until(net *n, rs_peer server, rs_time time); /* no data packet reaches it before; RS_NEVER = ever */
+void net_ringing_until(net *n, rs_peer server, rs_time time, double loss);
+void net_bottleneck(net *n, rs_peer server, int64_t rate_bps, uint32_t buffer_packets, bool at_socket);
+void net_kill(net *n, rs_peer server);                       /* crashes: says nothing any more, its connections end */
+void net_freeze(net *n, rs_peer server);                     /* says nothing any more, its connections stay */
+void net_restart(net *n, rs_peer server);                    /* anew, with nothing known */
+void net_cut(net *n, rs_peer a, rs_peer b);                  /* the control connection ends, what is on the way is lost */
+void net_unreachable(net *n, rs_peer server, bool unreachable); /* its control channel cannot be connected */
+void net_application(net *n, rs_peer server, net_app app);
+void net_bad_digest(net *n, rs_peer server);
+void net_verify_takes(net *n, rs_peer server, rs_time time);
+void net_allocations(net *n, int64_t fail_at); /* the so manieth allocation from now fails; -1 = none */
+uint64_t net_allocated(const net *n);          /* allocations made so far */
+
+/* Transfers. */
+rs_object_id net_object(uint64_t data);
+rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t receivers, const rs_peer *to, rs_xfer *out);
+rs_xfer net_send_all(net *n, uint64_t data, uint64_t size); /* from server 0 to all the others */
+void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant);
+
+/* What came of it. */
+bool net_has(const net *n, rs_peer server, uint64_t data); /* whole, verified, RECEIVE_DONE */
+const net_told *net_event(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer); /* the first, NULL if none */
+uint32_t net_events(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer);       /* how many */
+const net_said *net_message(const net *n, rs_peer from, rs_peer to, rs_message_type type, uint32_t which);
+uint32_t net_messages(const net *n, rs_peer from, rs_peer to, rs_message_type type);
+rs_xfer_stats net_stats(net *n, rs_peer node, rs_xfer xfer);
+rs_xfer net_receiving(const net *n, rs_peer server); /* the last transfer offered to it */
+uint64_t net_last_sn(const net *n);                  /* of the last data packet sent */
+void net_show(const net *n);                         /* the timeline, for a person with a failing test */
+
+#endif
