@@ -95,6 +95,8 @@ def agent(topology: Topology, server: Server, host_pid: int, run: Path, quota: s
         *("--server", server.name, "--interface", data_interface(server.name), "--address", str(server.address)),
         *("--control-port", str(topology.control_port), "--data-port", str(topology.data_port)),
         *("--manager", f"{topology.manager.address}:{topology.manager.thrift_port}"),
-        *("--socket", str(home / "agent.sock"), "--store", str(home / "objects"), "--quota", quota, *extra),
+        *("--socket", str(home / "agent.sock"), "--store", str(home / "objects"), "--quota", quota),
+        # A veth says it is a 10 Gbit/s NIC.
+        *("--nic-rate", str(server.rate_bps), *extra),
     ]
     return Program(server.name, command, home / "agent.log")
