@@ -93,7 +93,7 @@ typedef struct {
     const char *manager_address; /* IPv4, dotted */
     uint16_t manager_port;       /* [9090] */
     const char *server;          /* this server's name in the topology */
-    uint64_t boot_id;            /* differs at each start of the agent; also seeds the reconnects' jitter */
+    uint64_t boot_id; /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
     uint16_t control_port;
     rs_time connect_timeout; /* for the connection, then again for the manager's welcome [2 s] */
     rs_time backoff_min;     /* [0.1 s] */

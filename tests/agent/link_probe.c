@@ -1,6 +1,7 @@
 /* A link driven by lines, so that other implementations of the manager can be met: `link_probe PORT [SERVER]`.
  *
- * Reads   request ID RECEIVER... | release ID RESPONSE | cancel ID | no_light RESPONSE RECEIVER... | report ID RESPONSE PHASE
+ * Reads   request ID RECEIVER... | release ID RESPONSE | cancel ID | no_light RESPONSE RECEIVER... |
+ *         report ID RESPONSE PHASE
  * Writes  up WORDS | down WORDS | response ID RESPONSE DECISION BYTES GROUP PORT REASON | moved RESPONSE KIND REASON |
  *         failed RESPONSE REASON | goodbye REASON | error STATUS WORDS
  * Ends at the end of its input. */
