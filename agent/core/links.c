@@ -36,7 +36,7 @@ void rs_peer_timeout(rs_node *node, rs_time now, rs_peer_state *p) {
     update(node, now, p);
 }
 
-void rs_link_start(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now) {
+void rs_link_attach(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now) {
     link->peer = peer;
     link->transfer = transfer;
     link->heard_at = now;

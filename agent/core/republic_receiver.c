@@ -235,7 +235,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
         rs_drop_peer_if_idle(node, p);
         return NULL;
     }
-    rs_link_start(&x->link, p, &x->t, now);
+    rs_link_attach(&x->link, p, &x->t, now);
     x->ping_due = now + node->config.sender_silence_bound / 2;
     return x;
 }

@@ -29,7 +29,7 @@ static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const
             rs_drop_peer_if_idle(node, peer);
             return RS_ERR_INVALID;
         }
-        rs_link_start(&r->link, peer, &x->t, now);
+        rs_link_attach(&r->link, peer, &x->t, now);
         index_recipient(x, i);
     }
     return RS_OK;

@@ -242,7 +242,7 @@ void rs_words(char *out, size_t size, const char *format, ...) __attribute__((fo
 void rs_clean_words(char *text); /* no control characters: causes come from strangers and go to terminals */
 
 /* links.c: roads to peers */
-void rs_link_start(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now);
+void rs_link_attach(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now);
 void rs_link_end(rs_node *node, rs_link *link);
 void rs_say(rs_node *node, rs_time now, rs_link *link, uint32_t what);
 void rs_unsay(rs_node *node, rs_time now, rs_link *link, uint32_t what);
