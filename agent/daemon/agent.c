@@ -60,21 +60,23 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
 static void send_message(rs_agent *agent, const rs_packet_out *out) {
     rs_connection_payload payload = {0};
     if (out->payload_length > 0) {
-        const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+        rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
         if (!transfer || !transfer->object || !transfer->object->map)
             return;
         payload = (rs_connection_payload){.map = transfer->object->map + out->payload_offset,
                                           .fd = transfer->object->fd,
                                           .offset = out->payload_offset,
                                           .length = out->payload_length};
+        rs_sending_count(transfer, out->payload_length);
     }
     rs_control_send(agent->control, out->peer, out->header, out->header_length, out->payload_length ? &payload : NULL);
 }
 
 static void send_data(rs_agent *agent, const rs_packet_out *out) {
-    const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+    rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
     if (!transfer || !transfer->object || (out->payload_length > 0 && !transfer->object->map))
         return;
+    rs_sending_count(transfer, out->payload_length);
     rs_data_push(agent->data, out->payload_length ? transfer->object->map + out->payload_offset : NULL);
 }
 
@@ -118,7 +120,7 @@ static rs_time next_deadline(const rs_agent *agent) {
     rs_time core = rs_deadline(agent->node);
     if (rs_data_blocked(agent->data) && core < rs_agent_now(agent) + BLOCKED_RETRY)
         core = rs_agent_now(agent) + BLOCKED_RETRY;
-    rs_time deadline = earlier(core, rs_data_deadline(agent->data));
+    rs_time deadline = earlier(core, rs_data_due(agent->data));
     deadline = earlier(deadline, rs_control_deadline(agent->control));
     deadline = earlier(deadline, rs_api_server_deadline(agent->api));
     deadline = earlier(deadline, rs_sending_deadline(agent));
@@ -308,7 +310,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .start_policy = o->start_policy,
                               .receiver_silence_bound = o->silence_bound,
                               .sender_silence_bound = o->silence_bound,
-                              .no_path_bound =
+                              .answer_bound =
                                   7 * 24 * 3600 * RS_SECOND /* paths.c bounds the wait, with better words */};
     const rs_allocator allocator = {.alloc = core_alloc, .release = core_release};
     agent->node = agent->fragment_size ? rs_node_new(&config, &allocator) : NULL;

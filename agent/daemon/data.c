@@ -276,7 +276,7 @@ static void readable(void *context, uint32_t events) {
     data->last_arrival = now;
 }
 
-rs_time rs_data_deadline(const rs_data *data) {
+rs_time rs_data_due(const rs_data *data) {
     rs_time blocked = data->blocked ? data->blocked_since + BLOCKED_BOUND : RS_NEVER;
     return blocked < data->look_at ? blocked : data->look_at;
 }

@@ -45,7 +45,7 @@ void rs_data_forget(rs_data *data, rs_xfer xfer);
 /* Packets wait for the NIC. */
 bool rs_data_blocked(const rs_data *data);
 
-rs_time rs_data_deadline(const rs_data *data);
+rs_time rs_data_due(const rs_data *data);
 void rs_data_timeout(rs_data *data);
 void rs_data_stats(const rs_data *data, rs_io_stats *out);
 

@@ -13,11 +13,31 @@ static const char *kind_text(rs_path_kind kind) {
     return kind == RS_PATH_CIRCUIT ? "circuit" : "packet";
 }
 
-static void fail_path(rs_agent *agent, rs_sending *s, rostrum_code code, const char *words) {
-    s->held = RS_HELD_NONE;
-    s->path_bound_at = RS_NEVER;
+/* No path for this session: the core ends what waits for it. */
+static void fail_path(rs_agent *agent, rs_sending *s, rs_path *path, rostrum_code code, const char *words) {
+    path->state = RS_PATH_STATE_NONE;
     s->failure = code;
+    snprintf(s->denial, sizeof s->denial, "%s", words);
     rs_path_denied(agent->node, rs_agent_now(agent), s->base.xfer, words);
+}
+
+/* The path that a request or a response is about. */
+static rs_path *path_of(rs_sending *s, const char *request_id, const char *response_id) {
+    rs_path *paths[] = {&s->path, &s->next_path};
+    for (int i = 0; i < 2; i++)
+        if ((request_id && paths[i]->state == RS_PATH_STATE_REQUESTED &&
+             strcmp(paths[i]->request_id, request_id) == 0) ||
+            (response_id && paths[i]->state == RS_PATH_STATE_GRANTED &&
+             strcmp(paths[i]->response_id, response_id) == 0))
+            return paths[i];
+    return NULL;
+}
+
+static rs_sending *find(const rs_agent *agent, const char *request_id, const char *response_id, rs_path **path) {
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if ((*path = path_of(rs_sending_of(t), request_id, response_id)))
+            return rs_sending_of(t);
+    return NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------------- outwards */
@@ -26,11 +46,13 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     const char *names[RS_LINK_RECEIVERS_MAX];
     char words[ROSTRUM_WORDS_MAX + 1] = "";
     rs_time now = rs_agent_now(agent);
-    rs_paths_give_back(agent, s);
+    rs_path *path = s->path.state == RS_PATH_STATE_NONE ? &s->path : &s->next_path;
     for (uint32_t i = 0; i < s->receiver_count && i < RS_LINK_RECEIVERS_MAX; i++)
         names[i] = s->receivers[i].name;
-    rs_uuid_text(s->request_id);
-    const rs_link_request_params request = {.request_id = s->request_id,
+    *path = (rs_path){.state = RS_PATH_STATE_REQUESTED, .group = RS_NO_GROUP};
+    path->bound_at = now + (rs_time)(s->wait_ms ? s->wait_ms : DEFAULT_WAIT_MS) * RS_MILLISECOND + WAIT_MARGIN;
+    rs_uuid_text(path->request_id);
+    const rs_link_request_params request = {.request_id = path->request_id,
                                             .object = s->base.id,
                                             .data_size = s->result.size,
                                             .remaining_size = remaining,
@@ -38,32 +60,54 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
                                             .receiver_count = s->receiver_count,
                                             .wait_ms = s->wait_ms,
                                             .deadline_ms = s->deadline_ms};
-    s->queued_for[0] = '\0';
-    s->held = RS_HELD_REQUESTED;
     rs_status status = rs_link_request(agent->link, now, &request, words, sizeof words);
-    if (status != RS_OK) {
-        fail_path(agent, s, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
+    if (status != RS_OK)
+        fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
                   words[0] ? words : rs_strerror(status));
-        return;
-    }
-    s->path_bound_at = now + (rs_time)(s->wait_ms ? s->wait_ms : DEFAULT_WAIT_MS) * RS_MILLISECOND + WAIT_MARGIN;
 }
 
-void rs_paths_give_back(rs_agent *agent, rs_sending *s) {
+static void give_back(rs_agent *agent, rs_sending *s, rs_path *path) {
     rs_time now = rs_agent_now(agent);
-    s->path_bound_at = RS_NEVER;
-    if (s->held == RS_HELD_REQUESTED)
-        rs_link_cancel(agent->link, now, s->request_id);
-    if (s->held == RS_HELD_GRANTED) {
-        rs_link_release(agent->link, now, s->request_id, s->response_id);
-        rs_data_unuse(agent->data, s->group);
-        s->group = RS_NO_GROUP;
+    if (path->state == RS_PATH_STATE_REQUESTED)
+        rs_link_cancel(agent->link, now, path->request_id);
+    if (path->state == RS_PATH_STATE_GRANTED) {
+        rs_link_release(agent->link, now, path->request_id, path->response_id);
+        rs_data_unuse(agent->data, path->group);
         s->result.released_ns = rs_wall_clock();
         rs_sending_tell_phase(agent, s, "released", "");
     }
-    s->held = RS_HELD_NONE;
+    *path = (rs_path){.group = RS_NO_GROUP};
+}
+
+void rs_paths_session_over(rs_agent *agent, rs_sending *s) {
+    give_back(agent, s, &s->path);
+    s->path = s->next_path;
+    s->next_path = (rs_path){.group = RS_NO_GROUP};
     s->dark_count = 0;
     memset(s->dark, 0, s->receiver_count * sizeof *s->dark);
+}
+
+void rs_paths_give_back(rs_agent *agent, rs_sending *s) {
+    give_back(agent, s, &s->path);
+    give_back(agent, s, &s->next_path);
+}
+
+rs_time rs_paths_deadline(const rs_sending *s) {
+    rs_time a = s->path.state == RS_PATH_STATE_REQUESTED ? s->path.bound_at : RS_NEVER;
+    rs_time b = s->next_path.state == RS_PATH_STATE_REQUESTED ? s->next_path.bound_at : RS_NEVER;
+    return a < b ? a : b;
+}
+
+void rs_paths_timeout(rs_agent *agent, rs_sending *s) {
+    rs_path *path = s->path.state == RS_PATH_STATE_REQUESTED ? &s->path : &s->next_path;
+    char words[ROSTRUM_WORDS_MAX + 1], state[160];
+    rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
+    if (path->queued_for[0])
+        snprintf(words, sizeof words, "no path within the bound; the manager waited for: %.180s", path->queued_for);
+    else
+        snprintf(words, sizeof words, "no path within the bound: no answer to the request; %.150s", state);
+    rs_link_cancel(agent->link, rs_agent_now(agent), path->request_id);
+    fail_path(agent, s, path, ROSTRUM_ERR_TIMEOUT, words);
 }
 
 void rs_paths_tell_dark(rs_agent *agent, rs_sending *s) {
@@ -74,11 +118,11 @@ void rs_paths_tell_dark(rs_agent *agent, rs_sending *s) {
             names[count++] = s->receivers[i].name;
     memset(s->dark, 0, s->receiver_count * sizeof *s->dark);
     s->dark_count = 0;
-    if (s->held != RS_HELD_GRANTED || count == 0)
+    if (s->path.state != RS_PATH_STATE_GRANTED || count == 0)
         return;
     rs_log(RS_LOG_WARNING, "send", "object=%s no_light_at=%s and_others=%u", rs_id_text(&s->base.id),
            rs_quote(names[0]), count - 1);
-    rs_link_no_light(agent->link, rs_agent_now(agent), s->response_id, names, count);
+    rs_link_no_light(agent->link, rs_agent_now(agent), s->path.response_id, names, count);
 }
 
 /* -------------------------------------------------------------------------------------------------------- inwards */
@@ -96,7 +140,7 @@ static void learn_addresses(rs_agent *agent, const rs_link_response *response) {
     }
 }
 
-static void note_grant(rs_agent *agent, rs_sending *s, const rs_link_response *response) {
+static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link_response *response) {
     rostrum_send_result *result = &s->result;
     char words[ROSTRUM_WORDS_MAX + 1], address[RS_ADDRESS_TEXT];
     if (result->accepted_ns == 0)
@@ -106,22 +150,25 @@ static void note_grant(rs_agent *agent, rs_sending *s, const rs_link_response *r
     result->sessions++;
     snprintf(result->reason, sizeof result->reason, "%s", response->reason);
     snprintf(result->response_id, sizeof result->response_id, "%s", response->response_id);
-    snprintf(s->response_id, sizeof s->response_id, "%s", response->response_id);
-    s->held = RS_HELD_GRANTED;
-    s->path_bound_at = RS_NEVER;
-    s->group_address = response->group;
-    s->accepted_size = response->accepted_size;
+    snprintf(path->response_id, sizeof path->response_id, "%s", response->response_id);
+    memcpy(s->request_id, path->request_id, sizeof s->request_id);
+    memcpy(s->response_id, path->response_id, sizeof s->response_id);
+    path->state = RS_PATH_STATE_GRANTED;
+    path->kind = response->kind;
+    path->group_address = response->group;
+    path->accepted_size = response->accepted_size;
+    s->ever_granted = true;
     snprintf(words, sizeof words, "%s path, group %s%s%.180s", kind_text(response->kind),
              rs_address_text(response->group, address), response->reason[0] ? ": " : "", response->reason);
     rs_sending_tell_phase(agent, s, "accepted", words);
 }
 
-static void granted(rs_agent *agent, rs_sending *s, const rs_link_response *response) {
+static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link_response *response) {
     uint16_t port = response->data_port ? response->data_port : agent->options.data_port;
-    note_grant(agent, s, response);
-    s->group = rs_data_use(agent->data, response->group, port);
+    note_grant(agent, s, path, response);
+    path->group = rs_data_use(agent->data, response->group, port);
     learn_addresses(agent, response);
-    const rs_path_grant grant = {.group = s->group,
+    const rs_path_grant grant = {.group = path->group,
                                  .group_address = response->group,
                                  .data_port = port,
                                  .accepted_size = response->accepted_size,
@@ -129,37 +176,35 @@ static void granted(rs_agent *agent, rs_sending *s, const rs_link_response *resp
                                  .reconfiguration = response->reconfiguration,
                                  .rate_bps = response->rate_bps,
                                  .light_bound = response->light_bound};
-    rs_status status = s->group == RS_NO_GROUP
-                           ? RS_ERR_LIMIT
-                           : rs_path_granted(agent->node, rs_agent_now(agent), s->base.xfer, &grant);
-    if (status == RS_OK) {
-        s->ever_granted = true;
+    rs_status status = RS_ERR_LIMIT;
+    if (path->group != RS_NO_GROUP)
+        status = rs_path_granted(agent->node, rs_agent_now(agent), s->base.xfer, &grant);
+    if (status == RS_OK)
         return;
-    }
-    rs_log(RS_LOG_ERROR, "send", "object=%s the core cannot use the path: %s", rs_id_text(&s->base.id),
+    rs_log(RS_LOG_ERROR, "send", "object=%s the granted path cannot be used: %s", rs_id_text(&s->base.id),
            rs_strerror(status));
-    rs_paths_give_back(agent, s);
-    s->failure = ROSTRUM_ERR_LIMIT;
-    rs_path_denied(agent->node, rs_agent_now(agent), s->base.xfer,
-                   "the granted path cannot be used: too many at a time");
+    give_back(agent, s, path);
+    fail_path(agent, s, path, ROSTRUM_ERR_LIMIT, "the granted path cannot be used here: no room for another group");
 }
 
 static void on_response(void *context, const rs_link_response *response) {
     rs_agent *agent = context;
-    rs_sending *s = rs_sending_find_request(agent, response->request_id);
-    if (!s || s->held != RS_HELD_REQUESTED)
+    rs_path *path;
+    rs_sending *s = find(agent, response->request_id, NULL, &path);
+    if (!s)
         return; /* the link itself gives back what nobody asked for any more */
     switch (response->decision) {
     case RS_LINK_ACCEPTED:
-        granted(agent, s, response);
+        granted(agent, s, path, response);
         break;
     case RS_LINK_QUEUED:
-        snprintf(s->queued_for, sizeof s->queued_for, "%s", response->reason);
+        snprintf(path->queued_for, sizeof path->queued_for, "%s", response->reason);
         rs_sending_tell_phase(agent, s, "queued", response->reason);
         break;
     case RS_LINK_DENIED:
         rs_log(RS_LOG_WARNING, "send", "object=%s denied=%s", rs_id_text(&s->base.id), rs_quote(response->reason));
-        fail_path(agent, s, rs_link_up(agent->link) ? ROSTRUM_ERR_DENIED : ROSTRUM_ERR_UNAVAILABLE, response->reason);
+        fail_path(agent, s, path, rs_link_up(agent->link) ? ROSTRUM_ERR_DENIED : ROSTRUM_ERR_UNAVAILABLE,
+                  response->reason);
         break;
     }
 }
@@ -172,9 +217,11 @@ static void tell_log(rs_agent *agent, const rs_sending *s, const char *words) {
 
 static void on_moved(void *context, const char *response_id, rs_path_kind kind, const char *reason) {
     rs_agent *agent = context;
-    rs_sending *s = rs_sending_find_response(agent, response_id);
+    rs_path *path;
+    rs_sending *s = find(agent, NULL, response_id, &path);
     if (!s)
         return;
+    path->kind = kind;
     rs_log(RS_LOG_WARNING, "send", "object=%s moved_to=%s reason=%s", rs_id_text(&s->base.id), kind_text(kind),
            rs_quote(reason));
     s->result.path = kind == RS_PATH_CIRCUIT ? ROSTRUM_PATH_CIRCUIT : ROSTRUM_PATH_PACKET;
@@ -182,39 +229,47 @@ static void on_moved(void *context, const char *response_id, rs_path_kind kind, 
     char words[ROSTRUM_WORDS_MAX + 1];
     snprintf(words, sizeof words, "the path moved to a %s path: %.180s", kind_text(kind), reason);
     tell_log(agent, s, words);
-    rs_path_moved(agent->node, rs_agent_now(agent), s->base.xfer, kind);
+    if (path == &s->path)
+        rs_path_moved(agent->node, rs_agent_now(agent), s->base.xfer, kind);
 }
 
 static void on_failed(void *context, const char *response_id, const char *reason) {
     rs_agent *agent = context;
-    rs_sending *s = rs_sending_find_response(agent, response_id);
+    rs_path *path;
+    rs_sending *s = find(agent, NULL, response_id, &path);
     if (!s)
         return;
     rs_log(RS_LOG_WARNING, "send", "object=%s path_failed=%s", rs_id_text(&s->base.id), rs_quote(reason));
     char words[ROSTRUM_WORDS_MAX + 1];
     snprintf(words, sizeof words, "the path failed: %.200s", reason);
     tell_log(agent, s, words);
-    rs_path_failed(agent->node, rs_agent_now(agent), s->base.xfer, reason);
+    if (path == &s->path)
+        rs_path_failed(agent->node, rs_agent_now(agent), s->base.xfer, reason);
+}
+
+static void describe_live(const rs_sending *s, const rs_path *path, rs_link_live_path *out) {
+    static const char *names[RS_LINK_RECEIVERS_MAX]; /* must hold until the next call */
+    uint32_t count = s->receiver_count < RS_LINK_RECEIVERS_MAX ? s->receiver_count : RS_LINK_RECEIVERS_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        names[i] = s->receivers[i].name;
+    *out = (rs_link_live_path){.request_id = path->request_id,
+                               .response_id = path->response_id,
+                               .group = path->group_address,
+                               .kind = path->kind,
+                               .receivers = names,
+                               .receiver_count = count,
+                               .accepted_size = path->accepted_size};
 }
 
 static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
-    static const char *names[RS_LINK_RECEIVERS_MAX]; /* must hold until the next call */
-    rs_agent *agent = context;
+    const rs_agent *agent = context;
     for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
-        const rs_sending *s = rs_sending_of(t);
-        if (s->held != RS_HELD_GRANTED || index-- > 0)
-            continue;
-        uint32_t count = s->receiver_count < RS_LINK_RECEIVERS_MAX ? s->receiver_count : RS_LINK_RECEIVERS_MAX;
-        for (uint32_t i = 0; i < count; i++)
-            names[i] = s->receivers[i].name;
-        *out = (rs_link_live_path){.request_id = s->request_id,
-                                   .response_id = s->response_id,
-                                   .group = s->group_address,
-                                   .kind = s->result.path == ROSTRUM_PATH_CIRCUIT ? RS_PATH_CIRCUIT : RS_PATH_PACKET,
-                                   .receivers = names,
-                                   .receiver_count = count,
-                                   .accepted_size = s->accepted_size};
-        return true;
+        const rs_path *paths[] = {&rs_sending_of(t)->path, &rs_sending_of(t)->next_path};
+        for (int i = 0; i < 2; i++)
+            if (paths[i]->state == RS_PATH_STATE_GRANTED && index-- == 0) {
+                describe_live(rs_sending_of(t), paths[i], out);
+                return true;
+            }
     }
     return false;
 }

@@ -19,20 +19,6 @@ static rs_sending *next_sending(rs_sending *sending) {
     return rs_sending_of(sending->base.next);
 }
 
-rs_sending *rs_sending_find_request(rs_agent *agent, const char *request_id) {
-    for (rs_sending *s = first_sending(agent); s; s = next_sending(s))
-        if (s->held != RS_HELD_NONE && strcmp(s->request_id, request_id) == 0)
-            return s;
-    return NULL;
-}
-
-rs_sending *rs_sending_find_response(rs_agent *agent, const char *response_id) {
-    for (rs_sending *s = first_sending(agent); s; s = next_sending(s))
-        if (s->held == RS_HELD_GRANTED && strcmp(s->response_id, response_id) == 0)
-            return s;
-    return NULL;
-}
-
 int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer) {
     for (uint32_t i = 0; i < sending->receiver_count; i++)
         if (sending->peers[i] == peer)
@@ -122,8 +108,8 @@ static rs_sending *new_sending(rs_agent *agent, const rs_api_send *send) {
     s->call = send->call;
     s->wait_ms = send->wait_ms;
     s->deadline_ms = send->deadline_ms;
-    s->group = RS_NO_GROUP;
-    s->path_bound_at = s->report_at = RS_NEVER;
+    s->path.group = s->next_path.group = RS_NO_GROUP;
+    s->report_at = RS_NEVER;
     s->failure = ROSTRUM_ERR_FAILED;
     s->result = (rostrum_send_result){.data_id = send->object->id.data,
                                       .size = send->object->size,
@@ -203,6 +189,10 @@ void rs_sending_api(void *context, const rs_api_send *send) {
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
+void rs_sending_count(rs_transfer *transfer, uint32_t bytes) {
+    rs_sending_of(transfer)->result.bytes_sent += bytes;
+}
+
 void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause) {
     rs_sending_of(transfer)->failure = ROSTRUM_ERR_CANCELLED;
     rs_send_cancel(agent->node, rs_agent_now(agent), transfer->xfer, cause);
@@ -246,7 +236,7 @@ static const char *first_cause(const rs_sending *s, const char *fallback) {
 }
 
 static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
-    const char *cause = event->ok ? "" : first_cause(s, event->cause);
+    const char *cause = event->ok ? "" : s->denial[0] && !s->ever_granted ? s->denial : first_cause(s, event->cause);
     rs_sending_sample(agent, s);
     rs_paths_give_back(agent, s);
     s->phase = RS_PHASE_DONE;
@@ -338,7 +328,7 @@ void rs_sending_event(rs_agent *agent, const rs_event *event) {
         s->result.data_done_ns = rs_wall_clock();
         rs_sending_sample(agent, s);
         rs_sending_tell_phase(agent, s, "data-done", "");
-        rs_paths_give_back(agent, s);
+        rs_paths_session_over(agent, s);
         break;
     case RS_EV_SEND_DONE:
         send_done(agent, s, event);
@@ -354,7 +344,8 @@ rs_time rs_sending_deadline(const rs_agent *agent) {
     rs_time earliest = RS_NEVER;
     for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
         const rs_sending *s = rs_sending_of(t);
-        rs_time own = s->report_at < s->path_bound_at ? s->report_at : s->path_bound_at;
+        rs_time own = rs_paths_deadline(s);
+        own = s->report_at < own ? s->report_at : own;
         own = t->progress_at < own ? t->progress_at : own;
         own = s->dark_count > 0 ? rs_agent_now(agent) : own;
         earliest = own < earliest ? own : earliest;
@@ -362,26 +353,13 @@ rs_time rs_sending_deadline(const rs_agent *agent) {
     return earliest;
 }
 
-static void path_overdue(rs_agent *agent, rs_sending *s) {
-    char words[ROSTRUM_WORDS_MAX + 1], state[160];
-    rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
-    s->path_bound_at = RS_NEVER;
-    s->failure = ROSTRUM_ERR_TIMEOUT;
-    if (s->queued_for[0])
-        snprintf(words, sizeof words, "no path within the bound; the manager waited for: %.180s", s->queued_for);
-    else
-        snprintf(words, sizeof words, "no path within the bound: no answer to the request; %.150s", state);
-    rs_paths_give_back(agent, s);
-    rs_path_denied(agent->node, rs_agent_now(agent), s->base.xfer, words);
-}
-
 void rs_sending_timeout(rs_agent *agent) {
     rs_time now = rs_agent_now(agent);
     for (rs_sending *s = first_sending(agent); s; s = next_sending(s)) {
         if (s->dark_count > 0)
             rs_paths_tell_dark(agent, s);
-        if (now >= s->path_bound_at)
-            path_overdue(agent, s);
+        if (now >= rs_paths_deadline(s))
+            rs_paths_timeout(agent, s);
         if (now >= s->report_at)
             rs_report_now(agent, s);
         if (now >= s->base.progress_at) {

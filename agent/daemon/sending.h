@@ -5,22 +5,31 @@
 
 #include "daemon/agent.h"
 
-typedef enum { RS_HELD_NONE, RS_HELD_REQUESTED, RS_HELD_GRANTED } rs_held_path;
+typedef enum { RS_PATH_STATE_NONE, RS_PATH_STATE_REQUESTED, RS_PATH_STATE_GRANTED } rs_path_state;
+
+/* A path asked for, or held. */
+typedef struct {
+    rs_path_state state;
+    char request_id[RS_UUID_TEXT];
+    char response_id[RS_LINK_NAME_MAX + 1];
+    rs_group group; /* RS_NO_GROUP until granted */
+    uint32_t group_address;
+    rs_path_kind kind;
+    uint64_t accepted_size;
+    rs_time bound_at;                       /* when the wait for an answer ends */
+    char queued_for[ROSTRUM_WORDS_MAX + 1]; /* what the manager said it waits for */
+} rs_path;
 
 struct rs_sending {
     rs_transfer base;
     rs_api_call call;
     uint32_t wait_ms, deadline_ms;
-    /* the path */
-    rs_held_path held;
-    char request_id[RS_UUID_TEXT];
-    char response_id[RS_LINK_NAME_MAX + 1];
-    rs_group group; /* RS_NO_GROUP while none is held */
-    uint32_t group_address;
-    uint64_t accepted_size;
-    rs_time path_bound_at; /* RS_NEVER = no answer is awaited */
+    /* The present session's path and the next session's, asked for while the present one is still used. */
+    rs_path path, next_path;
     bool ever_granted;
-    char queued_for[ROSTRUM_WORDS_MAX + 1]; /* what the manager said it waits for */
+    char request_id[RS_UUID_TEXT]; /* of the latest path granted, for reports */
+    char response_id[RS_LINK_NAME_MAX + 1];
+    char denial[ROSTRUM_WORDS_MAX + 1]; /* why there was no path */
     /* the receivers */
     uint32_t receiver_count;
     rs_peer *peers;
@@ -40,17 +49,22 @@ static inline rs_sending *rs_sending_of(rs_transfer *transfer) {
     return (rs_sending *)(void *)transfer;
 }
 
-rs_sending *rs_sending_find_request(rs_agent *agent, const char *request_id);
-rs_sending *rs_sending_find_response(rs_agent *agent, const char *response_id);
 /* The index of a receiver, or -1. */
 int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer);
 
 /* Tells the application. */
 void rs_sending_tell_phase(rs_agent *agent, rs_sending *sending, const char *phase, const char *words);
 
-/* paths.c: asks the manager for a path; gives back what is held or asked for. */
+/* paths.c: asks the manager for a path. */
 void rs_paths_request(rs_agent *agent, rs_sending *sending, uint64_t remaining);
+/* The present session's data channel is done: its path goes back, the next session's takes its place. */
+void rs_paths_session_over(rs_agent *agent, rs_sending *sending);
+/* Gives back whatever is held or asked for. */
 void rs_paths_give_back(rs_agent *agent, rs_sending *sending);
+rs_time rs_paths_deadline(const rs_sending *sending);
+/* Ends waits for an answer that took too long. */
+void rs_paths_timeout(rs_agent *agent, rs_sending *sending);
+/* These receivers have no light: the manager is told. */
 void rs_paths_tell_dark(rs_agent *agent, rs_sending *sending);
 
 /* report.c: the manager's TransferReport. */

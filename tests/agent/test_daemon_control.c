@@ -1,0 +1,440 @@
+/* The control channel between two agents' pools over loopback (agent/daemon/control*.c, connection.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/control.h"
+#include "daemon/log.h"
+
+#define WAIT (5 * RS_SECOND)
+#define FRAGMENT 8896u
+#define FRAGMENTS 400u
+#define PATCHES 3000u /* more than two sockets' buffers hold */
+
+/* One end: a pool and what it told. */
+typedef struct {
+    rs_peers peers;
+    rs_control *control;
+    uint32_t address;
+    unsigned ups, downs, messages, unwritable, writable;
+    uint64_t payload_bytes;
+    uint8_t last_type;
+    uint64_t patches_in_order;
+    bool reject;
+    char cause[200];
+} end;
+
+typedef struct {
+    rs_loop *loop;
+    uint16_t port;
+    end h1, h2;
+    uint8_t *object;
+    int object_fd;
+} world;
+
+static void on_up(void *context, rs_peer peer) {
+    (void)peer;
+    ((end *)context)->ups++;
+}
+
+static void on_down(void *context, rs_peer peer, const char *cause) {
+    (void)peer;
+    end *e = context;
+    e->downs++;
+    snprintf(e->cause, sizeof e->cause, "%s", cause);
+}
+
+static void on_writable(void *context, rs_peer peer, bool writable) {
+    (void)peer;
+    end *e = context;
+    e->writable += writable;
+    e->unwritable += !writable;
+}
+
+static bool on_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length, const uint8_t *payload,
+                       uint32_t payload_length) {
+    end *e = context;
+    rs_message message;
+    assert_true(peer < e->peers.room);
+    assert_true(rs_wire_decode(header, header_length, payload_length, &message));
+    if (message.type == RS_MSG_PTCH_DATA) {
+        assert_int_equal(message.ptch_data.sn, e->patches_in_order++);
+        for (uint32_t i = 0; i < payload_length; i += 101)
+            assert_int_equal(payload[i], (uint8_t)(message.ptch_data.sn % FRAGMENTS * 7 + i));
+    }
+    e->messages++;
+    e->last_type = (uint8_t)message.type;
+    e->payload_bytes += payload_length;
+    return !e->reject;
+}
+
+static void open_end(world *w, end *e, const char *name, uint32_t address, uint64_t boot, rs_control_options options) {
+    char error[RS_CONNECTION_WORDS];
+    const rs_control_callbacks callbacks = {
+        .context = e, .peer_up = on_up, .peer_down = on_down, .peer_writable = on_writable, .message = on_message};
+    e->address = address;
+    options.loop = w->loop;
+    options.peers = &e->peers;
+    options.server = name;
+    options.boot = boot;
+    options.address = address;
+    options.port = w->port;
+    if (!options.max_connections)
+        options.max_connections = 8;
+    e->control = rs_control_new(&options, &callbacks, error);
+    if (!e->control)
+        fail_msg("%s", error);
+}
+
+static void close_end(end *e) {
+    rs_control_free(e->control);
+    rs_peers_free(&e->peers);
+    memset(e, 0, sizeof *e);
+}
+
+static rs_peer know(end *e, const char *name, uint32_t address, uint16_t port) {
+    rs_peer peer = rs_peers_number(&e->peers, name);
+    assert_int_not_equal(peer, RS_NO_PEER);
+    rs_peers_entry(&e->peers, peer)->address = address;
+    rs_peers_entry(&e->peers, peer)->control_port = port;
+    return peer;
+}
+
+static void turn(world *w) {
+    rs_time deadline = rs_loop_now(w->loop) + RS_SECOND;
+    const end *ends[] = {&w->h1, &w->h2};
+    for (int i = 0; i < 2; i++)
+        if (ends[i]->control && rs_control_deadline(ends[i]->control) < deadline)
+            deadline = rs_control_deadline(ends[i]->control);
+    assert_true(rs_loop_turn(w->loop, deadline));
+    for (int i = 0; i < 2; i++)
+        if (ends[i]->control)
+            rs_control_timeout(ends[i]->control);
+}
+
+#define wait_until(w, condition)                            \
+    do {                                                    \
+        rs_time until_ = rs_loop_refresh((w)->loop) + WAIT; \
+        while (!(condition)) {                              \
+            if (rs_loop_now((w)->loop) > until_)            \
+                fail_msg("waited in vain for " #condition); \
+            turn(w);                                        \
+        }                                                   \
+    } while (0)
+
+static int set_up(void **state) {
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    rs_log_set_level("error");
+    w->loop = rs_loop_new();
+    assert_non_null(w->loop);
+    w->port = (uint16_t)(20000 + getpid() % 20000);
+    w->object_fd = memfd_create("object", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(w->object_fd, FRAGMENT * FRAGMENTS), 0);
+    w->object = mmap(NULL, FRAGMENT * FRAGMENTS, PROT_READ | PROT_WRITE, MAP_SHARED, w->object_fd, 0);
+    assert_ptr_not_equal(w->object, MAP_FAILED);
+    for (uint32_t sn = 0; sn < FRAGMENTS; sn++)
+        for (uint32_t i = 0; i < FRAGMENT; i++)
+            w->object[sn * FRAGMENT + i] = (uint8_t)(sn * 7 + i);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    world *w = *state;
+    close_end(&w->h1);
+    close_end(&w->h2);
+    munmap(w->object, FRAGMENT * FRAGMENTS);
+    close(w->object_fd);
+    rs_loop_free(w->loop);
+    free(w);
+    return 0;
+}
+
+static void open_both(world *w) {
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+}
+
+static bool send_message(end *e, rs_peer peer, rs_message message) {
+    uint8_t bytes[RS_HEADER_MAX];
+    size_t length = rs_wire_encode(&message, 0, bytes, sizeof bytes);
+    assert_true(length > 0);
+    return rs_control_send(e->control, peer, bytes, length, NULL);
+}
+
+static bool send_patch(world *w, end *e, rs_peer peer, uint64_t sn) {
+    uint8_t bytes[RS_HEADER_MAX];
+    rs_message message = {.type = RS_MSG_PTCH_DATA, .ptch_data = {.sn = sn}};
+    size_t length = rs_wire_encode(&message, FRAGMENT, bytes, sizeof bytes);
+    uint64_t at = sn % FRAGMENTS * FRAGMENT;
+    const rs_connection_payload payload = {.map = w->object + at, .fd = w->object_fd, .offset = at, .length = FRAGMENT};
+    return rs_control_send(e->control, peer, bytes, length, &payload);
+}
+
+static void control__connects_and_carries_messages_both_ways(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    rs_peer h1 = rs_peers_find(&w->h2.peers, "h1");
+    assert_int_not_equal(h1, RS_NO_PEER);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_INTL_SEQ, .intl_seq = {.sn = 58}}));
+    assert_true(send_message(&w->h2, h1, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h1.messages == 1 && w->h2.messages == 1);
+    assert_int_equal(w->h2.last_type, RS_MSG_INTL_SEQ);
+    assert_int_equal(w->h1.last_type, RS_MSG_DATA_FNSD);
+    assert_int_equal(rs_control_stats_get(w->h2.control).connections, 1);
+}
+
+/* More than the socket takes at once: the core is told to stop, told to go on, and all arrives in order. */
+static void control__patches_wait_when_the_peer_is_slow(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1);
+    unsigned choked_before = 0;
+    for (uint64_t sn = 0; sn < PATCHES; sn++) {
+        while (w->h1.unwritable > w->h1.writable)
+            turn(w); /* only now does h2 read */
+        assert_true(send_patch(w, &w->h1, h2, sn));
+        choked_before = w->h1.unwritable;
+    }
+    wait_until(w, w->h2.messages == PATCHES);
+    assert_int_equal(w->h2.payload_bytes, (uint64_t)PATCHES * FRAGMENT);
+    assert_true(choked_before > 0);
+    assert_int_equal(w->h1.downs, 0);
+}
+
+static void control__simultaneous_opens_both_serve(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port), h1 = know(&w->h2, "h1", w->h1.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    rs_control_want(w->h2.control, h1);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1 && rs_control_stats_get(w->h1.control).connections == 2);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+        assert_true(send_message(&w->h2, h1, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    }
+    wait_until(w, w->h1.messages == 5 && w->h2.messages == 5);
+    assert_int_equal(w->h1.downs + w->h2.downs, 0);
+}
+
+static void control__tries_again_until_the_peer_is_there(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    rs_peer h2 = know(&w->h1, "h2", 0x7f000002, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.downs >= 2);
+    assert_non_null(strstr(w->h1.cause, "refused"));
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    wait_until(w, w->h1.ups == 1);
+}
+
+static void control__stops_trying_after_its_bound(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.want_bound = 300 * RS_MILLISECOND});
+    rs_control_want(w->h1.control, know(&w->h1, "h2", 0, 0)); /* an address nobody told */
+    wait_until(w, w->h1.downs == 1);
+    assert_non_null(strstr(w->h1.cause, "address"));
+    rs_control_want(w->h1.control, know(&w->h1, "h3", 0x7f000002, w->port));
+    wait_until(w, rs_control_deadline(w->h1.control) == RS_NEVER);
+    assert_true(w->h1.downs >= 2);
+}
+
+static void control__address_may_come_later(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", 0, 0);
+    rs_control_want(w->h1.control, h2);
+    turn(w);
+    know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_address_known(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1);
+}
+
+static void control__restarted_peer_replaces_its_connection(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    close_end(&w->h2);
+    wait_until(w, w->h1.downs == 1);
+    assert_non_null(strstr(w->h1.cause, "closed the connection"));
+    open_end(w, &w->h2, "h2", 0x7f000002, 23, (rs_control_options){0});
+    rs_control_want(w->h2.control, know(&w->h2, "h1", w->h1.address, w->port));
+    wait_until(w, w->h1.ups == 2 && w->h2.ups == 1);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 1);
+}
+
+static void control__wrong_name_is_refused(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_control_want(w->h1.control, know(&w->h1, "h7", w->h2.address, w->port));
+    wait_until(w, w->h1.downs == 1);
+    assert_non_null(strstr(w->h1.cause, "another server answers"));
+    assert_int_equal(w->h1.ups, 0);
+}
+
+static void control__own_name_is_refused(void **state) {
+    world *w = *state;
+    open_both(w);
+    close_end(&w->h2);
+    open_end(w, &w->h2, "h1", 0x7f000002, 22, (rs_control_options){0});
+    rs_control_want(w->h2.control, know(&w->h2, "h3", w->h1.address, w->port));
+    wait_until(w, w->h2.downs >= 1);
+    assert_int_equal(w->h1.ups, 0);
+}
+
+static void control__malformed_message_closes_one_connection(void **state) {
+    world *w = *state;
+    open_both(w);
+    w->h2.reject = true;
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD});
+    wait_until(w, w->h1.downs == 1 && w->h2.downs == 1);
+    assert_int_equal(rs_control_stats_get(w->h2.control).malformed, 1);
+}
+
+static void control__shortened_file_breaks_the_connection(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    assert_int_equal(ftruncate(w->object_fd, 0), 0);
+    assert_false(send_patch(w, &w->h1, h2, 3));
+    assert_int_equal(w->h1.downs, 1);
+    assert_non_null(strstr(w->h1.cause, "shorter"));
+    assert_int_equal(ftruncate(w->object_fd, FRAGMENT * FRAGMENTS), 0);
+}
+
+/* ------------------------------------------------------------------------------------------------------- strangers */
+
+static int stranger(const world *w) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(0x7f000001)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+/* The other side ended the connection (whatever it said before). */
+static bool hung_up(int fd) {
+    char bytes[512];
+    ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+    return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+static void control__garbage_is_closed_and_others_go_on(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1);
+    uint8_t bytes[4][64];
+    memset(bytes[0], 'x', 64);                   /* an absurd length */
+    memset(bytes[1], 0, 64);                     /* a length of nothing */
+    memset(bytes[2], 0xff, 64);                  /* the largest length */
+    memcpy(bytes[3], "\x28\0\0\0\x07\0\0\0", 8); /* looks right, is too long for DATA_FNSD and comes before HELLO */
+    memset(bytes[3] + 8, 0, 56);
+    for (int i = 0; i < 4; i++) {
+        int fd = stranger(w);
+        assert_int_equal(send(fd, bytes[i], 64, MSG_NOSIGNAL), 64);
+        wait_until(w, hung_up(fd));
+        close(fd);
+    }
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 1);
+    assert_int_equal(w->h1.downs, 0);
+}
+
+static void control__silent_stranger_is_closed(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.connect_timeout = 100 * RS_MILLISECOND});
+    int fd = stranger(w);
+    wait_until(w, rs_control_stats_get(w->h1.control).accepted == 1);
+    wait_until(w, hung_up(fd));
+    close(fd);
+    wait_until(w, rs_control_stats_get(w->h1.control).connections == 0);
+}
+
+static void control__connections_are_capped(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.max_connections = 3});
+    int fds[5];
+    for (int i = 0; i < 5; i++)
+        fds[i] = stranger(w);
+    wait_until(w, rs_control_stats_get(w->h1.control).refused == 2);
+    assert_int_equal(rs_control_stats_get(w->h1.control).connections, 3);
+    for (int i = 0; i < 5; i++)
+        close(fds[i]);
+    wait_until(w, rs_control_stats_get(w->h1.control).connections == 0);
+}
+
+static void control__idle_connection_is_closed(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.idle_timeout = 200 * RS_MILLISECOND});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    rs_control_want(w->h1.control, know(&w->h1, "h2", w->h2.address, w->port));
+    wait_until(w, w->h1.ups == 1);
+    wait_until(w, w->h1.downs == 1 && w->h2.downs == 1);
+    assert_int_equal(rs_control_stats_get(w->h1.control).connections, 0);
+}
+
+static void control__port_in_use_is_explained(void **state) {
+    world *w = *state;
+    open_both(w);
+    char error[RS_CONNECTION_WORDS] = "";
+    rs_peers peers = {0};
+    const rs_control_options options = {
+        .loop = w->loop, .peers = &peers, .server = "h9", .address = 0x7f000001, .port = w->port};
+    const rs_control_callbacks callbacks = {0};
+    assert_null(rs_control_new(&options, &callbacks, error));
+    assert_non_null(strstr(error, "127.0.0.1"));
+    assert_non_null(strstr(error, "in use"));
+}
+
+#define with_world(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        with_world(control__connects_and_carries_messages_both_ways),
+        with_world(control__patches_wait_when_the_peer_is_slow),
+        with_world(control__simultaneous_opens_both_serve),
+        with_world(control__tries_again_until_the_peer_is_there),
+        with_world(control__stops_trying_after_its_bound),
+        with_world(control__address_may_come_later),
+        with_world(control__restarted_peer_replaces_its_connection),
+        with_world(control__wrong_name_is_refused),
+        with_world(control__own_name_is_refused),
+        with_world(control__malformed_message_closes_one_connection),
+        with_world(control__shortened_file_breaks_the_connection),
+        with_world(control__garbage_is_closed_and_others_go_on),
+        with_world(control__silent_stranger_is_closed),
+        with_world(control__connections_are_capped),
+        with_world(control__idle_connection_is_closed),
+        with_world(control__port_in_use_is_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
