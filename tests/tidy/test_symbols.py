@@ -61,6 +61,17 @@ def test_core_has_no_state_of_its_own(built: None) -> None:
     assert not writable, complaint("writable globals in the core:", writable)
 
 
+def test_no_two_libraries_define_the_same_name(built: None) -> None:
+    """A static link would take either one, or fail."""
+    owners: dict[str, list[str]] = {}
+    for archive in sorted((BUILD / "agent").rglob("*.a")):
+        for name in symbols(str(archive), "-g", "--defined-only"):
+            owners.setdefault(name, []).append(archive.name)
+    offenders = [f"{name}: {', '.join(where)}" for name, where in sorted(owners.items()) if len(where) > 1]
+    assert owners, "no static libraries were built"
+    assert not offenders, complaint("names defined twice:", offenders)
+
+
 def test_librostrum_exports_its_own_names_only(built: None) -> None:
     found = [path for path in (BUILD / "agent" / "client").glob("librostrum.so*") if path.is_file()]
     [library] = {str(path.resolve()) for path in found if path.suffix != ".symbols"}
