@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from rostrum.topologies.model import Emulation, Ocs, Reconfiguration
 from rostrum.topologies.problems import TopologyError
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {"glimmerglass": GlimmerglassServer, "polatis": PolatisServer}
+NICENESS = -10  # a real switch does not compete with the servers for their processors
 CACHE = Path(__file__).resolve().parents[2] / "build" / "ocs"  # compiled light programs
 
 
@@ -103,6 +105,8 @@ async def _serve(switches: list[Ocs], emulation: Emulation, options: argparse.Na
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     options.run.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):
+        os.nice(NICENESS)
     async with contextlib.AsyncExitStack() as stack:
         for ocs in switches:
             await _start(ocs, emulation, options, stack)

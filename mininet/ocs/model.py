@@ -97,10 +97,10 @@ class Model:
         if made is not None and made.pair == pair and made.state is not CrossConnectState.FAULT:
             return self._report(now, made)
         if made is not None and made.pair != pair:
-            return _invalid(pair, f"input {pair.input} is in use, connected to output {made.pair.output}")
+            return _invalid(pair, f"input {pair.input} is in use: it goes to output {made.pair.output}")
         user = self._input_of.get(pair.output)
         if user is not None and user != pair.input:
-            return _invalid(pair, f"output {pair.output} is in use, connected to input {user}")
+            return _invalid(pair, f"output {pair.output} is in use: input {user} goes to it")
         delay = self._draw_ns()
         ringing = min(round(self.ringing_s * 1e9), delay)
         fails = now + STUCK_FACTOR * delay if self._obstructed(pair) else None

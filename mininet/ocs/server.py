@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Protocol, cast
 
 from rostrum.controller.core.model import CrossConnect
+from rostrum.controller.southbound.ocs.connection import keep_alive
 from rostrum.controller.southbound.ocs.tl1 import (
     MAX_COMMAND_BYTES,
     Answer,
@@ -119,6 +120,7 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        keep_alive(transport)  # a session whose client vanished must not hold one of the few for ever
         engine = self._server.engine
         if len(self._server.sessions) >= MAX_CONNECTIONS:
             self.write(f"{engine.ocs.name}: {MAX_CONNECTIONS} connections are open already\r\n;\r\n")

@@ -130,7 +130,7 @@ async def test_partial_failure__prtl_with_a_row_and_a_cause_per_pair(make: Dial)
     assert "M  2 PRTL\r\n   SROF" in answer
     assert "IPORTID=10001" in answer.split("PRTL")[1]
     assert "CONNCAUSE=input 1 is in use" in answer
-    assert "/* 1 to 3: input 1 is in use, connected to output 2 */" in answer
+    assert "/* 1 to 3: input 1 is in use: it goes to output 2 */" in answer
     assert "M  3 DENY" in await telnet.say("ENT-CRS-FIBER::10001,20003:3;")
 
 

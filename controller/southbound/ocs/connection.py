@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -36,6 +37,14 @@ class AnswerTimeout(SouthboundError):
 class _Asked:
     done: asyncio.Future[Answer]
     rows: list[str] = field(default_factory=list)
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Have TCP end the connection some 25 s after the far side went away without a word."""
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class Tl1Connection(asyncio.Protocol):
@@ -80,6 +89,7 @@ class Tl1Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods, not by its class
+        keep_alive(transport)
 
     def data_received(self, data: bytes) -> None:
         for item in self._framer.feed(data):

@@ -14,7 +14,15 @@ from dataclasses import replace
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
 from rostrum.controller.southbound.ocs.connection import AnswerTimeout, Tl1Connection
 from rostrum.controller.southbound.ocs.dialect import SETTLED, settle_s
-from rostrum.controller.southbound.ocs.tl1 import Answer, Autonomous, Command, format_list, format_row, parse_row
+from rostrum.controller.southbound.ocs.tl1 import (
+    Answer,
+    Autonomous,
+    Command,
+    format_list,
+    format_row,
+    parse_number,
+    parse_row,
+)
 from rostrum.topologies.model import Ocs
 
 INPUT_BASE = 10_000
@@ -146,7 +154,7 @@ def cross_connects(rows: Iterable[str]) -> list[CrossConnect]:
     found = []
     for row in rows:
         fields = parse_row(row)
-        source, target = _number(fields.get("IPORTID", "")), _number(fields.get("OPORTID", ""))
+        source, target = parse_number(fields.get("IPORTID", "")), parse_number(fields.get("OPORTID", ""))
         if source is None or target is None or source <= INPUT_BASE or target <= OUTPUT_BASE:
             continue
         found.append(
@@ -172,10 +180,6 @@ def parse_power(text: str) -> float | None:
 
 def _power(value: float | None) -> str:
     return "NONE" if value is None else f"{value:.2f}"
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _state(text: str) -> CrossConnectState:

@@ -13,7 +13,7 @@ from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
 from rostrum.controller.southbound.ocs.connection import Tl1Connection
 from rostrum.controller.southbound.ocs.dialect import settle_s
 from rostrum.controller.southbound.ocs.glimmerglass import parse_power
-from rostrum.controller.southbound.ocs.tl1 import Autonomous, Command, format_list
+from rostrum.controller.southbound.ocs.tl1 import Autonomous, Command, format_list, parse_number
 from rostrum.topologies.model import Ocs
 
 POLLS = 20  # polls in one reconfiguration time
@@ -65,7 +65,9 @@ class Polatis:
         return results
 
     async def disconnect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> str:
-        answers = await asyncio.gather(*(link.ask(disconnect(pair)) for pair in pairs))
+        there = set(parse_patches((await link.ask(retrieve())).rows, self._ports))
+        # The command names the input alone, whose patch may be another by now, and not ours to take.
+        answers = await asyncio.gather(*(link.ask(disconnect(pair)) for pair in pairs if pair in there))
         return "; ".join(answer.why() for answer in answers if answer.code != "COMPLD")
 
     async def read(self, link: Tl1Connection) -> list[CrossConnect]:
@@ -120,10 +122,9 @@ def parse_patches(rows: Iterable[str], ports: int) -> list[Pair]:
     found = []
     for row in rows:
         first, _, second = row.partition(",")
-        if first.strip().isdecimal() and second.strip().isdecimal():
-            low, high = sorted((int(first[:9]), int(second[:9])))
-            if 1 <= low <= ports < high <= 2 * ports:
-                found.append(Pair(low, high - ports))
+        low, high = sorted((parse_number(first) or 0, parse_number(second) or 0))
+        if 1 <= low <= ports < high <= 2 * ports:
+            found.append(Pair(low, high - ports))
     return found
 
 
@@ -132,8 +133,9 @@ def parse_powers(rows: Iterable[str]) -> dict[int, float | None]:
     found = {}
     for row in rows:
         port, _, value = row.partition(":")
-        if port.strip().isdecimal():
-            found[int(port[:9])] = parse_power(value.split(",")[0])
+        number = parse_number(port)
+        if number is not None:
+            found[number] = parse_power(value.split(",")[0])
     return found
 
 

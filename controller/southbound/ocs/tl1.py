@@ -276,6 +276,12 @@ def format_row(fields: dict[str, str]) -> str:
     return ",".join(f"{name}={re.sub('[,=;]', ' ', value)}" for name, value in fields.items())
 
 
+def parse_number(text: str) -> int | None:
+    """A port number in a row, or None for what is none."""
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
 def parse_row(row: str) -> dict[str, str]:
     """`NAME=VALUE,...` -> fields with names in capitals; entries without `=` are left out."""
     pairs = (entry.partition("=") for entry in row.split(","))

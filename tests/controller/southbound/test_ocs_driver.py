@@ -86,7 +86,7 @@ async def test_connect__a_port_in_use_is_refused_and_says_by_whom(world: Any) ->
     assert "input 1 is in use" in results[0].cause
     (alone,) = await drives.connect([Pair(1, 3)])
     assert alone.state is INVALID
-    assert "connected to output 2" in alone.cause
+    assert "it goes to output 2" in alone.cause
 
 
 async def test_connect__impossible_pairs_are_refused_here(world: Any) -> None:
@@ -109,6 +109,15 @@ async def test_read__tells_what_is_on_the_switch_and_disconnect_takes_it_off(wor
     assert [c.pair for c in await drives.read()] == [Pair(1, 5)]
     await drives.disconnect(CIRCUIT)  # some are gone: no error
     assert await drives.read() == []
+
+
+async def test_disconnect__spares_a_cross_connect_that_replaced_ours(world: Any) -> None:
+    switch, drives, _ = world
+    await drives.connect([Pair(1, 2)])
+    switch.engine.disconnect([Pair(1, 2)])
+    switch.engine.connect([Pair(1, 3)])
+    await drives.disconnect([Pair(1, 2)])
+    assert [c.pair for c in switch.engine.cross_connects()] == [Pair(1, 3)]
 
 
 async def test_connect__many_at_once_do_not_disturb_each_other(world: Any) -> None:
