@@ -1,0 +1,51 @@
+"""Client of the rostrum agent: one object to many servers."""
+
+from .agent import Agent, CreatedFile, ReadObject, SendHandle, Subscription
+from .names import COMMAND_APP_ID, agent_socket, data_id_of
+from .values import (
+    AlreadyThere,
+    Busy,
+    Cancelled,
+    Code,
+    Denied,
+    Event,
+    NoRoom,
+    NotFound,
+    Receiver,
+    RostrumError,
+    SendResult,
+    Status,
+    StoredObject,
+    TimedOut,
+    Transfer,
+    TransferFailed,
+    Unavailable,
+)
+
+__all__ = [
+    "COMMAND_APP_ID",
+    "Agent",
+    "AlreadyThere",
+    "Busy",
+    "Cancelled",
+    "Code",
+    "CreatedFile",
+    "Denied",
+    "Event",
+    "NoRoom",
+    "NotFound",
+    "ReadObject",
+    "Receiver",
+    "RostrumError",
+    "SendHandle",
+    "SendResult",
+    "Status",
+    "StoredObject",
+    "Subscription",
+    "TimedOut",
+    "Transfer",
+    "TransferFailed",
+    "Unavailable",
+    "agent_socket",
+    "data_id_of",
+]

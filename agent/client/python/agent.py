@@ -1,0 +1,421 @@
+"""The client of the agent on this server: the paper's Table I, in Python.
+
+with Agent() as agent:
+    agent.add(7, b"model weights" * 1_000_000)
+    result = agent.send(7, ["h3", "h5"]).wait()
+
+with Agent() as agent, agent.read(7, wait=30) as data:     # on h3 and h5, same application id
+    use(data.mmap())
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+from uuid import UUID
+
+from . import wire
+from .connection import Call, Connection
+from .names import agent_socket, app_id_of, data_id_of
+from .values import Code, Event, RostrumError, SendResult, Status, TimedOut
+
+ANSWER_BOUND_S = 60.0  # for what the agent answers at once
+READ_WAIT_S = 60.0
+COPY_STEP = 1 << 26
+
+Bytes = bytes  # where a method of that name hides it
+Buffer = bytes | bytearray | memoryview
+
+
+class CreatedFile:
+    """A writable file in the agent's store, not an object yet: write into it, then `Agent.add` it.
+
+    Leaving the `with` block before that drops it."""
+
+    def __init__(self, connection: Connection, fd: int, handle: int, size: int) -> None:
+        self._connection = connection
+        self.fd, self.handle, self.size = fd, handle, size
+        self.added = False
+
+    def write(self, data: Buffer, offset: int = 0) -> None:
+        """Writes all of `data` at `offset`."""
+        view = memoryview(data).cast("B")
+        while view:
+            done = os.pwrite(self.fd, view[:COPY_STEP], offset)
+            view, offset = view[done:], offset + done
+
+    def mmap(self) -> mmap.mmap:
+        """The file as writable memory (not for an empty one)."""
+        return mmap.mmap(self.fd, self.size)
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def close(self) -> None:
+        """Closes the descriptor; a file that was not added goes back to the store."""
+        if self.fd < 0:
+            return
+        os.close(self.fd)
+        self.fd = -1
+        if not self.added:
+            self._connection.ask(wire.DROP, struct.pack("<Q", self.handle), "drop", ANSWER_BOUND_S)
+
+    def __enter__(self) -> CreatedFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            self.close()
+        except RostrumError:
+            if kind is None:
+                raise
+
+
+class ReadObject:
+    """An object to read: whole, digest-checked, and there until this is closed, even if it is deleted meanwhile."""
+
+    def __init__(self, data_id: int, fd: int, size: int, digest: str) -> None:
+        self.data_id, self.fd, self.size, self.digest = data_id, fd, size, digest
+
+    def mmap(self) -> mmap.mmap:
+        """The object as read-only memory, without a copy (not for an empty one)."""
+        return mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
+
+    def bytes(self) -> Bytes:
+        """A copy of it all."""
+        return b"".join(self.chunks())
+
+    def chunks(self, size: int = 1 << 20) -> Iterator[Bytes]:
+        """A copy of it piece by piece."""
+        at = 0
+        while at < self.size:
+            piece = os.pread(self.fd, min(size, self.size - at), at)
+            if not piece:
+                raise RostrumError(f"object {self.data_id} is shorter than it was ({at} of {self.size} bytes)", Code.IO)
+            yield piece
+            at += len(piece)
+
+    def copy_to(self, path: str | os.PathLike[str]) -> None:
+        """Writes it to `path`, which appears only when it is complete."""
+        target = Path(path)
+        if target.exists() and not target.is_file():  # a device or a pipe: nothing to rename
+            with target.open("wb", buffering=0) as out:
+                copy_file(self.fd, out.fileno(), self.size)
+            return
+        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            with part.open("wb") as out:
+                copy_file(self.fd, out.fileno(), self.size)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def file(self) -> BinaryIO:
+        """A file object of its own on the object, at position 0."""
+        return io.FileIO(os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC))
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> ReadObject:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SendHandle:
+    """A send under way."""
+
+    def __init__(self, connection: Connection, tag: int, call: Call, data_id: int) -> None:
+        self._connection, self._tag, self._call = connection, tag, call
+        self.data_id = data_id
+
+    def events(self, timeout: float | None = None) -> Iterator[Event]:
+        """What happens, until the send is over. At most 4096 events are kept for a slow reader.
+
+        Raises:
+            TimedOut: nothing came within `timeout` seconds.
+        """
+        while event := self._call.next_event(None if timeout is None else time.monotonic() + timeout):
+            yield event
+
+    def wait(self, timeout: float | None = None) -> SendResult:
+        """What the send came to; its `raise_for_failure()` makes a failed receiver an exception.
+
+        Without `timeout` it waits as long as the agent lives: every phase of a transfer has its bound there.
+
+        Raises:
+            RostrumError: it could not be started at all, or TimedOut (it goes on; wait again or cancel it).
+        """
+        answer = self._call.result(timeout)
+        self._connection.forget(self._tag)
+        result: SendResult = answer.value
+        return _with_receivers(result, self._call.rows)
+
+    @property
+    def done(self) -> bool:
+        return self._call.finished
+
+    def cancel(self) -> None:
+        """Stops it; `wait` then gives the result."""
+        what = f"cancel of object {self.data_id}"
+        self._connection.ask(wire.CANCEL, struct.pack("<Q", self.data_id), what, ANSWER_BOUND_S)
+
+
+class Subscription:
+    """News of an object's transfers, here as sender or as receiver, whoever started them."""
+
+    def __init__(self, connection: Connection, tag: int, call: Call) -> None:
+        self._connection, self._tag, self._call = connection, tag, call
+
+    def next(self, timeout: float) -> Event:
+        """The next event.
+
+        Raises:
+            TimedOut: none came within `timeout` seconds.
+            Unavailable: the agent went away.
+        """
+        deadline = time.monotonic() + timeout
+        with self._call.changed:
+            if not self._call.changed.wait_for(lambda: self._call.events or self._call.error, timeout):
+                raise TimedOut(f"no news of {self._call.what} within {timeout:g} s")
+            if not self._call.events and self._call.error:
+                raise self._call.error
+        event = self._call.next_event(deadline)
+        assert event is not None
+        return event
+
+    def close(self) -> None:
+        self._connection.forget(self._tag)
+        self._connection.ask(wire.UNSUBSCRIBE, struct.pack("<Q", self._tag), "unsubscribe", ANSWER_BOUND_S)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            self.close()
+        except RostrumError:
+            if kind is None:
+                raise
+
+
+class Agent:
+    """A registered connection to the agent of this server. Thread-safe.
+
+    `socket_path` None: $ROSTRUM_SOCKET, the system's agent, or a lab's (names.agent_socket). `app_id` is what all
+    processes of an application share; None: the one of the `rostrum` command. `process` names this process in the
+    agent's log.
+
+    Raises:
+        Unavailable: no agent answers there.
+    """
+
+    def __init__(
+        self,
+        socket_path: str | os.PathLike[str] | None = None,
+        app_id: UUID | str | bytes | None = None,
+        *,
+        process: str | None = None,
+    ) -> None:
+        self.app_id = app_id_of(app_id)
+        self.socket_path = Path(socket_path) if socket_path is not None else agent_socket()
+        self._connection = Connection(self.socket_path)
+        name = process or f"{Path(sys.argv[0] or 'python').name or 'python'}[{os.getpid()}]"
+        try:
+            body = self.app_id.bytes + wire.text(name)
+            answer = self._connection.ask(wire.REGISTER, body, "register", ANSWER_BOUND_S)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.server: str = answer.value[0]
+        self.version: str = answer.value[1]
+        self.boot_id: int = answer.value[2]
+
+    def create(self, size: int) -> CreatedFile:
+        """A writable file of `size` bytes in the agent's store: the way to hand an object over without a copy.
+
+        Raises:
+            NoRoom: quota or memory.
+        """
+        if not 0 <= size < 2**63:
+            raise RostrumError(f"no object has {size} bytes", Code.INVALID)
+        answer = self._connection.ask(wire.CREATE, struct.pack("<Q", size), f"create of {size} bytes", ANSWER_BOUND_S)
+        handle, given = answer.value
+        return CreatedFile(self._connection, _fd_of(answer), handle, given)
+
+    def add(self, data_id: int | str, source: CreatedFile | Buffer | str | os.PathLike[str] | BinaryIO | int) -> None:
+        """Makes `source` the object `data_id` of this application.
+
+        Bytes, a path and a file object (from its position on) are copied into the store. A CreatedFile, or a
+        descriptor of a tmpfs file or memfd, is handed over without a copy, and must not change as long as the object
+        exists.
+
+        Raises:
+            AlreadyThere: that object exists here.
+            NoRoom: quota or memory.
+        """
+        number = data_id_of(data_id)
+        if isinstance(source, CreatedFile):
+            self._add(number, source.fd)
+            source.added = True
+            source.close()
+        elif isinstance(source, int):
+            self._add(number, source)
+        elif isinstance(source, Buffer):
+            view = memoryview(source).cast("B")
+            self._add_copy(number, len(view), lambda created: created.write(view))
+        elif isinstance(source, str | os.PathLike):
+            with open(source, "rb") as file:
+                self._add_file(number, file)
+        else:
+            self._add_file(number, source)
+
+    def _add_file(self, data_id: int, file: BinaryIO) -> None:
+        try:
+            fd, at = file.fileno(), file.tell()
+            size = max(0, os.fstat(fd).st_size - at)
+        except (OSError, AttributeError):  # a pipe, or a file that is none: its length is known when it is read
+            self.add(data_id, file.read())
+            return
+        self._add_copy(data_id, size, lambda created: copy_file(fd, created.fd, size, at))
+
+    def _add_copy(self, data_id: int, size: int, write: Callable[[CreatedFile], None]) -> None:
+        with self.create(size) as created:
+            write(created)
+            self.add(data_id, created)
+
+    def _add(self, data_id: int, fd: int) -> None:
+        # The digest is taken before the answer: a large object takes its time.
+        bound = ANSWER_BOUND_S + os.fstat(fd).st_size / 50e6
+        self._connection.ask(wire.ADD, struct.pack("<Q", data_id), f"add of object {data_id}", bound, fd=fd)
+
+    def send(
+        self,
+        data_id: int | str,
+        receivers: Sequence[str],
+        wait: float | None = None,
+        deadline: float | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> SendHandle:
+        """Starts sending an object to servers, by their names. It goes on when this process ends.
+
+        Args:
+            wait: seconds to wait for a path; None = the manager's default.
+            deadline: seconds until it should be done, a hint for the scheduler.
+            on_event: called with each event, in the connection's thread.
+        """
+        number = data_id_of(data_id)
+        body = wire.send_body(number, list(receivers), wire.SEND_EVENTS, _ms(wait), _ms(deadline))
+        tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", on_event=on_event)
+        return SendHandle(self._connection, tag, call, number)
+
+    def read(self, data_id: int | str, wait: float | None = READ_WAIT_S) -> ReadObject:
+        """The object, as soon as it is whole here. Waits at most `wait` seconds (0 or None: not at all).
+
+        Raises:
+            NotFound, Busy: it is not here (whole), without waiting.
+            TimedOut: it did not come in time; the words say how far it is.
+        """
+        number = data_id_of(data_id)
+        body = struct.pack("<QI", number, _ms(wait))
+        answer = self._connection.ask(wire.READ, body, f"read of object {number}", (wait or 0) + ANSWER_BOUND_S)
+        size, digest = answer.value
+        return ReadObject(number, _fd_of(answer), size, digest)
+
+    def delete(self, data_id: int | str) -> None:
+        """Removes an object from this server. Readers that have it keep it.
+
+        Raises:
+            NotFound, Busy: it is not here, or a transfer is using it.
+        """
+        number = data_id_of(data_id)
+        self._connection.ask(wire.DELETE, struct.pack("<Q", number), f"delete of object {number}", ANSWER_BOUND_S)
+
+    def cancel(self, data_id: int | str) -> None:
+        """Stops the sending of an object, whichever process of the application started it."""
+        number = data_id_of(data_id)
+        self._connection.ask(wire.CANCEL, struct.pack("<Q", number), f"cancel of object {number}", ANSWER_BOUND_S)
+
+    def subscribe(self, data_id: int | str) -> Subscription:
+        """News of the object's transfers from now on."""
+        number = data_id_of(data_id)
+        tag, call = self._connection.start(wire.SUBSCRIBE, struct.pack("<Q", number), f"object {number}")
+        call.result(ANSWER_BOUND_S)
+        return Subscription(self._connection, tag, call)
+
+    def status(self) -> Status:
+        """The agent, its transfers and objects, now."""
+        answer, rows = self._connection.collect(wire.STATUS, b"", "status", ANSWER_BOUND_S)
+        return _with_rows(answer.value, rows)
+
+    def close(self) -> None:
+        """Unregisters. Sends go on; created files that were not added go back."""
+        self._connection.close()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def copy_file(source: int, target: int, size: int, offset: int = 0) -> None:
+    """Copies `size` bytes from `offset` of one file to the beginning of another, in the kernel.
+
+    Raises:
+        RostrumError: the source is shorter.
+    """
+    end = offset + size
+    os.lseek(target, 0, os.SEEK_SET)
+    while offset < end:
+        done = os.sendfile(target, source, offset, min(COPY_STEP, end - offset))
+        if done == 0:
+            raise RostrumError(
+                f"the file became shorter while it was copied ({end - offset} bytes are missing)", Code.IO
+            )
+        offset += done
+
+
+def _fd_of(answer: wire.Answer) -> int:
+    if not answer.fds:
+        raise RostrumError(
+            "the agent's file descriptor did not arrive (is this process at its limit of open files?)", Code.IO
+        )
+    for extra in answer.fds[1:]:
+        os.close(extra)
+    return answer.fds[0]
+
+
+def _ms(seconds: float | None) -> int:
+    if seconds is None:
+        return 0
+    if not 0 <= seconds < 4_294_967:
+        raise RostrumError(f"{seconds} s is not a time to wait", Code.INVALID)
+    return max(1, round(seconds * 1000)) if seconds else 0
+
+
+def _with_receivers(result: SendResult, rows: list[Any]) -> SendResult:
+    return SendResult(**{**result.__dict__, "receivers": tuple(rows)})
+
+
+def _with_rows(status: Status, rows: list[Any]) -> Status:
+    transfers = tuple(row for row in rows if hasattr(row, "phase"))
+    objects = tuple(row for row in rows if hasattr(row, "digest"))
+    return Status(**{**status.__dict__, "transfers": transfers, "objects": objects})

@@ -1,0 +1,219 @@
+"""One connection to the agent: requests with tags, answers sorted to whoever waits for them by a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import wire
+from .values import Code, Event, RostrumError, TimedOut, Unavailable, error_of
+
+EVENTS_MAX = 4096  # kept for one call until somebody takes them; the oldest go first
+
+
+class Call:
+    """A request under way. Its rows and events come in until the final answer does."""
+
+    def __init__(self, lock: threading.Lock, what: str, on_event: Callable[[Event], None] | None) -> None:
+        self.what = what
+        self.on_event = on_event
+        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.rows: list[Any] = []
+        self.answer: wire.Answer | None = None
+        self.error: RostrumError | None = None
+        self.changed = threading.Condition(lock)
+
+    @property
+    def finished(self) -> bool:
+        return self.answer is not None or self.error is not None
+
+    def result(self, timeout: float | None) -> wire.Answer:
+        """The final answer.
+
+        Raises:
+            RostrumError: the agent's, or TimedOut after `timeout` seconds, or Unavailable if the agent went away.
+        """
+        with self.changed:
+            if not self.changed.wait_for(lambda: self.finished, timeout):
+                raise TimedOut(f"the agent did not answer {self.what} within {timeout:g} s")
+            if self.error:
+                raise self.error
+            assert self.answer is not None
+            return self.answer
+
+    def next_event(self, deadline: float | None) -> Event | None:
+        """The next event; None when there will be no more.
+
+        Raises:
+            TimedOut: `deadline` (time.monotonic) passed.
+        """
+        with self.changed:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not self.changed.wait_for(lambda: self.events or self.finished, left):
+                raise TimedOut(f"no news of {self.what} came in time")
+            return self.events.popleft() if self.events else None
+
+
+def connect(path: Path) -> socket.socket:
+    """A connected socket; paths longer than a sockaddr_un holds are reached through their folder.
+
+    Raises:
+        Unavailable: nobody answers there.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    folder = -1
+    try:
+        address = str(path)
+        if len(os.fsencode(address)) > 107:
+            folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+            address = f"/proc/self/fd/{folder}/{path.name}"
+        sock.connect(address)
+    except OSError as error:
+        sock.close()
+        words = error.strerror or str(error)
+        raise Unavailable(f"no agent answers at {path} (is rostrumd running there?): {words}") from error
+    finally:
+        if folder >= 0:
+            os.close(folder)
+    return sock
+
+
+class Connection:
+    """Thread-safe: many calls at once from many threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = connect(path)
+        self._path = path
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._calls: dict[int, Call] = {}
+        self._next_tag = 0
+        self._closed: RostrumError | None = None
+        self._thread = threading.Thread(target=self._receive, name="rostrum-agent", daemon=True)
+        self._thread.start()
+
+    def start(
+        self, kind: int, body: bytes, what: str, fd: int | None = None, on_event: Callable[[Event], None] | None = None
+    ) -> tuple[int, Call]:
+        """Sends a request. `what` names it in errors; `fd` goes along (the caller keeps its own).
+
+        Raises:
+            RostrumError: the connection is gone, or the request is too long.
+        """
+        with self._lock:
+            if self._closed:
+                raise self._closed
+            self._next_tag += 1
+            tag = self._next_tag
+            call = Call(self._lock, what, on_event)
+            self._calls[tag] = call
+        try:
+            message = wire.request(kind, tag, body)
+            with self._sending:
+                if fd is None:
+                    self._socket.send(message)
+                else:
+                    socket.send_fds(self._socket, [message], [fd])
+        except RostrumError:
+            self.forget(tag)
+            raise
+        except OSError as error:
+            self.forget(tag)
+            with self._lock:
+                raise self._closed or Unavailable(f"{what}: {error.strerror or error}") from error
+        return tag, call
+
+    def forget(self, tag: int) -> None:
+        """Nobody waits for that call any more."""
+        with self._lock:
+            self._calls.pop(tag, None)
+
+    def ask(self, kind: int, body: bytes, what: str, timeout: float | None, fd: int | None = None) -> wire.Answer:
+        """Sends a request and waits for its final answer.
+
+        Raises:
+            RostrumError: whatever went wrong, in words.
+        """
+        return self.collect(kind, body, what, timeout, fd)[0]
+
+    def collect(
+        self, kind: int, body: bytes, what: str, timeout: float | None, fd: int | None = None
+    ) -> tuple[wire.Answer, list[Any]]:
+        """The same, with the rows that came before the final answer."""
+        tag, call = self.start(kind, body, what, fd)
+        try:
+            return call.result(timeout), call.rows
+        finally:
+            self.forget(tag)
+
+    def close(self) -> None:
+        """Ends the connection; calls under way fail."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _receive(self) -> None:
+        reason: RostrumError
+        try:
+            while True:
+                data, fds, flags, _ = socket.recv_fds(self._socket, wire.MESSAGE_MAX, 8, socket.MSG_CMSG_CLOEXEC)
+                if not data:
+                    reason = Unavailable(f"the agent at {self._path} went away")
+                    break
+                if flags & socket.MSG_TRUNC:
+                    reason = RostrumError("the agent sent a message of more than 64 KiB", Code.PROTOCOL)
+                    break
+                self._deliver(data, fds)
+        except OSError as error:
+            reason = Unavailable(f"the agent at {self._path}: {error.strerror or error}")
+        except RostrumError as error:
+            reason = error
+        with self._lock:
+            self._closed = reason
+            calls = list(self._calls.values())
+            self._calls.clear()
+            for call in calls:
+                call.error = call.error or reason
+                call.changed.notify_all()
+        self._socket.close()
+
+    def _deliver(self, data: bytes, fds: list[int]) -> None:
+        try:
+            answer = wire.parse(data)
+        except RostrumError:
+            _close_all(fds)
+            raise
+        if answer.type == wire.ERROR and answer.tag == 0:
+            raise error_of(*answer.value)  # about the connection itself
+        answer.fds = fds
+        told: Call | None = None
+        with self._lock:
+            call = self._calls.get(answer.tag)
+            if call is None:
+                _close_all(fds)  # whoever asked has given up
+                return
+            if answer.type == wire.EVENT:
+                call.events.append(answer.value)
+                told = call if call.on_event else None
+            elif answer.type in wire.UNFINISHED:
+                call.rows.extend(answer.value)
+            elif answer.type == wire.ERROR:
+                call.error = error_of(*answer.value)
+            else:
+                call.answer = answer
+            call.changed.notify_all()
+        if told and told.on_event:
+            told.on_event(answer.value)
+
+
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -1,0 +1,85 @@
+"""Where agents listen, and how objects are named by people."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from .values import Code, RostrumError
+
+#: Application id of the `rostrum` command, so that what one `rostrum send` sends another `rostrum read` finds.
+COMMAND_APP_ID = uuid5(NAMESPACE_URL, "rostrum:command")
+
+SYSTEM_SOCKET = Path("/run/rostrum/agent.sock")
+DATA_ID_MAX = 2**64 - 1
+
+
+def labs_folder() -> Path:
+    """Where labs keep their sockets (docs/architecture.md): build/lab of the tree this file is in."""
+    return Path(__file__).resolve().parents[3] / "build" / "lab"
+
+
+def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
+    """The agent's socket: of `server` in a lab (the only one that has it, unless `lab` names one).
+
+    With neither: $ROSTRUM_SOCKET, else the system's agent, else the only lab server there is.
+
+    Raises:
+        RostrumError: it cannot be told which one; the words list the choices.
+    """
+    if server is None and lab is None:
+        given = os.environ.get("ROSTRUM_SOCKET")
+        if given:
+            return Path(given)
+        if SYSTEM_SOCKET.exists():
+            return SYSTEM_SOCKET
+    found = sorted(labs_folder().glob(f"{lab or '*'}/{server or '*'}/agent.sock"))
+    if len(found) == 1:
+        return found[0]
+    if server is None and lab is None and not found:
+        return SYSTEM_SOCKET
+    if not found:
+        where = f"lab {lab}" if lab else "any lab"
+        raise RostrumError(f"{where} has no agent of {server or 'a server'} under {labs_folder()}", Code.UNAVAILABLE)
+    servers = sorted({path.parent.name for path in found})
+    choices = sorted({path.parent.parent.name for path in found})
+    if len(choices) > 1:
+        raise RostrumError(f"several labs are there; say which with --lab: {', '.join(choices)}", Code.INVALID)
+    raise RostrumError(f"say which agent with --server: {', '.join(servers)} (or --socket PATH)", Code.INVALID)
+
+
+def data_id_of(name: str | int) -> int:
+    """The dataID that `name` stands for: a number (decimal, or 0x...) is itself, other text is its BLAKE2b of 8 bytes.
+
+    Raises:
+        RostrumError: a number outside 0 ... 2**64 - 1, or no text.
+    """
+    value: int | None = name if isinstance(name, int) else None
+    if isinstance(name, str):
+        if not name:
+            raise RostrumError("a data id is a number or a name, not nothing", Code.INVALID)
+        try:
+            value = int(name, 0)
+        except ValueError:
+            value = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+    if value is None or not 0 <= value <= DATA_ID_MAX:
+        raise RostrumError(f"{name} is not a data id: numbers go from 0 to 2**64 - 1", Code.INVALID)
+    return value
+
+
+def app_id_of(text: str | UUID | bytes | None) -> UUID:
+    """The application id: a UUID, its text, its 16 bytes, or None for the command's own.
+
+    Raises:
+        RostrumError: it is none of these.
+    """
+    if text is None:
+        return COMMAND_APP_ID
+    try:
+        if isinstance(text, UUID):
+            return text
+        return UUID(bytes=text) if isinstance(text, bytes) else UUID(text)
+    except ValueError as error:
+        raise RostrumError(f"{text!r} is not an application id (a UUID)", Code.INVALID) from error

@@ -1,0 +1,258 @@
+"""What the agent tells: results, events, status; and errors in its words.
+
+Times are wall clock, ns since the epoch, 0 = has not happened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import IntEnum
+from typing import Any
+from uuid import UUID
+
+
+class Code(IntEnum):
+    """Why a request failed (agent/include/rostrum/types.h)."""
+
+    INVALID = 1
+    NOT_REGISTERED = 2
+    EXISTS = 3
+    UNKNOWN = 4
+    BUSY = 5
+    NO_ROOM = 6
+    TIMEOUT = 7
+    DENIED = 8
+    CANCELLED = 9
+    LIMIT = 10
+    UNAVAILABLE = 11
+    IO = 12
+    PROTOCOL = 13
+    FAILED = 14
+
+
+class RostrumError(Exception):
+    """A request failed; the message is the agent's words."""
+
+    code: Code = Code.FAILED
+
+    def __init__(self, words: str, code: Code | None = None) -> None:
+        super().__init__(words)
+        if code is not None:
+            self.code = code
+
+
+class NotFound(RostrumError):
+    """No such object, transfer or server."""
+
+    code = Code.UNKNOWN
+
+
+class AlreadyThere(RostrumError):
+    """That object, transfer or registration exists."""
+
+    code = Code.EXISTS
+
+
+class Busy(RostrumError):
+    """Held by a transfer, or not finished yet."""
+
+    code = Code.BUSY
+
+
+class NoRoom(RostrumError):
+    """The store's quota is reached, or its tmpfs is full."""
+
+    code = Code.NO_ROOM
+
+
+class TimedOut(RostrumError):
+    """A bound on waiting passed."""
+
+    code = Code.TIMEOUT
+
+
+class Denied(RostrumError):
+    """The manager said no."""
+
+    code = Code.DENIED
+
+
+class Cancelled(RostrumError):
+    code = Code.CANCELLED
+
+
+class Unavailable(RostrumError):
+    """The agent, or the manager behind it, cannot be reached."""
+
+    code = Code.UNAVAILABLE
+
+
+class TransferFailed(RostrumError):
+    """A send did not reach every receiver; `result` has the whole story."""
+
+    code = Code.FAILED
+
+    def __init__(self, words: str, result: SendResult) -> None:
+        super().__init__(words)
+        self.result = result
+
+
+_BY_CODE: dict[int, type[RostrumError]] = {
+    kind.code: kind for kind in (NotFound, AlreadyThere, Busy, NoRoom, TimedOut, Denied, Cancelled, Unavailable)
+}
+
+
+def error_of(code: int, words: str) -> RostrumError:
+    """The exception for an error of the agent."""
+    known = Code(code) if code in Code._value2member_map_ else Code.FAILED
+    return _BY_CODE.get(code, RostrumError)(words, known)
+
+
+RECEIVER_STATES = ("waiting", "receiving", "done", "failed")
+PATHS = ("none", "circuit", "packet")
+EVENT_KINDS = {1: "phase", 2: "receiver", 3: "progress", 4: "log"}
+DIGESTS = {0: "", 1: "xxh3-128-tree", 2: "sha256-tree"}
+
+
+def name_of(names: tuple[str, ...] | dict[int, str], number: int) -> str:
+    """The name of a number on the wire; a number that a newer agent may have sent stays visible."""
+    known = dict(enumerate(names)) if isinstance(names, tuple) else names
+    return known.get(number, f"unknown-{number}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Receiver:
+    """One receiver's outcome."""
+
+    name: str
+    state: str  # waiting | receiving | done | failed
+    digest_ok: bool
+    initial_sn: int | None  # first fragment it got; None = no light
+    patched_fragments: int
+    first_light_ns: int
+    complete_ns: int
+    cause: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SendResult:
+    """What a send came to. With several sessions: requested and accepted of the first, the other times of the last."""
+
+    ok: bool  # every receiver is done with the right digest
+    data_id: int
+    size: int
+    cause: str
+    requested_ns: int
+    accepted_ns: int
+    attempt_ns: int
+    high_rate_ns: int
+    data_done_ns: int
+    released_ns: int
+    done_ns: int
+    path: str  # circuit | packet | none
+    reason: str  # why this kind of path
+    response_id: str
+    reconfiguration_ns: int  # what the manager told to expect; 0 = a live circuit or a packet path
+    sessions: int
+    fragment_size: int
+    packets_sent: int
+    packets_attempt: int
+    packets_redundant: int
+    packets_patched: int
+    bytes_sent: int
+    rate_bps: int
+    receivers: tuple[Receiver, ...] = ()
+
+    def raise_for_failure(self) -> SendResult:
+        """Itself if every receiver is right.
+
+        Raises:
+            TransferFailed: naming the receivers that are not.
+        """
+        if self.ok:
+            return self
+        failed = [f"{one.name}: {one.cause or one.state}" for one in self.receivers if not one.digest_ok]
+        raise TransferFailed("; ".join(filter(None, [self.cause, *failed])) or "the transfer failed", self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Something that happened to a transfer. What says nothing about the kind is 0 or empty."""
+
+    kind: str  # phase | receiver | progress | log
+    data_id: int
+    time_ns: int
+    sending: bool  # seen at the sender, or at a receiver
+    subject: str  # phase: its name; receiver: the server
+    state: str  # receiver: its state
+    session: int
+    bytes: int  # sender: payload bytes sent at least once; receiver: bytes present
+    size: int
+    sn: int
+    rate_bps: int
+    receivers: int
+    receivers_done: int
+    receivers_failed: int
+    words: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """A running transfer, in the agent's status."""
+
+    app: UUID
+    data_id: int
+    sending: bool
+    phase: str
+    peer: str
+    path: str
+    size: int
+    bytes: int
+    rate_bps: int
+    receivers: int
+    receivers_done: int
+    receivers_failed: int
+    requested_ns: int
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredObject:
+    """An object in the agent's store."""
+
+    app: UUID
+    data_id: int
+    whole: bool
+    received: bool  # by a transfer; otherwise an application here wrote it
+    holds: int  # transfers using it
+    size: int
+    digest: str  # "xxh3-128-tree:<hex>"; empty = not known yet
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """The agent as it is now."""
+
+    server: str
+    version: str
+    boot_id: int
+    started_ns: int
+    manager_up: bool
+    manager: str
+    store: str
+    store_used: int
+    store_quota: int
+    clients: int
+    packets_bad: int
+    transfers: tuple[Transfer, ...] = ()
+    objects: tuple[StoredObject, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: UUIDs become text."""
+        value = dataclasses.asdict(self)
+        for row in (*value["transfers"], *value["objects"]):
+            row["app"] = str(row["app"])
+        return value

@@ -1,0 +1,208 @@
+"""Bytes of the application socket (docs/application-interface.md): requests out, answers in."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from .values import (
+    DIGESTS,
+    EVENT_KINDS,
+    PATHS,
+    RECEIVER_STATES,
+    Code,
+    Event,
+    Receiver,
+    RostrumError,
+    SendResult,
+    Status,
+    StoredObject,
+    Transfer,
+    name_of,
+)
+
+MAGIC, VERSION = 0x5241, 1
+MESSAGE_MAX = 65536
+HEADER = struct.Struct("<HBBIQ")
+
+REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, UNSUBSCRIBE, CANCEL = range(1, 13)
+(DONE, ERROR, REGISTERED, ADDED, CREATED, OBJECT, RECEIVERS, SENT, EVENT, TRANSFERS, OBJECTS, STATE) = range(128, 140)
+UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS})
+
+SEND_EVENTS = 1
+
+
+@dataclass
+class Answer:
+    """One message of the agent. `value` depends on the type; `fds` came with it and belong to the holder."""
+
+    type: int
+    tag: int
+    value: Any
+    fds: list[int] = field(default_factory=list)
+
+
+def text(value: str) -> bytes:
+    """A name on the wire.
+
+    Raises:
+        RostrumError: empty, or longer than 255 bytes of UTF-8.
+    """
+    data = value.encode()
+    if not 0 < len(data) <= 255:
+        raise RostrumError(f"a name of 1 to 255 bytes is needed, not {value[:40]!r}", Code.INVALID)
+    return bytes([len(data)]) + data
+
+
+def request(kind: int, tag: int, body: bytes = b"") -> bytes:
+    """A whole request."""
+    message = HEADER.pack(MAGIC, VERSION, kind, 0, tag) + body
+    if len(message) > MESSAGE_MAX:
+        raise RostrumError("the names of the receivers are too long together (64 KiB)", Code.INVALID)
+    return message
+
+
+def send_body(data_id: int, receivers: Sequence[str], flags: int, wait_ms: int, deadline_ms: int) -> bytes:
+    """Fields of SEND; the agent checks the receivers."""
+    if len(receivers) > 0xFFFF:
+        raise RostrumError(f"{len(receivers)} receivers are too many", Code.INVALID)
+    head = struct.pack("<QIIIH", data_id, flags, wait_ms, deadline_ms, len(receivers))
+    return head + b"".join(map(text, receivers))
+
+
+class _Fields:
+    """Takes fields off an answer, front to back."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, HEADER.size
+
+    def take(self, layout: str) -> tuple[Any, ...]:
+        values = struct.unpack_from("<" + layout, self.data, self.at)
+        self.at += struct.calcsize("<" + layout)
+        return values
+
+    def bytes(self, length: int) -> bytes:
+        if length > len(self.data) - self.at:
+            raise struct.error("short message")
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    def text(self) -> str:
+        return self.bytes(self.take("B")[0]).decode("utf-8", "replace")
+
+    def digest(self) -> str:
+        algorithm, length = self.take("BB")
+        value = self.bytes(length)
+        return f"{name_of(DIGESTS, algorithm)}:{value.hex()}" if length else ""
+
+
+def _error(take: _Fields) -> tuple[int, str]:
+    return take.take("H")[0], take.text()
+
+
+def _registered(take: _Fields) -> tuple[str, str, int]:
+    return take.text(), take.text(), take.take("Q")[0]
+
+
+def _object(take: _Fields) -> tuple[int, str]:
+    return take.take("Q")[0], take.digest()
+
+
+def _created(take: _Fields) -> tuple[Any, ...]:
+    return take.take("QQ")
+
+
+def _event(take: _Fields) -> Event:
+    kind, sending, state, data_id, time_ns, session, *rest = take.take("BBBQqIQQQqIII")
+    bytes_, size, sn, rate_bps, receivers, done, failed = rest
+    return Event(
+        name_of(EVENT_KINDS, kind), data_id, time_ns, bool(sending), take.text(), name_of(RECEIVER_STATES, state),
+        session, bytes_, size, sn, rate_bps, receivers, done, failed, take.text(),
+    )  # fmt: skip
+
+
+_SENT_TIMES = ("requested_ns", "accepted_ns", "attempt_ns", "high_rate_ns", "data_done_ns", "released_ns", "done_ns")
+_SENT_NUMBERS = (
+    "reconfiguration_ns", "sessions", "fragment_size", "packets_sent", "packets_attempt", "packets_redundant",
+    "packets_patched", "bytes_sent", "rate_bps",
+)  # fmt: skip
+
+
+def _sent(take: _Fields) -> SendResult:
+    ok, path, data_id, size = take.take("BBQQ")
+    numbers = dict(zip(_SENT_TIMES + _SENT_NUMBERS, take.take("7qqII5Qq"), strict=True))
+    return SendResult(
+        ok=bool(ok), path=name_of(PATHS, path), data_id=data_id, size=size, **numbers,
+        cause=take.text(), reason=take.text(), response_id=take.text(),
+    )  # fmt: skip
+
+
+def _state(take: _Fields) -> Status:
+    server, version = take.text(), take.text()
+    boot_id, started_ns, manager_up = take.take("QqB")
+    manager, store = take.text(), take.text()
+    return Status(server, version, boot_id, started_ns, bool(manager_up), manager, store, *take.take("QQIQ"))
+
+
+def _receiver(take: _Fields) -> Receiver:
+    name = take.text()
+    state, digest_ok, initial_sn, patched, first_light_ns, complete_ns = take.take("BBQQqq")
+    return Receiver(
+        name, name_of(RECEIVER_STATES, state), bool(digest_ok), initial_sn if first_light_ns else None, patched,
+        first_light_ns, complete_ns, take.text(),
+    )  # fmt: skip
+
+
+def _transfer(take: _Fields) -> Transfer:
+    app = UUID(bytes=take.bytes(16))
+    data_id, sending, path = take.take("QBB")
+    phase, peer = take.text(), take.text()
+    return Transfer(app, data_id, bool(sending), phase, peer, name_of(PATHS, path), *take.take("QQqIIIq"))
+
+
+def _stored(take: _Fields) -> StoredObject:
+    app = UUID(bytes=take.bytes(16))
+    data_id, state, received, holds, size = take.take("QBBIQ")
+    return StoredObject(app, data_id, state == 1, bool(received), holds, size, take.digest())
+
+
+def _rows(row: Callable[[_Fields], Any]) -> Callable[[_Fields], list[Any]]:
+    return lambda take: [row(take) for _ in range(take.take("H")[0])]
+
+
+_BODIES: dict[int, Callable[[_Fields], Any]] = {
+    DONE: lambda take: None,
+    ERROR: _error,
+    REGISTERED: _registered,
+    ADDED: _object,
+    CREATED: _created,
+    OBJECT: _object,
+    RECEIVERS: _rows(_receiver),
+    SENT: _sent,
+    EVENT: _event,
+    TRANSFERS: _rows(_transfer),
+    OBJECTS: _rows(_stored),
+    STATE: _state,
+}
+
+
+def parse(data: bytes) -> Answer:
+    """One answer of the agent.
+
+    Raises:
+        RostrumError: it is not one.
+    """
+    try:
+        magic, version, kind, _, tag = HEADER.unpack_from(data)
+        if magic != MAGIC or version != VERSION:
+            raise RostrumError(f"what answers is not a rostrum agent of interface version {VERSION}", Code.PROTOCOL)
+        take = _Fields(data)
+        value = _BODIES[kind](take)
+    except (struct.error, KeyError) as error:
+        raise RostrumError(f"the agent sent a malformed answer of {len(data)} bytes", Code.PROTOCOL) from error
+    if take.at != len(data):
+        raise RostrumError(f"the agent sent an answer with {len(data) - take.at} bytes too many", Code.PROTOCOL)
+    return Answer(kind, tag, value)
