@@ -122,7 +122,8 @@ def exec(name: str, where: str, command: tuple[str, ...]) -> None:
     if command[0] == "--":
         command = command[1:]
     argv = running.argv(where, command)
-    os.environ["ROSTRUM_AGENT_SOCKET"] = str(running.agent_socket(where))
+    if where != "manager":
+        os.environ["ROSTRUM_SOCKET"] = str(running.agent_socket(where))
     os.execvp(argv[0], argv)
 
 

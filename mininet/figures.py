@@ -1,21 +1,25 @@
 """What a transfer came to, from the sender's own account of it and the manager's account of its path.
 
-Pure: results in, numbers out. The names of the numbers are those of build/demo.json; docs/lab.md says how each is computed.
+Pure: results in, numbers out, named as in build/demo.json; docs/lab.md says how each is computed.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-WIRE_HEADERS_BYTES = 48 + 8 + 20 + 14 + 24  # ours (docs/protocol.md), UDP, IPv4, Ethernet, and preamble with FCS and gap
+from rostrum.client.values import SendResult
+
+WIRE_HEADERS_BYTES = (
+    48 + 8 + 20 + 14 + 24
+)  # ours (docs/protocol.md), UDP, IPv4, Ethernet, and preamble with FCS and gap
 MS = 1e6  # ns
 
 
-def transfer(result: Any, path: dict[str, Any] | None, emulated_ms: float | None) -> dict[str, Any]:
+def transfer(result: SendResult, path: dict[str, Any] | None, emulated_ms: float | None) -> dict[str, Any]:
     """The figures of one transfer.
 
-    `result`: what `rostrum.client` returns from a send. `path`: the manager's view of its path (GET /v1/paths/{id}), None if
-    it forgot it. `emulated_ms`: the reconfiguration time the OCS was told to take, None if it is drawn for each cross-connect.
+    `path`: the manager's view of its path (GET /v1/paths/{id}), None if it forgot it. `emulated_ms`: the
+    reconfiguration time the OCS was told to take, None if it is drawn for each cross-connect.
     """
     rate_bps = _least(result.rate_bps, path["rate_bps"] if path else 0)
     reconfiguration_ms = reconfiguration(result, path, emulated_ms)
@@ -48,9 +52,9 @@ def transfer(result: Any, path: dict[str, Any] | None, emulated_ms: float | None
     }
 
 
-def reconfiguration(result: Any, path: dict[str, Any] | None, emulated_ms: float | None) -> float:
-    """What the OCS took (ms): 0 on a live circuit or the packet network; else the emulated time, or if that is drawn for each
-    cross-connect, the time until all were steady."""
+def reconfiguration(result: SendResult, path: dict[str, Any] | None, emulated_ms: float | None) -> float:
+    """What the OCS took (ms): 0 on a live circuit or the packet network; else the emulated time, or if that is drawn
+    for each cross-connect, the time until all were steady."""
     if result.reconfiguration_ns == 0:
         return 0.0
     if emulated_ms is not None:
@@ -65,14 +69,14 @@ def ideal(size: int, fragment_size: int, rate_bps: float) -> float:
     return (size + fragments * WIRE_HEADERS_BYTES) * 8000 / rate_bps if rate_bps else 0.0
 
 
-def loss_ratio(result: Any) -> float:
+def loss_ratio(result: SendResult) -> float:
     """Share of the fragments owed to all receivers that came by patches instead of the data channel."""
     fragments = max(1, -(-result.size // result.fragment_size)) if result.fragment_size else 1
     owed = fragments * max(1, len(result.receivers))
     return sum(receiver.patched_fragments for receiver in result.receivers) / owed
 
 
-def timeline(result: Any, path: dict[str, Any] | None) -> list[dict[str, Any]]:
+def timeline(result: SendResult, path: dict[str, Any] | None) -> list[dict[str, Any]]:
     """What happened when: [{"ms": since the request, "what": words}], in order of time."""
     rows: list[tuple[int, str]] = [
         (result.requested_ns, "requested"),
@@ -94,8 +98,8 @@ def timeline(result: Any, path: dict[str, Any] | None) -> list[dict[str, Any]]:
     return [{"ms": (at - start) / MS, "what": what} for at, what in sorted(row for row in rows if row[0] > 0)]
 
 
-def receivers(result: Any, digests: dict[str, bool]) -> list[dict[str, Any]]:
-    """One row for each receiver; `complete_ms` is counted from the acceptance. `digests`: verdicts of an independent check."""
+def receivers(result: SendResult, digests: dict[str, bool]) -> list[dict[str, Any]]:
+    """A row for each receiver, times since the acceptance. `digests`: verdicts of an independent check."""
     return [
         {
             "host": receiver.name,

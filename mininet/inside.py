@@ -48,10 +48,10 @@ class Supervisor:
         await self._stopping.wait()
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
-        # Agents first: they withdraw their requests and close their stores while the manager still listens.
-        order = sorted(self.programs.values(), key=lambda program: program.name in ("manager", "ocs"))
-        for group in (order[: len(self.topology.servers)], order[len(self.topology.servers) :]):
-            await asyncio.gather(*(program.stop() for program in group), return_exceptions=True)
+        # Agents first: they withdraw their requests while the manager listens, and it its circuits while the OCS does.
+        agents = [program for name, program in self.programs.items() if name in self.topology.servers]
+        for group in (agents, [self.programs.get("manager")], [self.programs.get("ocs")]):
+            await asyncio.gather(*(program.stop() for program in group if program), return_exceptions=True)
         server.close()
         socket.unlink(missing_ok=True)
 
@@ -77,6 +77,7 @@ class Supervisor:
             self.programs["ocs"] = processes.ocs_emulator(file, self.run)
         if "manager" in options.parts:
             self.programs["manager"] = processes.manager(file, self.run, list(options.manager_options))
+        extra = [*options.agent_options, *(("--seed", str(options.seed)) if options.seed is not None else ())]
         for server in self.topology.servers.values() if "agents" in options.parts else ():
             host = self.network.hosts[server.name]
             home = self.run / server.name
@@ -85,7 +86,7 @@ class Supervisor:
             if self.network.popen(server.name, store).wait(10):
                 raise LabError(f"{server.name}: no tmpfs of {options.quota} for its object store (see `mount` above)")
             self.programs[server.name] = processes.agent(
-                self.topology, server, host.pid, self.run, options.quota, list(options.agent_options)
+                self.topology, server, host.pid, self.run, options.quota, extra
             )
 
     async def _start_programs(self) -> None:

@@ -123,7 +123,14 @@ class Lab:
         elif _alive(self.run):
             os.kill(self.init_pid, signal.SIGKILL)
             _wait_gone(self.init_pid, ANSWER_BOUND_S)
-        (self.run / "lab.json").unlink(missing_ok=True)
+        # Killed programs leave their sockets, and a client that looks for a lab would find them.
+        for file in [
+            self.run / "lab.json",
+            *self.run.glob("*.sock"),
+            *self.run.glob("*/agent.sock"),
+            *self.run.glob("*.ctl"),
+        ]:
+            file.unlink(missing_ok=True)
 
     @property
     def rest(self) -> Rest:

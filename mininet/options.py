@@ -17,3 +17,4 @@ class Options:
     bound_s: float = 30.0  # for each thing waited for
     manager_options: tuple[str, ...] = ()
     agent_options: tuple[str, ...] = ()
+    seed: int | None = None  # of every random choice of the agents
