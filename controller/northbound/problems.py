@@ -4,11 +4,13 @@ bodies.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response
 from rostrum.controller.northbound.schemas import Problem
 from starlette.exceptions import HTTPException
@@ -39,7 +41,8 @@ def responses(*codes: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the application becomes a problem document."""
+    """Every error of the application becomes a problem document, and the OpenAPI document says so."""
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
@@ -48,6 +51,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         detail = str(error.detail)
+        if error.status_code == 400:  # how FastAPI calls bytes that are no text, or are nested too deep
+            return answer(422, "the body cannot be read as JSON in UTF-8")
         if error.status_code in (404, 405):
             detail = f"{detail}: {request.method} {request.url.path[:100]}; /docs lists what there is"
         made = answer(error.status_code, detail)
@@ -57,6 +62,22 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         return answer(422, "; ".join(_words(error.errors())) or "the request cannot be read")
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document, with problem documents in place of its own form of errors."""
+    if not app.openapi_schema:
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for operations in made["paths"].values():
+            for operation in operations.values():
+                if "422" in operation["responses"]:
+                    operation["responses"]["422"] = responses(422)[422]
+        known = made["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            known.pop(name, None)
+        known["Problem"] = Problem.model_json_schema()
+        app.openapi_schema = made
+    return app.openapi_schema
 
 
 def _words(errors: Sequence[Any]) -> list[str]:
@@ -89,24 +110,20 @@ class BodyLimit:
             await answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)
             return
         taken = 0
-        started = False
 
         async def limited() -> Message:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > BODY_MAX:
-                raise Refused(413, f"the body is larger than {BODY_MAX >> 10} KiB")
+                raise Refused(413, "the body is too large")
             return message
 
         async def watched(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
+            if taken <= BODY_MAX:  # else the application answers to what it could not read; ours is better
+                await send(message)
 
-        try:
+        with contextlib.suppress(Refused):
             await self.app(scope, limited, watched)
-        except Refused as error:
-            if started:
-                raise
-            await answer(error.status, error.detail)(scope, receive, send)
+        if taken > BODY_MAX:
+            await answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)

@@ -1,0 +1,251 @@
+"""`rostrum paths`, `rostrum circuits`, `rostrum manager`: the manager from the command line, over REST."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+OUT = Console(highlight=False, soft_wrap=True)
+LABS = Path(__file__).resolve().parents[1] / "build" / "lab"
+TIMEOUT_S = 10.0
+POLL_MARGIN_S = 5.0
+
+
+class Api:
+    """A manager's REST interface. Errors are click's, with the manager's own words."""
+
+    def __init__(self, manager: str | None, lab: str) -> None:
+        self.where, self._client = _client(manager, lab)
+
+    def call(self, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S, **query: Any) -> Any:
+        given = {key: value for key, value in query.items() if value is not None}
+        try:
+            answer = self._client.request(method, path, json=body, params=given, timeout=timeout_s)
+            value = answer.json()
+        except httpx.TimeoutException as error:
+            raise click.ClickException(f"the manager at {self.where} did not answer within {timeout_s:g} s") from error
+        except httpx.HTTPError as error:
+            raise click.ClickException(
+                f"no manager at {self.where}: {error}. "
+                "Start a lab (rostrum lab up), or name one with --lab or --manager"
+            ) from error
+        except ValueError as error:
+            raise click.ClickException(f"what answers at {self.where} is no rostrum manager") from error
+        if answer.status_code >= 400:
+            detail = value.get("detail") if isinstance(value, dict) else None
+            raise click.ClickException(str(detail or f"{method} {path}: HTTP {answer.status_code}"))
+        return value
+
+
+def _client(manager: str | None, lab: str) -> tuple[str, httpx.Client]:
+    """A unix socket's path, a folder with manager.sock, or a URL."""
+    if manager and not manager.startswith(("http://", "https://")) and not manager.startswith(("/", ".", "~")):
+        manager = f"http://{manager}"
+    if manager and manager.startswith("http"):
+        return manager, httpx.Client(base_url=manager, trust_env=False)
+    socket = Path(manager).expanduser() if manager else LABS / lab / "manager.sock"
+    if socket.is_dir():
+        socket = socket / "manager.sock"
+    transport = httpx.HTTPTransport(uds=str(socket))
+    return str(socket), httpx.Client(base_url="http://manager", transport=transport)
+
+
+def _with_api(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that every command has; hands over `api` and `as_json`."""
+
+    def wrapped(manager: str | None, lab: str, **arguments: Any) -> Any:
+        return function(api=Api(manager or os.environ.get("ROSTRUM_MANAGER"), lab), **arguments)
+
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the manager's JSON."),
+        click.option("--lab", default="lab", show_default=True, help="Name of a running lab."),
+        click.option("--manager", help="URL or socket of a manager; default: $ROSTRUM_MANAGER, then the lab's."),
+    ):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def paths(context: click.Context) -> None:
+    """Multicast paths: list them, request one, look at one, release it.
+
+    \b
+      rostrum paths request h1 h3 h5 --wait    a path from h1 to h3 and h5; prints its group
+      rostrum paths show p-3k2a-1              how it is carried, and when it reached each point
+      rostrum paths release p-3k2a-1
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(list_paths, manager=None, lab="lab", as_json=False, state=None)
+
+
+@paths.command("list")
+@click.option("--state", type=click.Choice(["queued", "configuring", "active", "released", "failed"]))
+@_with_api
+def list_paths(api: Api, as_json: bool, state: str | None) -> None:
+    """Paths, the newest first."""
+    found = api.call("GET", "/v1/paths", state=state)
+    if as_json:
+        _print_json(found)
+        return
+    table = Table("path", "state", "carried by", "sender", "receivers", "group", "why", box=None, pad_edge=False)
+    for one in found["paths"]:
+        why = one["cause"] or one["reason"]
+        receivers = ",".join(one["receivers"])
+        table.add_row(one["id"], one["state"], one["kind"] or "-", one["sender"], receivers, one["group"] or "-", why)
+    OUT.print(table if found["paths"] else "no paths; request one with: rostrum paths request SENDER RECEIVER...")
+
+
+@paths.command("request")
+@click.argument("sender")
+@click.argument("receivers", nargs=-1, required=True)
+@click.option("--kind", type=click.Choice(["auto", "circuit", "packet"]), default="auto", show_default=True)
+@click.option("--size", type=click.IntRange(min=0), help="Bytes to be sent; a hint.")
+@click.option("--lease-ms", type=click.IntRange(min=1), help="Taken back after this; default: held until released.")
+@click.option("--wait-ms", type=click.IntRange(min=0), help="Give up when it is not accepted within this.")
+@click.option("--wait", "waits", is_flag=True, help="Return when it is active, or has failed.")
+@_with_api
+def request_path(
+    api: Api,
+    as_json: bool,
+    sender: str,
+    receivers: tuple[str, ...],
+    kind: str,
+    size: int | None,
+    lease_ms: int | None,
+    wait_ms: int | None,
+    waits: bool,
+) -> None:
+    """A path from SENDER to RECEIVERS. Any UDP sender can use it: send to its group, and join that at the receivers."""
+    body = {"sender": sender, "receivers": list(receivers), "kind": kind, "size": size}
+    body |= {"lease_ms": lease_ms, "wait_ms": wait_ms}
+    made = api.call("POST", "/v1/paths", {key: value for key, value in body.items() if value is not None})
+    while waits and made["state"] in ("queued", "configuring"):
+        if made["state"] == "queued" and not as_json:
+            OUT.print(f"{made['id']} is queued: {made['reason']}")
+        made = api.call("GET", f"/v1/paths/{made['id']}", wait="active", timeout_ms=5000, timeout_s=5.0 + POLL_MARGIN_S)
+    _print_json(made) if as_json else _print_path(made)
+    if made["state"] == "failed":
+        raise click.exceptions.Exit(1)
+
+
+@paths.command("show")
+@click.argument("path")
+@_with_api
+def show_path(api: Api, as_json: bool, path: str) -> None:
+    """One path: how it is carried, and when it reached each point."""
+    found = api.call("GET", f"/v1/paths/{_segment(path)}")
+    _print_json(found) if as_json else _print_path(found)
+
+
+@paths.command("release")
+@click.argument("path")
+@_with_api
+def release_path(api: Api, as_json: bool, path: str) -> None:
+    """Give a path back, or withdraw one that is queued."""
+    gone = api.call("DELETE", f"/v1/paths/{_segment(path)}")
+    _print_json(gone) if as_json else OUT.print(f"{gone['id']} is {gone['state']}")
+
+
+def _segment(text: str) -> str:
+    if not text or not all(letter.isalnum() or letter in "-_." for letter in text) or text.strip(".") == "":
+        raise click.BadParameter(f"{text!r} is no path's id; rostrum paths list shows them")
+    return text
+
+
+def _print_path(one: dict[str, Any]) -> None:
+    OUT.print(f"{one['id']}: {one['state']}" + (f", over {one['kind']}" if one["kind"] else ""))
+    facts = [
+        ("why", one["cause"] or one["reason"]),
+        ("sender", one["sender"]),
+        ("receivers", ", ".join(one["receivers"])),
+        ("group", f"{one['group']} (agents use UDP port {one['data_port']})" if one["group"] else ""),
+        ("rate", f"{one['rate_bps'] / 1e9:g} Gbit/s at most" if one["rate_bps"] else ""),
+    ]
+    if one["circuit"]:
+        crossed = one["circuit"]["cross_connects"]
+        reused = ", reused" if one["circuit"]["reused"] else ""
+        facts.append(("cross-connects", " ".join(f"{each['input']}>{each['output']}" for each in crossed) + reused))
+        facts.append(("splitters", ", ".join(one["circuit"]["splitters"]) or "none needed"))
+        worst = min(one["circuit"]["light"], key=lambda each: float(each["margin_db"]), default=None)
+        if worst:
+            facts.append(("light", f"{worst['power_dbm']} dBm at least, {worst['margin_db']} dB to spare"))
+    facts.append(("rules", " ".join(f"{each['switch']}" for each in one["rules"])))
+    for name, value in facts:
+        if value:
+            OUT.print(f"  {name:<15}{value}")
+    timeline = one["timeline"]
+    began = timeline["requested_ns"]
+    for name, stamp in sorted(timeline.items(), key=lambda item: item[1] or 0):
+        if stamp is not None:
+            OUT.print(f"  {(stamp - began) / 1e6:>10.3f} ms  {name.removesuffix('_ns').replace('_', ' ')}")
+
+
+@click.command()
+@click.option("--fresh", is_flag=True, help="Read the powers from the OCS first.")
+@_with_api
+def circuits(api: Api, as_json: bool, fresh: bool) -> None:
+    """Circuits on the optical circuit switch: cross-connects, powers, splitters, and who uses them."""
+    found = api.call("GET", "/v1/circuits", fresh=fresh or None)
+    if as_json:
+        _print_json(found)
+        return
+    for ocs in found["ocs"]:
+        OUT.print(f"{ocs['name']}: {ocs['state']}" + (f" ({ocs['cause']})" if ocs["cause"] else ""))
+    table = Table("cross-connect", "state", "in dBm", "out dBm", "circuit", "used by", box=None, pad_edge=False)
+    for one in found["cross_connects"]:
+        user = one["path"] or ("found at start" if one["found_at_start"] else "idle")
+        powers = [f"{value:.1f}" if value is not None else "-" for value in (one["input_dbm"], one["output_dbm"])]
+        name = f"{one['ocs']} {one['input']}>{one['output']}"
+        table.add_row(name, one["state"], *powers, one["circuit"] or "-", user)
+    if found["cross_connects"]:
+        OUT.print(table)
+    table = Table("splitter", "outputs", "state", "circuit", "used by", "", box=None, pad_edge=False)
+    for one in found["splitters"]:
+        row = (one["name"], str(one["fanout"]), one["state"], one["circuit"] or "-", one["path"] or "-", one["cause"])
+        table.add_row(*row)
+    OUT.print(table)
+
+
+@click.group()
+def manager() -> None:
+    """The manager itself."""
+
+
+@manager.command("status")
+@_with_api
+def manager_status(api: Api, as_json: bool) -> None:
+    """Whether the manager has all its devices, and how fast it answers."""
+    health, stats = api.call("GET", "/v1/health"), api.call("GET", "/v1/stats")
+    if as_json:
+        _print_json({"health": health, "stats": stats})
+        return
+    OUT.print(f"{api.where}: {health['status']}, topology {health['topology']}, scheduler {health['scheduler']}")
+    missing = f"; missing: {', '.join(health['missing'])}" if health["missing"] else ""
+    OUT.print(f"  switches   {health['switches_up']} of {health['switches']} connected{missing}")
+    for ocs in health["ocs"]:
+        OUT.print(f"  {ocs['name']:<11}{ocs['state']}" + (f": {ocs['cause']}" if ocs["cause"] else ""))
+    OUT.print(f"  agents     {health['agents_connected']} connected")
+    states = ", ".join(f"{count} {state}" for state, count in sorted(stats["paths"].items()))
+    OUT.print(f"  paths      {states or 'none'}")
+    latency = stats["thrift_response"]
+    if latency["count"]:
+        times = f"p50 {latency['p50_ms']:.3f} ms, p99 {latency['p99_ms']:.3f} ms"
+        OUT.print(f"  answers    {times} of {latency['count']} requests")
+
+
+commands: list[click.Command] = [paths, circuits, manager]
