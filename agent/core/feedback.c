@@ -128,7 +128,7 @@ static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient 
 
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     uint64_t ring = x->end - x->first;
-    if (m->session > x->t.session || x->sessions == 0)
+    if (m->session > x->t.session)
         return RS_RX_BAD;
     int64_t share = m->rate.share_bps < INT64_MAX ? (int64_t)m->rate.share_bps : INT64_MAX;
     if (share != r->share_bps) {

@@ -90,6 +90,8 @@ void rs_stray_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message 
         return; /* it will ask again, or fall silent for us: both are bounded */
     p->strays[p->stray_count++] =
         (rs_stray){.type = type, .object = about->object, .session = about->session, .cause = cause};
+    if (about->type == RS_MSG_OPEN)
+        p->strays[p->stray_count - 1].opening = about->open.opening;
     update(node, now, p);
 }
 
@@ -100,6 +102,7 @@ static bool say_stray(rs_peer_state *p, rs_packet_out *out) {
     rs_message m = {.type = stray.type, .object = stray.object, .session = stray.session};
     if (stray.type == RS_MSG_OPEN_ACK) {
         m.open_ack.status = RS_ACK_REFUSED;
+        m.open_ack.opening = stray.opening;
         rs_wire_cause_set(&m.open_ack.cause, stray.cause);
     } else {
         rs_wire_cause_set(&m.abort.cause, stray.cause);

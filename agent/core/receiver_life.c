@@ -220,7 +220,7 @@ void rs_receiver_arm(rs_node *node, rs_receiving *x) {
 void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->state == RS_RX_FINISHED) {
         if (x->last_word)
-            rs_say(node, now, &x->link, x->last_word);
+            rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
         return;
     }
     if (x->state != RS_RX_RECEIVING)

@@ -146,6 +146,7 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
     case RS_SAY_OPEN_ACK:
         m->type = RS_MSG_OPEN_ACK;
         m->open_ack.status = x->ack_status;
+        m->open_ack.opening = x->opening;
         rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
         return true;
     case RS_SAY_INTL_SEQ:
@@ -176,7 +177,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
         return RS_RX_BAD;
     if (x->t.finished) {
         if (x->last_word)
-            rs_say(node, now, &x->link, x->last_word);
+            rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
         return RS_RX_NONE;
     }
     if (m->session > x->t.session) {

@@ -46,6 +46,8 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, r
 
 static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     char cause[RS_CAUSE_MAX];
+    if (m->open_ack.opening != x->opening)
+        return RS_RX_NONE; /* about an earlier transfer of this object */
     r->progress_at = now;
     if (m->open_ack.status == RS_ACK_HAVE) {
         rs_sender_done(node, now, r, 0);
@@ -78,10 +80,6 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
     r->start_pos = offset + (x->pos - 1 - offset) / ring * ring;
     r->lit = true;
     r->progress_at = now;
-    if (!r->accepted) {
-        r->accepted = true;
-        r->accepted_at = now;
-    }
     rs_emit(node, &(rs_event){.kind = RS_EV_FIRST_LIGHT,
                               .xfer = x->t.id,
                               .peer = r->link.peer->id,
@@ -107,7 +105,7 @@ static bool ring_named(const rs_sending *x, uint32_t session, rs_session_ring *o
 /* The range (start, end), both excluded, going around: to the fragments this receiver is to be patched. */
 static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     rs_session_ring ring;
-    if (x->sessions == 0 || (m->session > x->t.session && m->session != RS_SESSION_OBJECT))
+    if (m->session > x->t.session && m->session != RS_SESSION_OBJECT)
         return RS_RX_BAD;
     if (!ring_named(x, m->session, &ring))
         return RS_RX_NONE; /* a session long past: the receiver asks again in the ring of the object */
@@ -158,6 +156,9 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
     r->link.heard_at = now;
     if (r->state != RS_RECIPIENT_ACTIVE)
         return RS_RX_NONE; /* words that crossed ours */
+    if (!r->accepted && (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
+                         m->type == RS_MSG_RATE))
+        return RS_RX_NONE; /* about an earlier transfer of this object */
     switch (m->type) {
     case RS_MSG_OPEN_ACK:
         return on_open_ack(node, now, x, r, m);

@@ -46,6 +46,7 @@ typedef struct {
     rs_message_type type;
     rs_object_id object;
     uint32_t session;
+    uint64_t opening;
     const char *cause;
 } rs_stray;
 

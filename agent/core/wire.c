@@ -190,6 +190,7 @@ static void put_fields(cursor *c, const rs_message *m) {
         break;
     case RS_MSG_OPEN_ACK:
         put(c, m->open_ack.status, 1);
+        put(c, m->open_ack.opening, 8);
         put_cause(c, &m->open_ack.cause);
         break;
     case RS_MSG_INTL_SEQ:
@@ -236,6 +237,7 @@ static void get_fields(cursor *c, rs_message *m) {
     case RS_MSG_OPEN_ACK:
         m->open_ack.status = (uint8_t)get(c, 1);
         c->bad |= m->open_ack.status > RS_ACK_HAVE;
+        m->open_ack.opening = get(c, 8);
         get_cause(c, &m->open_ack.cause);
         break;
     case RS_MSG_INTL_SEQ:

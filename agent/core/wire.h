@@ -82,6 +82,7 @@ typedef struct {
         } open;
         struct {
             uint8_t status;
+            uint64_t opening; /* of the OPEN it answers */
             rs_wire_cause cause;
         } open_ack;
         struct {

@@ -50,6 +50,7 @@ typedef struct {
     bool quiet;               /* keep no record of messages: for the large runs */
     /* what came of it */
     uint64_t data_packets;    /* put on the data channel */
+    uint64_t contradictions;  /* data packets that contradict the transfer they name */
     uint64_t trace;           /* hash of everything said and told */
 } net_knobs;
 
@@ -84,6 +85,9 @@ rs_object_id net_object(uint64_t data);
 rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t receivers, const rs_peer *to, rs_xfer *out);
 rs_xfer net_send_all(net *n, uint64_t data, uint64_t size); /* from server 0 to all the others */
 void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant);
+
+/* After a call into a node: asserts that it went well and lets the node speak. */
+void net_call(net *n, rs_peer server, rs_status status);
 
 /* What came of it. */
 bool net_has(const net *n, rs_peer server, uint64_t data); /* whole, verified, RECEIVE_DONE */

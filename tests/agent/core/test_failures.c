@@ -1,0 +1,319 @@
+/* What fails, and that it ends: servers that die, fall silent, come back, refuse; connections that are cut. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "net.h"
+
+#define FRAGMENT 1000
+
+static const rs_config usual = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000};
+
+static void receiver_dies__the_others_finish(void **state) {
+    (void)state;
+    net *n = net_new(4, &usual, 1);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    net_kill(n, 2);
+    net_at(n, 10 * SEC);
+    assert_true(net_has(n, 1, 1) && net_has(n, 3, 1));
+    /* The others were not slowed: 20,000 packets take about 0.2 s. */
+    assert_true(net_event(n, 0, RS_EV_PEER_DONE, 1)->at - NET_START < 250 * MS);
+    const net_told *failed = net_event(n, 0, RS_EV_PEER_FAILED, 2);
+    assert_in_range(failed->at - NET_START, 5 * SEC, 6 * SEC);
+    assert_non_null(strstr(failed->event.cause, "cannot be reached"));
+    assert_non_null(strstr(failed->event.cause, "connection refused"));
+    const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
+    assert_false(done->event.ok);
+    assert_int_equal(done->event.bytes, 2);
+    assert_non_null(strstr(done->event.cause, "1 of 3 receivers failed"));
+    assert_true(net_event(n, 0, RS_EV_PATH_DONE, ANYONE)->at - NET_START < 250 * MS);
+    net_free(n);
+}
+
+static void receiver_dead_from_the_start__does_not_hold_the_others(void **state) {
+    (void)state;
+    net *n = net_new(4, &usual, 2);
+    net_kill(n, 2);
+    net_send_all(n, 1, 2000 * FRAGMENT);
+    net_at(n, 10 * SEC);
+    assert_true(net_has(n, 1, 1) && net_has(n, 3, 1));
+    assert_true(net_event(n, 0, RS_EV_PEER_DONE, 1)->at - NET_START < 400 * MS);
+    assert_non_null(net_event(n, 0, RS_EV_PEER_FAILED, 2));
+    net_free(n);
+}
+
+static void receiver_freezes__silence_is_found_though_its_connection_stays(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 3);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    net_freeze(n, 2);
+    net_at(n, 10 * SEC);
+    assert_true(net_has(n, 1, 1));
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 2)->event.cause, "said nothing for 5."));
+    assert_non_null(net_event(n, 0, RS_EV_SEND_DONE, ANYONE));
+    net_free(n);
+}
+
+static void everyone_dies__the_send_is_done_and_failed(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 4);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    net_kill(n, 1);
+    net_kill(n, 2);
+    net_at(n, 10 * SEC);
+    assert_false(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.bytes, 0);
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_DONE, ANYONE), 1);
+    net_free(n);
+}
+
+static void sender_dies__receivers_give_up_and_say_why(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 5);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    net_kill(n, 0);
+    net_at(n, 20 * SEC);
+    for (rs_peer to = 1; to < 3; to++) {
+        const net_told *done = net_event(n, to, RS_EV_RECEIVE_DONE, ANYONE);
+        assert_false(done->event.ok);
+        assert_in_range(done->at - NET_START, 5 * SEC, 7 * SEC);
+        assert_non_null(strstr(done->event.cause, "the sender cannot be reached"));
+    }
+    net_free(n);
+}
+
+static void sender_restarts__receivers_start_over(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 6);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    net_restart(n, 0);
+    net_send_all(n, 1, 20000 * FRAGMENT); /* the same object */
+    net_at(n, 2 * SEC);
+    for (rs_peer to = 1; to < 3; to++) {
+        assert_non_null(strstr(net_event(n, to, RS_EV_RECEIVE_DONE, ANYONE)->event.cause, "the sender began anew"));
+        assert_int_equal(net_events(n, to, RS_EV_INCOMING, ANYONE), 2);
+        assert_true(net_has(n, to, 1));
+    }
+    net_free(n);
+}
+
+static void receiver_restarts__it_gets_all_of_it_again(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 7);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    net_restart(n, 2);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_true(net_has(n, 1, 1) && net_has(n, 2, 1));
+    assert_true(net_event(n, 0, RS_EV_PEER_DONE, 2)->event.bytes > 1000); /* what it had lost came by patches */
+    net_free(n);
+}
+
+/* The control connection is cut every few ms, at every stage of a transfer with losses. */
+static void connection_cut_again_and_again__nothing_is_lost_for_good(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        net *n = net_new(3, &usual, seed);
+        net_knob(n)->loss = 0.05;
+        net_knob(n)->data_delay = 300 * US;
+        net_knob(n)->control_delay = 300 * US;
+        net_send_all(n, 1, 2000 * FRAGMENT);
+        rs_time at = 0;
+        for (int cuts = 0; cuts < 12; cuts++) {
+            at += (rs_time)(net_random(n) * 5 * (double)MS);
+            net_at(n, at);
+            net_cut(n, 0, 1 + (rs_peer)(cuts % 2));
+        }
+        net_at(n, 5 * SEC);
+        if (!net_event(n, 0, RS_EV_SEND_DONE, ANYONE)) {
+            net_show(n);
+            fail_msg("seed %llu: not done", (unsigned long long)seed);
+        }
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        assert_true(net_has(n, 1, 1) && net_has(n, 2, 1));
+        net_free(n);
+    }
+}
+
+/* DATA_RCVD is lost with its connection: the receiver has closed the transfer, and answers the repeated OPEN with it. */
+static bool cut_when_complete(net *n, rs_peer to) {
+    return net_event(n, to, RS_EV_RECEIVE_DONE, ANYONE) != NULL;
+}
+
+static void last_word_lost__is_said_again(void **state) {
+    (void)state;
+    net *n = net_new(2, &usual, 8);
+    net_send_all(n, 1, 100 * FRAGMENT);
+    for (rs_time at = 1 * MS; !cut_when_complete(n, 1); at += 10 * US)
+        net_at(n, at);
+    net_cut(n, 0, 1); /* DATA_RCVD is on its way */
+    assert_null(net_event(n, 0, RS_EV_PEER_DONE, 1));
+    net_at(n, 1 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_true(net_messages(n, 1, 0, RS_MSG_DATA_RCVD) >= 2);
+    assert_int_equal(net_events(n, 1, RS_EV_INCOMING, ANYONE), 1);
+    net_free(n);
+}
+
+static void unreachable_for_a_while__is_not_failed(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 9);
+    net_send_all(n, 1, 5000 * FRAGMENT);
+    net_at(n, 20 * MS);
+    net_unreachable(n, 2, true);
+    net_cut(n, 0, 2);
+    net_at(n, 4 * SEC);
+    net_unreachable(n, 2, false);
+    net_at(n, 6 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    /* Attempts to connect back off: not hundreds of them. */
+    assert_in_range(net_events(n, 0, RS_EV_PEER_WANTED, 2), 3, 40);
+    net_free(n);
+}
+
+static void refused__only_that_one_fails(void **state) {
+    (void)state;
+    net *n = net_new(4, &usual, 10);
+    net_application(n, 3, APP_REFUSES);
+    net_send_all(n, 1, 100 * FRAGMENT);
+    net_at(n, 1 * SEC);
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 3)->event.cause, "quota of 1 GB is used up"));
+    assert_true(net_has(n, 1, 1) && net_has(n, 2, 1));
+    assert_int_equal(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.bytes, 2);
+    net_free(n);
+}
+
+static void agent_does_not_make_room__is_refused_in_time(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 11);
+    net_application(n, 2, APP_SLEEPS);
+    net_send_all(n, 1, 100 * FRAGMENT);
+    net_at(n, 10 * SEC);
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 2)->event.cause, "did not make room in time"));
+    assert_false(net_event(n, 2, RS_EV_RECEIVE_DONE, ANYONE)->event.ok);
+    assert_true(net_has(n, 1, 1));
+    net_free(n);
+}
+
+static void digest_mismatch__is_told_to_the_sender(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 12);
+    net_bad_digest(n, 2);
+    net_send_all(n, 1, 100 * FRAGMENT);
+    net_at(n, 1 * SEC);
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 2)->event.cause, "digest of chunk 0"));
+    assert_false(net_event(n, 2, RS_EV_RECEIVE_DONE, ANYONE)->event.ok);
+    assert_true(net_has(n, 1, 1));
+    assert_false(net_has(n, 2, 1));
+    net_free(n);
+}
+
+static void slow_digest__is_waited_for(void **state) {
+    (void)state;
+    net *n = net_new(2, &usual, 13);
+    net_verify_takes(n, 1, 20 * SEC);
+    net_send_all(n, 1, 100 * FRAGMENT);
+    net_at(n, 30 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    net_free(n);
+}
+
+static void digest_never_checked__ends_all_the_same(void **state) {
+    (void)state;
+    net *n = net_new(2, &usual, 14);
+    net_verify_takes(n, 1, 500 * SEC);
+    net_send_all(n, 1, 100 * FRAGMENT);
+    net_at(n, 100 * SEC);
+    assert_false(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_false(net_event(n, 1, RS_EV_RECEIVE_DONE, ANYONE)->event.ok);
+    net_free(n);
+}
+
+static void receiver_cancels__the_sender_hears_why(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 15);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    net_call(n, 2, rs_receive_cancel(net_node(n, 2), net_knob(n)->now, net_receiving(n, 2), "the store needs the room"));
+    net_at(n, 1 * SEC);
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 2)->event.cause, "the store needs the room"));
+    assert_true(net_has(n, 1, 1));
+    net_free(n);
+}
+
+static void two_senders_of_one_object__the_second_is_refused(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 16);
+    const rs_peer to[] = {2};
+    rs_xfer a, b;
+    assert_int_equal(net_send(n, 0, 1, 20000 * FRAGMENT, 1, to, &a), RS_OK);
+    net_at(n, 20 * MS);
+    assert_int_equal(net_send(n, 1, 1, 20000 * FRAGMENT, 1, to, &b), RS_OK);
+    net_at(n, 1 * SEC);
+    assert_true(net_has(n, 2, 1));
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_non_null(strstr(net_event(n, 1, RS_EV_PEER_FAILED, 2)->event.cause, "another server is sending"));
+    net_free(n);
+}
+
+static void strangers__get_an_answer_or_nothing(void **state) {
+    (void)state;
+    net *n = net_new(2, &usual, 17);
+    rs_node *node = net_node(n, 1);
+    uint8_t bytes[RS_HEADER_MAX];
+    assert_int_equal(rs_peer_up(node, NET_START, 9), RS_OK);
+    for (int type = RS_MSG_OPEN_ACK; type <= RS_MSG_PONG; type++) {
+        rs_message m = {.type = (rs_message_type)type, .object = net_object(42)};
+        uint32_t payload = type == RS_MSG_PTCH_DATA ? 10 : 0;
+        size_t length = rs_wire_encode(&m, payload, bytes, sizeof bytes);
+        assert_true(length > 0);
+        rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE, .peer = 9, .header = bytes, .header_length = length,
+                           .payload_length = payload};
+        rs_rx_result r = rs_receive(node, NET_START, &in);
+        assert_int_not_equal(r.verdict, RS_RX_STORE);
+        rs_packet_out out;
+        bool waits = type == RS_MSG_PING || type == RS_MSG_DATA_FNSD || type == RS_MSG_PTCH_DATA ||
+                     type == RS_MSG_INTL_SEQ || type == RS_MSG_PTCH_REQ;
+        assert_int_equal(rs_poll_tx(node, NET_START, &out), waits);
+        if (waits) {
+            assert_true(rs_wire_decode(out.header, out.header_length, 0, &m));
+            assert_int_equal(m.type, RS_MSG_ABORT);
+            assert_int_equal(out.peer, 9);
+        }
+    }
+    net_free(n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(receiver_dies__the_others_finish),
+        cmocka_unit_test(receiver_dead_from_the_start__does_not_hold_the_others),
+        cmocka_unit_test(receiver_freezes__silence_is_found_though_its_connection_stays),
+        cmocka_unit_test(everyone_dies__the_send_is_done_and_failed),
+        cmocka_unit_test(sender_dies__receivers_give_up_and_say_why),
+        cmocka_unit_test(sender_restarts__receivers_start_over),
+        cmocka_unit_test(receiver_restarts__it_gets_all_of_it_again),
+        cmocka_unit_test(connection_cut_again_and_again__nothing_is_lost_for_good),
+        cmocka_unit_test(last_word_lost__is_said_again),
+        cmocka_unit_test(unreachable_for_a_while__is_not_failed),
+        cmocka_unit_test(refused__only_that_one_fails),
+        cmocka_unit_test(agent_does_not_make_room__is_refused_in_time),
+        cmocka_unit_test(digest_mismatch__is_told_to_the_sender),
+        cmocka_unit_test(slow_digest__is_waited_for),
+        cmocka_unit_test(digest_never_checked__ends_all_the_same),
+        cmocka_unit_test(receiver_cancels__the_sender_hears_why),
+        cmocka_unit_test(two_senders_of_one_object__the_second_is_refused),
+        cmocka_unit_test(strangers__get_an_answer_or_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

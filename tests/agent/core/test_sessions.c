@@ -1,0 +1,288 @@
+/* Paths and sessions: partial grants, moved and failed paths, denials, concurrent transfers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "net.h"
+
+#define FRAGMENT 1000
+
+static const rs_config usual = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000};
+
+static void partial_grants__become_sessions_that_continue(void **state) {
+    (void)state;
+    net *n = net_new(4, &usual, 1);
+    net_knob(n)->path.accepted_size = 300 * FRAGMENT - 5; /* rounded up to whole fragments */
+    net_knob(n)->loss = 0.02;
+    rs_xfer xfer = net_send_all(n, 1, 1000 * FRAGMENT);
+    net_at(n, 3 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_WANTED, ANYONE), 4);
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_DONE, ANYONE), 4);
+    assert_int_equal(net_events(n, 1, RS_EV_SESSION, ANYONE), 3);
+    const uint64_t first[] = {0, 300, 600, 900}, end[] = {300, 600, 900, 1000};
+    for (uint32_t s = 0; s < 4; s++) {
+        const net_said *open = net_message(n, 0, 1, RS_MSG_OPEN, s);
+        assert_int_equal(open->message.session, s);
+        assert_int_equal(open->message.open.first, first[s]);
+        assert_int_equal(open->message.open.end, end[s]);
+    }
+    for (rs_peer to = 1; to < 4; to++)
+        assert_true(net_has(n, to, 1));
+    (void)xfer;
+    net_free(n);
+}
+
+static void rest__is_wanted_right_after_a_partial_grant(void **state) {
+    (void)state;
+    net *n = net_new(2, &usual, 2);
+    net_knob(n)->grant = false;
+    rs_xfer xfer = net_send_all(n, 1, 1000 * FRAGMENT);
+    net_at(n, 5 * MS);
+    rs_path_grant grant = net_knob(n)->path;
+    grant.accepted_size = 400 * FRAGMENT;
+    net_grant(n, 0, xfer, &grant);
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_WANTED, ANYONE), 2);
+    /* Granted while the first session is still being sent: the second begins when it is over. */
+    grant.accepted_size = UINT64_MAX;
+    net_grant(n, 0, xfer, &grant);
+    net_at(n, 1 * SEC);
+    assert_true(net_has(n, 1, 1));
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_DONE, ANYONE), 2);
+    assert_int_equal(rs_path_granted(net_node(n, 0), net_knob(n)->now, xfer, &grant), RS_ERR_UNKNOWN);
+    net_free(n);
+}
+
+static void denied__fails_with_the_cause(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 3);
+    net_knob(n)->grant = false;
+    rs_xfer xfer = net_send_all(n, 1, 10 * FRAGMENT);
+    net_at(n, 5 * MS);
+    net_call(n, 0, rs_path_denied(net_node(n, 0), net_knob(n)->now, xfer, "rack 9 does not exist"));
+    net_at(n, 10 * MS);
+    assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 2);
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 1)->event.cause, "rack 9 does not exist"));
+    assert_false(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_DONE, ANYONE), 0);
+    net_free(n);
+}
+
+static void no_answer__ends_with_a_cause(void **state) {
+    (void)state;
+    rs_config config = usual;
+    config.no_path_bound = 2 * SEC;
+    net *n = net_new(2, &config, 4);
+    net_knob(n)->grant = false;
+    net_send_all(n, 1, 10 * FRAGMENT);
+    net_at(n, 1999 * MS);
+    assert_null(net_event(n, 0, RS_EV_SEND_DONE, ANYONE));
+    net_at(n, 2001 * MS);
+    assert_non_null(strstr(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.cause, "no answer to the path request"));
+    net_free(n);
+}
+
+static void no_light__is_told_once_then_the_path_moves(void **state) {
+    (void)state;
+    net *n = net_new(4, &usual, 5);
+    net_knob(n)->path.reconfiguration = 70 * MS;
+    net_knob(n)->path.light_bound = 200 * MS;
+    net_knob(n)->path.kind = RS_PATH_CIRCUIT;
+    net_dark_until(n, 3, RS_NEVER);
+    rs_xfer xfer = net_send_all(n, 1, 500 * FRAGMENT);
+    net_at(n, 400 * MS);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 1);
+    const net_told *dark = net_event(n, 0, RS_EV_NO_LIGHT, 3);
+    assert_in_range(dark->at - NET_START, 200 * MS, 205 * MS);
+    assert_int_equal(net_stats(n, 0, xfer).phase, RS_PHASE_ATTEMPT);
+    /* Moved to the packet network: the receiver sees packets now. */
+    net_dark_until(n, 3, 0);
+    net_call(n, 0, rs_path_moved(net_node(n, 0), net_knob(n)->now, xfer, RS_PATH_PACKET));
+    net_at(n, 600 * MS);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    for (rs_peer to = 1; to < 4; to++)
+        assert_true(net_has(n, to, 1));
+    assert_int_equal(net_messages(n, 3, 0, RS_MSG_PTCH_REQ), 0);
+    net_free(n);
+}
+
+static void no_light_ever__is_finished_by_patches(void **state) {
+    (void)state;
+    net *n = net_new(4, &usual, 6);
+    net_knob(n)->path.light_bound = 100 * MS;
+    net_dark_until(n, 3, RS_NEVER);
+    net_send_all(n, 1, 500 * FRAGMENT);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 3)->event.bytes, 500); /* all patched */
+    assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 1)->event.bytes, 0);
+    net_free(n);
+}
+
+static void path_failed__the_rest_goes_by_patches(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 7);
+    rs_xfer xfer = net_send_all(n, 1, 5000 * FRAGMENT);
+    net_at(n, 20 * MS);
+    assert_int_equal(net_stats(n, 0, xfer).phase, RS_PHASE_HIGH_RATE);
+    net_call(n, 0, rs_path_failed(net_node(n, 0), net_knob(n)->now, xfer, "cross-connect 12->31 in FAULT"));
+    uint64_t sent = net_knob(n)->data_packets;
+    net_at(n, 5 * SEC);
+    assert_int_equal(net_knob(n)->data_packets, sent); /* nothing more on the data channel */
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_DONE, ANYONE), 0);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_true(net_has(n, 1, 1) && net_has(n, 2, 1));
+    assert_true(net_event(n, 0, RS_EV_PEER_DONE, 1)->event.bytes > 2000);
+    net_free(n);
+}
+
+static void path_failed__between_sessions(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 8);
+    net_knob(n)->grant = false;
+    rs_xfer xfer = net_send_all(n, 1, 1000 * FRAGMENT);
+    net_at(n, 5 * MS);
+    rs_path_grant grant = net_knob(n)->path;
+    grant.accepted_size = 400 * FRAGMENT;
+    net_grant(n, 0, xfer, &grant);
+    net_at(n, 500 * MS);
+    net_call(n, 0, rs_path_failed(net_node(n, 0), net_knob(n)->now, xfer, "the manager is gone"));
+    net_at(n, 2 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 2)->event.bytes, 600);
+    net_free(n);
+}
+
+static void path_failed__before_any_grant_fails_all(void **state) {
+    (void)state;
+    net *n = net_new(2, &usual, 9);
+    net_knob(n)->grant = false;
+    rs_xfer xfer = net_send_all(n, 1, 1000 * FRAGMENT);
+    net_at(n, 5 * MS);
+    net_call(n, 0, rs_path_failed(net_node(n, 0), net_knob(n)->now, xfer, "the manager is gone"));
+    net_at(n, 6 * MS);
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 1)->event.cause, "the manager is gone"));
+    assert_non_null(net_event(n, 0, RS_EV_SEND_DONE, ANYONE));
+    net_free(n);
+}
+
+static void cancelled__receivers_hear_why(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 10);
+    rs_xfer xfer = net_send_all(n, 1, 50000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    net_call(n, 0, rs_send_cancel(net_node(n, 0), net_knob(n)->now, xfer, "the application deleted it"));
+    net_at(n, 100 * MS);
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_DONE, ANYONE), 1);
+    assert_false(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    for (rs_peer to = 1; to < 3; to++) {
+        const net_told *done = net_event(n, to, RS_EV_RECEIVE_DONE, ANYONE);
+        assert_false(done->event.ok);
+        assert_non_null(strstr(done->event.cause, "the application deleted it"));
+    }
+    assert_int_equal(rs_send_cancel(net_node(n, 0), net_knob(n)->now, xfer, "again"), RS_ERR_UNKNOWN);
+    /* The same object can be sent again. */
+    net_send_all(n, 1, 100 * FRAGMENT);
+    net_at(n, 500 * MS);
+    assert_true(net_has(n, 1, 1) && net_has(n, 2, 1));
+    net_free(n);
+}
+
+static void concurrent_sends__share_the_nic_fairly(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 11);
+    net_knob(n)->path.rate_bps = 0;
+    const rs_peer one[] = {1}, two[] = {2};
+    rs_xfer a, b;
+    uint64_t size = 20000 * FRAGMENT; /* 0.18 s alone at 1 Gb/s */
+    assert_int_equal(net_send(n, 0, 1, size, 1, one, &a), RS_OK);
+    assert_int_equal(net_send(n, 0, 2, size, 1, two, &b), RS_OK);
+    net_at(n, 150 * MS);
+    rs_xfer_stats first = net_stats(n, 0, a), second = net_stats(n, 0, b);
+    assert_in_range(first.packets_sent, second.packets_sent * 95 / 100, second.packets_sent * 105 / 100);
+    net_at(n, 2 * SEC);
+    rs_time end_a = net_event(n, 1, RS_EV_RECEIVE_DONE, ANYONE)->at - NET_START;
+    rs_time end_b = net_event(n, 2, RS_EV_RECEIVE_DONE, ANYONE)->at - NET_START;
+    assert_in_range(end_a, 340 * MS, 400 * MS);
+    assert_in_range(end_b, 340 * MS, 400 * MS);
+    net_free(n);
+}
+
+static void slow_path__leaves_the_nic_to_the_other(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 12);
+    net_knob(n)->grant = false;
+    const rs_peer one[] = {1}, two[] = {2};
+    rs_xfer a, b;
+    assert_int_equal(net_send(n, 0, 1, 20000 * FRAGMENT, 1, one, &a), RS_OK);
+    assert_int_equal(net_send(n, 0, 2, 20000 * FRAGMENT, 1, two, &b), RS_OK);
+    net_at(n, 1 * MS);
+    rs_path_grant grant = net_knob(n)->path;
+    grant.accepted_size = UINT64_MAX;
+    grant.rate_bps = 100000000;
+    net_grant(n, 0, a, &grant);
+    grant.rate_bps = 0;
+    net_grant(n, 0, b, &grant);
+    net_at(n, 2 * SEC);
+    assert_true(net_event(n, 2, RS_EV_RECEIVE_DONE, ANYONE)->at - NET_START < 215 * MS); /* about 0.9 of the NIC */
+    net_free(n);
+}
+
+static void receivers__who_have_it_count_as_done(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 13);
+    net_application(n, 2, APP_HAS_IT);
+    rs_xfer xfer = net_send_all(n, 1, 100 * FRAGMENT);
+    net_at(n, 1 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_non_null(net_event(n, 0, RS_EV_PEER_DONE, 2));
+    assert_null(net_event(n, 2, RS_EV_RECEIVE_DONE, ANYONE));
+    assert_true(net_has(n, 1, 1));
+    (void)xfer;
+    net_free(n);
+}
+
+static void bad_calls__change_nothing(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 14);
+    const rs_peer twice[] = {1, 2, 1}, one[] = {1};
+    rs_xfer xfer = 0, again = 0;
+    rs_path_grant grant = net_knob(n)->path;
+    assert_int_equal(net_send(n, 0, 1, 10, 3, twice, &xfer), RS_ERR_INVALID);
+    assert_int_equal(net_send(n, 0, 1, 10, 0, twice, &xfer), RS_ERR_INVALID);
+    assert_int_equal(net_send(n, 0, 1, UINT64_MAX, 1, one, &xfer), RS_ERR_LIMIT);
+    assert_int_equal(net_send(n, 0, 1, 10, 1, one, &xfer), RS_OK);
+    assert_int_equal(net_send(n, 0, 1, 10, 1, one, &again), RS_ERR_EXISTS);
+    assert_int_equal(rs_path_granted(net_node(n, 0), net_knob(n)->now, xfer + 99, &grant), RS_ERR_UNKNOWN);
+    assert_int_equal(rs_path_granted(net_node(n, 0), net_knob(n)->now, xfer, &grant), RS_ERR_INVALID); /* of 0 bytes */
+    assert_int_equal(rs_path_moved(net_node(n, 0), net_knob(n)->now, xfer, RS_PATH_PACKET), RS_ERR_STATE);
+    assert_int_equal(rs_verified(net_node(n, 0), net_knob(n)->now, xfer, true, ""), RS_ERR_UNKNOWN);
+    assert_int_equal(rs_peer_down(net_node(n, 0), net_knob(n)->now, 77, "?"), RS_ERR_UNKNOWN);
+    net_at(n, 1 * SEC);
+    assert_true(net_has(n, 1, 1));
+    net_free(n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(partial_grants__become_sessions_that_continue),
+        cmocka_unit_test(rest__is_wanted_right_after_a_partial_grant),
+        cmocka_unit_test(denied__fails_with_the_cause),
+        cmocka_unit_test(no_answer__ends_with_a_cause),
+        cmocka_unit_test(no_light__is_told_once_then_the_path_moves),
+        cmocka_unit_test(no_light_ever__is_finished_by_patches),
+        cmocka_unit_test(path_failed__the_rest_goes_by_patches),
+        cmocka_unit_test(path_failed__between_sessions),
+        cmocka_unit_test(path_failed__before_any_grant_fails_all),
+        cmocka_unit_test(cancelled__receivers_hear_why),
+        cmocka_unit_test(concurrent_sends__share_the_nic_fairly),
+        cmocka_unit_test(slow_path__leaves_the_nic_to_the_other),
+        cmocka_unit_test(receivers__who_have_it_count_as_done),
+        cmocka_unit_test(bad_calls__change_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
