@@ -17,7 +17,7 @@ from rostrum.controller.southbound.ocs.tl1 import Autonomous, Command, format_li
 from rostrum.topologies.model import Ocs
 
 POLLS = 20  # polls in one reconfiguration time
-STEADY_DB = 0.2  # two polls whose power differs by no more than this have seen steady light
+STEADY_DB = 0.1  # two polls whose power differs by no more than this have seen steady light
 
 
 class Polatis:

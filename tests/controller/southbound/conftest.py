@@ -76,9 +76,11 @@ async def make_switch() -> AsyncIterator[MakeSwitch]:
     """make_switch("polatis", reconfiguration_s=0.02) -> a running Switch."""
     made: list[Switch] = []
 
-    async def make(dialect: str = "glimmerglass", reconfiguration_s: float = 0.02, port: int = 0) -> Switch:
+    async def make(
+        dialect: str = "glimmerglass", reconfiguration_s: float = 0.02, ringing_s: float = 0.002, port: int = 0
+    ) -> Switch:
         ocs = replace(load(TOPOLOGY).ocs["ocs"], dialect=dialect, reconfiguration_s=reconfiguration_s)
-        model = Model(ocs, Reconfiguration("fixed", reconfiguration_s, 0.0), reconfiguration_s / 10, 0.5, seed=1)
+        model = Model(ocs, Reconfiguration("fixed", reconfiguration_s, 0.0), ringing_s, 0.5, seed=1)
         engine = Engine(model, NoLight())
         server = Server(engine, PolatisServer() if dialect == "polatis" else GlimmerglassServer())
         await server.start("127.0.0.1", port)

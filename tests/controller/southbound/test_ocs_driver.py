@@ -61,6 +61,27 @@ async def test_connect__returns_when_all_are_steady_with_powers(world: Any) -> N
     assert all(c.state is STEADY for c in switch.engine.cross_connects())
 
 
+async def test_connect__does_not_take_ringing_for_steady(
+    way: tuple[str, str], make_switch: Make, make_driver: Make
+) -> None:
+    switch = await make_switch(way[0], reconfiguration_s=0.1, ringing_s=0.06)
+    drives, _ = await make_driver(switch.ocs, mode=way[1])
+    results = await drives.connect(CIRCUIT)
+    assert states(results) == [(pair, STEADY) for pair in CIRCUIT]
+    assert all(c.state is STEADY for c in switch.engine.cross_connects())
+
+
+async def test_connect__ends_with_the_news_not_with_patience(
+    way: tuple[str, str], make_switch: Make, make_driver: Make, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(dialect, "SETTLE_MORE_S", 1000.0)
+    switch = await make_switch(way[0])
+    drives, _ = await make_driver(switch.ocs, mode=way[1])
+    async with asyncio.timeout(30):
+        results = await drives.connect(CIRCUIT)
+    assert states(results) == [(pair, STEADY) for pair in CIRCUIT]
+
+
 async def test_connect__what_exists_already_is_steady_and_keeps_its_light(world: Any) -> None:
     switch, drives, _ = world
     await drives.connect(CIRCUIT)

@@ -383,6 +383,11 @@ async def test_strangers__a_datapath_id_not_in_the_topology_is_turned_away(fabri
     assert fabric.ups == []
 
 
+async def test_listening__on_the_given_address_only(fabric: World) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.2", fabric.fabric.port)
+
+
 async def test_an_address_that_is_taken__is_said(fabric: World) -> None:
     other = World()
     with pytest.raises(SouthboundError, match=f"cannot listen for OpenFlow switches on 127.0.0.1:{fabric.fabric.port}"):
