@@ -1,0 +1,86 @@
+"""The `rostrum` command: a table of subcommands, each imported when it is used.
+
+A subcommand whose module is not installed is not offered.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+
+import click
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """`attribute` of `module` is a click command; `about` is its line in `rostrum --help`."""
+
+    module: str
+    attribute: str
+    about: str
+
+
+COMMANDS = {
+    "send": Subcommand("rostrum.client.commands", "send", "Send a file to many servers."),
+    "read": Subcommand("rostrum.client.commands", "read", "Write a received object to a file."),
+    "delete": Subcommand("rostrum.client.commands", "delete", "Remove an object from a server."),
+    "status": Subcommand(
+        "rostrum.client.commands", "status", "Show an agent: transfers, objects, link to the manager."
+    ),
+    "paths": Subcommand("rostrum.controller.commands", "paths", "Multicast paths: list, request, release."),
+    "circuits": Subcommand("rostrum.controller.commands", "circuits", "Show the optical circuits."),
+    "manager": Subcommand("rostrum.controller.commands", "manager", "The manager: run it, ask it."),
+    "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),
+    "bench": Subcommand("rostrum.bench.commands", "bench", "Measure speed."),
+    "sim": Subcommand("rostrum.sim.commands", "sim", "Simulate networks that are too large for the lab."),
+}
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class LazyGroup(click.Group):
+    """A group that knows its subcommands by name and imports the one that is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, command in COMMANDS.items() if _is_there(command.module)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None or not _is_there(entry.module):
+            return None
+        found = getattr(importlib.import_module(entry.module), entry.attribute, None)
+        return found if isinstance(found, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list without importing everything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].about) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name=None, version="0.1.0", prog_name="rostrum")
+def main() -> None:
+    """Reliable one-to-many data delivery for data centers, over packet switches and optical circuits.
+
+    \b
+    A first transfer, all on this machine (as root):
+      rostrum lab up --detach
+      rostrum send /etc/services --server h1 --to h3,h5,h7
+      rostrum read services --server h5 -o copy
+      rostrum lab down
+
+    \b
+    On a server with an agent (rostrumd), its socket is found by itself:
+      rostrum send model.bin --to h3,h4
+      rostrum status
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""`rostrum send`, `read`, `delete`, `status`: the agent for people and shell scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from . import report
+from .agent import Agent
+from .names import agent_socket, data_id_of
+from .values import NotFound, RostrumError, SendResult
+
+CANCEL_BOUND_S = 10.0
+
+
+def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The agent's errors become one message and exit status 1."""
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (RostrumError, OSError) as error:
+            raise click.ClickException(str(error)) from error
+
+    return wrapped
+
+
+def _which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say which agent and which application; the command gets `connect`, which connects to it."""
+
+    @click.option("--socket", "socket_path", type=click.Path(path_type=Path), help="The agent's socket.")
+    @click.option("--server", help="A server of a running lab: its agent is asked.")
+    @click.option("--lab", help="The lab that server is in, if several run.")
+    @click.option("--app", help="Application id (a UUID) if not the command's own.")
+    @_words_for_errors
+    @wraps(function)
+    def wrapped(socket_path: Path | None, server: str | None, lab: str | None, app: str | None, **kwargs: Any) -> Any:
+        if socket_path and (server or lab):
+            raise click.UsageError("--socket already says which agent; leave out --server and --lab")
+
+        def connect() -> Agent:
+            return Agent(socket_path or agent_socket(server, lab), app, process="rostrum")
+
+        return function(connect=connect, **kwargs)
+
+    return wrapped
+
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+Connect = Callable[[], Agent]
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--to", "receivers", required=True, multiple=True, help="Servers, separated by commas; may be repeated.")
+@click.option("--data-id", help="Name or number of the object. Default: the file's name.")
+@click.option("--wait", type=click.FloatRange(min=0.001), help="Seconds to wait for a path. Default: the manager's.")
+@click.option("--deadline", type=click.FloatRange(min=0.001), help="Seconds until it should be done (a hint).")
+@click.option("--keep", is_flag=True, help="Leave the object on the sending server too.")
+@click.option("--replace", is_flag=True, help="Delete an object of that id on the sending server first.")
+@JSON
+@_which_agent
+def send(
+    connect: Connect,
+    file: BinaryIO,
+    receivers: tuple[str, ...],
+    data_id: str | None,
+    wait: float | None,
+    deadline: float | None,
+    keep: bool,
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Send FILE (- for standard input) to many servers at once.
+
+    The exit status is 0 only if every receiver has the whole object and its digest is right.
+
+    \b
+      rostrum send model.bin --to h3,h4             on h3: rostrum read model.bin -o model.bin
+      rostrum send model.bin --to h3,h4 --data-id 7
+      rostrum send model.bin --server h1 --to h3    from server h1 of the running lab
+      tar c folder | rostrum send - --data-id folder --to h3,h4
+      rostrum send model.bin --to h3 --json | jq .receivers[].complete_ns
+    """
+    names = [name.strip() for given in receivers for name in given.split(",") if name.strip()]
+    if not names:
+        raise click.UsageError("--to names no server")
+    source = "" if file.name in ("-", "<stdin>") else Path(file.name).name
+    if not data_id and not source:
+        raise click.UsageError("standard input has no name: give the object one with --data-id")
+    number = data_id_of(data_id or source)
+    with connect() as agent:
+        if replace:
+            with contextlib.suppress(NotFound):
+                agent.delete(number)
+        agent.add(number, file)
+        try:
+            result = _send_and_watch(agent, number, names, wait, deadline, quiet=as_json)
+        finally:
+            if not keep:
+                _tidy(agent, number)
+    if as_json:
+        print(json.dumps(report.send_json(result), indent=1))
+    else:
+        report.print_result(result, data_id or source)
+    if not result.ok:
+        sys.exit(1)
+
+
+def _send_and_watch(
+    agent: Agent, data_id: int, receivers: list[str], wait: float | None, deadline: float | None, quiet: bool
+) -> SendResult:
+    handle = agent.send(data_id, receivers, wait=wait, deadline=deadline)
+    try:
+        if not quiet:
+            report.follow(handle.events())
+        return handle.wait()
+    except KeyboardInterrupt:
+        handle.cancel()
+        return handle.wait(CANCEL_BOUND_S)
+
+
+def _tidy(agent: Agent, data_id: int) -> None:
+    """The command's own copy goes; that it cannot yet is worth a line, not a failure."""
+    try:
+        agent.delete(data_id)
+    except RostrumError as error:
+        click.echo(f"note: the sender's copy stays: {error}", err=True)
+
+
+@click.command()
+@click.argument("data_id")
+@click.option("-o", "--output", required=True, help="File to write; - is standard output.")
+@click.option("--wait", default=60.0, show_default=True, type=click.FloatRange(min=0), help="Seconds to wait for it.")
+@click.option("--delete", "delete_after", is_flag=True, help="Delete it from this server afterwards.")
+@JSON
+@_which_agent
+def read(connect: Connect, data_id: str, output: str, wait: float, delete_after: bool, as_json: bool) -> None:
+    """Write object DATA_ID, received by this server, to a file, as soon as it is whole.
+
+    DATA_ID is the number or name that it was sent under; a file's name if none was given.
+
+    \b
+      rostrum read model.bin -o model.bin
+      rostrum read 7 --server h5 -o copy.bin        from server h5 of the running lab
+      rostrum read folder -o - --wait 600 | tar x
+    """
+    number = data_id_of(data_id)
+    with connect() as agent, agent.read(number, wait=wait) as data:
+        if output == "-":
+            for piece in data.chunks():
+                sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+        else:
+            data.copy_to(output)
+        if delete_after:
+            agent.delete(number)
+        facts = {"data_id": number, "bytes": data.size, "digest": data.digest, "server": agent.server, "output": output}
+    if as_json:
+        print(json.dumps(facts, indent=1), file=sys.stderr if output == "-" else sys.stdout)
+    elif output != "-":
+        click.echo(f"{output}: {data.size} bytes, {data.digest}")
+
+
+@click.command()
+@click.argument("data_ids", nargs=-1, required=True)
+@JSON
+@_which_agent
+def delete(connect: Connect, data_ids: tuple[str, ...], as_json: bool) -> None:
+    """Remove objects from this server. Programs that are reading one keep it until they are done.
+
+    \b
+      rostrum delete model.bin 7
+      rostrum delete model.bin --server h5
+    """
+    failed: dict[str, str] = {}
+    with connect() as agent:
+        for name in data_ids:
+            try:
+                agent.delete(data_id_of(name))
+            except RostrumError as error:
+                failed[name] = str(error)
+    deleted = [name for name in data_ids if name not in failed]
+    if as_json:
+        print(json.dumps({"ok": not failed, "deleted": deleted, "failed": failed}, indent=1))
+    for name in () if as_json else deleted:
+        click.echo(f"{name} deleted")
+    for name, words in () if as_json else failed.items():
+        click.echo(f"{name}: {words}", err=True)
+    if failed:
+        sys.exit(1)
+
+
+@click.command()
+@JSON
+@_which_agent
+def status(connect: Connect, as_json: bool) -> None:
+    """Show an agent: its link to the manager, its store, running transfers, objects.
+
+    \b
+      rostrum status
+      rostrum status --server h5 --json
+    """
+    with connect() as agent:
+        now = agent.status()
+    if as_json:
+        print(json.dumps(now.as_dict(), indent=1))
+    else:
+        report.print_status(now)

@@ -1,0 +1,160 @@
+"""How transfers and agents look to people (on a terminal) and to machines (as JSON values)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Table
+
+from .values import Event, Receiver, SendResult, Status
+
+OUT, ERR = Console(highlight=False), Console(stderr=True, highlight=False)
+
+_TIMES = (
+    ("requested_ns", "requested"),
+    ("accepted_ns", "accepted"),
+    ("attempt_ns", "attempt sending"),
+    ("high_rate_ns", "high-rate sending"),
+    ("data_done_ns", "data channel done"),
+    ("released_ns", "path released"),
+    ("done_ns", "done"),
+)
+
+
+def bytes_text(count: int) -> str:
+    """As 64.0 MB; powers of ten, as rates have."""
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def rate_text(bits_per_second: float) -> str:
+    value, units = float(bits_per_second), ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.3g} {units[0]}"
+
+
+def ms_after(result: SendResult, time_ns: int) -> float | None:
+    """Milliseconds since the request; None if it did not happen."""
+    return round((time_ns - result.requested_ns) / 1e6, 3) if time_ns and result.requested_ns else None
+
+
+def goodput_bps(result: SendResult) -> float:
+    """The object's bits over the time from the request to the last receiver; 0 if it failed."""
+    last = max((one.complete_ns for one in result.receivers), default=0)
+    duration_ns = last - result.requested_ns
+    return result.size * 8e9 / duration_ns if result.ok and duration_ns > 0 else 0.0
+
+
+def send_json(result: SendResult) -> dict[str, Any]:
+    """The result, times also in ms since the request."""
+    value = result.as_dict()
+    value["total_ms"] = ms_after(result, result.done_ns)
+    value["goodput_bps"] = round(goodput_bps(result))
+    value["timeline_ms"] = {field.removesuffix("_ns"): ms_after(result, getattr(result, field)) for field, _ in _TIMES}
+    for row in value["receivers"]:
+        row["first_light_ms"] = ms_after(result, row["first_light_ns"])
+        row["complete_ms"] = ms_after(result, row["complete_ns"])
+    return value
+
+
+def follow(events: Iterable[Event], console: Console = ERR) -> None:
+    """Shows a send's events until they end: a bar on a terminal, a line for each change elsewhere."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), DownloadColumn(),
+        TextColumn("{task.fields[note]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("requested", total=None, note="")
+        for event in events:
+            words = _event_words(event)
+            if words:
+                progress.console.print(words, markup=False)
+            if event.kind == "phase":
+                progress.update(task, description=event.subject)
+            if event.size:
+                note = f"{rate_text(event.rate_bps)}  {event.receivers_done}/{event.receivers} receivers"
+                progress.update(task, total=event.size, completed=min(event.bytes, event.size), note=note)
+
+
+def _event_words(event: Event) -> str:
+    tail = f": {event.words}" if event.words else ""
+    if event.kind == "phase":
+        return f"{event.subject}{tail}"
+    if event.kind == "receiver":
+        light = f" from fragment {event.sn}" if event.state == "receiving" else ""
+        return f"{event.subject} {event.state}{light}{tail}"
+    return event.words if event.kind == "log" else ""
+
+
+def timeline(result: SendResult) -> list[tuple[float, str]]:
+    """What happened, in order: (ms since the request, words)."""
+    rows = [(ms_after(result, getattr(result, field)), words) for field, words in _TIMES]
+    for one in result.receivers:
+        rows.append((ms_after(result, one.first_light_ns), f"first light at {one.name} (fragment {one.initial_sn})"))
+        rows.append((ms_after(result, one.complete_ns), f"{one.name} has everything"))
+    return sorted((at, words) for at, words in rows if at is not None)
+
+
+def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
+    """Timeline, receivers, and a summing line."""
+    table = Table(
+        "ms", "", box=None, title=f"{name} ({bytes_text(result.size)})", title_justify="left", show_header=False
+    )
+    table.columns[0].justify = "right"
+    for at, words in timeline(result):
+        table.add_row(f"{at:.2f} ms", words)
+    console.print(table)
+    receivers = Table("receiver", "result", "first fragment", "patched", "done after")
+    for one in result.receivers:
+        receivers.add_row(one.name, *_receiver_cells(result, one))
+    console.print(receivers)
+    sent = f"{result.packets_sent} packets, {result.packets_redundant} redundant, {result.packets_patched} patched"
+    way = f"{result.path} path" + (f" ({result.reason})" if result.reason else "")
+    console.print(f"{way}; {result.sessions} session(s); {sent}; up to {rate_text(result.rate_bps)}", markup=False)
+    if result.ok:
+        console.print(f"every receiver has it: {rate_text(goodput_bps(result))} to each, digests right", style="green")
+    else:
+        console.print(result.cause or "not every receiver has it", style="red", markup=False)
+
+
+def _receiver_cells(result: SendResult, one: Receiver) -> tuple[str, str, str, str]:
+    words = "digest right" if one.digest_ok else f"{one.state}: {one.cause}" if one.cause else one.state
+    after = ms_after(result, one.complete_ns)
+    first = "-" if one.initial_sn is None else str(one.initial_sn)
+    return words, first, str(one.patched_fragments), "-" if after is None else f"{after:.2f} ms"
+
+
+def print_status(now: Status, console: Console = OUT) -> None:
+    """The agent in a few lines and two tables."""
+    up_s = max(0, time.time_ns() - now.started_ns) // 10**9 if now.started_ns else 0
+    console.print(f"agent of {now.server}, rostrumd {now.version}, up {up_s} s, {now.clients} client(s)", markup=False)
+    console.print(f"manager: {now.manager}", markup=False, style=None if now.manager_up else "red")
+    room = f"{bytes_text(now.store_used)} of {bytes_text(now.store_quota)} used"
+    console.print(f"store: {now.store}, {room}; {now.packets_bad} bad packets", markup=False)
+    transfers = Table("transfer", "of", "phase", "path", "done", "rate", "receivers", title="transfers")
+    for row in now.transfers:
+        who = "to" if row.sending else f"from {row.peer}"
+        done = f"{bytes_text(row.bytes)} / {bytes_text(row.size)}"
+        counts = f"{row.receivers_done}/{row.receivers}" if row.sending else ""
+        counts += f", {row.receivers_failed} failed" if row.receivers_failed else ""
+        transfers.add_row(
+            f"{row.data_id} {who}", str(row.app), row.phase, row.path, done, rate_text(row.rate_bps), counts
+        )
+    if now.transfers:
+        console.print(transfers)
+    objects = Table("object", "of", "state", "size", "in use by", "digest", title="objects")
+    for item in now.objects:
+        state = ("received" if item.received else "added here") if item.whole else "not whole yet"
+        digest = item.digest[:40]
+        objects.add_row(
+            str(item.data_id), str(item.app), state, bytes_text(item.size), f"{item.holds} transfers", digest
+        )
+    if now.objects:
+        console.print(objects)
