@@ -145,10 +145,10 @@ static void timeouts(rs_agent *agent) {
 }
 
 static bool turn(rs_agent *agent, rs_time bound) {
-    bool more = rs_receiving_work(agent);
+    rs_time work = rs_receiving_work(agent);
     pump(agent);
-    rs_time deadline = more ? rs_agent_now(agent) : next_deadline(agent);
-    if (!rs_loop_turn(agent->loop, earlier(deadline, bound))) {
+    rs_time deadline = earlier(next_deadline(agent), bound);
+    if (!rs_loop_turn(agent->loop, earlier(deadline, work))) {
         rs_log(RS_LOG_ERROR, "agent", "waiting for events failed: %s", strerror(errno));
         return false;
     }

@@ -103,8 +103,8 @@ void rs_receiving_delivered(void *agent);
 /* A message of the control channel; false: malformed. */
 bool rs_receiving_message(void *agent, rs_peer peer, const uint8_t *header, size_t header_length,
                           const uint8_t *payload, uint32_t payload_length);
-/* A bounded piece of what is not urgent (room in the store, digests). True: there is more. */
-bool rs_receiving_work(rs_agent *agent);
+/* A bounded piece of what is not urgent (room in the store, digests); returns when the next piece is due. */
+rs_time rs_receiving_work(rs_agent *agent);
 rs_time rs_receiving_deadline(const rs_agent *agent);
 void rs_receiving_timeout(rs_agent *agent);
 void rs_receiving_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause);

@@ -10,8 +10,9 @@
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
 #define STORED_MAX 512u          /* payloads of one look at the data channel */
 #define ALLOCATE_TURN (1u << 20) /* bytes of room made in one turn of the loop, per transfer */
-#define DIGEST_TURN 1u           /* chunks digested in one turn while data comes */
-#define DIGEST_TURN_COMPLETE 8u  /* and when nothing else is left to do */
+#define ALLOCATE_GAP RS_MILLISECOND
+#define DIGEST_TURN 1u          /* chunks digested in one turn while data comes */
+#define DIGEST_TURN_COMPLETE 8u /* and when nothing else is left to do */
 
 struct rs_receiving {
     rs_transfer base;
@@ -21,8 +22,9 @@ struct rs_receiving {
     rs_digest_tree *tree;
     uint64_t size;
     uint32_t session;
-    bool allocated; /* all room is there */
-    bool complete;  /* every byte is there */
+    bool allocated;      /* all room is there */
+    rs_time allocate_at; /* when the next piece of it is made */
+    bool complete;       /* every byte is there */
     int64_t started_ns;
 };
 
@@ -319,24 +321,30 @@ static bool digest_step(rs_agent *agent, rs_receiving *r) {
     return pending > 0;
 }
 
-static bool allocate_step(rs_agent *agent, rs_receiving *r) {
+/* Room is made ahead of the data, but not all at once: that would keep the processor from seeing first light. */
+static rs_time allocate_step(rs_agent *agent, rs_receiving *r) {
     rs_error error = {0};
-    if (r->allocated || !r->base.object)
-        return false;
+    if (r->allocated || !r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING)
+        return RS_NEVER;
+    if (rs_agent_now(agent) < r->allocate_at)
+        return r->allocate_at;
     int64_t left = rs_store_allocate_step(agent->store, r->base.object, ALLOCATE_TURN, &error);
     if (left < 0)
         rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.words);
-    r->allocated = left == 0;
-    return left > 0;
+    r->allocated = left <= 0;
+    r->allocate_at = rs_agent_now(agent) + ALLOCATE_GAP;
+    return r->allocated ? RS_NEVER : r->allocate_at;
 }
 
-bool rs_receiving_work(rs_agent *agent) {
-    bool more = false;
+rs_time rs_receiving_work(rs_agent *agent) {
+    rs_time next = RS_NEVER;
     for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
-        more |= allocate_step(agent, receiving_of(t));
-        more |= digest_step(agent, receiving_of(t));
+        rs_time allocate = allocate_step(agent, receiving_of(t));
+        rs_time digest = digest_step(agent, receiving_of(t)) ? rs_agent_now(agent) : RS_NEVER;
+        next = allocate < next ? allocate : next;
+        next = digest < next ? digest : next;
     }
-    return more;
+    return next;
 }
 
 /* --------------------------------------------------------------------------------------------------------- events */

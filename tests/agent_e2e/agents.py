@@ -86,7 +86,9 @@ class Agent:
                         return line
                 left = until - time.monotonic()
                 gone = self.process.poll() is not None and not self._reader.is_alive()
-                assert left > 0 and not gone, f"no {text!r} in the log of {self.host.name}:\n" + "\n".join(self.log[-30:])
+                assert left > 0 and not gone, f"no {text!r} in the log of {self.host.name}:\n" + "\n".join(
+                    self.log[-30:]
+                )
                 self._changed.wait(min(left, 0.2))
 
     def kill(self) -> None:
