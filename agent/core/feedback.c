@@ -93,9 +93,10 @@ static void find_least_share(rs_sending *x) {
 
 static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, uint64_t expected, uint64_t lost) {
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
-    rs_words(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s",
+    rs_words(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s%s",
              (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)lost, (unsigned long long)expected,
-             r->dropped ? ", dropped at its socket" : "");
+             r->dropped ? ", dropped at its socket" : "",
+             r->watch.cut_ppm ? "" : "; a lower rate does not lessen that, so it is not lowered");
     rs_emit(node, &event);
 }
 
@@ -117,7 +118,7 @@ static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient 
     r->rated_dropped = m->rate.dropped;
     if (r->expected < RS_RATE_SAMPLE)
         return;
-    if (rs_rate_feedback(&x->rate, now, r->expected, r->lost, r->dropped)) {
+    if (rs_rate_feedback(&x->rate, now, &r->watch, r->expected, r->lost, r->dropped)) {
         x->rate_from_pos = x->pos;
         if (x->cuts_logged++ < LOGS_MOST)
             log_cut(node, x, r, r->expected, r->lost);

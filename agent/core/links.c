@@ -140,7 +140,7 @@ static bool say_next(rs_node *node, rs_time now, rs_link *link, rs_packet_out *o
     } else {
         rs_receiving *x = (rs_receiving *)t;
         worth = what && rs_receiver_says(node, now, x, what, &m);
-        more = what == RS_SAY_PTCH_REQ && x->to_ask.count > 0;
+        more = what == RS_SAY_PTCH_REQ && worth && x->to_ask.count > 0;
     }
     if (more)
         link->say |= what;

@@ -1,9 +1,10 @@
 #include "core/rate.h"
 
-#define LOSS_PPM 20000         /* above the baseline by so much: cut */
+#define LOSS_PPM 20000         /* above the baseline and its noise by so much: cut */
 #define DROP_PPM 2000          /* the same when the receiver says its socket dropped them */
-#define FUTILE_CUTS 2          /* so many cuts in a row that changed nothing: not congestion */
+#define FUTILE_CUTS 2          /* so many in a row: not congestion */
 #define PLATEAU_TIME 500000000 /* a second cut within 0.5 s: that is the capacity, stay near it */
+#define PLATEAU_EPOCHS 10      /* then try whether it still is */
 
 static int64_t scaled(int64_t rate, uint32_t ppm) {
     return rate / 1000000 * ppm + rate % 1000000 * ppm / 1000000;
@@ -29,60 +30,89 @@ int64_t rs_rate_bps(const rs_rate *r) {
     return rate > r->floor_bps ? rate : r->floor_bps;
 }
 
-static bool recently_cut(const rs_rate *r, rs_time now) {
-    return r->cut_at != RS_NEVER && now - r->cut_at < PLATEAU_TIME;
+static uint64_t root(uint64_t square) {
+    uint64_t low = 0, high = UINT64_C(1) << 20;
+    while (low < high) {
+        uint64_t middle = (low + high + 1) / 2;
+        if (middle * middle <= square)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
-static bool cut(rs_rate *r, rs_time now) {
-    int64_t base = rs_rate_bps(r);
-    bool again = recently_cut(r, now);
-    if (again && r->cut_ppm && r->worst_ppm / 6 >= r->cut_ppm / 10 && r->clean == 0)
-        r->futile++;
-    else
-        r->futile = 0;
-    if (r->futile == 0)
-        r->before_cut_bps = base;
-    if (r->futile >= FUTILE_CUTS && !r->dropped) {
-        r->baseline_ppm = r->worst_ppm;
-        r->found_bps = r->before_cut_bps;
-        r->cut_ppm = 0;
-        r->got_through_bps = 0;
-        return true;
-    }
-    uint32_t lost = r->worst_ppm - (r->dropped || r->worst_ppm < r->baseline_ppm ? 0 : r->baseline_ppm);
-    int64_t got_through = scaled(base, 1000000 - lost);
+/* Three standard deviations of the loss seen in `expected` packets when it is `ppm` on average. */
+static uint32_t noise(uint32_t ppm, uint64_t expected) {
+    return (uint32_t)(3 * root((uint64_t)ppm * (1000000 - ppm) / expected));
+}
+
+static void cut(rs_rate *r, rs_time now, uint32_t lost_ppm) {
+    int64_t base = rs_rate_bps(r), got_through = scaled(base, 1000000 - lost_ppm);
+    bool again = r->cut_at != RS_NEVER && now - r->cut_at < PLATEAU_TIME;
     r->got_through_bps = again ? got_through : 0;
     r->found_bps = scaled(got_through, 970000);
     if (r->found_bps < base / 8)
         r->found_bps = base / 8;
     if (r->found_bps < r->floor_bps)
         r->found_bps = r->floor_bps;
-    r->cut_ppm = r->worst_ppm;
     r->cut_at = now;
-    return true;
-}
-
-bool rs_rate_feedback(rs_rate *r, rs_time now, uint64_t expected, uint64_t lost, bool dropped) {
-    uint32_t ppm = expected ? (uint32_t)((lost < expected ? lost : expected) * 1000000 / expected) : 0;
-    if (ppm > r->worst_ppm)
-        r->worst_ppm = ppm;
-    r->dropped |= dropped;
-    if (!(r->worst_ppm > r->baseline_ppm + LOSS_PPM || (r->dropped && r->worst_ppm > DROP_PPM)))
-        return false;
-    cut(r, now);
-    r->worst_ppm = 0;
-    r->dropped = false;
-    r->clean = 0;
+    r->plateau = r->climb = 0;
     r->epoch_end = now + r->epoch;
+}
+
+/* The last cuts for this receiver changed nothing: take them back, and its loss as given. */
+static void take_back(rs_rate *r, rs_time now, rs_loss_watch *w) {
+    w->baseline_ppm = w->sum_ppm / (FUTILE_CUTS + 1);
+    w->proven_ppm = w->baseline_ppm / 4 * 5;
+    if (w->proven_ppm > 900000)
+        w->proven_ppm = 900000;
+    w->cut_ppm = w->futile = 0;
+    if (w->before_bps > r->found_bps)
+        r->found_bps = w->before_bps;
+    r->got_through_bps = 0;
+    r->cut_at = RS_NEVER;
+    r->epoch_end = now + r->epoch;
+}
+
+bool rs_rate_feedback(rs_rate *r, rs_time now, rs_loss_watch *w, uint64_t expected, uint64_t lost, bool dropped) {
+    if (expected == 0)
+        return false;
+    uint32_t ppm = (uint32_t)((lost < expected ? lost : expected) * 1000000 / expected);
+    bool much = ppm > w->baseline_ppm + LOSS_PPM + noise(w->baseline_ppm, expected);
+    if (!much && !(dropped && ppm > DROP_PPM)) {
+        w->baseline_ppm = (uint32_t)((int64_t)w->baseline_ppm + ((int64_t)ppm - (int64_t)w->baseline_ppm) / 16);
+        if (w->baseline_ppm > w->proven_ppm)
+            w->baseline_ppm = w->proven_ppm;
+        w->cut_ppm = w->futile = 0;
+        return false;
+    }
+    if (w->cut_ppm && ppm / 6 >= w->cut_ppm / 10 && !dropped) {
+        w->futile++;
+        w->sum_ppm += ppm;
+    } else {
+        w->futile = 0;
+        w->sum_ppm = ppm;
+        w->before_bps = rs_rate_bps(r);
+    }
+    w->cut_ppm = ppm;
+    if (w->futile >= FUTILE_CUTS)
+        take_back(r, now, w);
+    else
+        cut(r, now, dropped || ppm < w->baseline_ppm ? ppm : ppm - w->baseline_ppm);
     return true;
 }
 
-/* Far from what got through last: in steps that double every other epoch. Near it: slowly (the plateau of a cubic). */
-static int64_t step(const rs_rate *r) {
+/* Near what got through last: slowly (the plateau of a cubic), for a while. Else in steps that double every other epoch. */
+static int64_t step(rs_rate *r) {
     int64_t near = r->got_through_bps / 16;
-    if (r->got_through_bps && r->found_bps > r->got_through_bps - near && r->found_bps < r->got_through_bps + near)
+    if (r->got_through_bps && r->plateau < PLATEAU_EPOCHS && r->found_bps > r->got_through_bps - near &&
+        r->found_bps < r->got_through_bps + near) {
+        r->plateau++;
         return r->found_bps / 256 + 1;
-    uint32_t doublings = r->clean / 2 < 4 ? r->clean / 2 : 4;
+    }
+    uint32_t doublings = r->climb / 2 < 3 ? r->climb / 2 : 3;
+    r->climb++;
     return (r->found_bps / 32 + 1) << doublings;
 }
 
@@ -90,12 +120,7 @@ bool rs_rate_tick(rs_rate *r, rs_time now) {
     if (now < r->epoch_end)
         return false;
     int64_t before = rs_rate_bps(r);
-    if (r->worst_ppm < r->baseline_ppm)
-        r->baseline_ppm -= (r->baseline_ppm - r->worst_ppm) / 8;
-    r->worst_ppm = 0;
-    r->dropped = false;
     r->epoch_end = now + r->epoch;
-    r->clean++;
     if (r->found_bps < r->ceiling_bps)
         r->found_bps += step(r);
     if (r->found_bps > r->ceiling_bps)

@@ -1,6 +1,7 @@
 /* What a receiver misses, and asking for it (Sec. III-A3). The bitmap of what is there is the truth; a second one marks what is asked for. */
 #include "core/state.h"
 
+#define ASKED_RUNS 48 /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
 #define PATIENCE (1000 * RS_MS) /* the control channel is reliable: to ask again without a new connection is a last resort */
 
 rs_time rs_receiver_patience(const rs_receiving *x) {
@@ -8,41 +9,40 @@ rs_time rs_receiver_patience(const rs_receiving *x) {
     return late > PATIENCE ? late : PATIENCE;
 }
 
-static void ask(rs_receiving *x, uint64_t from, uint64_t to) {
-    for (uint64_t sn = from; sn < to; sn++)
-        rs_seqset_add(&x->asked, sn);
-    rs_ranges_add(&x->to_ask, from, to);
-}
-
+/* Notes what is missing in [from, to) as due. Ranges may grow together in `to_ask`: what is asked for is cut out of the bitmap again. */
 void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to) {
-    uint64_t before = x->asked.count;
+    bool any = false;
     for (uint64_t at = from; at < to;) {
         uint64_t start = rs_seqset_next_absent(&x->present, &x->asked, at, to);
         uint64_t end = rs_seqset_next_present(&x->present, &x->asked, start, to);
-        if (start < to)
-            ask(x, start, end);
+        rs_ranges_add(&x->to_ask, start, end);
+        any |= start < end;
         at = end;
     }
-    if (x->asked.count == before)
-        return;
-    x->retry_due = now + rs_receiver_patience(x);
-    rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
-    rs_receiver_arm(node, x);
+    if (any)
+        rs_ask_on(node, now, x);
 }
 
-uint64_t rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before) {
-    uint64_t asked = x->asked.count, from = rs_ring_next(&x->ring, after);
+/* Says PTCH_REQ if something is due and the sender has not enough to do with what is asked for already. */
+void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->to_ask.count && x->asked_runs < ASKED_RUNS && !(x->link.say & RS_SAY_PTCH_REQ))
+        rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
+}
+
+void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before) {
+    uint64_t from = rs_ring_next(&x->ring, after);
     if (after != before && from <= before) {
         rs_ask_missing(node, now, x, from, before);
     } else {
         rs_ask_missing(node, now, x, from, x->ring.end);
         rs_ask_missing(node, now, x, x->ring.first, before);
     }
-    return x->asked.count - asked;
 }
 
 void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x) {
+    x->stats.lost -= x->asked.count; /* they are counted again when asked for again */
     rs_seqset_clear(&x->asked);
+    x->asked_runs = 0;
     x->to_ask.count = 0;
     x->retry_due = RS_NEVER;
     rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ);
@@ -57,6 +57,48 @@ void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x) {
     }
 }
 
+static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
+    x->asked_runs += 1;
+    x->asked_runs -= from > 0 && rs_seqset_has(&x->asked, from - 1);
+    x->asked_runs -= rs_seqset_has(&x->asked, to);
+    for (uint64_t sn = from; sn < to; sn++)
+        rs_seqset_add(&x->asked, sn);
+    x->stats.lost += to - from;
+}
+
+/* A fragment that was asked for has come: runs end, or break in two. */
+void rs_asked_came(rs_receiving *x, uint64_t sn) {
+    if (!rs_seqset_remove(&x->asked, sn))
+        return;
+    int neighbours = (sn > 0 && rs_seqset_has(&x->asked, sn - 1)) + rs_seqset_has(&x->asked, sn + 1);
+    if (neighbours == 0)
+        x->asked_runs--;
+    else if (neighbours == 2)
+        x->asked_runs++;
+}
+
+/* The first run that is still missing in what is due, taken out of it. */
+static bool first_due(rs_receiving *x, rs_range *out) {
+    while (x->to_ask.count) {
+        rs_range r = rs_ranges_take(&x->to_ask, 0);
+        out->from = rs_seqset_next_absent(&x->present, &x->asked, r.from, r.to);
+        out->to = rs_seqset_next_present(&x->present, &x->asked, out->from, r.to);
+        rs_ranges_add(&x->to_ask, out->to, r.to);
+        if (out->from < out->to)
+            return true;
+    }
+    return false;
+}
+
+/* The run up to the ring's end, if that is all that is due last. */
+static bool tail_due(const rs_receiving *x, rs_range *out) {
+    if (x->to_ask.count == 0)
+        return false;
+    *out = x->to_ask.range[x->to_ask.count - 1];
+    return out->to == x->ring.end && out->from > x->ring.first &&
+           rs_seqset_next_present(&x->present, &x->asked, out->from, out->to) == out->to;
+}
+
 /* Names [from, to) as the exclusive range of a ring. */
 static void name(rs_message *m, uint32_t session, uint64_t first, uint64_t end, uint64_t from, uint64_t to) {
     m->type = RS_MSG_PTCH_REQ;
@@ -66,18 +108,20 @@ static void name(rs_message *m, uint32_t session, uint64_t first, uint64_t end, 
 }
 
 /* The next PTCH_REQ. A range that goes around the ring's end, as (prior, initial) does, is one message. */
-bool rs_next_request(rs_receiving *x, rs_message *m) {
+bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m) {
     uint64_t first = x->ring.first, end = x->ring.end;
-    if (x->to_ask.count == 0)
+    uint32_t session = x->t.session;
+    rs_range r, tail;
+    if (x->asked_runs >= ASKED_RUNS || !first_due(x, &r))
         return false;
-    rs_range r = rs_ranges_take(&x->to_ask, 0);
-    uint32_t last = x->to_ask.count - 1;
-    if (x->to_ask.count && r.from == first && x->to_ask.range[last].to == end && x->to_ask.range[last].from > first) {
-        rs_range tail = rs_ranges_take(&x->to_ask, last);
-        name(m, x->t.session, first, end, tail.from, r.to);
+    x->retry_due = now + rs_receiver_patience(x);
+    if (r.from == first && r.to < end && tail_due(x, &tail)) {
+        rs_ranges_take(&x->to_ask, x->to_ask.count - 1);
+        mark_asked(x, r.from, r.to);
+        mark_asked(x, tail.from, tail.to);
+        name(m, session, first, end, tail.from, r.to);
         return true;
     }
-    uint32_t session = x->t.session;
     if (r.from < first || r.to > end) {
         session = RS_SESSION_OBJECT;
         first = 0;
@@ -87,6 +131,7 @@ bool rs_next_request(rs_receiving *x, rs_message *m) {
         rs_ranges_add(&x->to_ask, first, first + 1);
         r.from = first + 1;
     }
+    mark_asked(x, r.from, r.to);
     name(m, session, first, end, r.from, r.to);
     return true;
 }

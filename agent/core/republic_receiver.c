@@ -22,7 +22,7 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
         break;
     case RS_CASE_GAP:
     case RS_CASE_ROUND:
-        x->stats.lost += rs_ask_between(node, now, x, loss.lost_after, loss.lost_before);
+        rs_ask_between(node, now, x, loss.lost_after, loss.lost_before);
         rs_report_soon(node, now, x);
         break;
     }
@@ -40,7 +40,7 @@ static rs_rx_result store(rs_receiving *x, uint64_t sn) {
                            .length = rs_fragment_length(&x->t, sn),
                            .verdict = rs_seqset_add(&x->present, sn) ? RS_RX_STORE : RS_RX_OLD};
     if (result.verdict == RS_RX_STORE) {
-        rs_seqset_remove(&x->asked, sn);
+        rs_asked_came(x, sn);
         x->stats.bytes_present += result.length;
     } else {
         x->stats.packets_old++;
@@ -76,6 +76,7 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
     rs_rx_result result = store(x, h.sn);
     if (h.session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h.sn >= x->ring.first && h.sn < x->ring.end)
         on_ring_packet(node, now, x, &h);
+    rs_ask_on(node, now, x);
     rs_receiver_whole(node, now, x);
     return result;
 }
@@ -92,6 +93,7 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
     x->retry_due = x->asked.count ? now + rs_receiver_patience(x) : RS_NEVER;
+    rs_ask_on(node, now, x);
     rs_receiver_whole(node, now, x);
     return result;
 }
@@ -102,9 +104,7 @@ static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_m
         x->ended = true;
     if (x->state != RS_RX_RECEIVING)
         return; /* asks when it is accepted */
-    uint64_t before = x->present.count + x->asked.count;
     rs_ask_missing(node, now, x, 0, m->session == x->t.session ? x->ring.end : x->ring.first);
-    x->stats.lost += x->present.count + x->asked.count - before;
     x->active = false;
 }
 
@@ -159,7 +159,11 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         rs_report_fill(node, now, x, m);
         return true;
     case RS_SAY_PTCH_REQ:
-        return x->state == RS_RX_RECEIVING && rs_next_request(x, m);
+        if (x->state != RS_RX_RECEIVING || !rs_next_request(now, x, m))
+            return false;
+        if (x->retry_due < x->t.timer.due)
+            rs_receiver_arm(node, x);
+        return true;
     case RS_SAY_DATA_RCVD:
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;

@@ -67,6 +67,7 @@ static void open_to_all(rs_node *node, rs_time now, rs_sending *x) {
             continue;
         r->lit = r->rated = r->dropped = false;
         r->expected = r->lost = 0;
+        r->watch = (rs_loss_watch){0};
         if (x->sessions == 1)
             r->link.heard_at = now; /* from now on it owes answers */
         rs_say(node, now, &r->link, RS_SAY_OPEN);

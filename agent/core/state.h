@@ -113,6 +113,7 @@ typedef struct {
     uint64_t rated_pos, rated_received, rated_dropped;
     uint64_t expected, lost;
     bool dropped;
+    rs_loss_watch watch;
     int64_t share_bps;
 } rs_recipient;
 
@@ -178,7 +179,8 @@ struct rs_receiving {
     rs_ring ring;
     bool ended;           /* the data channel of this session is done, says the sender */
     rs_seqset present, asked;
-    rs_ranges to_ask;
+    rs_ranges to_ask;     /* what is due and not asked for yet; it may also name what is here or asked for */
+    uint32_t asked_runs;  /* runs in `asked` */
     uint8_t rcvd_status;
     uint32_t last_word;  /* RS_SAY_* that ended it, said again to a sender that missed it */
     uint8_t ack_status;
@@ -302,9 +304,11 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
 /* receiver_loss.c: what is missing, and asking for it */
 rs_time rs_receiver_patience(const rs_receiving *x);
 void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);
-uint64_t rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before); /* excluded, going around */
+void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before); /* excluded, going around */
+void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x);
+void rs_asked_came(rs_receiving *x, uint64_t sn);
 void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
-bool rs_next_request(rs_receiving *x, rs_message *m);
+bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);
 
 /* receiver_life.c: from INCOMING to RECEIVE_DONE */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause);
