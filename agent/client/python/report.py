@@ -95,11 +95,12 @@ def _event_words(event: Event) -> str:
 
 def timeline(result: SendResult) -> list[tuple[float, str]]:
     """What happened, in order: (ms since the request, words)."""
-    rows = [(ms_after(result, getattr(result, field)), words) for field, words in _TIMES]
+    rows = [(ms_after(result, getattr(result, field)), words) for field, words in _TIMES[:-1]]
     for one in result.receivers:
         rows.append((ms_after(result, one.first_light_ns), f"first light at {one.name} (fragment {one.initial_sn})"))
         rows.append((ms_after(result, one.complete_ns), f"{one.name} has everything"))
-    return sorted((at, words) for at, words in rows if at is not None)
+    rows.append((ms_after(result, result.done_ns), "done"))
+    return sorted(((at, words) for at, words in rows if at is not None), key=lambda row: row[0])
 
 
 def print_result(result: SendResult, name: str, console: Console = OUT) -> None:

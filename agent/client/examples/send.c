@@ -1,0 +1,62 @@
+/* Sends a file to servers:  rostrum-example-send APP-UUID DATA-ID FILE SERVER...   (socket: $ROSTRUM_SOCKET) */
+#include <rostrum/rostrum.h>
+
+#include <err.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void on_event(void *context, const rostrum_event *event) {
+    (void)context;
+    if (event->kind == ROSTRUM_EVENT_PHASE || event->kind == ROSTRUM_EVENT_RECEIVER)
+        printf("%s %s\n", event->subject, event->words);
+}
+
+/* The file's bytes into the agent's store: created there, so that nothing is copied again. */
+static void add_file(rostrum *agent, uint64_t data_id, const char *path) {
+    rostrum_error error;
+    struct stat info;
+    int from = open(path, O_RDONLY | O_CLOEXEC), to;
+    if (from < 0 || fstat(from, &info) < 0)
+        err(1, "%s", path);
+    if (rostrum_create(agent, (uint64_t)info.st_size, &to, NULL, &error))
+        errx(1, "%s", error.words);
+    for (off_t at = 0; at < info.st_size;)
+        if (sendfile(to, from, &at, (size_t)(info.st_size - at)) <= 0)
+            err(1, "%s", path);
+    if (rostrum_add(agent, data_id, to, &error))
+        errx(1, "%s", error.words);
+    close(to);
+    close(from);
+}
+
+int main(int argc, char **argv) {
+    uint8_t app[16];
+    rostrum *agent;
+    rostrum_error error;
+    if (argc < 5 || !rostrum_uuid_parse(argv[1], app))
+        errx(2, "usage: %s APP-UUID DATA-ID FILE SERVER...", argv[0]);
+    uint64_t data_id = strtoull(argv[2], NULL, 0);
+    if (rostrum_connect(NULL, app, NULL, &agent, &error))
+        errx(1, "%s", error.words);
+    add_file(agent, data_id, argv[3]);
+
+    rostrum_send_options options = {.on_event = on_event};
+    rostrum_send_result *result;
+    rostrum_code code =
+        rostrum_send(agent, data_id, (const char *const *)argv + 4, (uint32_t)(argc - 4), &options, &result, &error);
+    for (uint32_t i = 0; result && i < result->receiver_count; i++) {
+        const rostrum_receiver *one = &result->receivers[i];
+        printf("%s: %s, first fragment %" PRIu64 ", %" PRIu64 " patched\n", one->name,
+               one->digest_ok ? "digest right" : one->cause, one->initial_sn, one->patched_fragments);
+    }
+    if (code)
+        warnx("%s", error.words);
+    rostrum_send_result_free(result);
+    rostrum_close(agent);
+    return code != ROSTRUM_OK;
+}

@@ -1,0 +1,359 @@
+/* librostrum's connection and asynchronous requests (rostrum/rostrum.h); blocking.c builds the blocking ones on them. */
+#include "client/internal.h"
+
+#include "daemon/api_socket.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_SOCKET "/run/rostrum/agent.sock"
+#define SEND_BOUND_MS 10000 /* for the agent to take a request off the socket */
+#define MESSAGES_PER_DISPATCH 64
+
+bool rostrum_uuid_parse(const char *text, uint8_t out[16]) {
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    for (int i = 0, nibble = 0; i < 36; i++) {
+        if (i == 8 || i == 13 || i == 18 || i == 23) {
+            if (text[i] != '-')
+                return false;
+            continue;
+        }
+        const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
+        if (!digit)
+            return false;
+        uint8_t value = (uint8_t)((digit - digits) % 16);
+        out[nibble / 2] = (uint8_t)(nibble % 2 ? out[nibble / 2] | value : value << 4);
+        nibble++;
+    }
+    return text[36] == 0;
+}
+
+rostrum_code rostrum_fail(rostrum_error *error, rostrum_code code, const char *words) {
+    (void)rs_error_set(error, code, "%s", words);
+    return code;
+}
+
+static void free_call(rostrum_call *call) {
+    free(call->receivers);
+    free(call->transfers);
+    free(call->objects);
+    free(call);
+}
+
+static rostrum_call **find_call(rostrum *agent, uint64_t tag) {
+    rostrum_call **at = &agent->calls;
+    while (*at && (*at)->tag != tag)
+        at = &(*at)->next;
+    return at;
+}
+
+void rostrum_forget(rostrum *agent, uint64_t tag) {
+    rostrum_call **at = find_call(agent, tag), *call = *at;
+    if (call) {
+        *at = call->next;
+        free_call(call);
+    }
+}
+
+/* Everyone who waits hears why there will be no answer. */
+static void fail_all(rostrum *agent, const rostrum_error *error) {
+    agent->broken = *error;
+    while (agent->calls) {
+        rostrum_call *call = agent->calls;
+        agent->calls = call->next;
+        rostrum_answer answer = {.error = *error, .tag = call->tag, .fd = -1};
+        if (call->callback && !call->answered)
+            call->callback(call->context, &answer);
+        free_call(call);
+    }
+}
+
+static rostrum_code break_off(rostrum *agent, rostrum_error *error, rostrum_code code, const char *words) {
+    rostrum_error reason;
+    (void)rostrum_fail(&reason, code, words);
+    fail_all(agent, &reason);
+    return rostrum_fail(error, code, words);
+}
+
+static int send_bounded(rostrum *agent, int fd) {
+    for (;;) {
+        int number = rs_unix_send(agent->socket, agent->message.data, agent->message.length, fd, true);
+        if (number != EAGAIN)
+            return number;
+        struct pollfd ready = {.fd = agent->socket, .events = POLLOUT};
+        int count = poll(&ready, 1, SEND_BOUND_MS);
+        if (count == 0)
+            return ETIMEDOUT;
+        if (count < 0 && errno != EINTR)
+            return errno;
+    }
+}
+
+rostrum_code rostrum_start(rostrum *agent, const rostrum_start_params *params, uint64_t *tag, rostrum_error *error) {
+    if (agent->broken.code)
+        return rostrum_fail(error, agent->broken.code, agent->broken.words);
+    rostrum_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for one more request");
+    call->tag = ++agent->next_tag;
+    call->type = agent->request.type;
+    call->callback = params->callback;
+    call->on_event = params->on_event;
+    call->context = params->context;
+    call->event_context = params->event_context;
+    agent->request.tag = call->tag;
+    rostrum_error reason;
+    if (!rs_api_encode_request(&agent->request, &agent->message, &reason)) {
+        free(call);
+        return rostrum_fail(error, reason.code, reason.words);
+    }
+    int number = send_bounded(agent, params->fd);
+    if (number) {
+        free(call);
+        (void)rs_error_system(&reason, number, "the agent does not take a request");
+        return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.words);
+    }
+    call->next = agent->calls;
+    agent->calls = call;
+    if (tag)
+        *tag = call->tag;
+    return ROSTRUM_OK;
+}
+
+/* Makes room for `more` rows behind `count`. NULL (and the old array stays) without memory. */
+static void *grow(void **rows, uint32_t count, uint32_t more, size_t size) {
+    void *larger = reallocarray(*rows, (size_t)count + more, size);
+    if (larger)
+        *rows = larger;
+    return larger;
+}
+
+static bool take_rows(rostrum_call *call, rs_api_answer *answer) {
+    bool room = true;
+    uint32_t more = answer->rows;
+    if (answer->type == RS_API_RECEIVERS) {
+        room = grow((void **)&call->receivers, call->receiver_count, more, sizeof *call->receivers);
+        while (room && rs_api_next_receiver(answer, &call->receivers[call->receiver_count]))
+            call->receiver_count++;
+    } else if (answer->type == RS_API_TRANSFERS) {
+        room = grow((void **)&call->transfers, call->transfer_count, more, sizeof *call->transfers);
+        while (room && rs_api_next_transfer(answer, &call->transfers[call->transfer_count]))
+            call->transfer_count++;
+    } else {
+        room = grow((void **)&call->objects, call->object_count, more, sizeof *call->objects);
+        while (room && rs_api_next_object(answer, &call->objects[call->object_count]))
+            call->object_count++;
+    }
+    return room && answer->rows == 0;
+}
+
+/* The final answer of a call: it leaves the list before its callback, which may start others. */
+static void finish(rostrum *agent, rostrum_call **at, rs_api_answer *from, int fd) {
+    rostrum_call *call = *at;
+    rostrum_answer answer = {.tag = call->tag, .fd = fd, .handle = from->handle, .size = from->object.size};
+    bool stays = call->type == RS_API_SUBSCRIBE && from->type == RS_API_DONE;
+    if (from->type == RS_API_ERROR)
+        answer.error = from->error;
+    if (from->type == RS_API_SENT) {
+        from->result.receivers = call->receivers;
+        from->result.receiver_count = call->receiver_count;
+        answer.result = &from->result;
+        if (!from->result.ok)
+            (void)rostrum_fail(&answer.error, ROSTRUM_ERR_FAILED,
+                               from->result.cause[0] ? from->result.cause : "some receivers do not have the object");
+    }
+    if (from->type == RS_API_STATE) {
+        from->status.transfers = call->transfers;
+        from->status.transfer_count = call->transfer_count;
+        from->status.objects = call->objects;
+        from->status.object_count = call->object_count;
+        answer.status = &from->status;
+    }
+    if (from->type == RS_API_REGISTERED)
+        memcpy(agent->server, from->status.server, sizeof agent->server);
+    if ((from->type == RS_API_CREATED || from->type == RS_API_OBJECT) && fd < 0)
+        (void)rostrum_fail(&answer.error, ROSTRUM_ERR_IO,
+                           "the file descriptor did not arrive; too many files are open");
+    call->answered = true;
+    if (!stays)
+        *at = call->next;
+    if (call->callback)
+        call->callback(call->context, &answer);
+    else if (fd >= 0)
+        close(fd);
+    if (!stays)
+        free_call(call);
+}
+
+static rostrum_code take_message(rostrum *agent, size_t length, int fd, rostrum_error *error) {
+    rs_api_answer *answer = &agent->answer;
+    rostrum_error reason;
+    if (!rs_api_parse_answer(agent->message.data, length, answer, &reason)) {
+        if (fd >= 0)
+            close(fd);
+        return break_off(agent, error, reason.code, reason.words);
+    }
+    if (answer->type == RS_API_ERROR && answer->tag == 0)
+        return break_off(agent, error, answer->error.code, answer->error.words);
+    rostrum_call **at = find_call(agent, answer->tag), *call = *at;
+    if (!call) { /* whoever asked has given up */
+        if (fd >= 0)
+            close(fd);
+        return ROSTRUM_OK;
+    }
+    if (answer->type == RS_API_EVENT) {
+        if (call->on_event)
+            call->on_event(call->event_context, &answer->event);
+    } else if (answer->type == RS_API_RECEIVERS || answer->type == RS_API_TRANSFERS || answer->type == RS_API_OBJECTS) {
+        if (!take_rows(call, answer))
+            return break_off(agent, error, ROSTRUM_ERR_PROTOCOL, "rows of an answer are malformed, or memory is short");
+    } else {
+        finish(agent, at, answer, fd);
+        return ROSTRUM_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    return ROSTRUM_OK;
+}
+
+rostrum_code rostrum_dispatch(rostrum *agent, rostrum_error *error) {
+    if (agent->broken.code)
+        return rostrum_fail(error, agent->broken.code, agent->broken.words);
+    for (int i = 0; i < MESSAGES_PER_DISPATCH; i++) {
+        int fd;
+        ssize_t got = rs_unix_receive(agent->socket, agent->message.data, sizeof agent->message.data, &fd, true);
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return ROSTRUM_OK;
+        if (got < 0 && errno == EMSGSIZE)
+            return break_off(agent, error, ROSTRUM_ERR_PROTOCOL, "the agent sent a message of more than 64 KiB");
+        if (got <= 0)
+            return break_off(agent, error, ROSTRUM_ERR_UNAVAILABLE, "the agent went away");
+        rostrum_code code = take_message(agent, (size_t)got, fd, error);
+        if (code)
+            return code;
+    }
+    return ROSTRUM_OK;
+}
+
+rs_api_request *rostrum_request(rostrum *agent, uint8_t type, uint64_t data_id) {
+    memset(&agent->request, 0, offsetof(rs_api_request, text));
+    agent->request.type = type;
+    agent->request.data_id = data_id;
+    return &agent->request;
+}
+
+rostrum_code rostrum_connect(const char *socket_path, const uint8_t app[16], const char *process, rostrum **out,
+                             rostrum_error *error) {
+    rostrum_error reason;
+    rostrum *agent = calloc(1, sizeof *agent);
+    *out = NULL;
+    if (!agent)
+        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a connection");
+    const char *path = socket_path ? socket_path : getenv("ROSTRUM_SOCKET");
+    agent->answer_bound_ms = 60000;
+    agent->socket = rs_unix_connect(path && *path ? path : DEFAULT_SOCKET, true, &reason);
+    if (agent->socket < 0) {
+        free(agent);
+        return rostrum_fail(error, reason.code, reason.words);
+    }
+    rs_api_request *request = rostrum_request(agent, RS_API_REGISTER, 0);
+    memcpy(request->app, app, sizeof request->app);
+    request->process = process && *process ? process : program_invocation_short_name;
+    rostrum_code code = rostrum_ask(agent, 0, -1, NULL, error);
+    if (code)
+        rostrum_close(agent);
+    else
+        *out = agent;
+    return code;
+}
+
+void rostrum_close(rostrum *agent) {
+    if (!agent)
+        return;
+    rostrum_error reason;
+    (void)rostrum_fail(&reason, ROSTRUM_ERR_CANCELLED, "the connection to the agent was closed");
+    fail_all(agent, &reason);
+    close(agent->socket); /* the agent takes that as unregister */
+    free(agent);
+}
+
+const char *rostrum_server(const rostrum *agent) {
+    return agent->server;
+}
+
+void rostrum_set_answer_bound(rostrum *agent, uint32_t answer_bound_ms) {
+    agent->answer_bound_ms = answer_bound_ms;
+}
+
+int rostrum_fd(const rostrum *agent) {
+    return agent->socket;
+}
+
+rostrum_code rostrum_start_create(rostrum *agent, uint64_t size, rostrum_callback callback, void *context,
+                                  uint64_t *tag, rostrum_error *error) {
+    rostrum_request(agent, RS_API_CREATE, 0)->number = size;
+    rostrum_start_params params = {.callback = callback, .context = context, .fd = -1};
+    return rostrum_start(agent, &params, tag, error);
+}
+
+rostrum_code rostrum_start_add(rostrum *agent, uint64_t data_id, int fd, rostrum_callback callback, void *context,
+                               uint64_t *tag, rostrum_error *error) {
+    if (fd < 0)
+        return rostrum_fail(error, ROSTRUM_ERR_INVALID, "add needs an open file");
+    (void)rostrum_request(agent, RS_API_ADD, data_id);
+    rostrum_start_params params = {.callback = callback, .context = context, .fd = fd};
+    return rostrum_start(agent, &params, tag, error);
+}
+
+rostrum_code rostrum_start_send(rostrum *agent, uint64_t data_id, const char *const *receivers, uint32_t receiver_count,
+                                const rostrum_send_options *options, rostrum_callback callback, void *context,
+                                uint64_t *tag, rostrum_error *error) {
+    static const rostrum_send_options defaults;
+    options = options ? options : &defaults;
+    rs_api_request *request = rostrum_request(agent, RS_API_SEND, data_id);
+    request->flags = options->on_event ? RS_API_SEND_EVENTS : 0;
+    request->wait_ms = options->wait_ms;
+    request->deadline_ms = options->deadline_ms;
+    request->receiver_count = receiver_count;
+    for (uint32_t i = 0; i < receiver_count && i < ROSTRUM_RECEIVERS_MAX; i++)
+        request->receivers[i] = receivers[i];
+    rostrum_start_params params = {.callback = callback,
+                                   .context = context,
+                                   .on_event = options->on_event,
+                                   .event_context = options->context,
+                                   .fd = -1};
+    return rostrum_start(agent, &params, tag, error);
+}
+
+rostrum_code rostrum_start_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, rostrum_callback callback,
+                                void *context, uint64_t *tag, rostrum_error *error) {
+    rostrum_request(agent, RS_API_READ, data_id)->wait_ms = wait_ms;
+    rostrum_start_params params = {.callback = callback, .context = context, .fd = -1};
+    return rostrum_start(agent, &params, tag, error);
+}
+
+rostrum_code rostrum_start_delete(rostrum *agent, uint64_t data_id, rostrum_callback callback, void *context,
+                                  uint64_t *tag, rostrum_error *error) {
+    (void)rostrum_request(agent, RS_API_DELETE, data_id);
+    rostrum_start_params params = {.callback = callback, .context = context, .fd = -1};
+    return rostrum_start(agent, &params, tag, error);
+}
+
+rostrum_code rostrum_start_status(rostrum *agent, rostrum_callback callback, void *context, uint64_t *tag,
+                                  rostrum_error *error) {
+    (void)rostrum_request(agent, RS_API_STATUS, 0);
+    rostrum_start_params params = {.callback = callback, .context = context, .fd = -1};
+    return rostrum_start(agent, &params, tag, error);
+}
+
+rostrum_code rostrum_start_subscribe(rostrum *agent, uint64_t data_id,
+                                     void (*on_event)(void *context, const rostrum_event *event),
+                                     rostrum_callback callback, void *context, uint64_t *tag, rostrum_error *error) {
+    (void)rostrum_request(agent, RS_API_SUBSCRIBE, data_id);
+    rostrum_start_params params = {
+        .callback = callback, .context = context, .on_event = on_event, .event_context = context, .fd = -1};
+    return rostrum_start(agent, &params, tag, error);
+}
