@@ -77,6 +77,8 @@ class Supervisor:
             self.programs["ocs"] = processes.ocs_emulator(file, self.run)
         if "manager" in options.parts:
             self.programs["manager"] = processes.manager(file, self.run, list(options.manager_options))
+        if "agents" in options.parts and not processes.agent_program().exists():
+            raise LabError(f"{processes.agent_program()} is not built; run make build")
         extra = [*options.agent_options, *(("--seed", str(options.seed)) if options.seed is not None else ())]
         for server in self.topology.servers.values() if "agents" in options.parts else ():
             host = self.network.hosts[server.name]

@@ -1,0 +1,64 @@
+"""Objects through agents of a lab: made, sent, read back and compared, deleted."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from rostrum.client import Agent, NotFound, SendResult
+from rostrum.lab.lab import Lab
+
+SEND_BOUND_S = 60.0
+_ids = itertools.count(1)
+
+
+def data_of(size: int, seed: int) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def send(lab: Lab, sender: str, receivers: Sequence[str], data: bytes, *, wait: float | None = None) -> SendResult:
+    """Sends a new object and waits for what comes of it."""
+    with Agent(lab.agent_socket(sender)) as agent:
+        number = next(_ids)
+        agent.add(number, data)
+        return agent.send(number, receivers, wait=wait).wait(SEND_BOUND_S)
+
+
+def read(lab: Lab, server: str, data_id: int, wait: float = 10.0) -> bytes:
+    with Agent(lab.agent_socket(server)) as agent, agent.read(data_id, wait=wait) as copy:
+        return copy.bytes()
+
+
+def check(lab: Lab, result: SendResult, receivers: Sequence[str], data: bytes) -> None:
+    """Every receiver has exactly these bytes, by their own reading."""
+    assert result.ok, (result.cause, [(row.name, row.state, row.cause) for row in result.receivers])
+    assert {row.name for row in result.receivers} == set(receivers)
+    for name in receivers:
+        assert read(lab, name, result.data_id) == data, f"{name} has other bytes"
+
+
+def forget(lab: Lab, servers: Sequence[str], data_id: int) -> None:
+    """Deletes the object wherever it is."""
+    for name in servers:
+        with Agent(lab.agent_socket(name)) as agent:
+            try:
+                agent.delete(data_id)
+            except NotFound:
+                continue
+
+
+def until(condition: Callable[[], object], what: str, bound_s: float = 15.0) -> None:
+    """Waits for a condition, and fails naming it when the bound passes."""
+    deadline = time.monotonic() + bound_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {bound_s:g} s for {what}"
+        time.sleep(0.02)
+
+
+def released(lab: Lab, path_id: str, bound_s: float = 15.0) -> dict:
+    """The manager's account of a path once it is over."""
+    path = lab.rest.get(f"/v1/paths/{path_id}?wait=ended&timeout_ms={int(bound_s * 1000)}")
+    assert path["state"] in ("released", "failed"), path
+    return path
