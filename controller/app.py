@@ -59,7 +59,9 @@ class App:
             )
             for name, one in topology.ocs.items()
         }
-        self.devices = Devices(topology, self.fabric, self.ocs, post, settings.configure_bound_ns / 1e9)
+        self.devices = Devices(
+            topology, self.fabric, self.ocs, post, self.owner.clock, settings.configure_bound_ns / 1e9
+        )
         self.thrift = ThriftService(self.owner, f"rostrum-manager {topology.name}", settings.boot_id)
         self.owner.devices, self.owner.agents = self.devices, self.thrift
         self.rest = rest_api.Rest(self.owner, self.thrift.latency, lambda: self.thrift.refused)

@@ -30,12 +30,19 @@ class Devices:
     """Drivers behind a Sequencer. `bound_s`: a device that does not finish an order within this has failed it."""
 
     def __init__(
-        self, topology: Topology, fabric: SwitchFabric, ocs: Mapping[str, CircuitSwitch], post: Post, bound_s: float
+        self,
+        topology: Topology,
+        fabric: SwitchFabric,
+        ocs: Mapping[str, CircuitSwitch],
+        post: Post,
+        clock: Callable[[], int],
+        bound_s: float,
     ) -> None:
         self._topology = topology
         self._fabric = fabric
         self._ocs = ocs
         self._post = post
+        self._clock = clock
         self._bound_s = bound_s
         self._sequencer = Sequencer()
 
@@ -124,13 +131,14 @@ class Devices:
 
     async def _read_rules(self, switch: str) -> None:
         async def order() -> None:
-            self._post(ev.RulesFound(switch, frozenset(await self._fabric.read(switch))))
+            asked_at = self._clock()
+            self._post(ev.RulesFound(switch, frozenset(await self._fabric.read(switch)), asked_at))
 
         await self._tries("read rules", switch, READ_TRIES, order)
 
     async def _read_cross_connects(self, ocs: str) -> None:
         async def order() -> None:
-            self._post(ev.CrossConnectsFound(ocs, tuple(await self._ocs[ocs].read())))
+            await self._found(ocs)
 
         if not await self._tries("read cross-connects", ocs, READ_TRIES, order):
             self._post(ev.OcsDown(ocs, "its cross-connects could not be read"))
@@ -138,7 +146,11 @@ class Devices:
     async def refresh(self, ocs: str) -> None:
         """Reads an OCS's cross-connects and powers anew. Raises SouthboundError, TimeoutError."""
         async with asyncio.timeout(self._bound_s):
-            self._post(ev.CrossConnectsFound(ocs, tuple(await self._ocs[ocs].read())))
+            await self._found(ocs)
+
+    async def _found(self, ocs: str) -> None:
+        asked_at = self._clock()
+        self._post(ev.CrossConnectsFound(ocs, tuple(await self._ocs[ocs].read()), asked_at))
 
     async def _tries(self, what: str, device: str, tries: int, order: Callable[[], Awaitable[None]]) -> bool:
         for attempt in range(1, tries + 1):

@@ -132,7 +132,7 @@ def _own(core: Core, ocs: Ocs, path: Path, found: Cascade, now: int) -> None:
     rows = [core.resources.circuits.drop_foreign(ocs.name, pair) for pair in found.pairs]
     powers = tuple(row.cross_connect for row in rows if row)
     circuit_id = core.resources.next_circuit_id()
-    core.resources.circuits.add(Circuit(circuit_id, ocs.name, found, CircuitState.LIVE, 0, path.id, now, powers))
+    core.resources.circuits.add(Circuit(circuit_id, ocs.name, found, CircuitState.LIVE, 0, path.id, now, now, powers))
     path.ocs, path.circuit_id, path.cascade, path.cross_connects = ocs.name, circuit_id, found, powers
     path.stamps.cross_connects_steady = now
     topology = core.topology
@@ -153,5 +153,5 @@ def sweep(core: Core, now: int) -> None:
         pairs = tuple(one.cross_connect.pair for one in expired if one.ocs == ocs)
         for pair in pairs:
             core.resources.circuits.drop_foreign(ocs, pair)
-        core.disconnect(ocs, pairs, "found at start and claimed by no path")
+        core.disconnect(ocs, pairs, "claimed by no path", recheck=True)
         core.log("unclaimed cross-connects removed", ocs=ocs, pairs=len(pairs))

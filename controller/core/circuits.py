@@ -38,6 +38,7 @@ class Circuit:
     op: int
     user: str | None
     last_used: int
+    settled_at: int = 0
     powers: tuple[CrossConnect, ...] = ()
 
     @property
@@ -51,6 +52,7 @@ class Foreign:
 
     ocs: str
     cross_connect: CrossConnect
+    since: int
     until: int
 
 
@@ -120,8 +122,11 @@ class CircuitTable:
         if circuit_id in self._circuits:
             self._put(replace(self._circuits[circuit_id], user=None, last_used=now))
 
-    def settled(self, circuit_id: str, powers: tuple[CrossConnect, ...]) -> Circuit:
-        return self._put(replace(self._circuits[circuit_id], state=CircuitState.LIVE, powers=powers))
+    def settled(self, circuit_id: str, powers: tuple[CrossConnect, ...], now: int) -> Circuit:
+        return self._put(replace(self._circuits[circuit_id], state=CircuitState.LIVE, powers=powers, settled_at=now))
+
+    def measured(self, circuit_id: str, powers: tuple[CrossConnect, ...]) -> None:
+        self._put(replace(self._circuits[circuit_id], powers=powers))
 
     def setting(self, circuit_id: str, op: int) -> Circuit:
         return self._put(replace(self._circuits[circuit_id], state=CircuitState.SETTING, op=op))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import Circuit, Conflict, Foreign
 from rostrum.controller.core.intake import maybe_active, run_queue
-from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, PathKind
+from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair, PathKind
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.splitters import expected_dbm
 from rostrum.controller.core.state import Core, ForeignRule
@@ -30,7 +32,7 @@ def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
         lose_circuit(core, circuit, cause, now)
         run_queue(core, now)
         return
-    core.resources.circuits.settled(circuit.id, event.cross_connects)
+    core.resources.circuits.settled(circuit.id, event.cross_connects, now)
     for pair in circuit.cascade.pairs:
         core.resources.health.works(ocs, pair)
     path = core.paths.get(circuit.user or "")
@@ -96,7 +98,7 @@ def lose_circuit(core: Core, circuit: Circuit, cause: str, now: int) -> None:
     """A circuit is of no use any more: it is taken down, and its path goes on over the packet network."""
     core.resources.circuits.drop(circuit.id)
     core.circuit_ops.pop(circuit.op, None)
-    core.disconnect(circuit.ocs, circuit.cascade.pairs, cause)
+    core.disconnect(circuit.ocs, circuit.cascade.pairs, cause, recheck=True)
     for rule_set in core.idle_rules.of_circuit(circuit.id):
         core.discard(rule_set, now)
     core.counts["circuits_lost"] += 1
@@ -182,29 +184,36 @@ def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
 def rules_removed(core: Core, event: ev.RulesRemoved, now: int) -> None:
     """What stayed is tried again after the grace time, like anything of ours that nothing explains."""
     pending = core.rule_ops.pop(event.op, None)
-    stuck = {switch for switch, _ in event.failures}
-    if pending is None or not stuck:
-        return
+    if pending is not None and event.failures:
+        rules_stuck(core, pending.rules, dict(event.failures), now)
+
+
+def rules_stuck(core: Core, rules: tuple[MulticastRule, ...], stuck: Mapping[str, str], now: int) -> None:
+    """Rules that could not be removed from the switches in `stuck` (switch -> cause)."""
     until = now + core.settings.grace
-    for rule in pending.rules:
+    for rule in rules:
         if rule.switch in stuck and rule_making.key(rule) not in core.expected_rules(rule.switch):
-            core.foreign_rules[rule_making.key(rule)] = ForeignRule(rule, until)
+            core.foreign_rules[rule_making.key(rule)] = ForeignRule(rule, now, until)
     core.wake_at(until)
-    core.warn("rules not removed", switches=listed(stuck), cause=event.failures[0][1])
+    core.warn("rules not removed", switches=listed(stuck), cause=next(iter(stuck.values())))
 
 
 def disconnect_result(core: Core, event: ev.DisconnectResult, now: int) -> None:
     pending = core.disconnect_ops.pop(event.op, None)
-    if pending is None or not event.error:
+    if pending is None:
+        return
+    if pending.recheck or event.error:
+        core.emit(act.ReadCrossConnects(pending.ocs))
+    if not event.error:
         return
     core.warn("cross-connects not taken down", ocs=pending.ocs, cause=event.error)
     until = now + core.settings.grace
     for pair in pending.pairs:
         left = CrossConnect(pair, CrossConnectState.INVALID, cause=event.error)
         try:
-            core.resources.circuits.add_foreign(Foreign(pending.ocs, left, until))
+            core.resources.circuits.add_foreign(Foreign(pending.ocs, left, now, until))
         except Conflict:
-            continue  # a newer circuit holds these fibres; its own result tells
+            continue  # a newer circuit holds these fibres; it will fault, and what is there be read
     core.wake_at(until)
 
 

@@ -48,13 +48,15 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
         if any(found.get(rule_making.key(rule)) != rule for rule in rule_set.rules if rule.switch == switch):
             core.idle_rules.take(rule_set.hops)
             core.discard(rule_set, now)
-    core.foreign_rules = {key: one for key, one in core.foreign_rules.items() if key[0] != switch or key in found}
+    for key, held in list(core.foreign_rules.items()):
+        if key[0] == switch and key not in found and held.since < event.asked_at:
+            del core.foreign_rules[key]
     until = now + core.settings.grace
     strange = [rule for key, rule in found.items() if key not in expected and key not in core.foreign_rules]
     for rule in strange:
         owner = next((one for one in core.paths.values() if one.granted and one.group == rule.group), None)
         if owner is None:
-            core.foreign_rules[rule_making.key(rule)] = ForeignRule(rule, until)
+            core.foreign_rules[rule_making.key(rule)] = ForeignRule(rule, now, until)
         elif not owner.hops:
             owner.rules = (*owner.rules, rule)
         else:
@@ -87,10 +89,11 @@ def cross_connects_found(core: Core, event: ev.CrossConnectsFound, now: int) -> 
         core.log("ocs up", ocs=ocs.name, cross_connects=len(event.cross_connects))
     core.resources.set_ocs(ocs.name, OcsState.UP, now)
     found = {one.pair: one for one in event.cross_connects}
-    for circuit in [one for one in core.resources.circuits if one.ocs == ocs.name and one.state is CircuitState.LIVE]:
-        _check(core, circuit, found, now)
+    for circuit in [one for one in core.resources.circuits if one.ocs == ocs.name]:
+        if circuit.state is CircuitState.LIVE and circuit.settled_at < event.asked_at:
+            _check(core, circuit, found, now)
     for foreign in core.resources.circuits.foreign(ocs.name):
-        if foreign.cross_connect.pair not in found:
+        if foreign.cross_connect.pair not in found and foreign.since < event.asked_at:
             core.resources.circuits.drop_foreign(ocs.name, foreign.cross_connect.pair)
     _keep_strange(core, ocs, found, now)
     adopt.match_all(core, now)
@@ -102,7 +105,7 @@ def _check(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now: i
     rows = [found.get(pair) for pair in circuit.cascade.pairs]
     powers = tuple(row for row in rows if row and row.state is not CrossConnectState.FAULT)
     if len(powers) == len(rows):
-        core.resources.circuits.settled(circuit.id, powers)
+        core.resources.circuits.measured(circuit.id, powers)
         path = core.paths.get(circuit.user or "")
         if path:
             path.cross_connects = powers
@@ -124,7 +127,7 @@ def _keep_strange(core: Core, ocs: Ocs, found: dict[Pair, CrossConnect], now: in
         if pair.input not in inputs or pair.output not in outputs or pair in leaving:
             continue
         try:
-            core.resources.circuits.add_foreign(Foreign(ocs.name, one, until))
+            core.resources.circuits.add_foreign(Foreign(ocs.name, one, now, until))
             kept += 1
         except Conflict:
             continue  # held by a circuit of ours, or known already

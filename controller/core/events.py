@@ -83,10 +83,13 @@ class SwitchDown:
 
 @dataclass(frozen=True)
 class RulesFound:
-    """The multicast rules that are on a switch, asked for by action ReadRules."""
+    """The multicast rules that are on a switch, asked for by action ReadRules. What changed after `asked_at` (ns) may
+    be missing from it.
+    """
 
     switch: str
     rules: frozenset[MulticastRule]
+    asked_at: int
 
 
 @dataclass(frozen=True)
@@ -102,10 +105,13 @@ class OcsDown:
 
 @dataclass(frozen=True)
 class CrossConnectsFound:
-    """All cross-connects of an OCS, asked for by action ReadCrossConnects."""
+    """All cross-connects of an OCS, asked for by action ReadCrossConnects. What changed after `asked_at` (ns) may be
+    missing from it.
+    """
 
     ocs: str
     cross_connects: tuple[CrossConnect, ...]
+    asked_at: int
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,9 @@ class Manager:
             if rules.until > now:
                 continue
             del core.rule_ops[op]
+            if rules.removal:
+                configure.rules_stuck(core, rules.rules, {rule.switch: "no answer" for rule in rules.rules}, now)
+                continue
             path = core.paths.get(rules.path_id)
             if path and path.rules_op == op and path.granted:
                 switches = ", ".join(sorted({rule.switch for rule in rules.rules}))

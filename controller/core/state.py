@@ -40,6 +40,7 @@ class PendingRules:
     path_id: str
     rules: tuple[MulticastRule, ...]
     until: int
+    removal: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,17 @@ class PendingCircuit:
 
 @dataclass(frozen=True)
 class PendingDisconnect:
+    """`recheck`: something was wrong there; read what the OCS has afterwards."""
+
     ocs: str
     pairs: tuple[Pair, ...]
+    recheck: bool
 
 
 @dataclass
 class ForeignRule:
     rule: MulticastRule
+    since: int
     until: int
 
 
@@ -126,6 +131,8 @@ class Core:
         until = now + self.settings.configure_bound_ns
         path.rules_op, path.rules_in = op, False
         self.rule_ops[op] = PendingRules(path.id, path.rules, until)
+        for rule in path.rules:
+            self.foreign_rules.pop(rule_making.key(rule), None)
         self.emit(act.InstallRules(op, path.rules, path.id))
         self.wake_at(until)
 
@@ -133,14 +140,16 @@ class Core:
         if not rules:
             return
         op = self.next_serial()
-        self.rule_ops[op] = PendingRules(path_id, rules, now + self.settings.configure_bound_ns)
+        until = now + self.settings.configure_bound_ns
+        self.rule_ops[op] = PendingRules(path_id, rules, until, removal=True)
         self.emit(act.RemoveRules(op, rules, path_id))
+        self.wake_at(until)
 
-    def disconnect(self, ocs: str, pairs: tuple[Pair, ...], reason: str) -> None:
+    def disconnect(self, ocs: str, pairs: tuple[Pair, ...], reason: str, recheck: bool = False) -> None:
         if not pairs:
             return
         op = self.next_serial()
-        self.disconnect_ops[op] = PendingDisconnect(ocs, pairs)
+        self.disconnect_ops[op] = PendingDisconnect(ocs, pairs, recheck)
         self.emit(act.Disconnect(op, ocs, pairs, reason))
 
     def discard(self, rule_set: RuleSet, now: int) -> None:

@@ -126,6 +126,7 @@ def test_ocs__comes_back_without_its_cross_connects() -> None:
     line = Timeline()
     path = line.ask_as_agent("h1", *SIX)
     line.release(line.ask("h3", "h1"))
+    line.wait(1)
     line.do(ev.OcsDown("ocs", "power cycle"))
     line.network.crossed["ocs"].clear()
     line.do(ev.OcsUp("ocs"))

@@ -64,7 +64,7 @@ class Timeline:
             actions = self.manager.step(events.popleft(), self.now)
             done += actions
             for action in actions:
-                answer = self.network.perform(action)
+                answer = self.network.perform(action, self.now)
                 if answer is None:
                     continue
                 (events if self.devices_answer else self.held).append(answer)
