@@ -4,6 +4,8 @@
 #define ATTEMPT_LIVE 200000          /* attempt interval when the path needs no reconfiguration: 0.2 ms */
 #define ATTEMPT_SLOWEST (5 * RS_MS)  /* it doubles every ATTEMPT_STEP packets up to this */
 #define PASS_OVER (250 * RS_MS)      /* receivers that have not even accepted are not waited for longer, if others have light */
+#define DARK_LEAST (1000 * RS_MS)     /* after 10 light bounds, at least this, a dark receiver is finished by patches; */
+#define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
 #define DRAIN (1 * RS_MS)            /* from the last data packet to releasing the path: let it get there first */
 #define FEEDBACK (5 * RS_MS)
 #define FEEDBACK_EACH 50000 /* ns per receiver: at most 20,000 RATE messages a second in all */
@@ -41,12 +43,13 @@ static void set_attempt_interval(const rs_node *node, rs_sending *x) {
         x->attempt_interval = packet;
 }
 
-/* How long to wait for light, measured from now: bounds of the wait for the whole, and for receivers that have accepted. */
-static void wait_for_light(rs_node *node, rs_time now, rs_sending *x) {
+/* How long to wait for light, measured from now. On the path of a further session the others do not wait again for a receiver that stayed dark on
+ * the one before; it can have light all the same. */
+static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved) {
     rs_time bound = x->grant.light_bound;
-    rs_time dark = bound ? bound * 10 : node->config.no_path_bound;
-    if (dark < 1000 * RS_MS)
-        dark = 1000 * RS_MS;
+    rs_time dark = bound ? bound * 10 : x->grant.reconfiguration * 10, least = bound ? DARK_LEAST : DARK_UNBOUNDED;
+    if (dark < least)
+        dark = least;
     if (dark > node->config.no_path_bound)
         dark = node->config.no_path_bound;
     x->path_at = now;
@@ -55,7 +58,7 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x) {
     x->dark_due = now + dark;
     x->dark_passed = false;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
-        x->recipients[i].passed_over = false;
+        x->recipients[i].passed_over = !moved && x->recipients[i].passed_over && !x->recipients[i].lit;
         x->recipients[i].no_light_told = false;
     }
 }
@@ -106,7 +109,7 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
     x->stats.granted_at = now;
     x->stats.high_rate_at = x->stats.data_done_at = 0;
     set_attempt_interval(node, x);
-    wait_for_light(node, now, x);
+    wait_for_light(node, now, x, false);
     open_to_all(node, now, x);
     x->attempt_due = now;
     rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
@@ -279,7 +282,7 @@ rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind k
     if (kind == RS_PATH_PACKET)
         x->grant.reconfiguration = 0;
     set_attempt_interval(node, x);
-    wait_for_light(node, now, x);
+    wait_for_light(node, now, x, true);
     if (x->phase == RS_PHASE_ATTEMPT && x->attempt_due > now + x->attempt_interval) {
         x->attempt_due = now + x->attempt_interval;
         rs_data_schedule(node, now, x);
