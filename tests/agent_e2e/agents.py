@@ -22,6 +22,7 @@ from typing import Any
 
 from rostrum.client import wire
 from rostrum.client.values import Event, RostrumError, SendResult, Status, error_of
+
 from tests.agent_e2e.fake_manager import FakeManager, running
 from tests.agent_e2e.network import Host, Namespace, Network
 
@@ -58,8 +59,8 @@ class Agent:
         self.log: list[str] = []
         self._changed = threading.Condition()
         command = [
-            *host.namespace.prefix(), str(ROSTRUMD), "--server", host.name, "--interface", host.interface, "--address", host.address,
-            "--socket", str(self.socket), "--store", str(self.store), "--quota", "256M", "--nic-rate", "1G",
+            *host.namespace.prefix(), str(ROSTRUMD), "--server", host.name, "--interface", host.interface,
+            "--address", host.address, "--socket", str(self.socket), "--store", str(self.store), "--quota", "256M", "--nic-rate", "1G",
         ]  # fmt: skip
         command += ["--manager", manager] if manager else []
         self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, bufsize=1)
@@ -115,7 +116,7 @@ class Agent:
 
 
 class App:
-    """An application process, registered with an agent. Not thread-safe; answers of other calls are kept until asked for."""
+    """An application process, registered with an agent. Not thread-safe; other calls' answers are kept until asked for."""
 
     def __init__(self, agent: Agent, app: uuid.UUID = APP, process: str = "test") -> None:
         self.agent = agent
@@ -290,7 +291,7 @@ class World:
 
 @contextlib.contextmanager
 def world(net: Network) -> Iterator[World]:
-    """Manager and room for agents on a network; all of it gone afterwards, and every log checked for sanitizers' words."""
+    """Manager and room for agents on a network; all of it gone afterwards, every log checked for sanitizers' words."""
     folder = Path(tempfile.mkdtemp(prefix="rostrum-e2e-", dir="/dev/shm"))
     servers = {name: (host.address, 7071) for name, host in net.hosts.items()}
     manager = InsideManager(net.middle, servers, (Network.MANAGER, 0))

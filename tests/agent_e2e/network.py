@@ -1,4 +1,4 @@
-"""A small network for end-to-end tests of agents: private network namespaces joined by a Linux bridge, which floods multicast.
+"""A small network for tests of agents: private network namespaces joined by a Linux bridge, which floods multicast.
 
 Nothing has a name in the machine's own namespaces, so that runs do not collide; all of it goes with its processes.
 """

@@ -95,7 +95,7 @@ def test_partial_acceptance_takes_several_sessions(lab: World) -> None:
     for name in ALL:
         assert lab.app(name).read(1) == data
     requests = [call.args["request"] for call in lab.manager.heard("request")]
-    assert [request["remaining_size"] for request in requests][0] == 3_500_000
+    assert requests[0]["remaining_size"] == 3_500_000
     assert len({request["request_id"] for request in requests}) == 4
     lab.manager.wait_for(lambda calls: sum(c.name == "release" for c in calls) == 4, "release of four paths")
     assert not lab.manager.paths
@@ -281,7 +281,8 @@ def test_what_it_cannot_use_is_said(lab: World, option: str, value: str, words: 
     store = lab.folder / "objects"
     store.mkdir()
     options = {
-        "--server": "h1", "--interface": "eth0", "--address": host.address, "--store": str(store), "--socket": str(lab.folder / "a.sock"),
+        "--server": "h1", "--interface": "eth0", "--address": host.address, "--store": str(store),
+        "--socket": str(lab.folder / "a.sock"),
     }  # fmt: skip
     options[option] = value
     command = [*host.namespace.prefix(), str(ROSTRUMD), *(part for pair in options.items() for part in pair)]
@@ -323,9 +324,8 @@ def test_applications_come_and_go_while_a_transfer_runs(lab: World) -> None:
 
     def come_and_go() -> None:
         for number in range(20):
-            with App(lab.agents["h2"], process=f"passer-by-{number}") as app:
-                with pytest.raises(RostrumError):
-                    app.read(999, wait_ms=1)
+            with App(lab.agents["h2"], process=f"passer-by-{number}") as app, pytest.raises(RostrumError):
+                app.read(999, wait_ms=1)
 
     threads = [threading.Thread(target=come_and_go) for _ in range(3)]
     for thread in threads:
