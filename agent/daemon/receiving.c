@@ -8,11 +8,11 @@
 #include "daemon/units.h"
 
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
-#define STORED_MAX 512u          /* payloads of one look at the data channel */
-#define ALLOCATE_TURN (1u << 20) /* bytes of room made in one turn of the loop, per transfer */
-#define ALLOCATE_GAP RS_MILLISECOND
-#define DIGEST_TURN 1u          /* chunks digested in one turn while data comes */
-#define DIGEST_TURN_COMPLETE 8u /* and when nothing else is left to do */
+#define STORED_MAX 512u                   /* payloads of one look at the data channel */
+#define ALLOCATE_TURN (1u << 20)          /* bytes of room made in one turn of the loop, per transfer */
+#define ALLOCATE_GAP (4 * RS_MILLISECOND) /* keeps ahead of 2 Gb/s; what comes faster makes its own room */
+#define DIGEST_TURN 1u                    /* chunks digested in one turn while data comes */
+#define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
 
 struct rs_receiving {
     rs_transfer base;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define MAX_OBJECTS_DEFAULT 4096u
-#define FIRST_ALLOCATION (4 * RS_STORE_SLICE)
+#define FIRST_ALLOCATION RS_STORE_SLICE
 
 struct rs_object_private {
     uint64_t charged; /* bytes on the quota */

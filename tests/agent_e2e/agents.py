@@ -60,7 +60,8 @@ class Agent:
         self._changed = threading.Condition()
         command = [
             *host.namespace.prefix(), str(ROSTRUMD), "--server", host.name, "--interface", host.interface,
-            "--address", host.address, "--socket", str(self.socket), "--store", str(self.store), "--quota", "256M", "--nic-rate", "1G",
+            "--address", host.address, "--socket", str(self.socket), "--store", str(self.store),
+            "--quota", "256M", "--nic-rate", "1G",
         ]  # fmt: skip
         command += ["--manager", manager] if manager else []
         self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, bufsize=1)
@@ -116,7 +117,7 @@ class Agent:
 
 
 class App:
-    """An application process, registered with an agent. Not thread-safe; other calls' answers are kept until asked for."""
+    """An application process, registered with an agent. Not thread-safe; other calls' answers are kept."""
 
     def __init__(self, agent: Agent, app: uuid.UUID = APP, process: str = "test") -> None:
         self.agent = agent
