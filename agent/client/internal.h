@@ -2,7 +2,7 @@
 #ifndef RS_CLIENT_INTERNAL_H
 #define RS_CLIENT_INTERNAL_H
 
-#include "daemon/api_wire.h"
+#include "api/wire.h"
 
 #include <rostrum/rostrum.h>
 
@@ -59,7 +59,8 @@ typedef struct {
     rostrum_status *status;
 } rostrum_outcome;
 
-/* Sends agent->request with `fd`, waits for its answer (`wait_ms` and the answer bound), fills `outcome` (may be NULL). */
+/* Sends agent->request with `fd`, waits for its answer (`wait_ms` and the answer bound), fills `outcome` (may be NULL).
+ */
 rostrum_code rostrum_ask(rostrum *agent, uint64_t wait_ms, int fd, rostrum_outcome *outcome, rostrum_error *error);
 
 #endif

@@ -1,7 +1,8 @@
-/* librostrum's connection and asynchronous requests (rostrum/rostrum.h); blocking.c builds the blocking ones on them. */
+/* librostrum's connection and asynchronous requests (rostrum/rostrum.h); blocking.c builds the blocking ones on them.
+ */
 #include "client/internal.h"
 
-#include "daemon/api_socket.h"
+#include "api/socket.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,8 +2,8 @@
 #ifndef RS_API_INTERNAL_H
 #define RS_API_INTERNAL_H
 
+#include "api/wire.h"
 #include "daemon/api_server.h"
-#include "daemon/api_wire.h"
 #include "daemon/digest.h"
 
 /* An answer that the client's socket did not take yet. */
@@ -75,7 +75,8 @@ struct rs_api_server {
 /* api_server.c */
 __attribute__((format(printf, 2, 3))) void rs_api_log(rs_api_server *server, const char *format, ...);
 rs_api_client *rs_api_client_find(rs_api_server *server, uint64_t id);
-/* Sends server->message, with `fd` (which is then owned by the queue, or closed). `lossy`: dropped when the client is slow. */
+/* Sends server->message, with `fd` (which is then owned by the queue, or closed). `lossy`: dropped when the client is
+ * slow. */
 void rs_api_transmit(rs_api_server *server, uint64_t client, int fd, bool lossy);
 void rs_api_reply_failure(rs_api_server *server, const rs_api_call *call, const rs_error *error);
 
@@ -95,7 +96,8 @@ void rs_api_send_events_end(rs_api_server *server, const rs_api_call *call);
 
 /* api_serve.c: one request, with the descriptor that came along (owned by the callee). */
 void rs_api_serve(rs_api_server *server, rs_api_client *client, const rs_api_request *request, int fd);
-/* The client unregisters or is gone: what waits for it ends (with an answer, when it is still there) and its created files go. */
+/* The client unregisters or is gone: what waits for it ends (with an answer, when it is still there) and its created
+ * files go. */
 void rs_api_forget(rs_api_server *server, rs_api_client *client, bool answer);
 /* Answers a read of a whole object. */
 void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const rs_object *object);

@@ -1,6 +1,6 @@
 #include "daemon/api_internal.h"
 
-#include "daemon/api_socket.h"
+#include "api/socket.h"
 
 #include <errno.h>
 #include <inttypes.h>

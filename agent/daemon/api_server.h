@@ -1,16 +1,17 @@
-/* The application interface (Republic, Table I) over a unix socket: clients, requests, answers (docs/application-interface.md).
+/* The application interface (Republic, Table I) over a unix socket: clients, requests, answers
+ * (docs/application-interface.md).
  *
- * The server knows the object store, so create, add, read, delete and drop are finished here (api_objects.c). What concerns transfers goes to
- * the daemon through rs_api_handlers, and the daemon answers when it can: every answer names its call, and answers to clients that are gone
- * are dropped. Nothing here blocks.
+ * The server knows the object store, so create, add, read, delete and drop are finished here (api_objects.c). What
+ * concerns transfers goes to the daemon through rs_api_handlers, and the daemon answers when it can: every answer names
+ * its call, and answers to clients that are gone are dropped. Nothing here blocks.
  *
- * In a loop: watch rs_api_server_fd for readability (it is an epoll descriptor of the server's own); when it is readable, or when
- * rs_api_server_deadline has passed, call rs_api_server_dispatch. That is all. */
+ * In a loop: watch rs_api_server_fd for readability (it is an epoll descriptor of the server's own); when it is
+ * readable, or when rs_api_server_deadline has passed, call rs_api_server_dispatch. That is all. */
 #ifndef RS_API_SERVER_H
 #define RS_API_SERVER_H
 
+#include "api/error.h"
 #include "core/types.h"
-#include "daemon/api_error.h"
 #include "daemon/store.h"
 
 typedef struct rs_api_server rs_api_server;
@@ -31,12 +32,14 @@ typedef struct {
     const char *const *receivers;
 } rs_api_send;
 
-/* What the daemon does. Pointers in arguments are valid during the call only (an rs_object as long as the store says). */
+/* What the daemon does. Pointers in arguments are valid during the call only (an rs_object as long as the store says).
+ */
 typedef struct {
-    /* Start sending. Answer at once with rs_api_reply_error if it cannot be started; otherwise with rs_api_reply_send when it is over,
-     * whatever it came to. The transfer goes on when the client goes away. */
+    /* Start sending. Answer at once with rs_api_reply_error if it cannot be started; otherwise with rs_api_reply_send
+     * when it is over, whatever it came to. The transfer goes on when the client goes away. */
     void (*on_send)(void *context, const rs_api_send *send);
-    /* Stop the sending of that object. Answer with rs_api_reply_ok or rs_api_reply_error; the send itself is answered too. */
+    /* Stop the sending of that object. Answer with rs_api_reply_ok or rs_api_reply_error; the send itself is answered
+     * too. */
     void (*on_cancel)(void *context, const rs_api_call *call, const rs_object_id *id);
     /* Answer with rs_api_reply_status. */
     void (*on_status)(void *context, const rs_api_call *call);
@@ -57,14 +60,16 @@ typedef struct {
     uint64_t max_queued_bytes; /* answers a client may leave unread before it is disconnected; 0 = 4 MiB */
 } rs_api_config;
 
-/* Listens. A socket that a dead agent left is replaced; a live one is an error. NULL and `error`. The store outlives the server. */
+/* Listens. A socket that a dead agent left is replaced; a live one is an error. NULL and `error`. The store outlives
+ * the server. */
 rs_api_server *rs_api_server_new(const rs_api_config *config, const rs_api_handlers *handlers, rs_store *store,
                                  rs_error *error);
 /* Disconnects everyone and removes the socket. */
 void rs_api_server_free(rs_api_server *server);
 
 int rs_api_server_fd(const rs_api_server *server);
-/* When to call dispatch even if nothing is readable: RS_NEVER, or a monotonic time; a time in the past when digests are waiting to be taken. */
+/* When to call dispatch even if nothing is readable: RS_NEVER, or a monotonic time; a time in the past when digests are
+ * waiting to be taken. */
 rs_time rs_api_server_deadline(const rs_api_server *server);
 /* Serves what is there, a bounded amount of it, and takes up to some 4 MiB of digests. `now` is monotonic. */
 void rs_api_server_dispatch(rs_api_server *server, rs_time now);
@@ -73,21 +78,23 @@ void rs_api_server_dispatch(rs_api_server *server, rs_time now);
 void rs_api_reply_ok(rs_api_server *server, const rs_api_call *call);
 __attribute__((format(printf, 4, 5))) void rs_api_reply_error(rs_api_server *server, const rs_api_call *call,
                                                               rostrum_code code, const char *format, ...);
-/* result->data_id and ->size are taken as they are; the server's subscribers to the object get a final PHASE "done" from the caller's
- * rs_api_event, not from here. */
+/* result->data_id and ->size are taken as they are; the server's subscribers to the object get a final PHASE "done"
+ * from the caller's rs_api_event, not from here. */
 void rs_api_reply_send(rs_api_server *server, const rs_api_call *call, const rostrum_send_result *result);
-/* The caller fills started_ns, manager_up, manager, packets_bad, transfers and their count; the server fills the rest. */
+/* The caller fills started_ns, manager_up, manager, packets_bad, transfers and their count; the server fills the rest.
+ */
 void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const rostrum_status *status);
 
-/* Something happened to the transfer of that object: goes to the sends that asked for events and to all who subscribed. event->data_id is set
- * here; time_ns 0 = now. Cheap when nobody listens. */
+/* Something happened to the transfer of that object: goes to the sends that asked for events and to all who subscribed.
+ * event->data_id is set here; time_ns 0 = now. Cheap when nobody listens. */
 void rs_api_event(rs_api_server *server, const rs_object_id *id, const rostrum_event *event);
 /* Is anybody listening (worth computing progress)? */
 bool rs_api_event_wanted(const rs_api_server *server, const rs_object_id *id);
 
 /* The store has a new whole object (after rs_store_commit): waiting reads are answered. */
 void rs_api_object_whole(rs_api_server *server, const rs_object_id *id);
-/* A transfer of it to this server failed: reads go on waiting within their bounds (it may be sent again), and say `cause` if they time out. */
+/* A transfer of it to this server failed: reads go on waiting within their bounds (it may be sent again), and say
+ * `cause` if they time out. */
 void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const char *cause);
 
 #endif

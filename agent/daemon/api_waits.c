@@ -1,4 +1,5 @@
-/* Requests that take time: reads that wait, allocation and digests a piece at a time, subscriptions; and the events and news that end them. */
+/* Requests that take time: reads that wait, allocation and digests a piece at a time, subscriptions; and the events and
+ * news that end them. */
 #include "daemon/api_internal.h"
 
 #include <errno.h>

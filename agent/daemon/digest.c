@@ -116,8 +116,8 @@ uint64_t rs_digest_tree_pending(const rs_digest_tree *tree) {
     return tree->ready;
 }
 
-/* Digests the chunk at the head of the queue from `data`. False if the crypto library failed: the chunk stays pending, so there is never a final
- * digest that was not taken. */
+/* Digests the chunk at the head of the queue from `data`. False if the crypto library failed: the chunk stays pending,
+ * so there is never a final digest that was not taken. */
 static bool digest_next(rs_digest_tree *tree, const uint8_t *data) {
     uint64_t chunk = tree->queue[tree->ready_first];
     if (!digest_bytes(tree, data, (size_t)chunk_length(tree, chunk), tree->leaves + chunk * tree->width))

@@ -1,9 +1,10 @@
-/* Digest of an object as a tree of 1 MiB chunks (docs/protocol.md, "Object digest"), taken while the object fills, in any order, so that
- * little is left to do when the last fragment arrives.
+/* Digest of an object as a tree of 1 MiB chunks (docs/protocol.md, "Object digest"), taken while the object fills, in
+ * any order, so that little is left to do when the last fragment arrives.
  *
- * Receiver: rs_digest_tree_present for each fragment stored; rs_digest_tree_step whenever there is time (or after each present: a chunk takes
- * some 0.1 ms with xxh3); rs_digest_tree_final when the object is complete. Sender: rs_digest_tree_all_present, then steps from the file.
- * Memory: 40 bytes per MiB (56 with SHA-256), allocated by rs_digest_tree_new. */
+ * Receiver: rs_digest_tree_present for each fragment stored; rs_digest_tree_step whenever there is time (or after each
+ * present: a chunk takes some 0.1 ms with xxh3); rs_digest_tree_final when the object is complete. Sender:
+ * rs_digest_tree_all_present, then steps from the file. Memory: 40 bytes per MiB (56 with SHA-256), allocated by
+ * rs_digest_tree_new. */
 #ifndef RS_DIGEST_H
 #define RS_DIGEST_H
 
@@ -21,19 +22,20 @@ typedef struct rs_digest_tree rs_digest_tree;
 rs_digest_tree *rs_digest_tree_new(uint8_t algorithm, uint64_t size);
 void rs_digest_tree_free(rs_digest_tree *tree);
 
-/* Bytes [offset, offset + length) are now there. Each byte is reported once (the core says RS_RX_STORE once per fragment); more than a chunk
- * holds, or a range outside the object, is refused with false and changes nothing. */
+/* Bytes [offset, offset + length) are now there. Each byte is reported once (the core says RS_RX_STORE once per
+ * fragment); more than a chunk holds, or a range outside the object, is refused with false and changes nothing. */
 bool rs_digest_tree_present(rs_digest_tree *tree, uint64_t offset, uint64_t length);
 void rs_digest_tree_all_present(rs_digest_tree *tree);
 
 /* How many chunks are full but not digested yet. */
 uint64_t rs_digest_tree_pending(const rs_digest_tree *tree);
 
-/* Digests up to `max_chunks` full chunks out of `data`, the object's mapping (may be NULL for an empty object). Returns how many it did. */
+/* Digests up to `max_chunks` full chunks out of `data`, the object's mapping (may be NULL for an empty object). Returns
+ * how many it did. */
 uint64_t rs_digest_tree_step(rs_digest_tree *tree, const uint8_t *data, uint64_t max_chunks);
 
-/* The same, read from the file: for objects whose file somebody else might shorten, where touching a mapping could raise SIGBUS.
- * Returns the number done, or -1 with errno (EIO: the file is shorter than the object). */
+/* The same, read from the file: for objects whose file somebody else might shorten, where touching a mapping could
+ * raise SIGBUS. Returns the number done, or -1 with errno (EIO: the file is shorter than the object). */
 int64_t rs_digest_tree_step_file(rs_digest_tree *tree, int fd, uint64_t max_chunks);
 
 /* The object's digest, once every chunk is digested; false before that. */

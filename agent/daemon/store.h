@@ -1,18 +1,21 @@
-/* The agent's object store: files in one tmpfs folder, keyed by (appID, dataID), within a quota (Republic, Sec. III-A2).
+/* The agent's object store: files in one tmpfs folder, keyed by (appID, dataID), within a quota (Republic, Sec.
+ * III-A2).
  *
- * An object is BUILDING (an unnamed file: nobody can read what is half written, and a crash leaves nothing) and then WHOLE (named
- * <store>/<appID>/<dataID>, mode 0444, and immutable by contract; an added file from elsewhere keeps its own name). Everything the store keeps alive counts against the quota, files that an
- * application added from elsewhere too. Not thread-safe: the daemon's loop owns it.
+ * An object is BUILDING (an unnamed file: nobody can read what is half written, and a crash leaves nothing) and then
+ * WHOLE (named <store>/<appID>/<dataID>, mode 0444, and immutable by contract; an added file from elsewhere keeps its
+ * own name). Everything the store keeps alive counts against the quota, files that an application added from elsewhere
+ * too. Not thread-safe: the daemon's loop owns it.
  *
  * Receiving:  rs_store_receive -> (rs_store_ensure, write into object->map)* -> rs_store_commit | rs_store_discard
  * Sending:    rs_store_find -> rs_store_hold -> (send from object->map)* -> rs_store_release
- * Only sockets may read the map of an object that is not `private_file`: an application may still hold a writable descriptor and shorten the
- * file, which makes sendmsg fail with EFAULT (end the transfer with words) but would kill a process that touches the memory itself. */
+ * Only sockets may read the map of an object that is not `private_file`: an application may still hold a writable
+ * descriptor and shorten the file, which makes sendmsg fail with EFAULT (end the transfer with words) but would kill a
+ * process that touches the memory itself. */
 #ifndef RS_STORE_H
 #define RS_STORE_H
 
+#include "api/error.h"
 #include "core/types.h"
-#include "daemon/api_error.h"
 
 typedef struct rs_store rs_store;
 
@@ -45,12 +48,14 @@ typedef struct {
     uint32_t max_objects; /* 0 = 4096 */
 } rs_store_config;
 
-/* Opens the folder (it must exist, on tmpfs, used by no other agent) and clears objects that an earlier run left. NULL and `error` otherwise. */
+/* Opens the folder (it must exist, on tmpfs, used by no other agent) and clears objects that an earlier run left. NULL
+ * and `error` otherwise. */
 rs_store *rs_store_open(const rs_store_config *config, rs_error *error);
 /* Objects' names are removed; descriptors and mappings others hold stay valid. */
 void rs_store_close(rs_store *store);
 
-/* Frees up to `max_bytes` (at least 1 MiB) of what deleted and discarded objects left behind (some 0.15 ms per MiB); true if there is more. */
+/* Frees up to `max_bytes` (at least 1 MiB) of what deleted and discarded objects left behind (some 0.15 ms per MiB);
+ * true if there is more. */
 bool rs_store_work(rs_store *store, uint64_t max_bytes);
 
 uint64_t rs_store_used(const rs_store *store); /* bytes, whole pages */
@@ -68,18 +73,20 @@ rs_object *rs_store_next(const rs_store *store, uint32_t *cursor);
 rs_object *rs_store_create(rs_store *store, uint64_t size, uint64_t owner, rs_error *error);
 rs_object *rs_store_find_created(const rs_store *store, uint64_t handle);
 
-/* An application says that `fd` is the object `id`: `fd` is a file of rs_store_create (then the object changes its phase, and its size is the file's
- * present size), or any regular tmpfs file or memfd (kept by a descriptor of the store's own; the caller keeps `fd`). The result is DIGESTING.
- * Errors: EXISTS, INVALID (not tmpfs, not regular, changed its size...), NO_ROOM, LIMIT, IO. */
+/* An application says that `fd` is the object `id`: `fd` is a file of rs_store_create (then the object changes its
+ * phase, and its size is the file's present size), or any regular tmpfs file or memfd (kept by a descriptor of the
+ * store's own; the caller keeps `fd`). The result is DIGESTING. Errors: EXISTS, INVALID (not tmpfs, not regular,
+ * changed its size...), NO_ROOM, LIMIT, IO. */
 rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_t owner, rs_error *error);
 /* DIGESTING -> WHOLE. */
 bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
 
-/* A file for a transfer to write into, with a hold on it. The room is reserved; of a big object only the beginning is allocated at once, since
- * that takes some 0.1 ms per MiB: rs_store_allocate_step does the rest, a piece at a time. Errors: EXISTS (whole, or already being received),
- * NO_ROOM, LIMIT, INVALID, IO. */
+/* A file for a transfer to write into, with a hold on it. The room is reserved; of a big object only the beginning is
+ * allocated at once, since that takes some 0.1 ms per MiB: rs_store_allocate_step does the rest, a piece at a time.
+ * Errors: EXISTS (whole, or already being received), NO_ROOM, LIMIT, INVALID, IO. */
 rs_object *rs_store_receive(rs_store *store, const rs_object_id *id, uint64_t size, rs_error *error);
-/* Allocates up to `max_bytes` more. Returns the bytes still to do, or -1 and `error` (the tmpfs is full: give the transfer up). */
+/* Allocates up to `max_bytes` more. Returns the bytes still to do, or -1 and `error` (the tmpfs is full: give the
+ * transfer up). */
 int64_t rs_store_allocate_step(rs_store *store, rs_object *object, uint64_t max_bytes, rs_error *error);
 /* Before writing at [offset, offset + length) while allocation is not done. Cheap when it is there already. */
 bool rs_store_ensure(rs_store *store, rs_object *object, uint64_t offset, uint64_t length, rs_error *error);
@@ -98,8 +105,8 @@ int rs_store_reader_fd(const rs_object *object, rs_error *error);
 /* A new descriptor of a CREATED one, readable and writable. */
 int rs_store_writer_fd(const rs_object *object, rs_error *error);
 
-/* WHOLE objects: UNKNOWN if there is none, BUSY (with words) while a transfer holds it or it is being built. Descriptors that readers have
- * stay valid; the memory is free when the last of them is closed. */
+/* WHOLE objects: UNKNOWN if there is none, BUSY (with words) while a transfer holds it or it is being built.
+ * Descriptors that readers have stay valid; the memory is free when the last of them is closed. */
 bool rs_store_delete(rs_store *store, const rs_object_id *id, rs_error *error);
 
 #endif

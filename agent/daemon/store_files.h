@@ -1,10 +1,10 @@
-/* Files of the object store: one locked tmpfs folder, unnamed files in it, names, allocation, and freeing big files a piece at a time.
- * Used by store.c alone. */
+/* Files of the object store: one locked tmpfs folder, unnamed files in it, names, allocation, and freeing big files a
+ * piece at a time. Used by store.c alone. */
 #ifndef RS_STORE_FILES_H
 #define RS_STORE_FILES_H
 
+#include "api/error.h"
 #include "core/types.h"
-#include "daemon/api_error.h"
 
 #include <limits.h>
 #include <sys/types.h>
@@ -17,7 +17,8 @@ typedef struct {
     char path[PATH_MAX];
 } rs_store_folder;
 
-/* A file that nobody needs any more: its mapping and pages go slice by slice, since freeing 512 MiB at once takes some 80 ms. */
+/* A file that nobody needs any more: its mapping and pages go slice by slice, since freeing 512 MiB at once takes some
+ * 80 ms. */
 typedef struct {
     int fd;
     uint8_t *map;

@@ -2,9 +2,9 @@
  *
  *   api_testd SOCKET STORE [QUOTA [MAX_QUEUED]]
  *
- * A send emits events and ends some ticks later. Receivers' names say what becomes of them: "bad..." fails; "slow..." never ends (cancel it);
- * "copy-N" succeeds, and this server receives the object as number N; any other succeeds. "refuse..." refuses the send at once. Ends when its
- * standard input does. */
+ * A send emits events and ends some ticks later. Receivers' names say what becomes of them: "bad..." fails; "slow..."
+ * never ends (cancel it); "copy-N" succeeds, and this server receives the object as number N; any other succeeds.
+ * "refuse..." refuses the send at once. Ends when its standard input does. */
 #include "daemon/api_server.h"
 #include "daemon/digest.h"
 

@@ -24,8 +24,9 @@ PUBLIC_HEADERS = {"stdbool.h", "stddef.h", "stdint.h", "sys/types.h"}
 ROOMS = {
     "agent/core/": ("core/",),
     "agent/io/": ("io/", "core/"),
-    "agent/daemon/": ("daemon/", "io/", "core/", "rostrum/", "rostrum_"),
-    "agent/client/": ("client/", "rostrum/"),
+    "agent/api/": ("api/", "rostrum/"),
+    "agent/daemon/": ("daemon/", "io/", "core/", "api/", "rostrum/", "rostrum_"),
+    "agent/client/": ("client/", "api/", "rostrum/"),
     "agent/include/": ("rostrum/",),
 }
 

@@ -1,5 +1,5 @@
-/* Writes a received object to standard output:  rostrum-example-receive APP-UUID DATA-ID [WAIT-SECONDS]   (socket: $ROSTRUM_SOCKET)
- * Shows the asynchronous way: a loop that could watch other descriptors too. */
+/* Writes a received object to standard output:  rostrum-example-receive APP-UUID DATA-ID [WAIT-SECONDS]   (socket:
+ * $ROSTRUM_SOCKET) Shows the asynchronous way: a loop that could watch other descriptors too. */
 #include <rostrum/rostrum.h>
 
 #include <err.h>

@@ -1,10 +1,11 @@
 /* librostrum: the agent of this server, from a program (Republic, Table I).
  *
- * Two ways to use it. Blocking: rostrum_send, rostrum_read, ... return when the agent has answered. Asynchronous: rostrum_start_* return at once;
- * watch rostrum_fd for readability and call rostrum_dispatch, which calls back. Both may be mixed; callbacks must not make blocking calls.
- * A connection is used by one thread at a time.
+ * Two ways to use it. Blocking: rostrum_send, rostrum_read, ... return when the agent has answered. Asynchronous:
+ * rostrum_start_* return at once; watch rostrum_fd for readability and call rostrum_dispatch, which calls back. Both
+ * may be mixed; callbacks must neither make blocking calls nor close. A connection is used by one thread at a time.
  *
- * Functions return ROSTRUM_OK (0) or a rostrum_code, and on failure fill `error` (which may be NULL) with words for a person.
+ * Functions return ROSTRUM_OK (0) or a rostrum_code, and on failure fill `error` (which may be NULL) with words for a
+ * person.
  *
  *     rostrum *agent;
  *     rostrum_error error;
@@ -29,18 +30,20 @@ extern "C" {
 /* A registered connection to the agent. */
 typedef struct rostrum rostrum;
 
-/* Connects and registers. `socket_path` NULL: $ROSTRUM_SOCKET, else /run/rostrum/agent.sock. `app` is the application's UUID, the same in all its
- * processes; `process` names this one in the agent's log (NULL: the program's name). Errors: UNAVAILABLE, INVALID, LIMIT, PROTOCOL. */
+/* Connects and registers. `socket_path` NULL: $ROSTRUM_SOCKET, else /run/rostrum/agent.sock. `app` is the application's
+ * UUID, the same in all its processes; `process` names this one in the agent's log (NULL: the program's name). Errors:
+ * UNAVAILABLE, INVALID, LIMIT, PROTOCOL. */
 ROSTRUM_API rostrum_code rostrum_connect(const char *socket_path, const uint8_t app[16], const char *process,
                                          rostrum **out, rostrum_error *error);
-/* Unregisters and frees. Running sends go on; created files that were not added go back to the store; callbacks of requests under way are called
- * with CANCELLED. */
+/* Unregisters and frees. Running sends go on; created files that were not added go back to the store; callbacks of
+ * requests under way are called with CANCELLED. */
 ROSTRUM_API void rostrum_close(rostrum *agent);
 
 /* This server's name, as the manager knows it. */
 ROSTRUM_API const char *rostrum_server(const rostrum *agent);
 
-/* How long a blocking call waits for the agent beyond what the request itself waits for. Default 60000; a send has no bound but its own options. */
+/* How long a blocking call waits for the agent beyond what the request itself waits for. Default 60000; a send has no
+ * bound but its own options. */
 ROSTRUM_API void rostrum_set_answer_bound(rostrum *agent, uint32_t answer_bound_ms);
 
 /* "f81d4fae-7dec-11d0-a765-00a0c91e6bf6" to 16 bytes. False if it is not a UUID. */
@@ -48,13 +51,15 @@ ROSTRUM_API bool rostrum_uuid_parse(const char *text, uint8_t out[16]);
 
 /* -- blocking ------------------------------------------------------------------------------------------------ */
 
-/* A writable file of `size` bytes in the agent's store, on its quota until added or dropped. The caller closes *fd. `handle` may be NULL. */
+/* A writable file of `size` bytes in the agent's store, on its quota until added or dropped. The caller closes *fd.
+ * `handle` may be NULL. */
 ROSTRUM_API rostrum_code rostrum_create(rostrum *agent, uint64_t size, int *fd, uint64_t *handle, rostrum_error *error);
 /* A created file is not wanted any more. */
 ROSTRUM_API rostrum_code rostrum_drop(rostrum *agent, uint64_t handle, rostrum_error *error);
 
-/* Makes the file behind `fd` (of rostrum_create, or a tmpfs file or memfd) the object `data_id` of this application. The caller keeps and closes
- * fd, and must not change the file as long as the object exists. Returns when its digest is taken. */
+/* Makes the file behind `fd` (of rostrum_create, or a tmpfs file or memfd) the object `data_id` of this application.
+ * The caller keeps and closes fd, and must not change the file as long as the object exists. Returns when its digest is
+ * taken. */
 ROSTRUM_API rostrum_code rostrum_add(rostrum *agent, uint64_t data_id, int fd, rostrum_error *error);
 
 typedef struct {
@@ -66,8 +71,9 @@ typedef struct {
     void *context;
 } rostrum_send_options;
 
-/* Sends the object to the servers named. `options` may be NULL. FAILED if some receiver does not have it; *result (which may be NULL) then has the
- * whole story too; free it with rostrum_send_result_free. It is NULL when the send was not even started. */
+/* Sends the object to the servers named. `options` may be NULL. FAILED if some receiver does not have it; *result
+ * (which may be NULL) then has the whole story too; free it with rostrum_send_result_free. It is NULL when the send was
+ * not even started. */
 ROSTRUM_API rostrum_code rostrum_send(rostrum *agent, uint64_t data_id, const char *const *receivers,
                                       uint32_t receiver_count, const rostrum_send_options *options,
                                       rostrum_send_result **result, rostrum_error *error);
@@ -75,8 +81,8 @@ ROSTRUM_API void rostrum_send_result_free(rostrum_send_result *result);
 /* Stops the sending of that object, whichever process of the application started it. */
 ROSTRUM_API rostrum_code rostrum_cancel(rostrum *agent, uint64_t data_id, rostrum_error *error);
 
-/* A read-only descriptor of the object, as soon as it is whole here; waits at most wait_ms (0: not at all). The caller closes it, and may map it.
- * `size` may be NULL. Errors: UNKNOWN, BUSY (without waiting), TIMEOUT. */
+/* A read-only descriptor of the object, as soon as it is whole here; waits at most wait_ms (0: not at all). The caller
+ * closes it, and may map it. `size` may be NULL. Errors: UNKNOWN, BUSY (without waiting), TIMEOUT. */
 ROSTRUM_API rostrum_code rostrum_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, int *fd, uint64_t *size,
                                       rostrum_error *error);
 
@@ -104,10 +110,12 @@ typedef void (*rostrum_callback)(void *context, const rostrum_answer *answer);
 
 /* Readable: call rostrum_dispatch. */
 ROSTRUM_API int rostrum_fd(const rostrum *agent);
-/* Takes what is there, without waiting, and calls back. After an error (the agent is gone) every request under way has been called back. */
+/* Takes what is there, without waiting, and calls back. After an error (the agent is gone) every request under way has
+ * been called back. */
 ROSTRUM_API rostrum_code rostrum_dispatch(rostrum *agent, rostrum_error *error);
 
-/* Each sends its request and returns; `callback` is called once by a later rostrum_dispatch (or blocking call). `tag` may be NULL. */
+/* Each sends its request and returns; `callback` is called once by a later rostrum_dispatch (or blocking call). `tag`
+ * may be NULL. */
 ROSTRUM_API rostrum_code rostrum_start_create(rostrum *agent, uint64_t size, rostrum_callback callback, void *context,
                                               uint64_t *tag, rostrum_error *error);
 ROSTRUM_API rostrum_code rostrum_start_add(rostrum *agent, uint64_t data_id, int fd, rostrum_callback callback,
@@ -123,7 +131,8 @@ ROSTRUM_API rostrum_code rostrum_start_delete(rostrum *agent, uint64_t data_id, 
                                               void *context, uint64_t *tag, rostrum_error *error);
 ROSTRUM_API rostrum_code rostrum_start_status(rostrum *agent, rostrum_callback callback, void *context, uint64_t *tag,
                                               rostrum_error *error);
-/* Events of the object's transfers, from now on and until rostrum_close, to `on_event`; `callback` says once whether that could be arranged. */
+/* Events of the object's transfers, from now on and until rostrum_close, to `on_event`; `callback` says once whether
+ * that could be arranged. */
 ROSTRUM_API rostrum_code rostrum_start_subscribe(rostrum *agent, uint64_t data_id,
                                                  void (*on_event)(void *context, const rostrum_event *event),
                                                  rostrum_callback callback, void *context, uint64_t *tag,

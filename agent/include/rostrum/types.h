@@ -1,7 +1,9 @@
-/* Values of the application interface, shared by librostrum and the agent: what a transfer came to, what happens meanwhile, what is stored.
+/* Values of the application interface, shared by librostrum and the agent: what a transfer came to, what happens
+ * meanwhile, what is stored.
  *
- * Times named *_ns are wall clock, nanoseconds since the epoch, 0 = has not happened; rates are bits/s on the wire; sizes are bytes.
- * Bounded text is NUL-terminated UTF-8. The byte format on the socket is docs/application-interface.md. */
+ * Times named *_ns are wall clock, nanoseconds since the epoch, 0 = has not happened; rates are bits/s on the wire;
+ * sizes are bytes. Bounded text is NUL-terminated UTF-8. The byte format on the socket is
+ * docs/application-interface.md. */
 #ifndef ROSTRUM_TYPES_H
 #define ROSTRUM_TYPES_H
 
@@ -88,7 +90,8 @@ typedef struct {
 } rostrum_send_result;
 
 typedef enum {
-    /* `subject` names the phase: requested, queued, accepted, attempt, high-rate, data-done, released, patching, done */
+    /* `subject` names the phase: requested, queued, accepted, attempt, high-rate, data-done, released, patching, done
+     */
     ROSTRUM_EVENT_PHASE = 1,
     ROSTRUM_EVENT_RECEIVER = 2, /* `subject` is a receiver; `state` its new state */
     ROSTRUM_EVENT_PROGRESS = 3, /* numbers only; dropped first when the client is slow */

@@ -1,5 +1,6 @@
-/* Requests of the application socket: encoding (librostrum) and parsing with every check that needs no state (agent). */
-#include "daemon/api_bytes.h"
+/* Requests of the application socket: encoding (librostrum) and parsing with every check that needs no state (agent).
+ */
+#include "api/bytes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "daemon/api_socket.h"
+#include "api/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,8 @@
 
 #define FDS_MAX 8 /* taken from one message, so that what is too much can be closed */
 
-/* A path that does not fit is reached through a descriptor of its folder, which the caller closes; *folder is -1 when it is not needed. */
+/* A path that does not fit is reached through a descriptor of its folder, which the caller closes; *folder is -1 when
+ * it is not needed. */
 static bool make_address(const char *path, struct sockaddr_un *out, int *folder, rs_error *error) {
     memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;

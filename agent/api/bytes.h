@@ -1,9 +1,9 @@
-/* Bounded little-endian writing and reading, for the messages of the application socket. A writer that runs out of room and a reader that runs
- * out of bytes say so once, at the end. */
+/* Bounded little-endian writing and reading, for the messages of the application socket. A writer that runs out of room
+ * and a reader that runs out of bytes say so once, at the end. */
 #ifndef RS_API_BYTES_H
 #define RS_API_BYTES_H
 
-#include "daemon/api_wire.h"
+#include "api/wire.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Answers of the application socket: encoding (agent) and parsing (librostrum). */
-#include "daemon/api_bytes.h"
+#include "api/bytes.h"
 
 void rs_api_begin(rs_api_message *out, uint8_t type, uint64_t tag) {
     out->length = 0;

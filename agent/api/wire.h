@@ -1,12 +1,12 @@
-/* Messages on the application socket (docs/application-interface.md): their bytes, both ways. Used by the agent, by librostrum, by tests and
- * by the fuzzer. No I/O, no allocation.
+/* Messages on the application socket (docs/application-interface.md): their bytes, both ways. Used by the agent, by
+ * librostrum, by tests and by the fuzzer. No I/O, no allocation.
  *
- * One message is one SOCK_SEQPACKET record: a 16-byte header (magic u16, version u8, type u8, zero u32, tag u64), then the type's fields,
- * little-endian, text as u8 length and bytes. */
+ * One message is one SOCK_SEQPACKET record: a 16-byte header (magic u16, version u8, type u8, zero u32, tag u64), then
+ * the type's fields, little-endian, text as u8 length and bytes. */
 #ifndef RS_API_WIRE_H
 #define RS_API_WIRE_H
 
-#include "daemon/api_error.h"
+#include "api/error.h"
 
 #define RS_API_MAGIC 0x5241u /* "AR" */
 #define RS_API_VERSION 1u
@@ -69,7 +69,8 @@ typedef struct {
     uint8_t digest_algorithm, digest_length, digest[32];
 } rs_api_object_info;
 
-/* An answer. Only what its type has is set. Rows (RECEIVERS, TRANSFERS, OBJECTS) are taken one by one by rs_api_next_*. */
+/* An answer. Only what its type has is set. Rows (RECEIVERS, TRANSFERS, OBJECTS) are taken one by one by rs_api_next_*.
+ */
 typedef struct {
     uint8_t type;
     uint64_t tag;
@@ -83,10 +84,11 @@ typedef struct {
     const uint8_t *row, *end;
 } rs_api_answer;
 
-/* False and `error` if it does not fit the format (names empty, too long or not UTF-8; too many receivers, doubles; too long a message). */
+/* False and `error` if it does not fit the format (names empty, too long or not UTF-8; too many receivers, doubles; too
+ * long a message). */
 bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, rs_error *error);
-/* What to send back is `error`; out->tag is the request's if the header could be read, and out->type is 0 if not: then whoever is there does
- * not speak this protocol. */
+/* What to send back is `error`; out->tag is the request's if the header could be read, and out->type is 0 if not: then
+ * whoever is there does not speak this protocol. */
 bool rs_api_parse_request(const uint8_t *data, size_t length, rs_api_request *out, rs_error *error);
 
 /* An answer of `type` without fields (DONE), or the beginning of one. */
@@ -105,7 +107,8 @@ uint32_t rs_api_encode_transfers(rs_api_message *out, uint64_t tag, const rostru
 uint32_t rs_api_encode_objects(rs_api_message *out, uint64_t tag, const rostrum_object *rows, uint32_t count);
 
 bool rs_api_parse_answer(const uint8_t *data, size_t length, rs_api_answer *out, rs_error *error);
-/* The next row of an answer of that type. False at the end, and when the row is malformed (then answer->rows is not 0). */
+/* The next row of an answer of that type. False at the end, and when the row is malformed (then answer->rows is not 0).
+ */
 bool rs_api_next_receiver(rs_api_answer *answer, rostrum_receiver *out);
 bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out);
 bool rs_api_next_object(rs_api_answer *answer, rostrum_object *out);

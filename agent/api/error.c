@@ -1,4 +1,4 @@
-#include "daemon/api_error.h"
+#include "api/error.h"
 
 #include <errno.h>
 #include <stdarg.h>
