@@ -2,8 +2,8 @@
 
 Runs as the command of a `PrivateNamespace`; `lab.Lab` starts it and speaks with it. One JSON object a line each way:
 {"op": "wait"} gives {"progress": TEXT}... and at last {"ready": true} or {"error": TEXT}; {"op": "status"},
-{"op": "kill", "name": NAME, "signal": NUMBER}, {"op": "start", "name": NAME} and {"op": "stop"} give {"ok": ...} or
-{"error": TEXT}.
+{"op": "kill" or "signal", "name": NAME, "signal": NUMBER}, {"op": "start", "name": NAME} and {"op": "stop"} give
+{"ok": ...} or {"error": TEXT}.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -138,6 +139,7 @@ class Supervisor:
         operations: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
             "status": self._status,
             "kill": self._kill,
+            "signal": self._signal,
             "start": self._start_one,
             "stop": self._stop,
         }
@@ -184,6 +186,13 @@ class Supervisor:
         program = self._named(request)
         await program.stop(int(request.get("signal", signal.SIGKILL)))
         return program.state
+
+    async def _signal(self, request: dict[str, Any]) -> int:
+        program = self._named(request)
+        if not program.pid:
+            raise LabError(f"{program.name} does not run: {program.state}")
+        os.kill(program.pid, int(request["signal"]))
+        return program.pid
 
     async def _start_one(self, request: dict[str, Any]) -> int:
         program = self._named(request)

@@ -148,6 +148,10 @@ class Lab:
         """Ends "ocs", "manager" or a server's agent by a signal, and waits for its end."""
         self.ask("kill", name=program, signal=int(number))
 
+    def signal(self, program: str, number: int) -> None:
+        """Sends a signal that does not end the program, such as SIGSTOP."""
+        self.ask("signal", name=program, signal=int(number))
+
     def start_program(self, program: str) -> None:
         """Starts a program again that was killed or ended."""
         self.ask("start", name=program)
