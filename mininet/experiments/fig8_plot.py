@@ -1,0 +1,100 @@
+"""Fig. 8 drawn: the four CDFs as in the paper, and below them the same quantities against the attempt interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rostrum.lab.experiments.fig8_summary import Configuration, Run, cdf, percentile
+
+LINES = {"last": "-", "first": "--"}
+COLOURS = {"last": "#1f4e8c", "first": "#c0561f"}
+
+Values = Callable[[Sequence[Run]], list[float]]
+
+PANELS: tuple[tuple[str, str, Values], ...] = (
+    ("redundant data", "kB", lambda runs: [run.redundant_bytes / 1e3 for run in runs]),
+    ("lost packets in one receiving", "packets", lambda runs: [float(n) for run in runs for n in run.lost]),
+    ("attempt time", "ms", lambda runs: [run.attempt_ms for run in runs]),
+    ("total extra time", "ms", lambda runs: [run.extra_ms for run in runs]),
+)
+
+
+def draw(png: Path, configurations: Sequence[Configuration], runs: Sequence[Run], title: str) -> None:
+    """Writes the picture. Row 1: all transfers. Row 2: those over new circuits, median and p99."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, rows = plt.subplots(2, 4, figsize=(17, 8.6), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    for place, (panel, (name, unit, values)) in enumerate(zip(rows[0], PANELS, strict=True)):
+        _cdfs(panel, configurations, runs, values)
+        panel.set_title(f"({'abcd'[place]}) {name}", fontsize=10)
+        panel.set_xlabel(f"{unit}; all transfers")
+    rows[0][0].set_ylabel("CDF")
+    rows[0][0].legend(fontsize=6.5, ncols=2, loc="lower right", title="attempt interval, start on", title_fontsize=7)
+    for panel, (name, unit, values) in zip(rows[1], PANELS, strict=True):
+        _trend(panel, configurations, [run for run in runs if not run.reused], values)
+        panel.set_title(f"{name}, new circuits", fontsize=10)
+        panel.set_xlabel("attempt interval, ms")
+        panel.set_ylabel(unit)
+    rows[1][0].legend(fontsize=7)
+    figure.savefig(png, dpi=90)
+    plt.close(figure)
+
+
+def _cdfs(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Run], values: Values) -> None:
+    from matplotlib import colormaps
+
+    intervals = sorted({one.interval_s for one in configurations if one.interval_s is not None})
+    largest = 0.0
+    for index, one in enumerate(configurations):
+        found = values([run for run in runs if run.configuration == index])
+        if not found:
+            continue
+        at, share = cdf(found)
+        place = intervals.index(one.interval_s) / max(1, len(intervals) - 1) if one.interval_s is not None else 0.0
+        colour = "black" if one.interval_s is None else colormaps["viridis"](place * 0.93)
+        label = "rostrumd's defaults" if one.interval_s is None else one.label
+        panel.step([at[0], *at], [0, *share], where="post", color=colour, ls=LINES[one.start_on], lw=1.3, label=label)
+        largest = max(largest, at[-1])
+    panel.set_ylim(0, 1.01)
+    panel.grid(alpha=0.3)
+    if values in (PANELS[0][2], PANELS[1][2]) and largest > 20:
+        panel.set_xscale("symlog", linthresh=1)
+        panel.set_xlim(left=0)
+
+
+def _trend(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Run], values: Values) -> None:
+    largest = 0.0
+    for start_on in ("last", "first"):
+        found = []
+        for index, one in enumerate(configurations):
+            own = values([run for run in runs if run.configuration == index])
+            if own and one.interval_s is not None and one.start_on == start_on:
+                found.append((one.interval_s * 1e3, percentile(own, 50), percentile(own, 99), sum(own) / len(own)))
+        if not found:
+            continue
+        at, middle, most, mean = zip(*sorted(found), strict=True)
+        colour = COLOURS[start_on]
+        panel.plot(at, middle, "o-", ms=4, color=colour, label=f"start on {start_on}: median")
+        panel.plot(at, mean, "s:", ms=3, color=colour, label=f"start on {start_on}: mean")
+        panel.plot(at, most, "^--", ms=4, lw=1, alpha=0.6, color=colour, label=f"start on {start_on}: p99")
+        largest = max(largest, *most)
+    panel.set_xscale("log")
+    if values in (PANELS[0][2], PANELS[1][2]):
+        panel.set_yscale("symlog", linthresh=1)
+    panel.set_ylim(bottom=0)
+    panel.grid(alpha=0.3)
+
+
+def title_of(parameters: dict[str, Any], commit: str) -> str:
+    """What was run, in one line above the picture."""
+    return (
+        f"Attempt interval and start of high rate: {parameters['size']} to {parameters['receivers']} receivers, "
+        f"OCS {parameters['reconfiguration']}, ringing {parameters['ringing']}, seed {parameters['seed']}, "
+        f"commit {commit[:12]}"
+    )

@@ -1,0 +1,222 @@
+"""What the transfers of Fig. 8 come to: distributions, percentiles, and whether the paper's shape is there.
+
+Pure: rows in, numbers out. A `Run` is one transfer; a "receiving" is one of its receivers, as in the paper, which
+counts lost packets "per data receiving".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+PERCENTILES = (50, 90, 99)
+FLAT = 1.1  # times the least median attempt time that still counts as flat
+NEAR = 1.01  # times the least median extra time that still counts as least
+GAIN_MS = 1.0  # of extra time that would count as a gain
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """How the agents were run. `interval_s` None: rostrumd's own choice, its default of light-confirm too."""
+
+    interval_s: float | None
+    start_on: str  # last | first
+
+    @property
+    def label(self) -> str:
+        return f"{interval_text(self.interval_s)}, {self.start_on}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One transfer that went over a circuit. Times in ms since the manager's acceptance."""
+
+    configuration: int  # index
+    round: int
+    reused: bool  # over a live circuit: nothing to reconfigure
+    sender: str
+    busy: float  # share of the machine's CPU time in use just before
+    steady_ms: float = 0.0  # until the manager knew every cross-connect steady; 0 on a live circuit
+    attempt_ms: float = 0.0  # until high rate
+    total_ms: float = 0.0  # until the last DATA_RCVD
+    extra_ms: float = 0.0  # total less the ideal transfer at line rate (Sec. VI-C)
+    attempt_packets: int = 0
+    redundant_bytes: int = 0
+    lost: tuple[int, ...] = ()  # fragments missed and patched, at each receiver
+    light_ms: tuple[float, ...] = ()  # until INTL_SEQ of each receiver
+
+
+def columns() -> list[str]:
+    return [field.name for field in fields(Run)]
+
+
+def as_row(run: Run) -> list[Any]:
+    """For JSON: the values in the order of `columns`, times to the microsecond."""
+    return [_rounded(value) for value in asdict(run).values()]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    return [_rounded(one) for one in value] if isinstance(value, tuple) else value
+
+
+def interval_text(interval_s: float | None) -> str:
+    """70 us, 1.4 ms; `auto` for rostrumd's own choice."""
+    if interval_s is None:
+        return "auto"
+    return f"{interval_s * 1e6:g} us" if interval_s < 1e-3 else f"{interval_s * 1e3:g} ms"
+
+
+def cdf(values: Iterable[float]) -> tuple[list[float], list[float]]:
+    """Steps of the empirical distribution: sorted distinct values, and the share of values up to each."""
+    ordered = sorted(values)
+    shares: dict[float, float] = {}
+    for place, value in enumerate(ordered, 1):
+        shares[value] = place / len(ordered)
+    return list(shares), list(shares.values())
+
+
+def percentile(values: Iterable[float], percent: float) -> float:
+    """The least value that at least `percent` % of the values do not exceed (so always one that was measured).
+    Raises ValueError if there are none."""
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("no values, no percentile")
+    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """{"p50", "p90", "p99", "max", "mean"}; empty if there are no values."""
+    if not values:
+        return {}
+    found = {f"p{percent}": percentile(values, percent) for percent in PERCENTILES}
+    found |= {"max": max(values), "mean": sum(values) / len(values)}
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def summary(runs: Sequence[Run]) -> dict[str, Any]:
+    """Of transfers of one configuration: the four quantities of Fig. 8 and the share of receivings with losses."""
+    lost = [count for run in runs for count in run.lost]
+    return {
+        "transfers": len(runs),
+        "receivings": len(lost),
+        "redundant_bytes": spread([run.redundant_bytes for run in runs]),
+        "lost_packets": spread(lost),
+        "cases_with_loss": round(sum(count > 0 for count in lost) / len(lost), 4) if lost else None,
+        "attempt_ms": spread([run.attempt_ms for run in runs]),
+        "extra_ms": spread([run.extra_ms for run in runs]),
+        "steady_ms": spread([run.steady_ms for run in runs]),
+    }
+
+
+def summaries(configurations: Sequence[Configuration], runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """For each configuration: {"interval_us", "start_on", "all", "new", "reused"}, the last three as `summary`."""
+    found = []
+    for index, one in enumerate(configurations):
+        own = [run for run in runs if run.configuration == index]
+        found.append(
+            {
+                "interval_us": None if one.interval_s is None else round(one.interval_s * 1e6, 3),
+                "start_on": one.start_on,
+                "all": summary(own),
+                "new": summary([run for run in own if not run.reused]),
+                "reused": summary([run for run in own if run.reused]),
+            }
+        )
+    return found
+
+
+def shape(found: Sequence[dict[str, Any]], reconfiguration_ms: float) -> dict[str, Any]:
+    """The paper's findings (Sec. VI-C) looked for among `summaries`: over new circuits, start on last, unless said.
+
+    {name: {"claim", "holds", and the numbers it rests on}}; a claim whose configurations were not run is left out.
+    """
+    last, first = _series(found, "last"), _series(found, "first")
+    verdicts: dict[str, Any] = {}
+    if len(last) >= 2:
+        verdicts["redundancy_falls"] = _falls(
+            "redundant bytes (p99) fall as the interval grows",
+            {us: row["new"]["redundant_bytes"]["p99"] for us, row in last.items()},
+        )
+        verdicts["loss_falls"] = _falls(
+            "the share of receivings with losses falls as the interval grows",
+            {us: row["new"]["cases_with_loss"] for us, row in last.items()},
+        )
+        verdicts["attempt_flat"] = _attempt_flat(last, reconfiguration_ms)
+        verdicts["extra_least"] = _extra_least(last, reconfiguration_ms)
+    reused = {us: _p50(row, "attempt_ms", "reused") for us, row in last.items() if row["reused"]["transfers"]}
+    if reused:
+        verdicts["reused_skip"] = {
+            "claim": "on reused circuits the attempt takes less than 20 ms (median)",
+            "holds": max(reused.values()) < 20,
+            "attempt_ms": reused,
+        }
+    if first.keys() & last.keys():
+        verdicts["first_no_gain"] = _first_no_gain(last, first)
+    return verdicts
+
+
+def _attempt_flat(last: dict[float, dict[str, Any]], reconfiguration_ms: float) -> dict[str, Any]:
+    attempt = {us: _p50(row, "attempt_ms") for us, row in last.items()}
+    flat = [us for us, value in attempt.items() if value <= FLAT * min(attempt.values())]
+    return {
+        "claim": "the attempt time (median) stays flat until the interval is 2-3 % of the reconfiguration time",
+        "holds": _percent(flat[-1], reconfiguration_ms) >= 2 and attempt[max(attempt)] > FLAT * min(attempt.values()),
+        "flat_up_to_percent": _percent(flat[-1], reconfiguration_ms),
+        "attempt_ms": attempt,
+    }
+
+
+def _extra_least(last: dict[float, dict[str, Any]], reconfiguration_ms: float) -> dict[str, Any]:
+    extra = {us: _p50(row, "extra_ms") for us, row in last.items()}
+    near = [us for us, value in extra.items() if value <= NEAR * min(extra.values())]
+    percents = [_percent(us, reconfiguration_ms) for us in near]
+    return {
+        "claim": "total extra time (median) is least for intervals of 1-3 % of the reconfiguration time",
+        "holds": any(1 <= percent <= 3.5 for percent in percents) and min(extra) not in near,
+        "least_at_percent": percents,
+        "extra_ms": extra,
+    }
+
+
+def _first_no_gain(last: dict[float, dict[str, Any]], first: dict[float, dict[str, Any]]) -> dict[str, Any]:
+    both = sorted(last.keys() & first.keys())
+    attempt = {us: round(_p50(last[us], "attempt_ms") - _p50(first[us], "attempt_ms"), 3) for us in both}
+    extra = {us: round(_p50(last[us], "extra_ms") - _p50(first[us], "extra_ms"), 3) for us in both}
+    lost = {us: round(_mean(first[us], "lost_packets") - _mean(last[us], "lost_packets"), 3) for us in both}
+    return {
+        "claim": "going to high rate on the first INTL_SEQ starts earlier, but loses more and saves no extra time",
+        "holds": sum(attempt.values()) > 0 and sum(lost.values()) > 0 and sum(extra.values()) <= len(both) * GAIN_MS,
+        "attempt_saved_ms": attempt,
+        "extra_saved_ms": extra,
+        "lost_more": lost,
+    }
+
+
+def _series(found: Sequence[dict[str, Any]], start_on: str) -> dict[float, dict[str, Any]]:
+    """{interval in us: summary} of one policy, for given intervals that had transfers over new circuits; ascending."""
+    rows = [r for r in found if r["start_on"] == start_on and r["interval_us"] is not None and r["new"]["transfers"]]
+    return {float(row["interval_us"]): row for row in sorted(rows, key=lambda row: float(row["interval_us"]))}
+
+
+def _falls(claim: str, by_interval_us: dict[float, float]) -> dict[str, Any]:
+    """Holds if the longer half of the intervals lies below the shorter half, and the longest below the shortest."""
+    values = list(by_interval_us.values())
+    half = len(values) // 2
+    lower = sum(values[-half:]) < sum(values[:half]) and values[-1] < values[0]
+    return {"claim": claim, "holds": lower, "by_interval_us": by_interval_us}
+
+
+def _percent(interval_us: float, reconfiguration_ms: float) -> float:
+    return round(interval_us / 10 / reconfiguration_ms, 3)
+
+
+def _p50(row: dict[str, Any], quantity: str, kind: str = "new") -> float:
+    return float(row[kind][quantity]["p50"])
+
+
+def _mean(row: dict[str, Any], quantity: str) -> float:
+    return float(row["new"][quantity]["mean"])
