@@ -76,20 +76,20 @@ def up(
             topology, name=name, detached=detach, quota=quota, core_links=core_links, bound_s=bound,
             manager_options=options, progress=lambda text: status.update(f"waiting for {text}"),
         )  # fmt: skip
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
     OUT.print(f"lab {name}: {len(running.topology.servers)} servers ready, sockets and logs in {_short(running.run)}")
     if detach:
         OUT.print(f"next: rostrum lab exec{_named(name)} h1 -- ip addr; stop it: rostrum lab down{_named(name)}")
         return
     with running:
-        _watch(running)
+        _watch(running, stopped)
 
 
-def _watch(running: Lab) -> None:
+def _watch(running: Lab, stopped: threading.Event) -> None:
     """Shows what changes in the lab until Ctrl-C, or until it is stopped from elsewhere."""
     OUT.print("Ctrl-C stops it")
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
     shown: dict[str, str] = {}
     while not stopped.wait(0.5):
         try:

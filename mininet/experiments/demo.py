@@ -21,6 +21,7 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.units import Duration, Size, rate_text, size_text
+from rostrum.topologies import TopologyError, load
 from rostrum.topologies.model import Topology
 
 CHUNK_BYTES = 8 << 20
@@ -70,7 +71,7 @@ def command(json_file: Path, ocs_delay_s: float, ringing_s: float | None, seed: 
     )
     try:
         report = run(plan)
-    except (LabError, RostrumError) as error:
+    except (LabError, RostrumError, TopologyError) as error:
         raise click.ClickException(str(error)) from error
     json_file.parent.mkdir(parents=True, exist_ok=True)
     json_file.write_text(json.dumps(report, indent=1) + "\n")
@@ -87,11 +88,11 @@ def run(plan: Plan) -> dict[str, Any]:
         "emulation.seed": plan.seed,
         "ocs.ocs.reconfiguration_ms": delay_ms,
     }
+    receivers = choose(load(plan.topology), plan.sender, plan.receivers)
     with ERR.status("starting the lab") as status:
         lab = Lab.start(plan.topology, name=plan.name, changes=changes, seed=plan.seed,
                         progress=lambda text: status.update(f"lab: waiting for {text}"))  # fmt: skip
     with lab:
-        receivers = choose(lab.topology, plan.sender, plan.receivers)
         OUT.print(
             f"{size_text(plan.size)} of random data (seed {plan.seed}) from {plan.sender} to {', '.join(receivers)}; "
             f"OCS {delay_ms:g} ms, ringing {plan.ringing_s * 1000:g} ms"

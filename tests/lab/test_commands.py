@@ -1,0 +1,143 @@
+"""`rostrum lab` as people type it, and the demo from its command line to its figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rostrum.lab.lab import Lab, labs, run_folder
+from rostrum.lab.namespace import LabError
+
+from tests.lab.objects import check, data_of, send, until
+
+pytestmark = pytest.mark.lab
+
+RUN = [sys.executable, "-c", "from rostrum.lab.commands import lab; lab(prog_name='rostrum lab')"]
+NAME = "t-commands"
+
+
+def rostrum_lab(*arguments: str, status: int = 0) -> str:
+    done = subprocess.run([*RUN, *arguments], capture_output=True, text=True, timeout=100)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_detached_lab_from_up_to_down() -> None:
+    try:
+        shown = rostrum_lab("up", "--detach", "--name", NAME)
+        assert "8 servers ready" in shown
+        assert NAME in labs()
+        assert "10.0.2.1" in rostrum_lab("exec", "--name", NAME, "h3", "--", "hostname", "-I")
+        assert "priority=100" in rostrum_lab("exec", "--name", NAME, "manager", "--", "ovs-ofctl", "dump-flows", "-O",
+                                             "OpenFlow13", "tor1")  # fmt: skip
+        assert rostrum_lab("exec", "--name", NAME, "h1", "--", "sh", "-c", "exit 3", status=3) == ""
+        status = json.loads(rostrum_lab("status", "--json"))[NAME]
+        assert {row["state"] for row in status["programs"].values()} == {"running"}
+        assert set(status["programs"]) == {"ocs", "manager", *(f"h{n}" for n in range(1, 9))}
+        rostrum_lab("kill", "--name", NAME, "h4")
+        assert "killed" in rostrum_lab("status", "--name", NAME)
+        rostrum_lab("start", "--name", NAME, "h4")
+        assert json.loads(rostrum_lab("status", "--json"))[NAME]["programs"]["h4"]["state"] == "running"
+        assert "is running; stop it" in rostrum_lab("up", "--detach", "--name", NAME, status=1)
+        assert json.loads((run_folder(NAME) / "lab.json").read_text())["agents"]["h1"].endswith("/h1/agent.sock")
+    finally:
+        rostrum_lab("down", "--name", NAME)
+    assert NAME not in labs()
+    assert not list(run_folder(NAME).glob("*/agent.sock"))
+    assert f"no lab {NAME} is running; start one" in rostrum_lab("down", "--name", NAME, status=1)
+
+
+def test_foreground_lab_ends_with_ctrl_c() -> None:
+    with subprocess.Popen([*RUN, "up", "--name", NAME], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert "8 servers ready" in process.stdout.readline()
+            init = json.loads((run_folder(NAME) / "lab.json").read_text())["init_pid"]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+    assert not Path(f"/proc/{init}").exists() and NAME not in labs()
+
+
+def test_killed_foreground_lab_leaves_nothing_that_the_next_start_minds() -> None:
+    with subprocess.Popen([*RUN, "up", "--name", NAME], stdout=subprocess.PIPE, text=True) as process:
+        assert "8 servers ready" in process.stdout.readline()
+        init = json.loads((run_folder(NAME) / "lab.json").read_text())["init_pid"]
+        process.send_signal(signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{init}").exists(), "the killed lab's first process to be gone")
+    assert NAME not in labs()
+    with Lab.start(name=NAME, parts=()) as lab:
+        assert "10.0.1.1" in lab.execute("h1", ["hostname", "-I"])
+
+
+def test_two_labs_at_once(seed: int) -> None:
+    """The same addresses, names and ports twice, and each object arrives where it belongs."""
+    sent = {}
+    with Lab.start(name="t-one", seed=1) as one, Lab.start(name="t-two", seed=2) as two:
+        for lab in (one, two):
+            sent[lab.name] = data_of(2_000_000, seed + len(sent))
+            check(lab, send(lab, "h1", ["h3", "h5"], sent[lab.name]), ["h3", "h5"], sent[lab.name])
+        one.stop()
+        check(two, send(two, "h3", ["h1"], sent["t-two"]), ["h1"], sent["t-two"])
+
+
+def test_a_lab_that_cannot_start_says_what_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROSTRUM_AGENT", "/bin/false")
+    with pytest.raises(LabError, match=r"h\d ended: exit status 1; the end of .*agent.log"):
+        Lab.start(name=NAME)
+    monkeypatch.setenv("ROSTRUM_AGENT", "/bin/cat")
+    with pytest.raises(LabError, match=r"h\d ended"):
+        Lab.start(name=NAME)
+    monkeypatch.setenv("ROSTRUM_AGENT", "/no/such/rostrumd")
+    with pytest.raises(LabError, match=r"/no/such/rostrumd is not built; run make build"):
+        Lab.start(name=NAME)
+    assert NAME not in labs()
+
+
+def test_wrong_topology_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("rostrum: 1\nname: wrong\n")
+    shown = rostrum_lab("up", "--name", NAME, "--topology", str(file), status=1)
+    assert "lacks links; add it" in shown and "Traceback" not in shown
+
+
+def test_experiments_are_listed_and_explained() -> None:
+    assert "demo" in rostrum_lab("run", "--list")
+    assert "--ocs-delay" in rostrum_lab("run", "demo", "--help")
+    assert "no experiment is called nothing" in rostrum_lab("run", "nothing", status=1)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--receivers", "7"], ["--sender", "h9"], ["--size", "lots"], ["--ocs-delay", "3"]]
+)
+def test_demo_refuses_what_makes_no_sense(arguments: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "demo.json"
+    command = [*RUN, "run", "demo", "--name", NAME, "--json", str(file), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (1, 2) and words in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and not file.exists()
+
+
+def test_demo(tmp_path: Path) -> None:
+    file = tmp_path / "demo.json"
+    shown = rostrum_lab("run", "demo", "--name", NAME, "--size", "2M", "--receivers", "3", "--ocs-delay", "20ms",
+                        "--seed", "7", "--json", str(file))  # fmt: skip
+    assert "first light at h5" in shown and "right" in shown
+    report = json.loads(file.read_text())
+    assert report["ok"] and report["bytes"] == 2 << 20 and report["path"] == "circuit"
+    assert report["reconfiguration_ms"] == 20 and report["setup_ms"] > 20
+    assert report["total_ms"] > report["setup_ms"] and report["extra_ms"] > 0 and report["goodput_bps"] > 0
+    assert report["cross_connects"] == 4 and report["rules"] == 4
+    assert [row["host"] for row in report["receivers"]] == ["h3", "h5", "h7"]
+    keys = {"host", "digest_ok", "initial_sn", "patched_fragments", "complete_ms"}
+    assert all(keys <= set(row) and row["digest_ok"] for row in report["receivers"])
+    what = [row["what"] for row in report["timeline"]]
+    for stage in ("requested", "accepted", "rules in", "cross-connects steady", "high rate", "path released"):
+        assert stage in what
+    assert report["reused"]["ok"] and report["reused"]["reconfiguration_ms"] == 0
+    assert report["manifest"]["seed"] == 7 and report["manifest"]["machine"]["cores"] == os.cpu_count()
