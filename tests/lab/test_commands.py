@@ -113,9 +113,16 @@ def test_experiments_are_listed_and_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--receivers", "7"], ["--sender", "h9"], ["--size", "lots"], ["--ocs-delay", "3"]]
+    ("arguments", "words"),
+    [
+        (["--receivers", "7"], "1 to 6 servers"),
+        (["--sender", "h9"], "no server h9"),
+        (["--size", "lots"], "not a size"),
+        (["--ocs-delay", "3"], "no duration"),
+        (["--topology", "nowhere"], "cannot be read"),
+    ],
 )
-def test_demo_refuses_what_makes_no_sense(arguments: list[str], tmp_path: Path) -> None:
+def test_demo_refuses_what_makes_no_sense(arguments: list[str], words: str, tmp_path: Path) -> None:
     file = tmp_path / "demo.json"
     command = [*RUN, "run", "demo", "--name", NAME, "--json", str(file), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
