@@ -12,6 +12,7 @@ from rostrum.controller.core.model import CrossConnect, PathKind
 
 MS = 1_000_000
 S = 1_000_000_000
+AGENT_BACKOFF_NS = 3 * S  # agents that lost their manager try again at most this far apart
 REST = "rest"  # origin of requests made by people and tools; agents' origin is their server's name
 
 
@@ -153,7 +154,7 @@ class Settings:
     lease_ns: int = 3 * S
     light_bound_ms: int | None = None  # None: from the OCS's reconfiguration time
     configure_bound_ns: int = 5 * S  # beyond the reconfiguration time: devices that do not answer
-    grace_ns: int | None = None  # None: one lease; foreign rules and cross-connects found at start live this long
+    grace_ns: int | None = None  # what is found at start and unclaimed lives this long; None: lease + AGENT_BACKOFF_NS
     quarantine_ns: int = 30 * S  # a component that failed is kept out of use
     session_bytes: int | None = None  # cap of each grant
     paths_per_server: int = 16  # and per direction
@@ -164,7 +165,7 @@ class Settings:
 
     @property
     def grace(self) -> int:
-        return self.lease_ns if self.grace_ns is None else self.grace_ns
+        return self.lease_ns + AGENT_BACKOFF_NS if self.grace_ns is None else self.grace_ns
 
 
 @dataclass(frozen=True)

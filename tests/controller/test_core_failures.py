@@ -344,7 +344,7 @@ def test_restart__live_paths_are_adopted_and_the_rest_swept(devices_first: bool)
     assert adopted[0].pairs and adopted[0].rules == circuit.rules and adopted[1].rules == packet.rules
     held = after.ask("h3", "h7")
     assert held.kind is PathKind.PACKET and "found at start" in held.reason
-    for _ in range(4):
+    for _ in range(7):
         after.wait(1000)
         for server, _ in claims:
             after.do(ev.KeepAlive(server))
@@ -395,7 +395,7 @@ def test_sweep__only_what_is_on_ports_of_the_topology() -> None:
     line.network.install((MulticastRule("tor1", 1, IPv4Address("239.192.7.7"), (2,)),))
     line.all_up()
     assert len(line.network.pairs()) == 2 and len(line.network.rules()) == 1
-    line.wait(3100)
+    line.wait(6100)
     assert line.network.pairs() == {strange} and not line.network.rules()
 
 

@@ -121,7 +121,7 @@ async def test_restart__agents_keep_their_paths(tmp_path: Path) -> None:
         other.request("r2", "h7", "h1")
         await other.response("r2", ACCEPTED)
         await until(lambda: len(network.pairs()) == 4 and len(network.rules()) == 5, "both set")
-    settings = Settings(boot_id=2_000_000, lease_ns=300_000_000)
+    settings = Settings(boot_id=2_000_000, lease_ns=300_000_000, grace_ns=300_000_000)
     async with running(tmp_path, settings, topology, network) as manager:
         live = idl.LivePath(
             request_id="r1",
