@@ -124,8 +124,8 @@ static const char *get_name(rs_reader *in, rs_api_request *request, size_t *used
         return "";
     }
     rs_get_text(in, to, room);
-    if (memchr(to, 0, length))
-        in->bad = true;
+    for (char *inner; !in->bad && (inner = memchr(to, 0, length));)
+        *inner = '\x01'; /* a NUL inside would hide the rest from the check: let that find a control character */
     *used += length + 1;
     return to;
 }

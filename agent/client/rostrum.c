@@ -114,6 +114,8 @@ rostrum_code rostrum_start(rostrum *agent, const rostrum_start_params *params, u
     int number = send_bounded(agent, params->fd);
     if (number) {
         free(call);
+        if (rostrum_dispatch(agent, error)) /* the agent may have said why before it hung up */
+            return agent->broken.code;
         (void)rs_error_system(&reason, number, "the agent does not take a request");
         return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.words);
     }

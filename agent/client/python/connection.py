@@ -15,6 +15,7 @@ from typing import Any
 from . import wire
 from .values import Code, Event, RostrumError, TimedOut, Unavailable, error_of
 
+LAST_WORDS_BOUND_S = 1.0
 EVENTS_MAX = 4096  # kept for one call until somebody takes them; the oldest go first
 
 
@@ -126,6 +127,9 @@ class Connection:
             raise
         except OSError as error:
             self.forget(tag)
+            # The agent may have said why before it hung up.
+            if threading.current_thread() is not self._thread:
+                self._thread.join(LAST_WORDS_BOUND_S)
             with self._lock:
                 raise self._closed or Unavailable(f"{what}: {error.strerror or error}") from error
         return tag, call
