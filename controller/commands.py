@@ -80,17 +80,23 @@ def _print_json(value: Any) -> None:
 
 
 @click.group(invoke_without_command=True)
+@click.option("--manager", help="As for the commands below.")
+@click.option("--lab", default="lab", help="As for the commands below.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manager's JSON.")
 @click.pass_context
-def paths(context: click.Context) -> None:
-    """Multicast paths: list them, request one, look at one, release it.
+def paths(context: click.Context, manager: str | None, lab: str, as_json: bool) -> None:
+    """Multicast paths: list them, request one, look at one, release it. Without a command: list them.
 
     \b
       rostrum paths request h1 h3 h5 --wait    a path from h1 to h3 and h5; prints its group
       rostrum paths show p-3k2a-1              how it is carried, and when it reached each point
       rostrum paths release p-3k2a-1
     """
+    given = {"manager": manager, "lab": lab, "as_json": as_json}
     if context.invoked_subcommand is None:
-        context.invoke(list_paths, manager=None, lab="lab", as_json=False, state=None)
+        context.invoke(list_paths, **given, state=None)
+    else:
+        context.default_map = {context.invoked_subcommand: given}
 
 
 @paths.command("list")
@@ -246,6 +252,15 @@ def manager_status(api: Api, as_json: bool) -> None:
     if latency["count"]:
         times = f"p50 {latency['p50_ms']:.3f} ms, p99 {latency['p99_ms']:.3f} ms"
         OUT.print(f"  answers    {times} of {latency['count']} requests")
+
+
+@manager.command("run", context_settings={"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def run_manager(options: tuple[str, ...]) -> None:
+    """Run a manager here; the same as rostrum-manager, with its options."""
+    from rostrum.controller.app import main  # heavy, and needed by nothing else here
+
+    main(list(options), prog_name="rostrum manager run")
 
 
 commands: list[click.Command] = [paths, circuits, manager]

@@ -33,7 +33,11 @@ async def test_paths__from_request_to_release(tmp_path: Path) -> None:
         assert made["state"] == "active"
         shown = await invoke(manager, "paths", "show", made["id"])
         assert made["group"] in shown.output and "1>5" in shown.output and "cross connects steady" in shown.output
-        listed = await invoke(manager, "paths", "list")
+        for words in (["paths"], ["paths", "list"], ["paths", "list", "--state", "active"]):
+            assert [one["id"] for one in (await ask(manager, *words))["paths"]] == [made["id"]]
+        shown = await invoke(manager, "paths", "--json", "show", made["id"])
+        assert json.loads(shown.stdout)["id"] == made["id"]
+        listed = await invoke(manager, "paths")
         assert made["id"] in listed.output and "circuit" in listed.output
         table = await invoke(manager, "circuits", "--fresh")
         assert "ocs 1>5" in table.output and made["id"] in table.output and "s1" in table.output
@@ -60,3 +64,5 @@ async def test_errors__are_the_managers_words(tmp_path: Path) -> None:
 async def test_help__teaches() -> None:
     shown = await invoke("", "paths", "--help")
     assert "rostrum paths request h1 h3 h5 --wait" in shown.output
+    run = await invoke("", "manager", "run", "--help")
+    assert "--topology" in run.output and "--circuit-wait" in run.output
