@@ -1,11 +1,11 @@
 /* RATE, both ways: a receiver says how much gets through and what its NIC has left; the sender's rate follows. Ours. */
 #include "core/state.h"
 
-#define REPORT_LEAST (1 * RS_MS)  /* between two reports, when something is wrong */
-#define QUIET_REPORTS 4           /* intervals between two reports when nothing is */
-#define ACTIVE_FOR (50 * RS_MS)   /* a transfer takes part in the NIC's share so long after its last high-rate packet */
-#define RING_LEAST 256            /* a ring smaller than what may be under way cannot tell what was lost of it */
-#define LOGS_MOST 8               /* rate cuts told a person, per session */
+#define REPORT_LEAST (1 * RS_MS) /* between two reports, when something is wrong */
+#define QUIET_REPORTS 4          /* intervals between two reports when nothing is */
+#define ACTIVE_FOR (50 * RS_MS)  /* a transfer takes part in the NIC's share so long after its last high-rate packet */
+#define RING_LEAST 256           /* a ring smaller than what may be under way cannot tell what was lost of it */
+#define LOGS_MOST 8              /* rate cuts told a person, per session */
 
 /* The receiver's side. */
 
@@ -101,8 +101,8 @@ static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, u
 }
 
 static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, const rs_message *m) {
-    bool usable = r->rated && r->rated_pos >= x->rate_from_pos && pos >= r->rated_pos &&
-                  m->rate.received >= r->rated_received;
+    bool usable =
+        r->rated && r->rated_pos >= x->rate_from_pos && pos >= r->rated_pos && m->rate.received >= r->rated_received;
     if (usable) {
         uint64_t expected = pos - r->rated_pos, got = m->rate.received - r->rated_received;
         r->expected += expected;

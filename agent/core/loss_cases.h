@@ -10,10 +10,11 @@
 typedef struct {
     uint64_t first, end; /* the ring: [first, end) */
     uint64_t initial, prior;
-    uint64_t run_sn;  /* last packet of the present run of consecutive ones: before light; behind the prior sn after it */
-    uint32_t run;     /* its length, 0 = none */
-    bool lit;         /* the initial sn is settled */
-    bool round_done;  /* a whole round has gone by since the initial sn */
+    uint64_t
+        run_sn;   /* last packet of the present run of consecutive ones: before light; behind the prior sn after it */
+    uint32_t run; /* its length, 0 = none */
+    bool lit;     /* the initial sn is settled */
+    bool round_done; /* a whole round has gone by since the initial sn */
 } rs_ring;
 
 typedef enum {
@@ -22,7 +23,7 @@ typedef enum {
     RS_CASE_NEXT,  /* case 1: right after the prior sn */
     RS_CASE_GAP,   /* case 2: (lost_after, lost_before) is lost */
     RS_CASE_ROUND, /* case 3: the next round has begun; (lost_after, lost_before) = (prior, initial) is lost, perhaps empty */
-    RS_CASE_LATE   /* a straggler behind the prior sn, or anything after the round is done */
+    RS_CASE_LATE /* a straggler behind the prior sn, or anything after the round is done */
 } rs_loss_case;
 
 typedef struct {

@@ -80,7 +80,7 @@ rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator) {
     node->config = filled;
     node->allocator = *allocator;
     node->random = filled.seed;
-    rs_list *lists[] = {&node->sending, &node->receiving, &node->sent, &node->received,
+    rs_list *lists[] = {&node->sending, &node->receiving, &node->sent,    &node->received,
                         &node->ready,   &node->talking,   &node->patching};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         rs_list_init(lists[i]);

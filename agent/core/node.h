@@ -6,6 +6,8 @@
  * Life of a transfer at a receiver:   RS_EV_INCOMING -> rs_incoming_accept | rs_incoming_refuse -> RS_EV_COMPLETE -> rs_verified ->
  *                                     RS_EV_RECEIVE_DONE
  * Every call after which output may exist is followed by rs_poll_event and rs_poll_tx until they return false, then rs_deadline.
+ * Packets may be batched before polling; an event can then be about a transfer that has ended meanwhile (calls about it say RS_ERR_UNKNOWN).
+ * rs_poll_tx makes no events. After RS_EV_SEND_DONE or RS_EV_RECEIVE_DONE statistics stay readable for about a second.
  * Same calls with the same arguments give the same outputs, bit for bit. No call blocks, reads a clock, or does I/O. */
 #ifndef RS_CORE_NODE_H
 #define RS_CORE_NODE_H
@@ -22,18 +24,20 @@ typedef enum {
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     uint64_t seed;
-    uint32_t fragment_size;           /* payload bytes of a full data packet [8896]; a receiver takes what the sender says */
-    int64_t nic_rate_bps;             /* what this server's NIC can send, on the wire [10e9]; shared by all transfers being sent */
-    rs_time attempt_interval;         /* ia; [2 % of the granted path's reconfiguration time, or a fraction of the round trip when it is 0] */
-    uint32_t light_confirm;           /* consecutive attempt packets a receiver must see before INTL_SEQ [3 under reconfiguration, else 1]; 1 = paper */
+    uint32_t fragment_size; /* payload bytes of a full data packet [8896]; a receiver takes what the sender says */
+    int64_t nic_rate_bps; /* what this server's NIC can send, on the wire [10e9]; shared by all transfers being sent */
+    rs_time
+        attempt_interval; /* ia; [2 % of the granted path's reconfiguration time, or a fraction of the round trip when it is 0] */
+    uint32_t
+        light_confirm; /* consecutive attempt packets a receiver must see before INTL_SEQ [3 under reconfiguration, else 1]; 1 = paper */
     rs_start_policy start_policy;
-    rs_time patch_timeout;            /* DATA_FNSD to whoever has not said DATA_RCVD after this [adaptive from round trips] */
-    rs_time receiver_silence_bound;   /* a receiver that says nothing this long while something is owed fails [5 s] */
-    rs_time sender_silence_bound;     /* a receiver gives a transfer up after this long without a word or a packet [5 s] */
-    rs_time no_path_bound;            /* a wait for something to happen on a path or of the caller; expires with a cause [60 s] */
-    rs_time answer_bound;             /* a wait for the caller's answer to RS_EV_PATH_WANTED [no_path_bound] */
-    uint32_t max_transfers;           /* [1024] */
-    uint32_t max_receivers;           /* per transfer [1024] */
+    rs_time patch_timeout; /* DATA_FNSD to whoever has not said DATA_RCVD after this [adaptive from round trips] */
+    rs_time receiver_silence_bound; /* a receiver that says nothing this long while something is owed fails [5 s] */
+    rs_time sender_silence_bound; /* a receiver gives a transfer up after this long without a word or a packet [5 s] */
+    rs_time no_path_bound;  /* a wait for something to happen on a path or of the caller; expires with a cause [60 s] */
+    rs_time answer_bound;   /* a wait for the caller's answer to RS_EV_PATH_WANTED [no_path_bound] */
+    uint32_t max_transfers; /* [1024] */
+    uint32_t max_receivers; /* per transfer [1024] */
 } rs_config;
 
 typedef struct {
@@ -47,9 +51,9 @@ typedef struct {
 /* The manager's answer to RS_EV_PATH_WANTED. */
 typedef struct {
     rs_group group;
-    uint32_t group_address;  /* IPv4, host order: carried to receivers so that they can join */
+    uint32_t group_address; /* IPv4, host order: carried to receivers so that they can join */
     uint16_t data_port;
-    uint64_t accepted_size;  /* bytes of this session; rounded up to whole fragments; >= remaining = all the rest */
+    uint64_t accepted_size; /* bytes of this session; rounded up to whole fragments; >= remaining = all the rest */
     rs_path_kind kind;
     rs_time reconfiguration; /* expected; 0 = live at once */
     int64_t rate_bps;        /* cap; 0 = unknown */
@@ -58,23 +62,23 @@ typedef struct {
 
 typedef enum {
     /* sender */
-    RS_EV_PATH_WANTED,  /* ask the manager for a path for `bytes` remaining bytes */
-    RS_EV_PHASE,        /* the session entered `phase` */
-    RS_EV_FIRST_LIGHT,  /* INTL_SEQ of `peer` came in, initial sn in `sn` */
-    RS_EV_NO_LIGHT,     /* `peer` got nothing within light_bound (one event per such peer) */
-    RS_EV_PEER_DONE,    /* DATA_RCVD of `peer`; `bytes` = fragments patched for it */
-    RS_EV_PEER_FAILED,  /* `peer` is given up, `cause` says why; the others go on */
-    RS_EV_PATH_DONE,    /* the data channel is done: release the path (before the last patches) */
-    RS_EV_SEND_DONE,    /* every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); closed, its id invalid after this */
+    RS_EV_PATH_WANTED, /* ask the manager for a path for `bytes` remaining bytes */
+    RS_EV_PHASE,       /* the session entered `phase` */
+    RS_EV_FIRST_LIGHT, /* INTL_SEQ of `peer` came in, initial sn in `sn` */
+    RS_EV_NO_LIGHT,    /* `peer` got nothing within light_bound (one event per such peer) */
+    RS_EV_PEER_DONE,   /* DATA_RCVD of `peer`; `bytes` = fragments patched for it */
+    RS_EV_PEER_FAILED, /* `peer` is given up, `cause` says why; the others go on */
+    RS_EV_PATH_DONE,   /* the data channel is done: release the path (before the last patches) */
+    RS_EV_SEND_DONE, /* every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); closed, its id invalid after this */
     /* receiver */
-    RS_EV_INCOMING,     /* a sender announces an object: make room and join the group, then rs_incoming_accept/refuse/have; see rs_incoming_info */
-    RS_EV_SESSION,      /* a further session of an accepted transfer: join its group (rs_incoming_info) and call rs_incoming_accept again with it;
+    RS_EV_INCOMING, /* a sender announces an object: make room and join the group, then rs_incoming_accept/refuse/have; see rs_incoming_info */
+    RS_EV_SESSION, /* a further session of an accepted transfer: join its group (rs_incoming_info) and call rs_incoming_accept again with it;
                            the old group may be left */
     RS_EV_COMPLETE,     /* every byte is there: check the digest, then rs_verified */
     RS_EV_RECEIVE_DONE, /* `ok`, or given up with `cause`: discard the partial object; the id is invalid after this */
     /* both */
-    RS_EV_PEER_WANTED,  /* something must go to `peer` reliably and it is not up: connect, then rs_peer_up or rs_peer_down */
-    RS_EV_LOG           /* something a person may want to know, in `cause` (rate found, policy chosen, ...) */
+    RS_EV_PEER_WANTED, /* something must go to `peer` reliably and it is not up: connect, then rs_peer_up or rs_peer_down */
+    RS_EV_LOG          /* something a person may want to know, in `cause` (rate found, policy chosen, ...) */
 } rs_event_kind;
 
 typedef enum { RS_PHASE_WAITING, RS_PHASE_ATTEMPT, RS_PHASE_HIGH_RATE, RS_PHASE_PATCHING, RS_PHASE_DONE } rs_phase;
@@ -107,15 +111,15 @@ typedef struct {
 typedef struct {
     bool sending;
     rs_phase phase;
-    uint64_t size, bytes_present;     /* receiver: bytes stored so far; sender: bytes of distinct fragments sent */
+    uint64_t size, bytes_present; /* receiver: bytes stored so far; sender: bytes of distinct fragments sent */
     uint64_t fragments;
-    uint64_t packets_sent;            /* data packets, all phases */
-    uint64_t packets_attempt;         /* of these, during attempt sending */
-    uint64_t packets_redundant;       /* of these, beyond one per fragment */
+    uint64_t packets_sent;      /* data packets, all phases */
+    uint64_t packets_attempt;   /* of these, during attempt sending */
+    uint64_t packets_redundant; /* of these, beyond one per fragment */
     uint64_t patches_sent, patches_received;
     uint64_t packets_received, packets_old;
-    uint64_t lost;                    /* receiver: fragments found missing by the three cases */
-    int64_t rate_bps;                 /* sender: present pacing rate, on the wire */
+    uint64_t lost;    /* receiver: fragments found missing by the three cases */
+    int64_t rate_bps; /* sender: present pacing rate, on the wire */
     uint32_t receivers, receivers_done, receivers_failed;
     rs_time granted_at, high_rate_at, data_done_at; /* 0 = not yet; of the last session */
 } rs_xfer_stats;

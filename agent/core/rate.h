@@ -10,10 +10,10 @@
 #define RS_RATE_SAMPLE 64 /* packets; of fewer, losses say little */
 
 typedef struct {
-    int64_t ceiling_bps;     /* path and NIC */
-    int64_t share_bps;       /* the least any receiver's NIC has left for this transfer; 0 = unknown */
-    int64_t floor_bps;       /* never below: a straggler slower than this is finished by patches, not waited for by all */
-    int64_t found_bps;       /* what loss feedback allows */
+    int64_t ceiling_bps; /* path and NIC */
+    int64_t share_bps;   /* the least any receiver's NIC has left for this transfer; 0 = unknown */
+    int64_t floor_bps;   /* never below: a straggler slower than this is finished by patches, not waited for by all */
+    int64_t found_bps;   /* what loss feedback allows */
     int64_t got_through_bps; /* at the last of several cuts: the capacity, it seems; 0 = unknown */
     uint32_t plateau, climb; /* clean epochs near it, and away from it */
     rs_time epoch, epoch_end, cut_at;

@@ -102,10 +102,8 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     x->stats.granted_at = now;
     rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
     if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
-        rs_emit(node, &(rs_event){.kind = RS_EV_SESSION,
-                                  .xfer = xfer,
-                                  .peer = x->link.peer->id,
-                                  .session = x->t.session});
+        rs_emit(node,
+                &(rs_event){.kind = RS_EV_SESSION, .xfer = xfer, .peer = x->link.peer->id, .session = x->t.session});
     rs_ask_missing(node, now, x, 0, x->ended ? x->ring.end : x->ring.first); /* too late for the data channel */
     rs_receiver_arm(node, x);
     return RS_OK;
@@ -240,7 +238,8 @@ static const rs_receiving *on_group(const rs_node *node, rs_group group) {
     return NULL;
 }
 
-bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset, uint32_t *length) {
+bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset,
+                uint32_t *length) {
     const rs_receiving *x = group == RS_NO_GROUP ? NULL : on_group(node, group);
     if (!x)
         return false;

@@ -2,7 +2,8 @@
 #include "core/state.h"
 
 #define ASKED_RUNS 48 /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
-#define PATIENCE (1000 * RS_MS) /* the control channel is reliable: to ask again without a new connection is a last resort */
+#define PATIENCE \
+    (1000 * RS_MS) /* the control channel is reliable: to ask again without a new connection is a last resort */
 
 rs_time rs_receiver_patience(const rs_receiving *x) {
     rs_time late = 4 * rs_rtt_late(&x->link.peer->rtt, 0);

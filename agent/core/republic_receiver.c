@@ -27,7 +27,8 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
         break;
     }
     if (x->ring.round_done && loss.what != RS_CASE_LATE) {
-        rs_ask_missing(node, now, x, x->ring.first, x->ring.end); /* nothing, unless a packet came in at a strange time */
+        rs_ask_missing(node, now, x, x->ring.first,
+                       x->ring.end); /* nothing, unless a packet came in at a strange time */
         x->active = false;
     } else if (!x->ring.round_done && !(h->flags & RS_DATA_ATTEMPT)) {
         rs_report_activity(node, now, x);
@@ -197,10 +198,8 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
         if (x->state == RS_RX_RECEIVING)
             rs_ask_missing(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
         if (x->state == RS_RX_RECEIVING && x->path_kind != RS_OPEN_NO_PATH)
-            rs_emit(node, &(rs_event){.kind = RS_EV_SESSION,
-                                      .xfer = x->t.id,
-                                      .peer = x->link.peer->id,
-                                      .session = m->session});
+            rs_emit(node, &(rs_event){
+                              .kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = m->session});
         x->session_news = x->state == RS_RX_OFFERED;
     }
     if (x->state != RS_RX_OFFERED)
@@ -267,11 +266,9 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_receiving 
         rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "no room for one more transfer here: memory or the cap");
         return RS_RX_NONE;
     }
-    rs_emit(node, &(rs_event){.kind = RS_EV_INCOMING,
-                              .xfer = x->t.id,
-                              .peer = peer,
-                              .bytes = x->t.size,
-                              .session = m->session});
+    rs_emit(
+        node,
+        &(rs_event){.kind = RS_EV_INCOMING, .xfer = x->t.id, .peer = peer, .bytes = x->t.size, .session = m->session});
     rs_receiver_arm(node, x);
     return RS_RX_NONE;
 }

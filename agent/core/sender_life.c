@@ -235,8 +235,7 @@ static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
                 x->light_due = since + x->grant.light_bound;
             continue;
         }
-        rs_event event = {
-            .kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+        rs_event event = {.kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
         r->no_light_told = true;
         rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms of attempts on a %s path (%u sent)",
                  (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",

@@ -1,12 +1,13 @@
 /* The sender's paths, sessions and phases (Sec. III-A1): attempt sending, high rate, the stop rule, and what follows. */
 #include "core/state.h"
 
-#define ATTEMPT_LIVE 200000          /* attempt interval when the path needs no reconfiguration: 0.2 ms */
-#define ATTEMPT_SLOWEST (5 * RS_MS)  /* it doubles every ATTEMPT_STEP packets up to this */
-#define PASS_OVER (250 * RS_MS)      /* receivers that have not even accepted are not waited for longer, if others have light */
-#define DARK_LEAST (1000 * RS_MS)     /* after 10 light bounds, at least this, a dark receiver is finished by patches; */
+#define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
+#define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
+#define PASS_OVER \
+    (250 * RS_MS) /* receivers that have not even accepted are not waited for longer, if others have light */
+#define DARK_LEAST (1000 * RS_MS) /* after 10 light bounds, at least this, a dark receiver is finished by patches; */
 #define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
-#define DRAIN (1 * RS_MS)            /* from the last data packet to releasing the path: let it get there first */
+#define DRAIN (1 * RS_MS)             /* from the last data packet to releasing the path: let it get there first */
 #define FEEDBACK (5 * RS_MS)
 #define FEEDBACK_EACH 50000 /* ns per receiver: at most 20,000 RATE messages a second in all */
 
@@ -103,7 +104,8 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
     x->path_held = true;
     begin_session(x, x->end, x->end + (accepted < left ? accepted : left));
     x->light_confirm = node->config.light_confirm ? node->config.light_confirm : grant->reconfiguration ? 3 : 1;
-    x->feedback_interval = FEEDBACK_EACH * x->recipient_count > FEEDBACK ? FEEDBACK_EACH * x->recipient_count : FEEDBACK;
+    x->feedback_interval =
+        FEEDBACK_EACH * x->recipient_count > FEEDBACK ? FEEDBACK_EACH * x->recipient_count : FEEDBACK;
     rs_rate_start(&x->rate, now, ceiling / 100 * 97 + 1, 2 * x->feedback_interval);
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
     x->stats.granted_at = now;

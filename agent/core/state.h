@@ -14,9 +14,9 @@
 #include "core/wire.h"
 
 #define RS_MS INT64_C(1000000)
-#define RS_STRAYS 8          /* answers to messages about transfers unknown here, per peer */
-#define RS_KEPT 256          /* finished transfers remembered, each way */
-#define RS_RINGS 8           /* sessions whose rings a sender remembers */
+#define RS_STRAYS 8 /* answers to messages about transfers unknown here, per peer */
+#define RS_KEPT 256 /* finished transfers remembered, each way */
+#define RS_RINGS 8  /* sessions whose rings a sender remembers */
 #define RS_FRAGMENTS_MAX (UINT64_C(1) << 28)
 
 enum { RS_TIMER_PEER = 1, RS_TIMER_SENDING, RS_TIMER_RECEIVING, RS_TIMER_DATA };
@@ -59,8 +59,8 @@ typedef struct {
     rs_time down_since, up_at, retry_at, backoff;
     char down_cause[96];
     rs_rtt rtt;
-    rs_list links;                 /* all links to it */
-    rs_list talking, patching;     /* of these, with something to say; with PTCH_DATA to send */
+    rs_list links;                   /* all links to it */
+    rs_list talking, patching;       /* of these, with something to say; with PTCH_DATA to send */
     rs_list in_talking, in_patching; /* the peer in the node's lists: up, writable, and something to send */
     rs_timer timer;
     rs_stray strays[RS_STRAYS];
@@ -100,13 +100,13 @@ typedef enum { RS_RECIPIENT_ACTIVE, RS_RECIPIENT_DONE, RS_RECIPIENT_FAILED } rs_
 typedef struct {
     rs_link link;
     rs_recipient_state state;
-    bool accepted;       /* OPEN_ACK */
-    bool lit;            /* INTL_SEQ of this session */
-    bool passed_over;    /* this session no longer waits for its light: it will be finished by patches */
+    bool accepted;    /* OPEN_ACK */
+    bool lit;         /* INTL_SEQ of this session */
+    bool passed_over; /* this session no longer waits for its light: it will be finished by patches */
     bool no_light_told;
-    uint64_t start_pos;  /* position in the session at which its initial sn was sent */
+    uint64_t start_pos; /* position in the session at which its initial sn was sent */
     rs_time accepted_at, progress_at;
-    rs_ranges want;      /* fragments to patch */
+    rs_ranges want; /* fragments to patch */
     uint64_t patches_sent, patched;
     /* feedback */
     bool rated;
@@ -132,9 +132,9 @@ struct rs_sending {
     uint32_t index_mask;
 
     /* path and session */
-    bool path_wanted; /* RS_EV_PATH_WANTED is out, no answer yet */
-    bool path_held;   /* granted, RS_EV_PATH_DONE not yet said */
-    bool has_next;    /* next_grant waits for the present session's end */
+    bool path_wanted;     /* RS_EV_PATH_WANTED is out, no answer yet */
+    bool path_held;       /* granted, RS_EV_PATH_DONE not yet said */
+    bool has_next;        /* next_grant waits for the present session's end */
     bool no_data_channel; /* the rest goes by patches */
     bool dark_passed;     /* light was waited for long enough */
     rs_path_grant grant, next_grant;
@@ -177,14 +177,14 @@ struct rs_receiving {
     uint8_t path_kind, light_confirm;
     rs_group group;
     rs_ring ring;
-    bool ended;           /* the data channel of this session is done, says the sender */
+    bool ended; /* the data channel of this session is done, says the sender */
     rs_seqset present, asked;
-    rs_ranges to_ask;     /* what is due and not asked for yet; it may also name what is here or asked for */
-    uint32_t asked_runs;  /* runs in `asked` */
+    rs_ranges to_ask;    /* what is due and not asked for yet; it may also name what is here or asked for */
+    uint32_t asked_runs; /* runs in `asked` */
     uint8_t rcvd_status;
-    uint32_t last_word;  /* RS_SAY_* that ended it, said again to a sender that missed it */
+    uint32_t last_word; /* RS_SAY_* that ended it, said again to a sender that missed it */
     uint8_t ack_status;
-    bool session_news;   /* a further session began before the first was accepted */
+    bool session_news; /* a further session began before the first was accepted */
     /* feedback */
     rs_time feedback_interval, reported_at, report_due, active_at;
     uint64_t session_received, session_dropped;
@@ -212,9 +212,9 @@ struct rs_node {
     uint32_t live, kept_sent, kept_received;
     uint32_t peer_count, timer_count;
     rs_timers timers, data_timers;
-    rs_list ready;              /* sendings whose pacer lets them send, round robin */
-    rs_list talking, patching;  /* peers */
-    uint32_t data_in_row; /* data packets since the last patch */
+    rs_list ready;             /* sendings whose pacer lets them send, round robin */
+    rs_list talking, patching; /* peers */
+    uint32_t data_in_row;      /* data packets since the last patch */
     rs_pacer nic;
     rs_events events;
     rs_receiving *last_rx;
@@ -227,7 +227,8 @@ rs_peer_state *rs_find_peer(const rs_node *node, rs_peer id);
 rs_peer_state *rs_make_peer(rs_node *node, rs_peer id); /* finds or makes; NULL if memory is short */
 void rs_drop_peer_if_idle(rs_node *node, rs_peer_state *peer);
 void rs_free_peer(rs_node *node, rs_peer_state *peer);
-rs_status rs_enter(rs_node *node, rs_transfer *t); /* gives it an id, a place in the tables, room for timers and events */
+rs_status rs_enter(rs_node *node,
+                   rs_transfer *t); /* gives it an id, a place in the tables, room for timers and events */
 void rs_leave(rs_node *node, rs_transfer *t);
 void rs_retire(rs_node *node, rs_transfer *t); /* finished: kept a while, no longer counted */
 rs_transfer *rs_by_id(const rs_node *node, rs_xfer id);
@@ -250,7 +251,8 @@ void rs_link_end(rs_node *node, rs_link *link);
 void rs_say(rs_node *node, rs_time now, rs_link *link, uint32_t what);
 void rs_unsay(rs_node *node, rs_time now, rs_link *link, uint32_t what);
 void rs_patch_ready(rs_node *node, rs_time now, rs_link *link, bool ready);
-void rs_stray_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message *about, rs_message_type type, const char *cause);
+void rs_stray_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message *about, rs_message_type type,
+                     const char *cause);
 void rs_peer_timeout(rs_node *node, rs_time now, rs_peer_state *peer);
 void rs_ping(rs_node *node, rs_time now, rs_link *link);
 void rs_on_ping(rs_node *node, rs_time now, rs_link *link, const rs_message *m);
@@ -261,11 +263,13 @@ bool rs_poll_patch(rs_node *node, rs_time now, rs_packet_out *out);
 /* republic_sender.c: one handler per message of the paper's Table III */
 rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer);
 rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
-bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m); /* makes the message for a bit */
+bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what,
+                    rs_message *m); /* makes the message for a bit */
 
 /* sender_session.c: paths, phases, sessions */
 void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase);
-void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x); /* what the lit, the waiting and the position ask for */
+void rs_sender_advance(rs_node *node, rs_time now,
+                       rs_sending *x); /* what the lit, the waiting and the position ask for */
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too);
@@ -297,17 +301,20 @@ void rs_rate_apply(rs_node *node, rs_sending *x);
 
 /* republic_receiver.c: data packets and one handler per message */
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet);
-rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m, uint32_t payload_length);
+rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
+                                 uint32_t payload_length);
 rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_receiving *x, const rs_message *m);
 bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m);
 
 /* receiver_loss.c: what is missing, and asking for it */
 rs_time rs_receiver_patience(const rs_receiving *x);
 void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);
-void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before); /* excluded, going around */
+void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after,
+                    uint64_t before); /* excluded, going around */
 void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x);
 void rs_asked_came(rs_receiving *x, uint64_t sn);
-void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
+void rs_ask_again(rs_node *node, rs_time now,
+                  rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
 bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);
 
 /* receiver_life.c: from INCOMING to RECEIVE_DONE */

@@ -70,7 +70,7 @@ typedef enum {
     RS_RX_STORE,   /* new fragment: store it at `offset` of transfer `xfer`'s object; the core counts it as present */
     RS_RX_OLD,     /* a fragment that is already there (or a transfer already done): drop it */
     RS_RX_UNKNOWN, /* no such transfer here: drop it */
-    RS_RX_BAD      /* malformed or contradicting the transfer: drop it and count it; on the reliable channel close the connection */
+    RS_RX_BAD /* malformed or contradicting the transfer: drop it and count it; on the reliable channel close the connection */
 } rs_rx_verdict;
 
 typedef struct {
@@ -93,12 +93,12 @@ typedef struct {
 /* Results of the core's calls; negative = error. rs_strerror gives words. */
 typedef enum {
     RS_OK = 0,
-    RS_ERR_MEMORY = -1,    /* allocation failed; nothing changed */
-    RS_ERR_INVALID = -2,   /* an argument is out of its range */
-    RS_ERR_EXISTS = -3,    /* that transfer is already open here */
-    RS_ERR_UNKNOWN = -4,   /* no such transfer, peer or path */
-    RS_ERR_LIMIT = -5,     /* a fixed cap (transfers, receivers) is reached */
-    RS_ERR_STATE = -6      /* the call does not fit the transfer's state */
+    RS_ERR_MEMORY = -1,  /* allocation failed; nothing changed */
+    RS_ERR_INVALID = -2, /* an argument is out of its range */
+    RS_ERR_EXISTS = -3,  /* that transfer is already open here */
+    RS_ERR_UNKNOWN = -4, /* no such transfer, peer or path */
+    RS_ERR_LIMIT = -5,   /* a fixed cap (transfers, receivers) is reached */
+    RS_ERR_STATE = -6    /* the call does not fit the transfer's state */
 } rs_status;
 
 const char *rs_strerror(rs_status status);

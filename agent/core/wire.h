@@ -47,7 +47,9 @@ typedef enum {
 
 enum { RS_ACK_ACCEPTED = 0, RS_ACK_REFUSED = 1, RS_ACK_HAVE = 2 };
 enum { RS_RCVD_WHOLE = 0, RS_RCVD_MISMATCH = 1, RS_RCVD_GIVEN_UP = 2 };
-enum { RS_OPEN_NO_PATH = 0 }; /* OPEN's path kind when the session has no data channel and comes by patches; else an rs_path_kind */
+enum {
+    RS_OPEN_NO_PATH = 0
+}; /* OPEN's path kind when the session has no data channel and comes by patches; else an rs_path_kind */
 
 /* In PTCH_REQ: the range lies in the ring of the whole object, [0, number of fragments). */
 #define RS_SESSION_OBJECT UINT32_MAX

@@ -356,8 +356,11 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
         assert_int_equal(rs_incoming_have(s->node, n->knobs.now, xfer), RS_OK);
     } else if (s->app == APP_ACCEPTS) {
         uint64_t fragments = info.size ? (info.size - 1) / info.fragment_size + 1 : 1;
-        net_store store = {.xfer = xfer, .data = info.object.data, .size = info.size,
-                           .fragment_size = info.fragment_size, .fragments = fragments};
+        net_store store = {.xfer = xfer,
+                           .data = info.object.data,
+                           .size = info.size,
+                           .fragment_size = info.fragment_size,
+                           .fragments = fragments};
         if (rs_incoming_accept(s->node, n->knobs.now, xfer, info.group_address ? 7 : RS_NO_GROUP) != RS_OK) {
             assert_int_equal(rs_incoming_refuse(s->node, n->knobs.now, xfer, "out of memory"), RS_OK);
             return;
@@ -751,12 +754,12 @@ uint64_t net_last_sn(const net *n) {
     return n->last_sn;
 }
 
-static const char *const event_names[] = {"PATH_WANTED", "PHASE",     "FIRST_LIGHT", "NO_LIGHT", "PEER_DONE",
-                                          "PEER_FAILED", "PATH_DONE", "SEND_DONE",   "INCOMING", "SESSION",
+static const char *const event_names[] = {"PATH_WANTED", "PHASE",        "FIRST_LIGHT", "NO_LIGHT", "PEER_DONE",
+                                          "PEER_FAILED", "PATH_DONE",    "SEND_DONE",   "INCOMING", "SESSION",
                                           "COMPLETE",    "RECEIVE_DONE", "PEER_WANTED", "LOG"};
-static const char *const message_names[] = {"?",         "HELLO",     "OPEN",      "OPEN_ACK", "INTL_SEQ",
-                                            "PTCH_REQ",  "PTCH_DATA", "DATA_FNSD", "DATA_RCVD", "RATE",
-                                            "ABORT",     "PING",      "PONG"};
+static const char *const message_names[] = {"?",        "HELLO",     "OPEN",      "OPEN_ACK",  "INTL_SEQ",
+                                            "PTCH_REQ", "PTCH_DATA", "DATA_FNSD", "DATA_RCVD", "RATE",
+                                            "ABORT",    "PING",      "PONG"};
 
 void net_show(const net *n) {
     size_t t = n->told_count > 60 ? n->told_count - 60 : 0, s = n->said_count > 120 ? n->said_count - 120 : 0;

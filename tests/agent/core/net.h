@@ -43,15 +43,15 @@ typedef struct {
     int64_t control_rate_bps; /* of each connection; 0 = endless */
     double loss;              /* of data packets, everywhere */
     double duplicate;
-    bool grant;               /* the manager grants `path` (accepted_size 0 = all) when asked */
+    bool grant; /* the manager grants `path` (accepted_size 0 = all) when asked */
     rs_path_grant path;
     net_drop drop;
     void *drop_context;
-    bool quiet;               /* keep no record of messages: for the large runs */
+    bool quiet; /* keep no record of messages: for the large runs */
     /* what came of it */
-    uint64_t data_packets;    /* put on the data channel */
-    uint64_t contradictions;  /* data packets that contradict the transfer they name */
-    uint64_t trace;           /* hash of everything said and told */
+    uint64_t data_packets;   /* put on the data channel */
+    uint64_t contradictions; /* data packets that contradict the transfer they name */
+    uint64_t trace;          /* hash of everything said and told */
 } net_knobs;
 
 net *net_new(uint32_t servers, const rs_config *config, uint64_t seed);
@@ -69,10 +69,10 @@ rs_time net_run(net *n, rs_time bound);
 void net_dark_until(net *n, rs_peer server, rs_time time); /* no data packet reaches it before; RS_NEVER = ever */
 void net_ringing_until(net *n, rs_peer server, rs_time time, double loss);
 void net_bottleneck(net *n, rs_peer server, int64_t rate_bps, uint32_t buffer_packets, bool at_socket);
-void net_kill(net *n, rs_peer server);                       /* crashes: says nothing any more, its connections end */
-void net_freeze(net *n, rs_peer server);                     /* says nothing any more, its connections stay */
-void net_restart(net *n, rs_peer server);                    /* anew, with nothing known */
-void net_cut(net *n, rs_peer a, rs_peer b);                  /* the control connection ends, what is on the way is lost */
+void net_kill(net *n, rs_peer server);      /* crashes: says nothing any more, its connections end */
+void net_freeze(net *n, rs_peer server);    /* says nothing any more, its connections stay */
+void net_restart(net *n, rs_peer server);   /* anew, with nothing known */
+void net_cut(net *n, rs_peer a, rs_peer b); /* the control connection ends, what is on the way is lost */
 void net_unreachable(net *n, rs_peer server, bool unreachable); /* its control channel cannot be connected */
 void net_application(net *n, rs_peer server, net_app app);
 void net_bad_digest(net *n, rs_peer server);
@@ -82,7 +82,8 @@ uint64_t net_allocated(const net *n);          /* allocations made so far */
 
 /* Transfers. */
 rs_object_id net_object(uint64_t data);
-rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t receivers, const rs_peer *to, rs_xfer *out);
+rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t receivers, const rs_peer *to,
+                   rs_xfer *out);
 rs_xfer net_send_all(net *n, uint64_t data, uint64_t size); /* from server 0 to all the others */
 void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant);
 

@@ -244,7 +244,8 @@ static void receiver_cancels__the_sender_hears_why(void **state) {
     net *n = net_new(3, &usual, 15);
     net_send_all(n, 1, 20000 * FRAGMENT);
     net_at(n, 50 * MS);
-    net_call(n, 2, rs_receive_cancel(net_node(n, 2), net_knob(n)->now, net_receiving(n, 2), "the store needs the room"));
+    net_call(n, 2,
+             rs_receive_cancel(net_node(n, 2), net_knob(n)->now, net_receiving(n, 2), "the store needs the room"));
     net_at(n, 1 * SEC);
     assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 2)->event.cause, "the store needs the room"));
     assert_true(net_has(n, 1, 1));
@@ -277,7 +278,10 @@ static void strangers__get_an_answer_or_nothing(void **state) {
         uint32_t payload = type == RS_MSG_PTCH_DATA ? 10 : 0;
         size_t length = rs_wire_encode(&m, payload, bytes, sizeof bytes);
         assert_true(length > 0);
-        rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE, .peer = 9, .header = bytes, .header_length = length,
+        rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
+                           .peer = 9,
+                           .header = bytes,
+                           .header_length = length,
                            .payload_length = payload};
         rs_rx_result r = rs_receive(node, NET_START, &in);
         assert_int_not_equal(r.verdict, RS_RX_STORE);

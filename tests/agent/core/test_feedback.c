@@ -150,8 +150,8 @@ static void bursts__are_small_at_one_gigabit(void **state) {
     net_send_all(n, 1, 16 << 20);
     net_at(n, 2 * SEC);
     assert_true(sent_count > 1000);
-    assert_true(most_in(sent_at, sent_count, 1) <= 8);        /* at once */
-    assert_true(most_in(sent_at, sent_count, 1 * MS) <= 20);  /* 13.6 at the rate */
+    assert_true(most_in(sent_at, sent_count, 1) <= 8);       /* at once */
+    assert_true(most_in(sent_at, sent_count, 1 * MS) <= 20); /* 13.6 at the rate */
     net_free(n);
 }
 

@@ -57,7 +57,8 @@ static void transfer__each_allocation_fails(void **state) {
         if (status != RS_OK) {
             assert_int_equal(status, RS_ERR_MEMORY);
             net_allocations(n, -1);
-            assert_int_equal(net_send(n, 0, 1, 100000, 3, to, &xfer), RS_OK); /* nothing changed, so it can be tried again */
+            assert_int_equal(net_send(n, 0, 1, 100000, 3, to, &xfer),
+                             RS_OK); /* nothing changed, so it can be tried again */
         }
         net_at(n, 20 * SEC);
         all = net_allocated(n) - before;

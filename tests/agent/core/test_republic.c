@@ -87,7 +87,8 @@ static void lost_tail__is_asked_for_after_data_fnsd(void **state) {
     assert_int_equal(net_messages(n, RECEIVER1, SENDER, RS_MSG_PTCH_REQ), 1);
     assert_int_equal(net_messages(n, SENDER, RECEIVER1, RS_MSG_PTCH_DATA), 20);
     /* The path was free before the last patches. */
-    assert_true(net_event(n, SENDER, RS_EV_PATH_DONE, ANYONE)->at < net_message(n, SENDER, RECEIVER1, RS_MSG_PTCH_DATA, 19)->at);
+    assert_true(net_event(n, SENDER, RS_EV_PATH_DONE, ANYONE)->at <
+                net_message(n, SENDER, RECEIVER1, RS_MSG_PTCH_DATA, 19)->at);
     assert_true(net_has(n, RECEIVER1, 6) && net_has(n, RECEIVER2, 6));
     assert_true(end < 100 * MS || net_event(n, SENDER, RS_EV_SEND_DONE, ANYONE)->at - NET_START < 100 * MS);
     net_free(n);

@@ -42,7 +42,8 @@ static void random_world(net *n, uint32_t servers) {
 }
 
 static outcome run(uint64_t seed) {
-    net *dice = net_new(1, &(rs_config){.fragment_size = 1000}, seed); /* a source of dice, before the world's size is known */
+    net *dice =
+        net_new(1, &(rs_config){.fragment_size = 1000}, seed); /* a source of dice, before the world's size is known */
     for (int i = 0; i < 8; i++)
         net_random(dice);
     uint32_t servers = 2 + (uint32_t)below(dice, 7);

@@ -1,0 +1,380 @@
+/* Two nodes on a network run by the fuzzer: the input is a program of calls, deliveries, losses and forged packets. Checked besides the sanitizers:
+ * output ends, deadlines move, a fragment is stored once, memory is given back. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/node.h"
+#include "core/wire.h"
+
+#define NODES 2
+#define FRAGMENTS_MOST 2048
+#define QUEUE 256
+#define POLLS_MOST 20000
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct {
+    const uint8_t *at;
+    size_t left;
+} bytes;
+
+typedef struct {
+    uint32_t to;
+    rs_packet_out packet;
+} flying;
+
+typedef struct {
+    bytes in;
+    rs_node *node[NODES];
+    rs_xfer last[NODES], incoming[NODES], complete[NODES];
+    rs_time now;
+    flying queue[QUEUE];
+    uint32_t head, queued;
+    uint8_t stored[NODES][FRAGMENTS_MOST];
+    rs_xfer stored_of[NODES];
+    int64_t outstanding;
+} world;
+
+static void must(bool true_then) {
+    if (!true_then)
+        abort();
+}
+
+static uint64_t take(world *w, size_t count) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < count && w->in.left; i++, w->in.left--)
+        value = value << 8 | *w->in.at++;
+    return value;
+}
+
+static void *counted_alloc(void *context, size_t size) {
+    ((world *)context)->outstanding++;
+    return calloc(1, size);
+}
+
+static void counted_release(void *context, void *memory) {
+    ((world *)context)->outstanding--;
+    free(memory);
+}
+
+static rs_object_id object(world *w) {
+    return (rs_object_id){.app = "fuzz", .data = take(w, 1) % 3};
+}
+
+static void receive(world *w, uint32_t to, const rs_packet_in *in) {
+    rs_rx_result r = rs_receive(w->node[to], w->now, in);
+    if (r.verdict != RS_RX_STORE)
+        return;
+    must(r.length == in->payload_length);
+    if (r.xfer != w->stored_of[to]) {
+        memset(w->stored[to], 0, sizeof w->stored[to]);
+        w->stored_of[to] = r.xfer;
+        return; /* transfers take turns: only the run of one is followed */
+    }
+    rs_incoming info;
+    if (rs_incoming_info(w->node[to], r.xfer, &info) != RS_OK || info.fragment_size == 0)
+        return;
+    uint64_t sn = r.offset / info.fragment_size;
+    must(sn < FRAGMENTS_MOST && !w->stored[to][sn]);
+    w->stored[to][sn] = 1;
+}
+
+static void deliver(world *w, uint32_t which) {
+    flying f = w->queue[(w->head + which) % QUEUE]; /* overtakes those before it; the first one takes its place */
+    if (which)
+        w->queue[(w->head + which) % QUEUE] = w->queue[w->head];
+    w->head = (w->head + 1) % QUEUE;
+    w->queued--;
+    rs_packet_in in = {.channel = f.packet.channel,
+                       .peer = f.packet.channel == RS_CH_GROUP ? RS_NO_PEER : 1 - f.to,
+                       .group = f.packet.group,
+                       .header = f.packet.header,
+                       .header_length = f.packet.header_length,
+                       .payload_length = f.packet.payload_length};
+    receive(w, f.to, &in);
+}
+
+static void answer(world *w, uint32_t n, const rs_event *e) {
+    rs_incoming info;
+    if (e->kind == RS_EV_INCOMING) {
+        w->incoming[n] = e->xfer;
+        if (rs_incoming_info(w->node[n], e->xfer, &info) != RS_OK)
+            return; /* ended before its event was polled */
+        if (info.size / info.fragment_size >= FRAGMENTS_MOST)
+            rs_incoming_refuse(w->node[n], w->now, e->xfer, "too large");
+        else if (take(w, 1) % 4)
+            rs_incoming_accept(w->node[n], w->now, e->xfer, 1);
+    } else if (e->kind == RS_EV_COMPLETE) {
+        w->complete[n] = e->xfer;
+        if (take(w, 1) % 4)
+            rs_verified(w->node[n], w->now, e->xfer, true, "");
+    } else if (e->kind == RS_EV_PEER_WANTED && take(w, 1) % 4) {
+        rs_peer_up(w->node[n], w->now, e->peer);
+    }
+}
+
+/* Lets a node say and send what it has. The polls end, or the node talks for ever. */
+static void pump(world *w, uint32_t n) {
+    uint32_t polls = 0;
+    rs_packet_out out;
+    rs_event event;
+    for (bool any = true; any;) {
+        any = false;
+        while (rs_poll_event(w->node[n], &event)) {
+            must(memchr(event.cause, 0, sizeof event.cause) != NULL);
+            answer(w, n, &event);
+            any = true;
+            must(++polls < POLLS_MOST);
+        }
+        while (rs_poll_tx(w->node[n], w->now, &out)) {
+            any = true;
+            must(++polls < POLLS_MOST && out.header_length <= RS_HEADER_MAX);
+            if (w->queued < QUEUE && (out.channel == RS_CH_GROUP || out.peer < NODES))
+                w->queue[(w->head + w->queued++) % QUEUE] = (flying){1 - n, out};
+        }
+    }
+}
+
+static void wake(world *w, uint32_t n) {
+    for (int turns = 0; rs_deadline(w->node[n]) <= w->now; turns++) {
+        must(turns < 16);
+        rs_timeout(w->node[n], w->now);
+        pump(w, n);
+    }
+}
+
+/* A well-formed message that nobody sent, its fields as the input says. */
+static void forge(world *w, uint32_t to) {
+    rs_message m;
+    uint8_t header[RS_HEADER_MAX];
+    memset(&m, 0, sizeof m);
+    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_PONG);
+    m.object = object(w);
+    m.session = (uint32_t)(take(w, 1) % 5);
+    if (m.session == 4)
+        m.session = RS_SESSION_OBJECT;
+    uint64_t a = take(w, 2), b = take(w, 2);
+    uint32_t payload = 0;
+    if (m.type == RS_MSG_OPEN) {
+        m.open.size = take(w, 1) % 8 ? a : a << 40;
+        m.open.fragment_size = 1 + (uint32_t)(b % 300);
+        m.open.first = take(w, 1) % 8;
+        m.open.end = m.open.first + 1 + take(w, 1);
+        m.open.opening = take(w, 1) % 3;
+        m.open.path_kind = (uint8_t)(take(w, 1) % 3);
+        m.open.group_address = m.open.path_kind ? 5 : 0;
+        m.open.light_confirm = (uint8_t)(1 + take(w, 1) % 3);
+    } else if (m.type == RS_MSG_PTCH_DATA) {
+        m.ptch_data.sn = a;
+        payload = (uint32_t)(b % 1500);
+    } else if (m.type == RS_MSG_OPEN_ACK || m.type == RS_MSG_DATA_RCVD) {
+        m.open_ack.status = m.data_rcvd.status = (uint8_t)(a % 3);
+        rs_wire_cause_set(m.type == RS_MSG_OPEN_ACK ? &m.open_ack.cause : &m.data_rcvd.cause, "\x1b[2J forged");
+    } else if (m.type != RS_MSG_ABORT && m.type != RS_MSG_HELLO) {
+        m.ptch_req.start = a;
+        m.ptch_req.end = b;
+        if (m.type == RS_MSG_RATE)
+            m.rate.share_bps = take(w, 8);
+    }
+    size_t length = rs_wire_encode(&m, payload, header, sizeof header);
+    rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
+                       .peer = (rs_peer)(take(w, 1) % 3),
+                       .header = header,
+                       .header_length = length,
+                       .payload_length = payload};
+    if (length)
+        receive(w, to, &in);
+}
+
+static void forge_data(world *w, uint32_t to) {
+    uint8_t header[RS_DATA_HEADER];
+    rs_data_header h = {.object = object(w), .session = (uint32_t)(take(w, 1) % 4), .sn = take(w, 2)};
+    h.flags = (uint8_t)(take(w, 1) % 4);
+    h.aux = h.flags & RS_DATA_FIRST ? take(w, 2) : 0;
+    rs_wire_encode_data(&h, header);
+    rs_packet_in in = {.channel = RS_CH_GROUP,
+                       .peer = RS_NO_PEER,
+                       .group = 1,
+                       .header = header,
+                       .header_length = sizeof header,
+                       .payload_length = (uint32_t)take(w, 2) % 1500};
+    receive(w, to, &in);
+}
+
+static void garbage(world *w, uint32_t to) {
+    uint8_t header[64];
+    size_t length = take(w, 1) % sizeof header;
+    for (size_t i = 0; i < length; i++)
+        header[i] = (uint8_t)take(w, 1);
+    rs_packet_in in = {.channel = (rs_channel)(take(w, 1) % 3),
+                       .peer = (rs_peer)(take(w, 1) % 3),
+                       .header = header,
+                       .header_length = length,
+                       .payload_length = (uint32_t)take(w, 1)};
+    receive(w, to, &in);
+}
+
+static void open_transfer(world *w, uint32_t n) {
+    const rs_peer receivers[] = {1 - n, 7};
+    rs_send_params params = {
+        .object = object(w), .size = take(w, 2), .receivers = receivers, .receiver_count = take(w, 1) % 4 ? 1 : 2};
+    rs_xfer xfer;
+    if (rs_send_open(w->node[n], w->now, &params, &xfer) == RS_OK)
+        w->last[n] = xfer;
+}
+
+static void grant(world *w, uint32_t n) {
+    rs_path_grant g = {.group = 1,
+                       .group_address = 5,
+                       .data_port = 7070,
+                       .accepted_size = take(w, 2),
+                       .kind = (rs_path_kind)(take(w, 1) % 3),
+                       .reconfiguration = (rs_time)take(w, 1) * 1000000,
+                       .rate_bps = (int64_t)take(w, 4),
+                       .light_bound = (rs_time)take(w, 1) * 10000000};
+    rs_path_granted(w->node[n], w->now, w->last[n], &g);
+}
+
+static void path_call(world *w, uint32_t n) {
+    switch (take(w, 1) % 5) {
+    case 0:
+        rs_path_denied(w->node[n], w->now, w->last[n], "no");
+        break;
+    case 1:
+        rs_path_moved(w->node[n], w->now, w->last[n], (rs_path_kind)(take(w, 1) % 3));
+        break;
+    case 2:
+        rs_path_failed(w->node[n], w->now, w->last[n], NULL);
+        break;
+    case 3:
+        rs_send_cancel(w->node[n], w->now, w->last[n], "enough");
+        break;
+    default:
+        rs_receive_cancel(w->node[n], w->now, w->incoming[n], NULL);
+    }
+}
+
+static void receiver_call(world *w, uint32_t n) {
+    rs_xfer xfer;
+    uint64_t offset;
+    uint32_t length;
+    rs_xfer_stats stats;
+    switch (take(w, 1) % 6) {
+    case 0:
+        rs_incoming_refuse(w->node[n], w->now, w->incoming[n], NULL);
+        break;
+    case 1:
+        rs_incoming_have(w->node[n], w->now, w->incoming[n]);
+        break;
+    case 2:
+        rs_verified(w->node[n], w->now, w->complete[n], take(w, 1) % 2, NULL);
+        break;
+    case 3:
+        rs_receive_drops(w->node[n], w->now, 1, take(w, 1));
+        break;
+    case 4:
+        rs_predict(w->node[n], 1, (uint32_t)take(w, 1), &xfer, &offset, &length);
+        break;
+    default:
+        rs_xfer_stats_get(w->node[n], take(w, 1) % 2 ? w->incoming[n] : w->last[n], &stats);
+    }
+}
+
+static void peer_call(world *w, uint32_t n) {
+    rs_peer peer = (rs_peer)(take(w, 1) % 3);
+    switch (take(w, 1) % 4) {
+    case 0:
+        rs_peer_down(w->node[n], w->now, peer, "cut");
+        break;
+    case 1:
+        rs_peer_writable(w->node[n], w->now, peer, take(w, 1) % 2);
+        break;
+    default:
+        rs_peer_up(w->node[n], w->now, peer);
+    }
+}
+
+static void pass_time(world *w) {
+    uint64_t how = take(w, 1);
+    rs_time next =
+        rs_deadline(w->node[0]) < rs_deadline(w->node[1]) ? rs_deadline(w->node[0]) : rs_deadline(w->node[1]);
+    if (how % 2 && next != RS_NEVER && next > w->now)
+        w->now = next;
+    else
+        w->now += (rs_time)(1) << (how % 34);
+    wake(w, 0);
+    wake(w, 1);
+}
+
+static void step(world *w) {
+    uint64_t what = take(w, 1);
+    uint32_t n = what & 1;
+    switch (what >> 1 & 15) {
+    case 0:
+        open_transfer(w, n);
+        break;
+    case 1:
+        grant(w, n);
+        break;
+    case 2:
+        path_call(w, n);
+        break;
+    case 3:
+        receiver_call(w, n);
+        break;
+    case 4:
+        peer_call(w, n);
+        break;
+    case 5:
+        forge(w, n);
+        break;
+    case 6:
+        forge_data(w, n);
+        break;
+    case 7:
+        garbage(w, n);
+        break;
+    case 8:
+        while (w->queued) /* all that flies is lost */
+            w->queued--;
+        break;
+    case 9:
+        if (w->queued)
+            deliver(w, (uint32_t)take(w, 1) % w->queued);
+        break;
+    case 10:
+    case 11:
+    case 12:
+        for (uint32_t i = 0; i < 16 && w->queued; i++)
+            deliver(w, 0);
+        break;
+    default:
+        pass_time(w);
+    }
+    pump(w, 0);
+    pump(w, 1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static world w; /* large; cleared for each run */
+    memset(&w, 0, sizeof w);
+    w.in = (bytes){data, size};
+    rs_allocator allocator = {.alloc = counted_alloc, .release = counted_release, .context = &w};
+    for (uint32_t n = 0; n < NODES; n++) {
+        rs_config config = {.seed = n,
+                            .fragment_size = 100,
+                            .light_confirm = (uint32_t)take(&w, 1) % 4,
+                            .start_policy = (rs_start_policy)(take(&w, 1) % 2),
+                            .max_transfers = 4,
+                            .nic_rate_bps = 1000000000};
+        w.node[n] = rs_node_new(&config, &allocator);
+        must(w.node[n] != NULL);
+    }
+    while (w.in.left)
+        step(&w);
+    for (uint32_t n = 0; n < NODES; n++)
+        rs_node_free(w.node[n]);
+    must(w.outstanding == 0);
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* Decoders of the wire formats on any bytes: they stay within them, and what they take is what the encoder makes, byte for byte.
+ * First byte: length of what is given as payload behind the message, in units of 300 bytes; the rest is the message. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool true_then) {
+    if (!true_then)
+        abort();
+}
+
+static void data_header(const uint8_t *bytes, size_t size) {
+    rs_data_header header;
+    uint8_t again[RS_DATA_HEADER];
+    if (!rs_wire_decode_data(bytes, size, &header))
+        return;
+    rs_wire_encode_data(&header, again);
+    must(size == RS_DATA_HEADER && memcmp(again, bytes, size) == 0);
+}
+
+static void control(const uint8_t *bytes, size_t size, uint32_t payload) {
+    rs_message message;
+    uint8_t again[RS_HEADER_MAX];
+    if (!rs_wire_decode(bytes, size, payload, &message))
+        return;
+    size_t length = rs_wire_encode(&message, payload, again, sizeof again);
+    must(length == size && memcmp(again, bytes, size) == 0);
+    must(rs_wire_encode(&message, payload, again, size - 1) == 0);
+    /* A reader of the stream cuts it out as it is. */
+    size_t header_length = 0;
+    uint32_t payload_length = 0;
+    must(rs_wire_frame(bytes, 5, &header_length, &payload_length) == 1);
+    must(header_length == size && payload_length == payload);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    size_t header_length;
+    uint32_t payload_length;
+    if (size == 0)
+        return 0;
+    /* Exactly as many bytes as there are, so that the sanitizer sees a read beyond. */
+    uint8_t *bytes = malloc(size - 1 ? size - 1 : 1);
+    must(bytes != NULL);
+    memcpy(bytes, data + 1, size - 1);
+    data_header(bytes, size - 1);
+    control(bytes, size - 1, (uint32_t)data[0] * 300);
+    rs_wire_frame(bytes, size - 1, &header_length, &payload_length);
+    free(bytes);
+    return 0;
+}
