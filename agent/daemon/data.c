@@ -12,7 +12,7 @@
 
 #define GROUPS_MAX 1024u
 #define RECEIVE_TURN 256u                    /* datagrams read before the rest of the loop has its turn */
-#define DENSE_GAP (250 * RS_MICROSECOND)     /* two arrivals closer than this are dense */
+#define DENSE_GAP (150 * RS_MICROSECOND)     /* two arrivals closer than this are dense; attempts come more seldom */
 #define DENSE_LOOK (400 * RS_MICROSECOND)    /* time between two looks at dense arrivals */
 #define EMPTY_LOOKS 2                        /* looks without a packet after which arrivals wake the loop again */
 #define BLOCKED_BOUND (100 * RS_MILLISECOND) /* a NIC that takes nothing this long loses what waits */
@@ -266,9 +266,10 @@ static void readable(void *context, uint32_t events) {
     rs_data *data = context;
     rs_time now = rs_loop_now(data->loop);
     (void)events;
-    if (look(data) <= 0)
+    int count = look(data);
+    if (count <= 0)
         return;
-    if (now - data->last_arrival < DENSE_GAP) {
+    if (count > 1 || now - data->last_arrival < DENSE_GAP) {
         data->look_at = now + DENSE_LOOK;
         data->empty_looks = 0;
         wake_by_arrivals(data, false);

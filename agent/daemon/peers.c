@@ -9,9 +9,18 @@ void rs_peers_free(rs_peers *peers) {
     *peers = (rs_peers){0};
 }
 
+/* FNV-1a */
+static uint32_t hash_of(const char *name) {
+    uint32_t hash = 0x811c9dc5u;
+    for (; *name; name++)
+        hash = (hash ^ (uint8_t)*name) * 0x01000193u;
+    return hash;
+}
+
 rs_peer rs_peers_find(const rs_peers *peers, const char *name) {
+    uint32_t hash = hash_of(name);
     for (uint32_t i = 0; i < peers->room; i++)
-        if (peers->entries[i].used && strcmp(peers->entries[i].name, name) == 0)
+        if (peers->entries[i].hash == hash && peers->entries[i].used && strcmp(peers->entries[i].name, name) == 0)
             return i;
     return RS_NO_PEER;
 }
@@ -52,7 +61,7 @@ rs_peer rs_peers_number(rs_peers *peers, const char *name) {
             peer = choose(peers);
         if (peer == RS_NO_PEER)
             return RS_NO_PEER;
-        peers->entries[peer] = (rs_peer_entry){.used = true};
+        peers->entries[peer] = (rs_peer_entry){.used = true, .hash = hash_of(name)};
         memcpy(peers->entries[peer].name, name, length + 1);
     }
     peers->entries[peer].last_used = ++peers->uses;

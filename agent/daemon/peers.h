@@ -10,6 +10,7 @@
 typedef struct {
     char name[RS_NAME_MAX + 1];
     bool used;
+    uint32_t hash;    /* of the name */
     uint32_t address; /* IPv4, host order; 0 = not known */
     uint16_t control_port;
     uint32_t holds; /* transfers and connections that speak of it: its number stays its own */

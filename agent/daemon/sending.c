@@ -134,11 +134,6 @@ static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, 
                      agent->options.server);
             return words;
         }
-        for (uint32_t j = 0; j < i; j++)
-            if (strcmp(send->receivers[i], send->receivers[j]) == 0) {
-                snprintf(words, size, "receiver %.100s is named twice", send->receivers[i]);
-                return words;
-            }
     }
     *code = ROSTRUM_ERR_UNAVAILABLE;
     if (agent->stopping)
