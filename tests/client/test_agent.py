@@ -294,7 +294,7 @@ def test_the_agent_goes_away(start: Callable[..., Server]) -> None:
     agent.add(1, b"x")
     handle = agent.send(1, ["slow"])
     server.kill()
-    with pytest.raises(Unavailable, match="went away|reset"):
+    with pytest.raises(Unavailable, match=r"went away|reset"):
         handle.wait(20)
     with pytest.raises(Unavailable):
         agent.status()

@@ -58,7 +58,7 @@ def test_what_is_no_message_ends_the_connection_with_words(server: Server, agent
 
 
 def test_random_requests_are_answered_or_refused(server: Server, agent: Agent, rng: random.Random) -> None:
-    """Well-formed headers with random types and bodies, descriptors thrown in; the answers' tags fit, and nothing leaks."""
+    """Good headers with random types and bodies, descriptors thrown in: the answers' tags fit, nothing leaks."""
     before = fds_of(server)
     for _ in range(20):
         client = registered(server.socket)
