@@ -34,6 +34,7 @@ from rostrum.lab.experiments.fig8_summary import (
     as_row,
     columns,
     interval_text,
+    read_rows,
     shape,
     summaries,
 )
@@ -139,30 +140,49 @@ class Plan:
               show_default=True, help="Where the numbers go.")  # fmt: skip
 @click.option("--png", "png_file", type=click.Path(dir_okay=False, path_type=Path), default="build/fig8.png",
               show_default=True, help="Where the picture goes.")  # fmt: skip
-def command(json_file: Path, png_file: Path, quick: bool, **given: Any) -> None:
+@click.option("--from", "from_file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Run nothing: table and picture of the numbers in this file.")  # fmt: skip
+def command(json_file: Path, png_file: Path, from_file: Path | None, quick: bool, **given: Any) -> None:
     """Attempt interval against losses, redundancy, attempt time and extra time (the paper's Fig. 8).
 
     Sends the same object again and again over circuits that are just being made, with attempt packets from every 70 us
     to every 70 ms, and high rate starting on the last or on the first receiver's light. Some ten minutes.
     docs/reproducing.md tells what came out.
     """
+    report = earlier(from_file) if from_file else fresh(quick, json_file, **given)
+    try:
+        found = read_rows(report)
+        if found.runs:
+            png_file.parent.mkdir(parents=True, exist_ok=True)
+            fig8_plot.draw(png_file, found.configurations, found.runs, fig8_plot.title_of(report["manifest"]))
+        show(report)
+    except (KeyError, TypeError, ValueError) as error:
+        raise click.ClickException(f"{from_file} is not a result of this experiment: {error!r}") from error
+    OUT.print(f"\nnumbers in {from_file or json_file}, picture in {png_file}")
+    sys.exit(1 if report["failed"] else 0)
+
+
+def earlier(file: Path) -> dict[str, Any]:
+    """The report in a file."""
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise click.ClickException(f"{file}: {error}") from error
+
+
+def fresh(quick: bool, json_file: Path, **given: Any) -> dict[str, Any]:
+    """The report of a run with these options, written to the file too."""
     given["intervals"] = given["intervals"] or Durations().convert(QUICK_INTERVALS if quick else INTERVALS, None, None)
     given["repeats"] = given["repeats"] or (QUICK_REPEATS if quick else REPEATS)
     given["seed"] = given["seed"] or random.SystemRandom().randrange(1, 2**32)
     plan = Plan(**given)
     try:
-        result = run(plan)
+        report = run(plan)
     except (LabError, RostrumError, TopologyError) as error:
         raise click.ClickException(f"{error} (seed {plan.seed})") from error
-    for file in (json_file, png_file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(compact(result.report))
-    if result.runs:
-        title = fig8_plot.title_of(result.report["manifest"]["parameters"], result.report["manifest"]["commit"])
-        fig8_plot.draw(png_file, plan.configurations(), result.runs, title)
-    show(result.report)
-    OUT.print(f"\nnumbers in {json_file}, picture in {png_file}; logs of the last lab in build/lab/{plan.name}")
-    sys.exit(1 if result.report["failed"] else 0)
+    json_file.parent.mkdir(parents=True, exist_ok=True)
+    json_file.write_text(compact(report))
+    return report
 
 
 class Quiet:
@@ -190,14 +210,8 @@ def _cpu_times() -> tuple[int, int]:
     return ticks[3] + ticks[4], sum(ticks)
 
 
-@dataclass
-class Result:
-    report: dict[str, Any]
-    runs: list[Run]
-
-
-def run(plan: Plan) -> Result:
-    """All configurations. Raises LabError, RostrumError, TopologyError."""
+def run(plan: Plan) -> dict[str, Any]:
+    """The report of all configurations. Raises LabError, RostrumError, TopologyError."""
     configurations, began = plan.configurations(), time.monotonic()
     topology = load(builtin_file(plan.topology))
     for sender in one_of_each_rack(topology):
@@ -215,15 +229,18 @@ def run(plan: Plan) -> Result:
             chance.shuffle(order)
             for index in order:
                 one = configurations[index]
-                progress.update(task, description=f"round {number + 1} of {len(per_round)}: {one.label}: lab")
+                what = f"round {number + 1} of {len(per_round)}: {one.label}"
+                progress.update(task, description=f"{what}: starting the lab")
+                if not ERR.is_terminal:
+                    ERR.print(f"{what}; {progress.tasks[0].percentage:.0f} % done")
                 with start_lab(plan, one, number) as lab:
-                    progress.update(task, description=f"round {number + 1} of {len(per_round)}: {one.label}")
+                    progress.update(task, description=what)
                     for made in transfers(lab, plan, quiet, index, number, count):
                         (runs if isinstance(made, Run) else aside).append(made)  # type: ignore[arg-type]
                         progress.advance(task)
     found = summaries(configurations, runs)
     mean_ms = timing.reconfiguration(plan.reconfiguration).mean_s * 1e3
-    report = {
+    return {
         "experiment": "fig8-attempt-interval",
         "manifest": manifest(plan.seed, plan.parameters()),
         "duration_s": round(time.monotonic() - began, 1),
@@ -236,7 +253,6 @@ def run(plan: Plan) -> Result:
         "columns": columns(),
         "runs": [as_row(one) for one in runs],
     }
-    return Result(report, runs)
 
 
 def start_lab(plan: Plan, one: Configuration, number: int) -> Lab:
@@ -351,6 +367,8 @@ def show(report: dict[str, Any]) -> None:
     OUT.print(table)
     for row in report["shape"].values():
         OUT.print(f"{'[green]found[/green]    ' if row['holds'] else '[red]not found[/red]'} {row['claim']}")
+    if report["busy"]:
+        OUT.print(f"{report['busy']} of {len(report['runs'])} transfers began while the machine was busy otherwise")
     for row in report["aside"]:
         OUT.print(f"not counted: {row['sender']}, configuration {row['configuration']}: {row['why']}")
 

@@ -28,14 +28,17 @@ def draw(png: Path, configurations: Sequence[Configuration], runs: Sequence[Run]
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, rows = plt.subplots(2, 4, figsize=(17, 8.6), layout="constrained")
+    figure, rows = plt.subplots(2, 4, figsize=(17, 9.2), layout="constrained")
     figure.suptitle(title, fontsize=11)
     for place, (panel, (name, unit, values)) in enumerate(zip(rows[0], PANELS, strict=True)):
         _cdfs(panel, configurations, runs, values)
         panel.set_title(f"({'abcd'[place]}) {name}", fontsize=10)
         panel.set_xlabel(f"{unit}; all transfers")
     rows[0][0].set_ylabel("CDF")
-    rows[0][0].legend(fontsize=6.5, ncols=2, loc="lower right", title="attempt interval, start on", title_fontsize=7)
+    figure.legend(
+        *rows[0][0].get_legend_handles_labels(), fontsize=7.5, ncols=9, loc="outside lower center",
+        title="first row: attempt interval, start of high rate on the last or the first INTL_SEQ", title_fontsize=8,
+    )  # fmt: skip
     for panel, (name, unit, values) in zip(rows[1], PANELS, strict=True):
         _trend(panel, configurations, [run for run in runs if not run.reused], values)
         panel.set_title(f"{name}, new circuits", fontsize=10)
@@ -91,10 +94,11 @@ def _trend(panel: Any, configurations: Sequence[Configuration], runs: Sequence[R
     panel.grid(alpha=0.3)
 
 
-def title_of(parameters: dict[str, Any], commit: str) -> str:
+def title_of(manifest: dict[str, Any]) -> str:
     """What was run, in one line above the picture."""
+    parameters = manifest["parameters"]
     return (
         f"Attempt interval and start of high rate: {parameters['size']} to {parameters['receivers']} receivers, "
         f"OCS {parameters['reconfiguration']}, ringing {parameters['ringing']}, seed {parameters['seed']}, "
-        f"commit {commit[:12]}"
+        f"commit {manifest['commit'][:12]}"
     )

@@ -57,6 +57,24 @@ def as_row(run: Run) -> list[Any]:
     return [_rounded(value) for value in asdict(run).values()]
 
 
+@dataclass(frozen=True)
+class Rows:
+    configurations: list[Configuration]
+    runs: list[Run]
+
+
+def read_rows(report: dict[str, Any]) -> Rows:
+    """The configurations and transfers of a report, back from its JSON. Raises KeyError, TypeError, ValueError."""
+    given = [(row["interval_us"], row["start_on"]) for row in report["configurations"]]
+    configurations = [Configuration(None if us is None else us / 1e6, start_on) for us, start_on in given]
+    rows = (dict(zip(report["columns"], row, strict=True)) for row in report["runs"])
+    return Rows(configurations, [Run(**{name: _back(value) for name, value in row.items()}) for row in rows])
+
+
+def _back(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 3)

@@ -9,18 +9,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rostrum.lab.experiments import fig8_attempt_interval as fig8
 from rostrum.lab.experiments import fig8_plot
 from rostrum.lab.experiments.fig8_summary import (
     Configuration,
+    Rows,
     Run,
     as_row,
     cdf,
     columns,
     interval_text,
     percentile,
+    read_rows,
     shape,
     spread,
     summaries,
@@ -142,6 +145,25 @@ def test_report_is_json_with_a_line_for_each_run() -> None:
     text = fig8.compact(report)
     assert json.loads(text) == report
     assert len([line for line in text.splitlines() if line.startswith("  [")]) == 2
+
+
+def test_an_earlier_result_is_shown_and_drawn_again(tmp_path: Path) -> None:
+    configurations, runs = paper("last", 0, 0, 0, 0)
+    found = summaries(configurations, runs)
+    parameters = {"size": "16 MiB", "receivers": 3, "reconfiguration": "fixed:60ms", "ringing": "1ms:0.5", "seed": 4}
+    report = {
+        "manifest": {"commit": "f" * 40, "parameters": parameters}, "configurations": found, "columns": columns(),
+        "shape": shape(found, 60), "aside": [], "failed": 0, "busy": 0, "runs": [as_row(run) for run in runs],
+    }  # fmt: skip
+    (tmp_path / "old.json").write_text(fig8.compact(report))
+    assert read_rows(report) == Rows(configurations, runs)
+    options = ["--from", str(tmp_path / "old.json"), "--png", str(tmp_path / "new.png")]
+    done = CliRunner().invoke(fig8.command, options)
+    assert done.exit_code == 0 and "1.4 ms" in done.output and "found     redundant bytes" in done.output, done.output
+    assert (tmp_path / "new.png").read_bytes()[:4] == b"\x89PNG"
+    (tmp_path / "old.json").write_text('{"runs": 3}')
+    done = CliRunner().invoke(fig8.command, options)
+    assert done.exit_code == 1 and "not a result of this experiment" in done.output
 
 
 def test_picture_is_drawn(tmp_path: Path) -> None:
