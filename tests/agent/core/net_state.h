@@ -1,0 +1,82 @@
+/* What the test network remembers: net.c runs it, net_tests.c is what tests do to it and see of it. */
+#ifndef TEST_NET_STATE_H
+#define TEST_NET_STATE_H
+
+#include "net.h"
+
+#define SERVERS_MAX 1100
+#define WRITABLE_BYTES 262144
+#define OBJECTS_MAX 16
+
+typedef enum { DO_DATA, DO_CONTROL, DO_CONNECTED, DO_GRANT, DO_VERIFIED, DO_DRAINED } net_what;
+
+typedef struct {
+    rs_time at;
+    uint64_t order;
+    net_what what;
+    rs_peer from, to;
+    uint32_t epoch; /* of the connection, or of the server */
+    uint32_t length, payload_length;
+    uint64_t payload_offset;
+    rs_group group;
+    rs_xfer xfer;
+    uint8_t bytes[128];
+    uint8_t *more; /* headers over 128 bytes */
+} net_item;
+
+typedef struct {
+    rs_xfer xfer;
+    uint64_t data, size;
+    uint32_t fragment_size;
+    uint64_t stored_bytes, fragments;
+    uint8_t *stored;
+    bool whole;
+} net_store;
+
+typedef struct {
+    rs_node *node;
+    bool dead, frozen, unreachable, bad_digest;
+    uint32_t epoch;
+    rs_time dark_until, ringing_until, verify_time;
+    double ringing_loss;
+    int64_t bottleneck_bps;
+    uint32_t buffer_packets;
+    bool at_socket;
+    rs_time port_free; /* the bottleneck's queue is empty then */
+    net_app app;
+    net_store stores[OBJECTS_MAX];
+    uint32_t store_count;
+    rs_xfer incoming;
+} net_server;
+
+typedef struct {
+    bool up;
+    uint32_t epoch;
+    rs_time free_at[2]; /* the pipe each way is empty then */
+    bool full[2];
+} net_connection;
+
+struct net {
+    net_knobs knobs;
+    uint32_t server_count;
+    net_server *servers;
+    net_connection *connections; /* upper triangle as a square */
+    net_item **heap;
+    size_t heap_count, heap_capacity;
+    uint64_t order, random;
+    net_said *said;
+    size_t said_count, said_capacity;
+    net_told *told;
+    size_t told_count, told_capacity;
+    uint64_t last_sn;
+    int64_t fail_at;
+    uint64_t allocations, outstanding;
+    rs_config config;
+};
+
+void start_node(net *n, rs_peer server);
+void pump(net *n, rs_peer server); /* events and packets out, until there are none */
+bool step(net *n, rs_time bound);  /* to the next thing that happens; false if that is later */
+net_connection *between(net *n, rs_peer a, rs_peer b);
+
+#endif

@@ -1,0 +1,199 @@
+#include "check.h"
+
+#include "core/wire.h"
+
+static const rs_object_id object = {.app = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+                                    .data = 0x1122334455667788};
+
+/* docs/protocol.md, byte by byte. */
+static void data_header__byte_for_byte(void **state) {
+    (void)state;
+    const rs_data_header header = {
+        .flags = RS_DATA_FIRST | RS_DATA_ATTEMPT, .session = 0x0a0b0c0d, .object = object, .sn = 0x0102, .aux = 0xff00};
+    const uint8_t bytes[RS_DATA_HEADER] = {
+        0x53, 0x52, 1,    3,    0x0d, 0x0c, 0x0b, 0x0a, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,   11, 12, 13, 14, 15, 16,
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0,  0,  0,  0,  0,  0};
+    uint8_t out[RS_DATA_HEADER];
+    rs_data_header back;
+    rs_wire_encode_data(&header, out);
+    assert_memory_equal(out, bytes, sizeof bytes);
+    assert_true(rs_wire_decode_data(bytes, sizeof bytes, &back));
+    assert_int_equal(back.sn, 0x0102);
+    assert_int_equal(back.session, 0x0a0b0c0d);
+    assert_int_equal(back.aux, 0xff00);
+}
+
+static void data_header__bad_ones_are_refused(void **state) {
+    (void)state;
+    rs_data_header header = {.object = object}, back;
+    uint8_t good[RS_DATA_HEADER], bad[RS_DATA_HEADER];
+    rs_wire_encode_data(&header, good);
+    for (size_t length = 0; length < RS_DATA_HEADER; length++)
+        assert_false(rs_wire_decode_data(good, length, &back));
+    const struct {
+        size_t at;
+        uint8_t value;
+    } changes[] = {{0, 0}, {1, 0}, {2, 2}, {3, 4}, {3, 0x80}, {40, 1}}; /* magic, version, flags, size without FIRST */
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        memcpy(bad, good, sizeof bad);
+        bad[changes[i].at] = changes[i].value;
+        assert_false(rs_wire_decode_data(bad, sizeof bad, &back));
+    }
+}
+
+static void ptch_req__byte_for_byte(void **state) {
+    (void)state;
+    const rs_message m = {.type = RS_MSG_PTCH_REQ, .object = object, .session = 2, .ptch_req = {73, 76}};
+    const uint8_t bytes[] = {48, 0,  0,  0,  5,  0,  0,    0,    1,    2,    3,    4,    5,    6,    7, 8, 9, 10,
+                             11, 12, 13, 14, 15, 16, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 2, 0, 0, 0,
+                             73, 0,  0,  0,  0,  0,  0,    0,    76,   0,    0,    0,    0,    0,    0, 0};
+    uint8_t out[RS_HEADER_MAX];
+    assert_int_equal(rs_wire_encode(&m, 0, out, sizeof out), sizeof bytes);
+    assert_memory_equal(out, bytes, sizeof bytes);
+}
+
+static rs_message sample(rs_message_type type) {
+    rs_message m;
+    memset(&m, 0, sizeof m);
+    m.type = type;
+    m.object = object;
+    m.session = 3;
+    switch (type) {
+    case RS_MSG_HELLO:
+        m.hello.version = RS_WIRE_VERSION;
+        m.hello.boot = 77;
+        m.hello.name_length = 255;
+        memset(m.hello.name, 'h', 255);
+        break;
+    case RS_MSG_OPEN:
+        m.open.size = 10000;
+        m.open.fragment_size = 999;
+        m.open.first = 2;
+        m.open.end = 11;
+        m.open.opening = UINT64_MAX;
+        m.open.feedback_us = 5000;
+        m.open.group_address = 0xefff0001;
+        m.open.data_port = 7070;
+        m.open.path_kind = RS_PATH_CIRCUIT;
+        m.open.light_confirm = 3;
+        m.open.digest = (rs_digest){.algorithm = 2, .length = 32, .value = {9, 8, 7}};
+        break;
+    case RS_MSG_OPEN_ACK:
+        m.open_ack.status = RS_ACK_REFUSED;
+        m.open_ack.opening = 5;
+        rs_wire_cause_set(&m.open_ack.cause, "no room");
+        break;
+    case RS_MSG_DATA_RCVD:
+        m.data_rcvd.status = RS_RCVD_MISMATCH;
+        m.data_rcvd.patched = 12;
+        rs_wire_cause_set(&m.data_rcvd.cause, "chunk 3");
+        break;
+    case RS_MSG_ABORT:
+        rs_wire_cause_set(&m.abort.cause, "enough");
+        break;
+    default:
+        m.rate.highest = 1;
+        m.rate.received = type == RS_MSG_RATE || type == RS_MSG_PTCH_REQ ? 2 : 0;
+        m.rate.dropped = type == RS_MSG_RATE ? 3 : 0;
+        m.rate.share_bps = type == RS_MSG_RATE ? 4 : 0;
+        if (type == RS_MSG_DATA_FNSD)
+            m.rate.highest = 0;
+    }
+    return m;
+}
+
+static void every_message__there_and_back(void **state) {
+    (void)state;
+    for (int type = RS_MSG_HELLO; type <= RS_MSG_PONG; type++) {
+        rs_message m = sample((rs_message_type)type), back;
+        uint32_t payload = type == RS_MSG_PTCH_DATA ? 8896 : 0, cut_payload;
+        uint8_t out[RS_HEADER_MAX], again[RS_HEADER_MAX];
+        size_t length = rs_wire_encode(&m, payload, out, sizeof out), cut;
+        memset(&back, 0, sizeof back);
+        assert_true(length > 0);
+        assert_true(rs_wire_decode(out, length, payload, &back));
+        assert_int_equal(rs_wire_encode(&back, payload, again, sizeof again), length);
+        assert_memory_equal(out, again, length);
+        /* One byte less or more, or less room, is an error. */
+        assert_false(rs_wire_decode(out, length - 1, payload, &back));
+        assert_false(rs_wire_decode(out, length + 1, payload, &back));
+        assert_int_equal(rs_wire_encode(&m, payload, again, length - 1), 0);
+        /* A stream reader needs five bytes to know where it ends. */
+        for (size_t have = 0; have < 5; have++)
+            assert_int_equal(rs_wire_frame(out, have, &cut, &cut_payload), 0);
+        assert_int_equal(rs_wire_frame(out, 5, &cut, &cut_payload), 1);
+        assert_int_equal(cut, length);
+        assert_int_equal(cut_payload, payload);
+    }
+}
+
+static bool open_passes(const rs_message *m) {
+    uint8_t out[RS_HEADER_MAX];
+    rs_message back;
+    size_t length = rs_wire_encode(m, 0, out, sizeof out);
+    return length && rs_wire_decode(out, length, 0, &back);
+}
+
+static void open__contradictions_are_refused(void **state) {
+    (void)state;
+    rs_message m = sample(RS_MSG_OPEN);
+    assert_true(open_passes(&m));
+#define REFUSED(change)      \
+    m = sample(RS_MSG_OPEN); \
+    change;                  \
+    assert_false(open_passes(&m))
+    REFUSED(m.open.fragment_size = 0);
+    REFUSED(m.open.fragment_size = RS_FRAGMENT_MAX + 1);
+    REFUSED(m.open.end = m.open.first);
+    REFUSED(m.open.end = 12); /* 10,000 bytes are 11 fragments */
+    REFUSED(m.open.first = UINT64_MAX);
+    REFUSED(m.open.path_kind = 3);
+    REFUSED(m.open.light_confirm = 0);
+    REFUSED(m.open.digest.length = 33);
+    REFUSED(m.open.path_kind = RS_OPEN_NO_PATH); /* with a group */
+    m = sample(RS_MSG_OPEN);
+    m.open.size = UINT64_MAX; /* absurd, but not a contradiction: the node refuses it */
+    m.open.fragment_size = 1;
+    assert_true(open_passes(&m));
+    m.open.size = 0;
+    m.open.first = 0;
+    m.open.end = 1;
+    assert_true(open_passes(&m)); /* an empty object has one fragment */
+}
+
+static void frame__strangers_are_turned_away(void **state) {
+    (void)state;
+    size_t length;
+    uint32_t payload;
+    const uint8_t http[] = "GET / HTTP/1.1\r\n", huge[] = {0xff, 0xff, 0xff, 0xff, 6}, small[] = {31, 0, 0, 0, 7};
+    const uint8_t type0[] = {40, 0, 0, 0, 0}, type13[] = {40, 0, 0, 0, 13}, long_ping[] = {0xfd, 1, 0, 0, 11};
+    assert_int_equal(rs_wire_frame(http, sizeof http, &length, &payload), -1);
+    assert_int_equal(rs_wire_frame(huge, 5, &length, &payload), -1);
+    assert_int_equal(rs_wire_frame(small, 5, &length, &payload), -1);
+    assert_int_equal(rs_wire_frame(type0, 5, &length, &payload), -1);
+    assert_int_equal(rs_wire_frame(type13, 5, &length, &payload), -1);
+    assert_int_equal(rs_wire_frame(long_ping, 5, &length, &payload), -1);
+}
+
+static void cause__is_cut_at_its_bound(void **state) {
+    (void)state;
+    char text[400];
+    rs_wire_cause cause;
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = 0;
+    rs_wire_cause_set(&cause, text);
+    assert_int_equal(cause.length, RS_CAUSE_MAX - 1);
+    assert_int_equal(strlen(cause.text), RS_CAUSE_MAX - 1);
+    rs_wire_cause_set(&cause, NULL);
+    assert_int_equal(cause.length, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(data_header__byte_for_byte),       cmocka_unit_test(data_header__bad_ones_are_refused),
+        cmocka_unit_test(ptch_req__byte_for_byte),          cmocka_unit_test(every_message__there_and_back),
+        cmocka_unit_test(open__contradictions_are_refused), cmocka_unit_test(frame__strangers_are_turned_away),
+        cmocka_unit_test(cause__is_cut_at_its_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
