@@ -19,7 +19,7 @@ from rostrum.lab.lab import Lab, labs
 from rostrum.lab.namespace import LabError
 from rostrum.topologies import TopologyError, builtin_names
 
-OUT, ERR = Console(highlight=False), Console(stderr=True, highlight=False)
+OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 
 
 def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ from rostrum.topologies.model import Topology
 
 CHUNK_BYTES = 8 << 20
 READ_BOUND_S = 10.0
-OUT, ERR = Console(highlight=False), Console(stderr=True, highlight=False)
+OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 
 
 @dataclass(frozen=True)
@@ -231,8 +231,8 @@ def show(found: dict[str, Any]) -> None:
         f"ideal transfer + [bold]{found['extra_ms']:.2f} extra[/bold]"
     )
     OUT.print(
-        f"{found['packets_redundant']} packets redundant, {found['packets_patched']} patched "
-        f"({found['loss_ratio']:.2%} of what was owed)"
+        f"{found['packets_redundant']} packets redundant, {found['packets_patched']} patched; "
+        f"{found['loss_ratio']:.2%} of what was owed had to be"
     )
     if not found["ok"]:
         OUT.print(f"[red]failed[/red]: {found['cause'] or 'a digest is wrong'}")
