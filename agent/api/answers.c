@@ -297,7 +297,9 @@ bool rs_api_parse_answer(const uint8_t *data, size_t length, rs_api_answer *out,
 }
 
 bool rs_api_next_receiver(rs_api_answer *answer, rostrum_receiver *out) {
-    rs_reader in = {.at = answer->row, .end = answer->end, .bad = answer->rows == 0};
+    rs_reader in = {.at = answer->row, .end = answer->end};
+    if (answer->rows == 0)
+        return false;
     rs_get_text(&in, out->name, sizeof out->name);
     out->state = (rostrum_receiver_state)rs_get_u8(&in);
     out->digest_ok = rs_get_u8(&in) != 0;
@@ -312,7 +314,9 @@ bool rs_api_next_receiver(rs_api_answer *answer, rostrum_receiver *out) {
 }
 
 bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out) {
-    rs_reader in = {.at = answer->row, .end = answer->end, .bad = answer->rows == 0};
+    rs_reader in = {.at = answer->row, .end = answer->end};
+    if (answer->rows == 0)
+        return false;
     rs_get(&in, out->app, sizeof out->app);
     out->data_id = rs_get_u64(&in);
     out->sending = rs_get_u8(&in) != 0;
@@ -332,7 +336,9 @@ bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out) {
 }
 
 bool rs_api_next_object(rs_api_answer *answer, rostrum_object *out) {
-    rs_reader in = {.at = answer->row, .end = answer->end, .bad = answer->rows == 0};
+    rs_reader in = {.at = answer->row, .end = answer->end};
+    if (answer->rows == 0)
+        return false;
     rs_get(&in, out->app, sizeof out->app);
     out->data_id = rs_get_u64(&in);
     out->state = (rostrum_object_state)rs_get_u8(&in);

@@ -1,0 +1,306 @@
+/* librostrum against the test server (api_testd, its path is the first argument): blocking and asynchronous use. */
+#include <rostrum/rostrum.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const uint8_t app[16] = "0123456789abcde";
+static char folder[64] = "/dev/shm/rostrum-librostrum-XXXXXX", socket_path[96], store[96];
+static const char *program;
+static pid_t server;
+static int server_input = -1;
+static rostrum *agent;
+static rostrum_error error;
+
+static int start_server(void) {
+    int input[2], output[2];
+    char ready[8] = {0};
+    if (pipe(input) < 0 || pipe(output) < 0 || (server = fork()) < 0)
+        return -1;
+    if (server == 0) {
+        dup2(input[0], 0);
+        dup2(output[1], 1);
+        close(input[1]);
+        close(output[0]);
+        execl(program, program, socket_path, store, "33554432", (char *)NULL);
+        _exit(127);
+    }
+    close(input[0]);
+    close(output[1]);
+    server_input = input[1];
+    ssize_t got = read(output[0], ready, sizeof ready - 1);
+    close(output[0]);
+    return got == 6 ? 0 : -1;
+}
+
+static int stop_server(void) {
+    int status = -1;
+    close(server_input);
+    waitpid(server, &status, 0);
+    return status;
+}
+
+static int setup(void **context) {
+    (void)context;
+    if (start_server() < 0)
+        return -1;
+    rostrum_code code = rostrum_connect(socket_path, app, "test", &agent, &error);
+    if (code)
+        print_message("connect: %s\n", error.words);
+    return (int)code;
+}
+
+static int teardown(void **context) {
+    (void)context;
+    rostrum_close(agent);
+    agent = NULL;
+    return stop_server();
+}
+
+static void add_text(uint64_t data_id, const char *words) {
+    int fd;
+    assert_int_equal(rostrum_create(agent, strlen(words), &fd, NULL, &error), ROSTRUM_OK);
+    assert_int_equal(pwrite(fd, words, strlen(words), 0), strlen(words));
+    assert_int_equal(rostrum_add(agent, data_id, fd, &error), ROSTRUM_OK);
+    close(fd);
+}
+
+static void assert_reads(int fd, const char *words) {
+    char buffer[64] = {0};
+    assert_int_equal(pread(fd, buffer, sizeof buffer - 1, 0), strlen(words));
+    assert_string_equal(buffer, words);
+    close(fd);
+}
+
+static void connect__fails_with_words(void **context) {
+    (void)context;
+    static const uint8_t nobody[16];
+    rostrum *other;
+    assert_int_equal(rostrum_connect("/nowhere/agent.sock", app, "x", &other, &error), ROSTRUM_ERR_UNAVAILABLE);
+    assert_null(other);
+    assert_non_null(strstr(error.words, "/nowhere/agent.sock"));
+    assert_int_equal(rostrum_connect(socket_path, nobody, "x", &other, &error), ROSTRUM_ERR_INVALID);
+    assert_int_equal(rostrum_connect(socket_path, app, "a\nb", &other, NULL), ROSTRUM_ERR_INVALID);
+    char long_path[200];
+    memset(long_path, 'x', sizeof long_path - 1);
+    long_path[sizeof long_path - 1] = 0;
+    assert_int_equal(rostrum_connect(long_path, app, "x", &other, &error), ROSTRUM_ERR_INVALID);
+    assert_string_equal(rostrum_server(agent), "h1");
+}
+
+static void objects__add_read_delete(void **context) {
+    (void)context;
+    int fd;
+    uint64_t size, handle;
+    add_text(1, "hello");
+    assert_int_equal(rostrum_read(agent, 1, 0, &fd, &size, &error), ROSTRUM_OK);
+    assert_int_equal(size, 5);
+    assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+    assert_int_equal(rostrum_delete(agent, 1, &error), ROSTRUM_OK);
+    assert_reads(fd, "hello");
+    assert_int_equal(rostrum_delete(agent, 1, &error), ROSTRUM_ERR_UNKNOWN);
+    assert_int_equal(rostrum_read(agent, 1, 0, &fd, NULL, &error), ROSTRUM_ERR_UNKNOWN);
+    assert_int_equal(fd, -1);
+    assert_int_equal(rostrum_read(agent, 1, 5, &fd, NULL, &error), ROSTRUM_ERR_TIMEOUT);
+    assert_int_equal(rostrum_create(agent, (uint64_t)1 << 40, &fd, NULL, &error), ROSTRUM_ERR_NO_ROOM);
+    assert_int_equal(fd, -1);
+    assert_int_equal(rostrum_create(agent, 4096, &fd, &handle, &error), ROSTRUM_OK);
+    close(fd);
+    assert_int_equal(rostrum_drop(agent, handle, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_drop(agent, handle, &error), ROSTRUM_ERR_UNKNOWN);
+    assert_int_equal(rostrum_add(agent, 1, -1, &error), ROSTRUM_ERR_INVALID);
+}
+
+typedef struct {
+    int phases, progress;
+} heard;
+
+static void on_event(void *context, const rostrum_event *event) {
+    heard *now = context;
+    now->phases += event->kind == ROSTRUM_EVENT_PHASE;
+    now->progress += event->kind == ROSTRUM_EVENT_PROGRESS;
+}
+
+static void send__tells_what_each_receiver_got(void **context) {
+    (void)context;
+    static const char *const good[] = {"h3", "h4"}, *const mixed[] = {"h3", "bad"}, *const slow[] = {"slow"},
+                             *const twice[] = {"a", "a"};
+    rostrum_send_result *result;
+    heard now = {0};
+    rostrum_send_options options = {.on_event = on_event, .context = &now, .wait_ms = 5};
+    add_text(2, "data");
+    assert_int_equal(rostrum_send(agent, 2, good, 2, &options, &result, &error), ROSTRUM_OK);
+    assert_true(result->ok);
+    assert_int_equal(result->receiver_count, 2);
+    assert_string_equal(result->receivers[1].name, "h4");
+    assert_int_equal(result->receivers[1].patched_fragments, 3);
+    assert_string_equal(result->response_id, "wait 5 deadline 0");
+    assert_int_equal(now.phases, 3);
+    assert_true(now.progress > 0);
+    rostrum_send_result_free(result);
+
+    assert_int_equal(rostrum_send(agent, 2, mixed, 2, NULL, &result, &error), ROSTRUM_ERR_FAILED);
+    assert_non_null(result);
+    assert_true(result->receivers[0].digest_ok);
+    assert_string_equal(result->receivers[1].cause, "no light at tor3 port 5 after 200 ms");
+    rostrum_send_result_free(result);
+    assert_int_equal(rostrum_send(agent, 2, mixed, 2, NULL, NULL, &error), ROSTRUM_ERR_FAILED);
+
+    assert_int_equal(rostrum_send(agent, 2, twice, 2, NULL, &result, &error), ROSTRUM_ERR_INVALID);
+    assert_null(result);
+    assert_int_equal(rostrum_send(agent, 77, good, 2, NULL, &result, &error), ROSTRUM_ERR_UNKNOWN);
+    options.timeout_ms = 5;
+    assert_int_equal(rostrum_send(agent, 2, slow, 1, &options, &result, &error), ROSTRUM_ERR_TIMEOUT);
+    assert_int_equal(rostrum_cancel(agent, 2, &error), ROSTRUM_OK); /* its answer, which nobody waits for, is skipped */
+    assert_int_equal(rostrum_delete(agent, 2, &error), ROSTRUM_OK);
+}
+
+static void status__has_objects_and_transfers(void **context) {
+    (void)context;
+    static const char *const slow[] = {"slow"};
+    rostrum_status *status;
+    add_text(3, "data");
+    assert_int_equal(rostrum_start_send(agent, 3, slow, 1, NULL, NULL, NULL, NULL, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_status_get(agent, &status, &error), ROSTRUM_OK);
+    assert_string_equal(status->server, "h1");
+    assert_true(status->manager_up);
+    assert_int_equal(status->object_count, 1);
+    assert_int_equal(status->objects[0].data_id, 3);
+    assert_int_equal(status->objects[0].holds, 1);
+    assert_int_equal(status->transfer_count, 1);
+    assert_string_equal(status->transfers[0].phase, "high-rate");
+    rostrum_status_free(status);
+    assert_int_equal(rostrum_delete(agent, 3, &error), ROSTRUM_ERR_BUSY);
+    assert_int_equal(rostrum_cancel(agent, 3, &error), ROSTRUM_OK);
+}
+
+typedef struct {
+    int answers, reads;
+    rostrum_code code;
+    heard events;
+} progress;
+
+static void on_answer(void *context, const rostrum_answer *answer) {
+    progress *now = context;
+    now->answers++;
+    if (answer->error.code)
+        now->code = answer->error.code;
+    if (answer->fd >= 0) {
+        assert_reads(answer->fd, "to be copied");
+        now->reads++;
+    }
+}
+
+static void dispatch_until(const int *count, int wanted) {
+    while (*count < wanted) {
+        struct pollfd ready = {.fd = rostrum_fd(agent), .events = POLLIN};
+        assert_int_equal(poll(&ready, 1, 20000), 1);
+        assert_int_equal(rostrum_dispatch(agent, &error), ROSTRUM_OK);
+    }
+}
+
+static void asynchronous__many_at_once(void **context) {
+    (void)context;
+    static const char *const copy[] = {"copy-9"};
+    progress now = {0};
+    uint64_t first, second;
+    add_text(4, "to be copied");
+    assert_int_equal(rostrum_start_subscribe(agent, 4, on_event, NULL, &now.events, NULL, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_start_read(agent, 9, 20000, on_answer, &now, &first, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_start_read(agent, 9, 20000, on_answer, &now, &second, &error), ROSTRUM_OK);
+    assert_true(first != second);
+    assert_int_equal(rostrum_start_send(agent, 4, copy, 1, NULL, on_answer, &now, NULL, &error), ROSTRUM_OK);
+    dispatch_until(&now.answers, 3);
+    assert_int_equal(now.reads, 2);
+    assert_int_equal(now.code, ROSTRUM_OK);
+    dispatch_until(&now.events.phases, 3);
+    assert_int_equal(rostrum_start_delete(agent, 9, on_answer, &now, NULL, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_start_delete(agent, 9, on_answer, &now, NULL, &error), ROSTRUM_OK);
+    dispatch_until(&now.answers, 5);
+    assert_int_equal(now.code, ROSTRUM_ERR_UNKNOWN);
+}
+
+static void asynchronous__everyone_hears_that_the_agent_is_gone(void **context) {
+    (void)context;
+    progress now = {0};
+    assert_int_equal(rostrum_start_read(agent, 5, 60000, on_answer, &now, NULL, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_start_read(agent, 6, 60000, on_answer, &now, NULL, &error), ROSTRUM_OK);
+    assert_int_equal(kill(server, SIGKILL), 0);
+    while (rostrum_dispatch(agent, &error) == ROSTRUM_OK) {
+        struct pollfd ready = {.fd = rostrum_fd(agent), .events = POLLIN};
+        assert_int_equal(poll(&ready, 1, 20000), 1);
+    }
+    assert_int_equal(now.answers, 2);
+    assert_int_equal(now.code, ROSTRUM_ERR_UNAVAILABLE);
+    assert_int_equal(rostrum_delete(agent, 1, &error), ROSTRUM_ERR_UNAVAILABLE);
+    waitpid(server, NULL, 0);
+    close(server_input);
+    assert_int_equal(start_server(), 0); /* over what the dead one left */
+}
+
+static void close__answers_what_is_under_way(void **context) {
+    (void)context;
+    progress now = {0};
+    rostrum *other;
+    assert_int_equal(rostrum_connect(socket_path, app, NULL, &other, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_start_read(other, 5, 60000, on_answer, &now, NULL, &error), ROSTRUM_OK);
+    rostrum_close(other);
+    assert_int_equal(now.answers, 1);
+    assert_int_equal(now.code, ROSTRUM_ERR_CANCELLED);
+}
+
+static void uuid__parse(void **context) {
+    (void)context;
+    static const uint8_t expected[16] = {0xf8, 0x1d, 0x4f, 0xae, 0x7d, 0xec, 0x11, 0xd0,
+                                         0xa7, 0x65, 0,    0xa0, 0xc9, 0x1e, 0x6b, 0xf6};
+    uint8_t out[16];
+    assert_true(rostrum_uuid_parse("f81d4fae-7dec-11D0-a765-00a0c91e6bf6", out));
+    assert_memory_equal(out, expected, 16);
+    static const char *const bad[] = {"",
+                                      "f81d4fae",
+                                      "f81d4fae-7dec-11d0-a765-00a0c91e6bf",
+                                      "f81d4fae-7dec-11d0-a765-00a0c91e6bf6x",
+                                      "f81d4fae_7dec-11d0-a765-00a0c91e6bf6",
+                                      "g81d4fae-7dec-11d0-a765-00a0c91e6bf6"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(rostrum_uuid_parse(bad[i], out));
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2 || !mkdtemp(folder)) {
+        (void)fprintf(stderr, "usage: test_librostrum API_TESTD\n");
+        return 2;
+    }
+    program = argv[1];
+    (void)snprintf(socket_path, sizeof socket_path, "%s/agent.sock", folder);
+    (void)snprintf(store, sizeof store, "%s/objects", folder);
+    if (mkdir(store, 0711) < 0)
+        return 2;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(connect__fails_with_words, setup, teardown),
+        cmocka_unit_test_setup_teardown(objects__add_read_delete, setup, teardown),
+        cmocka_unit_test_setup_teardown(send__tells_what_each_receiver_got, setup, teardown),
+        cmocka_unit_test_setup_teardown(status__has_objects_and_transfers, setup, teardown),
+        cmocka_unit_test_setup_teardown(asynchronous__many_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(asynchronous__everyone_hears_that_the_agent_is_gone, setup, teardown),
+        cmocka_unit_test_setup_teardown(close__answers_what_is_under_way, setup, teardown),
+        cmocka_unit_test(uuid__parse),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)unlink(socket_path);
+    (void)rmdir(store);
+    (void)rmdir(folder);
+    return failed;
+}
