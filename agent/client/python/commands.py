@@ -93,7 +93,8 @@ def send(
     names = [name.strip() for given in receivers for name in given.split(",") if name.strip()]
     if not names:
         raise click.UsageError("--to names no server")
-    source = "" if file.name in ("-", "<stdin>") else Path(file.name).name
+    source = Path(getattr(file, "name", "-")).name
+    source = "" if source in ("-", "<stdin>") else source
     if not data_id and not source:
         raise click.UsageError("standard input has no name: give the object one with --data-id")
     number = data_id_of(data_id or source)

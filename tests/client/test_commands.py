@@ -1,0 +1,178 @@
+"""`rostrum send`, `read`, `delete`, `status` as people and scripts call them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rostrum.client import cli, names
+from rostrum.client.cli import main
+
+from tests.client.conftest import Server
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(server: Server, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command with $ROSTRUM_SOCKET set; fails on a traceback."""
+    monkeypatch.setenv("ROSTRUM_SOCKET", str(server.socket))
+
+    def run_it(*arguments: str | Path, **options: object) -> Result:
+        result = CliRunner().invoke(main, [str(word) for word in arguments], **options)  # type: ignore[arg-type]
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run_it
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "table.bin"
+    path.write_bytes(bytes(range(256)) * 400)
+    return path
+
+
+def test_send_shows_what_happened_and_leaves_no_copy(run: Run, file: Path) -> None:
+    result = run("send", file, "--to", "h3,h4", "--to", "h5")
+    assert result.exit_code == 0
+    for words in ("accepted", "h3", "h4", "h5", "digest right", "every receiver has it"):
+        assert words in result.output
+    assert json.loads(run("status", "--json").output)["objects"] == []
+
+
+def test_send_json_is_for_machines(run: Run, file: Path) -> None:
+    result = run("send", file, "--to", "h3", "--data-id", "7", "--json")
+    value = json.loads(result.stdout)
+    assert value["ok"] is True and value["data_id"] == 7 and value["size"] == file.stat().st_size
+    assert value["total_ms"] > 0 and value["goodput_bps"] > 0
+    assert value["timeline_ms"]["requested"] == 0 and value["timeline_ms"]["accepted"] > 0
+    assert value["timeline_ms"]["released"] is None
+    [row] = value["receivers"]
+    assert row["name"] == "h3" and row["digest_ok"] and row["complete_ms"] > 0 and row["patched_fragments"] == 3
+
+
+def test_send_fails_if_a_receiver_does(run: Run, file: Path) -> None:
+    result = run("send", file, "--to", "h3,bad1")
+    assert result.exit_code == 1
+    assert "no light at tor3" in result.output
+    result = run("send", file, "--to", "h3,bad1", "--json")
+    assert result.exit_code == 1 and json.loads(result.stdout)["ok"] is False
+    result = run("send", file, "--to", "refuse")
+    assert result.exit_code == 1 and "Error: the manager cannot be reached" in result.output
+    assert json.loads(run("status", "--json").output)["objects"] == []
+
+
+def test_what_one_command_sends_another_reads(run: Run, file: Path, tmp_path: Path) -> None:
+    """By the file's name, without saying an application id."""
+    run("send", file, "--to", "h3", "--keep")
+    copy = tmp_path / "copy"
+    result = run("read", "table.bin", "-o", copy)
+    assert result.exit_code == 0 and "xxh3-128-tree:" in result.output
+    assert copy.read_bytes() == file.read_bytes()
+    result = run("send", file, "--to", "h3", "--keep")
+    assert result.exit_code == 1 and "exists already" in result.output
+    assert run("send", file, "--to", "h3", "--keep", "--replace").exit_code == 0
+    facts = json.loads(run("read", "table.bin", "-o", copy, "--delete", "--json").stdout)
+    assert facts["bytes"] == file.stat().st_size and facts["server"] == "h1"
+    result = run("read", "table.bin", "-o", copy, "--wait", "0.01")
+    assert result.exit_code == 1 and "nobody has sent it here" in result.output
+
+
+def test_standard_input_and_output(run: Run) -> None:
+    data = bytes(range(256)) * 9
+    result = run("send", "-", "--to", "h3", "--keep", "--data-id", "stream", input=data)
+    assert result.exit_code == 0, result.output
+    assert run("read", "stream", "-o", "-").stdout_bytes == data
+    result = run("send", "-", "--to", "h3", input=data)
+    assert result.exit_code == 2 and "--data-id" in result.output
+
+
+def test_delete(run: Run, file: Path) -> None:
+    run("send", file, "--to", "h3", "--keep", "--data-id", "7")
+    result = run("delete", "7", "8")
+    assert result.exit_code == 1
+    assert "7 deleted" in result.output and "8: there is no object 8" in result.output
+    value = json.loads(run("delete", "7", "--json").stdout)
+    assert value["ok"] is False and list(value["failed"]) == ["7"]
+
+
+def test_status_for_people(run: Run, file: Path) -> None:
+    run("send", file, "--to", "h3", "--keep", "--data-id", "7")
+    output = run("status").output
+    for words in ("agent of h1", "manager: 10.255.0.1:9090, up", "added here", "102.4 kB"):
+        assert words in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["send", "/nowhere/file", "--to", "h3"], "No such file"),
+        (["send", "FILE", "--to", ","], "names no server"),
+        (["send", "FILE"], "--to"),
+        (["send", "FILE", "--to", "h3", "--data-id", "99999999999999999999"], "not a data id"),
+        (["send", "FILE", "--to", "h3", "--app", "zebra"], "not an application id"),
+        (["send", "FILE", "--to", "h3,h3"], "named twice"),
+        (["status", "--socket", "/nowhere/agent.sock"], "no agent answers at /nowhere/agent.sock"),
+        (["status", "--socket", "x", "--server", "h1"], "leave out"),
+        (["read", "1", "-o", "/nowhere/copy", "--wait", "-1"], "--wait"),
+        (["no-such-command"], "No such command"),
+    ],
+)
+def test_mistakes_get_words_not_tracebacks(run: Run, file: Path, arguments: list[str], words: str) -> None:
+    result = run(*[str(file) if word == "FILE" else word for word in arguments])
+    assert result.exit_code != 0
+    assert words in result.output
+
+
+def test_help_teaches(run: Run) -> None:
+    assert "rostrum lab up" in run("--help").output
+    for command in ("send", "read", "delete", "status"):
+        output = run(command, "--help").output
+        assert f"rostrum {command}" in output and "--json" in output
+
+
+def test_a_module_that_is_not_there_is_not_offered(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "bench", cli.Subcommand("rostrum.no_such.commands", "bench", "Measure."))
+    assert "bench" not in run("--help").output
+    assert "No such command" in run("bench").output
+
+
+def lab_with(folder: Path, *sockets: str) -> None:
+    for name in sockets:
+        path = folder / name / "agent.sock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def test_the_agents_socket_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "labs_folder", lambda: tmp_path)
+    monkeypatch.setattr(names, "SYSTEM_SOCKET", tmp_path / "system.sock")
+    monkeypatch.delenv("ROSTRUM_SOCKET", raising=False)
+    assert names.agent_socket() == tmp_path / "system.sock"
+    lab_with(tmp_path, "lab/h1", "lab/h2")
+    assert names.agent_socket("h2") == tmp_path / "lab/h2/agent.sock"
+    with pytest.raises(Exception, match="--server: h1, h2"):
+        names.agent_socket()
+    lab_with(tmp_path, "other/h2")
+    with pytest.raises(Exception, match="--lab: lab, other"):
+        names.agent_socket("h2")
+    assert names.agent_socket("h2", "other") == tmp_path / "other/h2/agent.sock"
+    with pytest.raises(Exception, match="no agent of h9"):
+        names.agent_socket("h9")
+    (tmp_path / "system.sock").touch()
+    assert names.agent_socket() == tmp_path / "system.sock"
+    monkeypatch.setenv("ROSTRUM_SOCKET", "/elsewhere")
+    assert names.agent_socket() == Path("/elsewhere")
+
+
+def test_data_ids() -> None:
+    assert names.data_id_of("7") == names.data_id_of(7) == names.data_id_of("0x7") == 7
+    assert names.data_id_of("model.bin") == names.data_id_of("model.bin") != names.data_id_of("model.bin2")
+    assert names.data_id_of(2**64 - 1) == 2**64 - 1
+    for wrong in ("", "-1", 2**64, -1):
+        with pytest.raises(Exception, match="data id"):
+            names.data_id_of(wrong)
