@@ -1,4 +1,5 @@
-/* Events to the caller: a ring whose room is reserved when a transfer or peer comes into being, so that telling never needs memory. */
+/* Events to the caller: a ring whose room is reserved when a transfer or peer comes into being, so that telling never
+ * needs memory. */
 #include "core/state.h"
 
 #include <stdarg.h>

@@ -10,7 +10,8 @@ static bool wants_road(const rs_peer_state *p) {
     return !rs_list_empty(&p->talking) || !rs_list_empty(&p->patching);
 }
 
-/* Puts the peer where its state says it belongs: in the lists of those that can be sent to, or with the caller who is asked to connect. */
+/* Puts the peer where its state says it belongs: in the lists of those that can be sent to, or with the caller who is
+ * asked to connect. */
 static void update(rs_node *node, rs_time now, rs_peer_state *p) {
     bool open = p->up && p->writable;
     rs_list_keep(&node->talking, &p->in_talking, open && (!rs_list_empty(&p->talking) || p->stray_count));

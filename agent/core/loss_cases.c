@@ -20,7 +20,8 @@ static void count_run(rs_ring *r, uint64_t sn) {
     r->run_sn = sn;
 }
 
-/* The initial sn is the first of `confirm` consecutive packets: one packet through a ringing circuit is not light yet (Sec. II). */
+/* The initial sn is the first of `confirm` consecutive packets: one packet through a ringing circuit is not light yet
+ * (Sec. II). */
 static rs_loss before_light(rs_ring *r, uint64_t sn, uint32_t confirm) {
     count_run(r, sn);
     if (r->run == 1)
@@ -57,7 +58,8 @@ rs_loss rs_ring_packet(rs_ring *r, uint64_t sn, uint32_t confirm) {
     uint64_t here = rs_ring_distance(r, r->initial, sn);
     if (here <= sent)
         return behind(r, sn);
-    /* A leap over nearly all the ring to just before the initial sn: a straggler from before light rather than a loss so large. */
+    /* A leap over nearly all the ring to just before the initial sn: a straggler from before light rather than a loss
+     * so large. */
     if (rs_ring_distance(r, sn, r->initial) <= near_by(r) && here - sent > near_by(r)) {
         count_run(r, sn);
         if (r->run < ROUND_CONFIRM)

@@ -1,7 +1,9 @@
-/* The three cases of the paper's Fig. 4: what a new sn from the data channel says about losses, from initial and prior sn in the ring.
+/* The three cases of the paper's Fig. 4: what a new sn from the data channel says about losses, from initial and prior
+ * sn in the ring.
  *
- * Ours: a packet a little behind the prior sn is taken for a late or doubled one, not for the second round (case 3), unless several in a row confirm it:
- * the packet network may reorder. The caller's bitmap stays the truth either way, and DATA_FNSD makes up for a round that was not noticed. */
+ * Ours: a packet a little behind the prior sn is taken for a late or doubled one, not for the second round (case 3),
+ * unless several in a row confirm it: the packet network may reorder. The caller's bitmap stays the truth either way,
+ * and DATA_FNSD makes up for a round that was not noticed. */
 #ifndef RS_CORE_LOSS_CASES_H
 #define RS_CORE_LOSS_CASES_H
 
@@ -22,8 +24,8 @@ typedef enum {
     RS_CASE_LIGHT, /* this packet settles it: say INTL_SEQ */
     RS_CASE_NEXT,  /* case 1: right after the prior sn */
     RS_CASE_GAP,   /* case 2: (lost_after, lost_before) is lost */
-    RS_CASE_ROUND, /* case 3: the next round has begun; (lost_after, lost_before) = (prior, initial) is lost, perhaps empty */
-    RS_CASE_LATE /* a straggler behind the prior sn, or anything after the round is done */
+    RS_CASE_ROUND, /* case 3: the next round has begun; (lost_after, lost_before) = (prior, initial) is lost */
+    RS_CASE_LATE   /* a straggler behind the prior sn, or anything after the round is done */
 } rs_loss_case;
 
 typedef struct {

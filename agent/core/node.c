@@ -119,7 +119,8 @@ static bool is_for_either(rs_message_type type) {
     return type == RS_MSG_ABORT || type == RS_MSG_PING || type == RS_MSG_PONG;
 }
 
-/* Nobody here for that message. Those whose sender waits for something are answered, so that it need not wait for its bound. */
+/* Nobody here for that message. Those whose sender waits for something are answered, so that it need not wait for its
+ * bound. */
 static rs_rx_result nobody(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
     bool waits = m->type == RS_MSG_PING || m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PTCH_DATA ||
                  m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ;

@@ -1,14 +1,20 @@
-/* A protocol node, sans-IO: packets, time and answers go in; packets, deadlines and events come out. One surface for the agent, the
- * simulator and the fuzzers.
+/* A protocol node, sans-IO: packets, time and answers go in; packets, deadlines and events come out. One surface for
+ * the agent, the simulator and the fuzzers.
  *
- * Life of a transfer at the sender:   rs_send_open -> RS_EV_PATH_WANTED -> rs_path_granted -> RS_EV_PHASE... -> RS_EV_PATH_DONE (release it) ->
+ * Life of a transfer at the sender:   rs_send_open -> RS_EV_PATH_WANTED -> rs_path_granted -> RS_EV_PHASE... ->
+ * RS_EV_PATH_DONE (release it) ->
  *                                     [RS_EV_PATH_WANTED for the next session] -> RS_EV_SEND_DONE
- * Life of a transfer at a receiver:   RS_EV_INCOMING -> rs_incoming_accept | rs_incoming_refuse -> RS_EV_COMPLETE -> rs_verified ->
+ * Life of a transfer at a receiver:   RS_EV_INCOMING -> rs_incoming_accept | rs_incoming_refuse -> RS_EV_COMPLETE
+ * -> rs_verified ->
  *                                     RS_EV_RECEIVE_DONE
- * Every call after which output may exist is followed by rs_poll_event and rs_poll_tx until they return false, then rs_deadline.
- * Packets may be batched before polling; an event can then be about a transfer that has ended meanwhile (calls about it say RS_ERR_UNKNOWN).
- * rs_poll_tx makes no events. After RS_EV_SEND_DONE or RS_EV_RECEIVE_DONE statistics stay readable for about a second.
- * Same calls with the same arguments give the same outputs, bit for bit. No call blocks, reads a clock, or does I/O. */
+ * Every call after which output may exist is followed by rs_poll_event and rs_poll_tx until they return false,
+ * then rs_deadline.
+ * Packets may be batched before polling; an event can then be about a transfer that has ended meanwhile (calls
+ * about it say RS_ERR_UNKNOWN).
+ * rs_poll_tx makes no events. After RS_EV_SEND_DONE or RS_EV_RECEIVE_DONE statistics stay readable for about a
+ * second.
+ * Same calls with the same arguments give the same outputs, bit for bit. No call blocks, reads a clock, or does
+ * I/O. */
 #ifndef RS_CORE_NODE_H
 #define RS_CORE_NODE_H
 
@@ -26,18 +32,17 @@ typedef struct {
     uint64_t seed;
     uint32_t fragment_size; /* payload bytes of a full data packet [8896]; a receiver takes what the sender says */
     int64_t nic_rate_bps; /* what this server's NIC can send, on the wire [10e9]; shared by all transfers being sent */
-    rs_time
-        attempt_interval; /* ia; [2 % of the granted path's reconfiguration time, or a fraction of the round trip when it is 0] */
-    uint32_t
-        light_confirm; /* consecutive attempt packets a receiver must see before INTL_SEQ [3 under reconfiguration, else 1]; 1 = paper */
+    /* ia [2 % of the granted path's reconfiguration time; 0.2 ms, slowing down, when that is 0] */
+    rs_time attempt_interval;
+    /* Consecutive attempt packets a receiver must see before INTL_SEQ [3 under reconfiguration, else 1]; 1 = paper */
+    uint32_t light_confirm;
     rs_start_policy start_policy;
-    rs_time patch_timeout; /* DATA_FNSD to whoever has not said DATA_RCVD after this [adaptive from round trips] */
+    rs_time patch_timeout;          /* DATA_FNSD to whoever has not said DATA_RCVD after this [from round trips] */
     rs_time receiver_silence_bound; /* a receiver that says nothing this long while something is owed fails [5 s] */
-    rs_time sender_silence_bound; /* a receiver gives a transfer up after this long without a word or a packet [5 s] */
-    rs_time no_path_bound;  /* a wait for something to happen on a path or of the caller; expires with a cause [60 s] */
-    rs_time answer_bound;   /* a wait for the caller's answer to RS_EV_PATH_WANTED [no_path_bound] */
-    uint32_t max_transfers; /* [1024] */
-    uint32_t max_receivers; /* per transfer [1024] */
+    rs_time sender_silence_bound;   /* a receiver gives up after this long without a word or a packet [5 s] */
+    rs_time no_path_bound;          /* a wait for the caller's path answer; expires with a cause [60 s] */
+    uint32_t max_transfers;         /* [1024] */
+    uint32_t max_receivers;         /* per transfer [1024] */
 } rs_config;
 
 typedef struct {
@@ -69,15 +74,19 @@ typedef enum {
     RS_EV_PEER_DONE,   /* DATA_RCVD of `peer`; `bytes` = fragments patched for it */
     RS_EV_PEER_FAILED, /* `peer` is given up, `cause` says why; the others go on */
     RS_EV_PATH_DONE,   /* the data channel is done: release the path (before the last patches) */
-    RS_EV_SEND_DONE, /* every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); closed, its id invalid after this */
+    /* Every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); its id is invalid after this. */
+    RS_EV_SEND_DONE,
     /* receiver */
-    RS_EV_INCOMING, /* a sender announces an object: make room and join the group, then rs_incoming_accept/refuse/have; see rs_incoming_info */
-    RS_EV_SESSION, /* a further session of an accepted transfer: join its group (rs_incoming_info) and call rs_incoming_accept again with it;
-                           the old group may be left */
+    /* A sender announces an object: make room and join the group (rs_incoming_info), then rs_incoming_accept, refuse or
+     * have. */
+    RS_EV_INCOMING,
+    /* A further session of an accepted transfer: join its group (rs_incoming_info) and call rs_incoming_accept again
+     * with it; the old group may be left. */
+    RS_EV_SESSION,
     RS_EV_COMPLETE,     /* every byte is there: check the digest, then rs_verified */
     RS_EV_RECEIVE_DONE, /* `ok`, or given up with `cause`: discard the partial object; the id is invalid after this */
     /* both */
-    RS_EV_PEER_WANTED, /* something must go to `peer` reliably and it is not up: connect, then rs_peer_up or rs_peer_down */
+    RS_EV_PEER_WANTED, /* something must go to `peer` and it is not up: connect, then rs_peer_up or rs_peer_down */
     RS_EV_LOG          /* something a person may want to know, in `cause` (rate found, policy chosen, ...) */
 } rs_event_kind;
 
@@ -135,8 +144,9 @@ rs_time rs_deadline(const rs_node *node);                        /* RS_NEVER if 
 bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out); /* false: nothing to send now */
 bool rs_poll_event(rs_node *node, rs_event *out);
 
-/* The caller's road to a peer. Packets on RS_CH_PEER_RELIABLE come out only for peers that are up and writable. After rs_peer_down what was
- * handed out may be lost: the core repeats what still matters when the peer is up again, within the silence bound. */
+/* The caller's road to a peer. Packets on RS_CH_PEER_RELIABLE come out only for peers that are up and writable. After
+ * rs_peer_down what was handed out may be lost: the core repeats what still matters when the peer is up again, within
+ * the silence bound. */
 rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer);
 rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause);
 rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writable);
@@ -149,7 +159,8 @@ rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_pat
 rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 /* The path moved (for example to the packet network) under the same group: attempt again until light. */
 rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind);
-/* The path is gone: what is missing goes to each receiver by patches (unicast); if no path was ever granted, all fail with the cause. */
+/* The path is gone: what is missing goes to each receiver by patches (unicast); if no path was ever granted, all fail
+ * with the cause. */
 rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 
@@ -157,13 +168,14 @@ rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *c
 rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out);
 rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group);
 rs_status rs_incoming_refuse(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
-/* The whole object, checked, is here already: the sender counts this receiver as done. Like refuse, it ends the id; no event follows. */
+/* The whole object, checked, is here already: the sender counts this receiver as done. Like refuse, it ends the id; no
+ * event follows. */
 rs_status rs_incoming_have(rs_node *node, rs_time now, rs_xfer xfer);
 rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const char *cause);
 /* The application gave up on the object, or the store must have the room back. */
 rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
-/* Where the next data packet of a group most likely belongs, for I/O that scatters payloads to their final place: transfer and offset of the
- * `ahead`-th next expected fragment, false if there is none or it is already present. */
+/* Where the next data packet of a group most likely belongs, for I/O that scatters payloads to their final place:
+ * transfer and offset of the `ahead`-th next expected fragment, false if there is none or it is already present. */
 bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset, uint32_t *length);
 
 rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out);

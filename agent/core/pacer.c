@@ -25,6 +25,7 @@ void rs_pacer_sent(rs_pacer *p, rs_time now, uint32_t wire_bytes) {
     rs_time depth = cost * RS_PACER_BURST < RS_PACER_DEPTH ? cost * RS_PACER_BURST : RS_PACER_DEPTH;
     rs_time quantum = cost * (RS_PACER_BURST / 2) < RS_PACER_QUANTUM ? cost * (RS_PACER_BURST / 2) : RS_PACER_QUANTUM;
     p->tat = (p->tat > now - depth ? p->tat : now - depth) + cost;
-    /* Sent ahead of its time no further than now: the bucket may be filled while idle (tat in the past, down to now - depth), never owed. */
+    /* Sent ahead of its time no further than now: the bucket may be filled while idle (tat in the past, down to now -
+     * depth), never owed. */
     p->wake = p->tat > now ? p->tat + (quantum > cost ? quantum - cost : 0) : now;
 }

@@ -1,7 +1,8 @@
-/* A token bucket in nanoseconds (the generic cell rate algorithm): packets leave at a rate, in bursts the caller can batch.
+/* A token bucket in nanoseconds (the generic cell rate algorithm): packets leave at a rate, in bursts the caller can
+ * batch.
  *
- * After running dry it stays shut until a quantum's worth of packets may go, so that a caller that sleeps between deadlines sends batches; a caller that
- * oversleeps catches up, but never by more than the depth. */
+ * After running dry it stays shut until a quantum's worth of packets may go, so that a caller that sleeps between
+ * deadlines sends batches; a caller that oversleeps catches up, but never by more than the depth. */
 #ifndef RS_CORE_PACER_H
 #define RS_CORE_PACER_H
 

@@ -1,5 +1,5 @@
-/* A small set of disjoint sn intervals with a fixed cap, in increasing order. When the cap is reached, the two intervals with the narrowest gap
- * between them become one: the set then names more than was put in, never less. */
+/* A small set of disjoint sn intervals with a fixed cap, in increasing order. When the cap is reached, the two
+ * intervals with the narrowest gap between them become one: the set then names more than was put in, never less. */
 #ifndef RS_CORE_RANGES_H
 #define RS_CORE_RANGES_H
 

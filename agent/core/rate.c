@@ -103,7 +103,8 @@ bool rs_rate_feedback(rs_rate *r, rs_time now, rs_loss_watch *w, uint64_t expect
     return true;
 }
 
-/* Near what got through last: slowly (the plateau of a cubic), for a while. Else in steps that double every other epoch. */
+/* Near what got through last: slowly (the plateau of a cubic), for a while. Else in steps that double every other
+ * epoch. */
 static int64_t step(rs_rate *r) {
     int64_t near = r->got_through_bps / 16;
     if (r->got_through_bps && r->plateau < PLATEAU_EPOCHS && r->found_bps > r->got_through_bps - near &&

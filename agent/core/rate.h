@@ -1,7 +1,9 @@
-/* The rate of one transfer on the data channel: from the path's and NIC's rate down to what the receivers take, and up again.
+/* The rate of one transfer on the data channel: from the path's and NIC's rate down to what the receivers take, and up
+ * again.
  *
- * Losses are reported by receivers (RATE). A cut goes straight to the rate that got through. Loss that cuts do not lessen is not congestion (a dim
- * circuit, say): it becomes that receiver's baseline and the cuts are undone; patches make up for it. Ours; the paper sends at line rate. */
+ * Losses are reported by receivers (RATE). A cut goes straight to the rate that got through. Loss that cuts do not
+ * lessen is not congestion (a dim circuit, say): it becomes that receiver's baseline and the cuts are undone; patches
+ * make up for it. Ours; the paper sends at line rate. */
 #ifndef RS_CORE_RATE_H
 #define RS_CORE_RATE_H
 
@@ -29,10 +31,11 @@ typedef struct {
 
 void rs_rate_start(rs_rate *rate, rs_time now, int64_t ceiling_bps, rs_time epoch);
 int64_t rs_rate_bps(const rs_rate *rate);
-/* `lost` of `expected` packets to one receiver, some of them `dropped` at its socket. True if the rate was changed: what was sent before says
- * nothing of the new rate. */
+/* `lost` of `expected` packets to one receiver, some of them `dropped` at its socket. True if the rate was changed:
+ * what was sent before says nothing of the new rate. */
 bool rs_rate_feedback(rs_rate *rate, rs_time now, rs_loss_watch *watch, uint64_t expected, uint64_t lost, bool dropped);
-/* Raises the rate when an epoch went by without a cut. To be called now and then while data flows; true if the rate changed. */
+/* Raises the rate when an epoch went by without a cut. To be called now and then while data flows; true if the rate
+ * changed. */
 bool rs_rate_tick(rs_rate *rate, rs_time now);
 
 #endif

@@ -12,7 +12,8 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
     rs_release(node, x);
 }
 
-/* No longer a transfer: what remains answers repeated questions. `last_word` is what to say, and to say again; 0 = nothing. */
+/* No longer a transfer: what remains answers repeated questions. `last_word` is what to say, and to say again; 0 =
+ * nothing. */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause) {
     x->state = RS_RX_FINISHED;
     x->active = false;

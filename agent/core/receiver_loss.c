@@ -1,4 +1,5 @@
-/* What a receiver misses, and asking for it (Sec. III-A3). The bitmap of what is there is the truth; a second one marks what is asked for. */
+/* What a receiver misses, and asking for it (Sec. III-A3). The bitmap of what is there is the truth; a second one
+ * marks what is asked for. */
 #include "core/state.h"
 
 #define ASKED_RUNS 48 /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
@@ -10,7 +11,8 @@ rs_time rs_receiver_patience(const rs_receiving *x) {
     return late > PATIENCE ? late : PATIENCE;
 }
 
-/* Notes what is missing in [from, to) as due. Ranges may grow together in `to_ask`: what is asked for is cut out of the bitmap again. */
+/* Notes what is missing in [from, to) as due. Ranges may grow together in `to_ask`: what is asked for is cut out of
+ * the bitmap again. */
 void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to) {
     bool any = false;
     for (uint64_t at = from; at < to;) {

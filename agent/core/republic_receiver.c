@@ -99,7 +99,8 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
     return result;
 }
 
-/* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap misses. */
+/* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap
+ * misses. */
 static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     if (m->session == x->t.session)
         x->ended = true;

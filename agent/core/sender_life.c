@@ -304,7 +304,8 @@ void rs_sender_arm(rs_node *node, rs_sending *x) {
     rs_timer_set(&node->timers, &x->t.timer, due);
 }
 
-/* The receiver may have missed what was on the way: it gets the OPEN again, answers, and asks again for what it misses. */
+/* The receiver may have missed what was on the way: it gets the OPEN again, answers, and asks again for what it
+ * misses. */
 void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
     rs_sending *x = (rs_sending *)r->link.transfer;
     if (r->state != RS_RECIPIENT_ACTIVE || x->sessions == 0)

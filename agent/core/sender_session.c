@@ -1,4 +1,5 @@
-/* The sender's paths, sessions and phases (Sec. III-A1): attempt sending, high rate, the stop rule, and what follows. */
+/* The sender's paths, sessions and phases (Sec. III-A1): attempt sending, high rate, the stop rule, and what follows.
+ */
 #include "core/state.h"
 
 #define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
@@ -44,8 +45,8 @@ static void set_attempt_interval(const rs_node *node, rs_sending *x) {
         x->attempt_interval = packet;
 }
 
-/* How long to wait for light, measured from now. On the path of a further session the others do not wait again for a receiver that stayed dark on
- * the one before; it can have light all the same. */
+/* How long to wait for light, measured from now. On the path of a further session the others do not wait again for a
+ * receiver that stayed dark on the one before; it can have light all the same. */
 static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved) {
     rs_time bound = x->grant.light_bound;
     rs_time dark = bound ? bound * 10 : x->grant.reconfiguration * 10, least = bound ? DARK_LEAST : DARK_UNBOUNDED;
@@ -172,7 +173,8 @@ static void count_light(rs_sending *x) {
     }
 }
 
-/* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the position. */
+/* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the
+ * position. */
 void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return;
@@ -213,7 +215,8 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
     }
 }
 
-/* Light is not waited for any longer of those that have not accepted yet, or of all. DATA_FNSD will have them ask for everything. */
+/* Light is not waited for any longer of those that have not accepted yet, or of all. DATA_FNSD will have them ask for
+ * everything. */
 void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];

@@ -18,7 +18,8 @@ bool rs_seqset_add(rs_seqset *set, uint64_t sn);       /* true if it is new */
 bool rs_seqset_remove(rs_seqset *set, uint64_t sn);    /* true if it was a member */
 void rs_seqset_clear(rs_seqset *set);
 
-/* First sn in [from, end) that is in none of the two sets of the same size (`other` may be NULL); `end` if there is none. 64 sns a step. */
+/* First sn in [from, end) that is in none of the two sets of the same size (`other` may be NULL); `end` if there is
+ * none. 64 sns a step. */
 uint64_t rs_seqset_next_absent(const rs_seqset *set, const rs_seqset *other, uint64_t from, uint64_t end);
 /* First sn in [from, end) that is in one of them; `end` if there is none. */
 uint64_t rs_seqset_next_present(const rs_seqset *set, const rs_seqset *other, uint64_t from, uint64_t end);

@@ -21,8 +21,9 @@
 
 enum { RS_TIMER_PEER = 1, RS_TIMER_SENDING, RS_TIMER_RECEIVING, RS_TIMER_DATA };
 
-/* Things to say to a peer about a transfer, said in this order. There is no queue of messages: what is to be said is a bit, and the message is made
- * from the state when the peer's road is free. So nothing can pile up, and saying it again after a lost connection is setting the bit again. */
+/* Things to say to a peer about a transfer, said in this order. There is no queue of messages: what is to be said is a
+ * bit, and the message is made from the state when the peer's road is free. So nothing can pile up, and saying it
+ * again after a lost connection is setting the bit again. */
 enum {
     RS_SAY_CONNECT = 1 << 0, /* nothing yet, but have a connection ready */
     RS_SAY_OPEN = 1 << 1,

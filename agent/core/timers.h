@@ -1,4 +1,5 @@
-/* Deadlines of one node: a binary heap of timers embedded in what they belong to. Equal deadlines fire in the order they were set. */
+/* Deadlines of one node: a binary heap of timers embedded in what they belong to. Equal deadlines fire in the order
+ * they were set. */
 #ifndef RS_CORE_TIMERS_H
 #define RS_CORE_TIMERS_H
 

@@ -1,4 +1,5 @@
-/* What leaves the node: control messages first, then data packets as pacers allow, round robin between transfers, with patches in between. */
+/* What leaves the node: control messages first, then data packets as pacers allow, round robin between transfers, with
+ * patches in between. */
 #include "core/state.h"
 
 #define DATA_PER_PATCH 4 /* when the NIC is the limit: patches must not stall the data channel */

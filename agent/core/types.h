@@ -1,7 +1,7 @@
 /* Words the core speaks with its caller: ids, time, addresses, packets, payload references.
  *
- * Everything is opaque or handed in: time is int64 nanoseconds of the caller's clock, peers and groups are small integers the caller maps to
- * addresses, payload is a reference into an object and is never copied in the core. */
+ * Everything is opaque or handed in: time is int64 nanoseconds of the caller's clock, peers and groups are small
+ * integers the caller maps to addresses, payload is a reference into an object and is never copied in the core. */
 #ifndef RS_CORE_TYPES_H
 #define RS_CORE_TYPES_H
 
@@ -31,7 +31,8 @@ typedef struct {
     uint8_t value[32];
 } rs_digest;
 
-/* Which of the node's three roads a packet takes. The agent maps them to UDP multicast, UDP unicast and TCP; the simulator to its links. */
+/* Which of the node's three roads a packet takes. The agent maps them to UDP multicast, UDP unicast and TCP; the
+ * simulator to its links. */
 typedef enum {
     RS_CH_GROUP,         /* data channel, one to many, unreliable */
     RS_CH_PEER_DATAGRAM, /* one to one, unreliable */
@@ -40,8 +41,9 @@ typedef enum {
 
 #define RS_HEADER_MAX 512 /* encoded header or control message without its payload */
 
-/* A packet out of the core. On the reliable channel `header` begins with the message's length field, which counts the payload too: header and
- * payload go into the stream as they are. `payload_length` bytes of object `xfer`'s data at `payload_offset` follow the header on the wire. */
+/* A packet out of the core. On the reliable channel `header` begins with the message's length field, which counts the
+ * payload too: header and payload go into the stream as they are. `payload_length` bytes of object `xfer`'s data at
+ * `payload_offset` follow the header on the wire. */
 typedef struct {
     rs_channel channel;
     rs_peer peer;   /* to whom, on the peer channels */
@@ -53,8 +55,9 @@ typedef struct {
     uint8_t header[RS_HEADER_MAX];
 } rs_packet_out;
 
-/* A packet into the core: its header (on the data channel the fixed data header, on the control channel one whole control message with its
- * length field, without PTCH_DATA's payload: rs_wire_frame in core/wire.h cuts a stream so) and how many payload bytes came behind it. */
+/* A packet into the core: its header (on the data channel the fixed data header, on the control channel one whole
+ * control message with its length field, without PTCH_DATA's payload: rs_wire_frame in core/wire.h cuts a stream so)
+ * and how many payload bytes came behind it. */
 typedef struct {
     rs_channel channel;
     rs_peer peer;   /* from whom; RS_NO_PEER on the data channel if the caller cannot tell */
@@ -70,7 +73,7 @@ typedef enum {
     RS_RX_STORE,   /* new fragment: store it at `offset` of transfer `xfer`'s object; the core counts it as present */
     RS_RX_OLD,     /* a fragment that is already there (or a transfer already done): drop it */
     RS_RX_UNKNOWN, /* no such transfer here: drop it */
-    RS_RX_BAD /* malformed or contradicting the transfer: drop it and count it; on the reliable channel close the connection */
+    RS_RX_BAD      /* malformed or contradicting: drop it and count it; on the reliable channel close the connection */
 } rs_rx_verdict;
 
 typedef struct {

@@ -1,7 +1,7 @@
 /* Wire formats of docs/protocol.md: the data channel's fixed header and the control channel's messages.
  *
- * Encoders never write, decoders never read, beyond the length they are given. Decoders take exactly what encoders make: unknown flags, nonzero
- * padding, trailing bytes, lengths out of bounds are errors. */
+ * Encoders never write, decoders never read, beyond the length they are given. Decoders take exactly what encoders
+ * make: unknown flags, nonzero padding, trailing bytes, lengths out of bounds are errors. */
 #ifndef RS_CORE_WIRE_H
 #define RS_CORE_WIRE_H
 
@@ -17,7 +17,8 @@
 #define RS_NAME_MAX 255
 #define RS_CAUSE_MAX 160 /* bytes kept of a cause, with its ending NUL */
 
-/* What a data packet costs on an Ethernet wire besides header and fragment: IPv4, UDP, Ethernet with FCS, preamble and gap. */
+/* What a data packet costs on an Ethernet wire besides header and fragment: IPv4, UDP, Ethernet with FCS, preamble and
+ * gap. */
 #define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)
 
 enum { RS_DATA_FIRST = 1, RS_DATA_ATTEMPT = 2 };
@@ -119,17 +120,18 @@ void rs_wire_encode_data(const rs_data_header *header, uint8_t out[RS_DATA_HEADE
 /* False if the bytes are not a data header of this version. */
 bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *out);
 
-/* Writes a whole control message with its length field (PTCH_DATA: up to its fragment of `payload_length` bytes, which the caller puts behind it).
- * Returns the bytes written; 0 if they do not fit `capacity` or the message is not valid. RS_HEADER_MAX always suffices. */
+/* Writes a whole control message with its length field (PTCH_DATA: up to its fragment of `payload_length` bytes, which
+ * the caller puts behind it). Returns the bytes written; 0 if they do not fit `capacity` or the message is not valid.
+ * RS_HEADER_MAX always suffices. */
 size_t rs_wire_encode(const rs_message *message, uint32_t payload_length, uint8_t *out, size_t capacity);
 
-/* Reads a whole control message with its length field (PTCH_DATA: its first RS_PATCH_HEADER bytes, `payload_length` bytes of fragment behind them;
- * else `payload_length` is 0). False if malformed. */
+/* Reads a whole control message with its length field (PTCH_DATA: its first RS_PATCH_HEADER bytes, `payload_length`
+ * bytes of fragment behind them; else `payload_length` is 0). False if malformed. */
 bool rs_wire_decode(const uint8_t *bytes, size_t length, uint32_t payload_length, rs_message *out);
 
-/* For a reader of the control channel's byte stream: how the next message lies in it, from its first `have` bytes. 1: known (5 bytes always suffice):
- * `*header_length` bytes are the message as rs_packet_in wants it, `*payload_length` bytes of fragment follow; 0: more bytes are needed;
- * -1: no message of ours, close the connection. */
+/* For a reader of the control channel's byte stream: how the next message lies in it, from its first `have` bytes. 1:
+ * known (5 bytes always suffice): `*header_length` bytes are the message as rs_packet_in wants it, `*payload_length`
+ * bytes of fragment follow; 0: more bytes are needed; -1: no message of ours, close the connection. */
 int rs_wire_frame(const uint8_t *bytes, size_t have, size_t *header_length, uint32_t *payload_length);
 
 void rs_wire_cause_set(rs_wire_cause *cause, const char *text);

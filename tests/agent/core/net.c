@@ -370,7 +370,8 @@ void pump(net *n, rs_peer server) {
     }
 }
 
-/* Wakes a node whose deadline has come. Its deadline must move, or output come out (poll_tx may have set a deadline for what it found). */
+/* Wakes a node whose deadline has come. Its deadline must move, or output come out (poll_tx may have set a deadline
+ * for what it found). */
 static void wake(net *n, rs_peer server) {
     rs_node *node = n->servers[server].node;
     for (int turns = 0; rs_deadline(node) <= n->knobs.now; turns++) {

@@ -1,7 +1,9 @@
-/* A small network in virtual time: nodes, a control channel between each two, one data channel, light that comes and goes, losses, a manager, and
- * applications that store what they are told to. Tests say what happens when, and read what came of it.
+/* A small network in virtual time: nodes, a control channel between each two, one data channel, light that comes and
+ * goes, losses, a manager, and applications that store what they are told to. Tests say what happens when, and read
+ * what came of it.
  *
- * Checked at every step: a fragment is stored once, in its place; after rs_timeout at its deadline a node's deadline moves. */
+ * Checked at every step: a fragment is stored once, in its place; after rs_timeout at its deadline a node's deadline
+ * moves. */
 #ifndef TEST_NET_H
 #define TEST_NET_H
 
@@ -61,7 +63,8 @@ rs_node *net_node(net *n, rs_peer server);
 rs_time net_now(const net *n); /* since NET_START */
 double net_random(net *n);     /* [0, 1) */
 
-/* Time. `net_at` runs to that time after NET_START; `net_run` until nothing is to come or the bound, and returns the time since NET_START. */
+/* Time. `net_at` runs to that time after NET_START; `net_run` until nothing is to come or the bound, and returns the
+ * time since NET_START. */
 void net_at(net *n, rs_time time);
 rs_time net_run(net *n, rs_time bound);
 

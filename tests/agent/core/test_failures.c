@@ -145,7 +145,8 @@ static void connection_cut_again_and_again__nothing_is_lost_for_good(void **stat
     }
 }
 
-/* DATA_RCVD is lost with its connection: the receiver has closed the transfer, and answers the repeated OPEN with it. */
+/* DATA_RCVD is lost with its connection: the receiver has closed the transfer, and answers the repeated OPEN with it.
+ */
 static bool cut_when_complete(net *n, rs_peer to) {
     return net_event(n, to, RS_EV_RECEIVE_DONE, ANYONE) != NULL;
 }

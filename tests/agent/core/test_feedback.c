@@ -1,4 +1,5 @@
-/* RATE and the pace: what receivers can take is found, shared, and found again; losses that are no congestion slow nobody. */
+/* RATE and the pace: what receivers can take is found, shared, and found again; losses that are no congestion slow
+ * nobody. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Allocations that fail, each in turn: a call says so or a transfer is refused, nothing crashes, nothing leaks, and what was not hit goes on. */
+/* Allocations that fail, each in turn: a call says so or a transfer is refused, nothing crashes, nothing leaks, and
+ * what was not hit goes on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

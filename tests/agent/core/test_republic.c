@@ -94,7 +94,8 @@ static void lost_tail__is_asked_for_after_data_fnsd(void **state) {
     net_free(n);
 }
 
-/* Receiver 2 has light at sn 0, receiver 1 much later: receiver 2 sees the second round and, having lost the end of the first, asks at once (case 3). */
+/* Receiver 2 has light at sn 0, receiver 1 much later: receiver 2 sees the second round and, having lost the end of
+ * the first, asks at once (case 3). */
 static bool loses_the_end_once(net *n, rs_peer to, const rs_data_header *h, void *context) {
     uint32_t *left = context;
     (void)n;

@@ -1,5 +1,6 @@
-/* Random worlds: sizes, losses, darkness, ringing, reordering, doubled packets, cut connections, partial grants. Every byte arrives, is stored once
- * (checked by the network), within a bound of virtual time; and the same seed gives the same run. SOAK_SEED=<n> runs one seed, SOAK_RUNS=<n> more. */
+/* Random worlds: sizes, losses, darkness, ringing, reordering, doubled packets, cut connections, partial grants. Every
+ * byte arrives, is stored once (checked by the network), within a bound of virtual time; and the same seed gives the
+ * same run. SOAK_SEED=<n> runs one seed, SOAK_RUNS=<n> more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Two nodes on a network run by the fuzzer: the input is a program of calls, deliveries, losses and forged packets. Checked besides the sanitizers:
- * output ends, deadlines move, a fragment is stored once, memory is given back. */
+/* Two nodes on a network run by the fuzzer: the input is a program of calls, deliveries, losses and forged packets.
+ * Checked besides the sanitizers: output ends, deadlines move, a fragment is stored once, memory is given back. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Decoders of the wire formats on any bytes: they stay within them, and what they take is what the encoder makes, byte for byte.
- * First byte: length of what is given as payload behind the message, in units of 300 bytes; the rest is the message. */
+/* Decoders of the wire formats on any bytes: they stay within them, and what they take is what the encoder makes, byte
+ * for byte. First byte: length of what is given as payload behind the message, in units of 300 bytes; the rest is the
+ * message. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
