@@ -1,8 +1,8 @@
 /* Preloaded into ovs-vswitchd: larger buffers on its packet sockets.
  *
- * The user-space datapath reads each port from an AF_PACKET socket, whose default buffer holds about twenty jumbo frames: a burst at
- * 1 Gbit/s overflows it while the one forwarding thread serves another port. The default is a setting of the whole machine
- * (net.core.rmem_default), so the lab asks for more on these sockets alone. */
+ * The user-space datapath reads each port from an AF_PACKET socket, whose default buffer holds about twenty jumbo
+ * frames: a burst at 1 Gbit/s overflows it while the one forwarding thread serves another port. The default is a
+ * setting of the whole machine (net.core.rmem_default), so the lab asks for more on these sockets alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -12,8 +12,7 @@ enum { BUFFER_BYTES = 16 << 20 };
 
 typedef int socket_fn(int domain, int type, int protocol);
 
-int socket(int domain, int type, int protocol)
-{
+int socket(int domain, int type, int protocol) {
     static socket_fn *next;
     if (next == NULL)
         *(void **)&next = dlsym(RTLD_NEXT, "socket");
