@@ -40,7 +40,8 @@ typedef struct {
     rs_time patch_timeout;          /* DATA_FNSD to whoever has not said DATA_RCVD after this [from round trips] */
     rs_time receiver_silence_bound; /* a receiver that says nothing this long while something is owed fails [5 s] */
     rs_time sender_silence_bound;   /* a receiver gives up after this long without a word or a packet [5 s] */
-    rs_time no_path_bound;          /* a wait for the caller's path answer; expires with a cause [60 s] */
+    rs_time no_path_bound;          /* a wait for something to happen on a path or of the caller; then a cause [60 s] */
+    rs_time answer_bound;           /* a wait for the caller's answer to RS_EV_PATH_WANTED [no_path_bound] */
     uint32_t max_transfers;         /* [1024] */
     uint32_t max_receivers;         /* per transfer [1024] */
 } rs_config;
