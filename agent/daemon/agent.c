@@ -51,7 +51,7 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
         break;
     case RS_EV_LOG: {
         const rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
-        rs_log(RS_LOG_DEBUG, "core", "object=%s %s", transfer ? rs_id_text(&transfer->id) : "-", event->cause);
+        rs_log(RS_LOG_INFO, "core", "object=%s %s", transfer ? rs_id_text(&transfer->id) : "-", event->cause);
         break;
     }
     }
