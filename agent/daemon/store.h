@@ -54,8 +54,8 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error);
 /* Objects' names are removed; descriptors and mappings others hold stay valid. */
 void rs_store_close(rs_store *store);
 
-/* Frees up to `max_bytes` (at least 1 MiB) of what deleted and discarded objects left behind (some 0.15 ms per MiB);
- * true if there is more. */
+/* Frees up to `max_bytes` (at least 2 MiB) of what deleted and discarded objects left behind (with small pages some
+ * 0.15 ms per MiB); true if there is more. */
 bool rs_store_work(rs_store *store, uint64_t max_bytes);
 
 uint64_t rs_store_used(const rs_store *store); /* bytes, whole pages */
@@ -82,8 +82,8 @@ rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_
 bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
 
 /* A file for a transfer to write into, with a hold on it. The room is reserved; of a big object only the beginning is
- * allocated at once, since that takes some 0.1 ms per MiB: rs_store_allocate_step does the rest, a piece at a time.
- * Errors: EXISTS (whole, or already being received), NO_ROOM, LIMIT, INVALID, IO. */
+ * allocated at once, since with small pages that takes 0.25 ms per MiB: rs_store_allocate_step does the rest, a piece
+ * at a time. Errors: EXISTS (whole, or already being received), NO_ROOM, LIMIT, INVALID, IO. */
 rs_object *rs_store_receive(rs_store *store, const rs_object_id *id, uint64_t size, rs_error *error);
 /* Allocates up to `max_bytes` more. Returns the bytes still to do, or -1 and `error` (the tmpfs is full: give the
  * transfer up). */

@@ -29,9 +29,10 @@ bool rs_store_folder_open(rs_store_folder *out, const char *path, rs_error *erro
     }
     if (info.f_type != TMPFS_MAGIC) {
         close(fd);
-        return rs_error_set(
-            error, ROSTRUM_ERR_INVALID,
-            "object store %s is not on tmpfs; mount one: mount -t tmpfs -o size=4G,mode=0711 rostrum %s", path, path);
+        return rs_error_set(error, ROSTRUM_ERR_INVALID,
+                            "object store %s is not on tmpfs; mount one: mount -t tmpfs -o "
+                            "size=4G,mode=0711,huge=within_size rostrum %s",
+                            path, path);
     }
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         bool taken = errno == EWOULDBLOCK;

@@ -1,4 +1,5 @@
-/* The object store on a tmpfs of 8 MiB, mounted in a mount namespace of this test's own. */
+/* The object store on a tmpfs of 8 MiB, mounted in a mount namespace of this test's own; of small pages, and again of
+ * huge ones. */
 #include "daemon/digest.h"
 #include "daemon/store.h"
 
@@ -371,15 +372,28 @@ static void open__refuses_what_is_not_ours(void **context) {
     assert_non_null(strstr(error.words, "/nowhere/at/all"));
 }
 
-static int private_tmpfs(void **context) {
-    (void)context;
+static int mount_tmpfs(const char *options) {
     (void)snprintf(folder, sizeof folder, "/tmp/rostrum-store-XXXXXX");
     if (!mkdtemp(folder) || unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("rostrum-test", folder, "tmpfs", 0, "size=8m,mode=0711") < 0) {
-        print_message("a private tmpfs could not be mounted: %s\n", strerror(errno));
+        mount("rostrum-test", folder, "tmpfs", 0, options) < 0) {
+        print_message("a private tmpfs (%s) could not be mounted: %s\n", options, strerror(errno));
         return -1;
     }
     return 0;
+}
+
+static int small_pages(void **context) {
+    (void)context;
+    return mount_tmpfs("size=8m,mode=0711");
+}
+
+static int huge_pages(void **context) {
+    (void)context;
+    if (access("/sys/kernel/mm/transparent_hugepage/shmem_enabled", F_OK) < 0) {
+        print_message("this kernel has no huge pages for tmpfs: small ones again\n");
+        return small_pages(context);
+    }
+    return mount_tmpfs("size=8m,mode=0711,huge=within_size");
 }
 
 static int remove_tmpfs(void **context) {
@@ -402,5 +416,6 @@ int main(void) {
         cmocka_unit_test(open__cleans_what_a_crash_left_and_nothing_else),
         cmocka_unit_test(open__refuses_what_is_not_ours),
     };
-    return cmocka_run_group_tests(tests, private_tmpfs, remove_tmpfs);
+    int failed = cmocka_run_group_tests_name("small pages", tests, small_pages, remove_tmpfs);
+    return failed + cmocka_run_group_tests_name("huge pages", tests, huge_pages, remove_tmpfs);
 }

@@ -1,5 +1,5 @@
-/* Messages of the application socket, both ways. The first byte chooses: a request (as the agent parses it) or an answer (as librostrum does).
- * A request that is accepted must be encoded to the same bytes again. */
+/* Messages of the application socket, both ways. The first byte chooses: a request (as the agent parses it) or an
+ * answer (as librostrum does). A request that is accepted must be encoded to the same bytes again. */
 #include "api/wire.h"
 
 #include <stdlib.h>
