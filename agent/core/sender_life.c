@@ -101,6 +101,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
         rs_sender_free(node, x);
         return status;
     }
+    node->random += (uint64_t)now; /* a node that was restarted with its old seed draws another number all the same */
     x->opening = rs_random(node);
     x->tick_due = now + tick(node);
     x->stats.sending = true;
