@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from .names import COMMAND_APP_ID
 from .values import Event, Receiver, SendResult, Status
 
 OUT, ERR = Console(highlight=False), Console(stderr=True, highlight=False)
@@ -75,7 +77,7 @@ def follow(events: Iterable[Event], console: Console = ERR) -> None:
         for event in events:
             words = _event_words(event)
             if words:
-                progress.console.print(words, markup=False)
+                progress.console.print(words, markup=False, soft_wrap=True)
             if event.kind == "phase":
                 progress.update(task, description=event.subject)
             if event.size:
@@ -118,11 +120,13 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
     console.print(receivers)
     sent = f"{result.packets_sent} packets, {result.packets_redundant} redundant, {result.packets_patched} patched"
     way = f"{result.path} path" + (f" ({result.reason})" if result.reason else "")
-    console.print(f"{way}; {result.sessions} session(s); {sent}; up to {rate_text(result.rate_bps)}", markup=False)
+    console.print(
+        f"{way}; {result.sessions} session(s); {sent}; up to {rate_text(result.rate_bps)}", markup=False, soft_wrap=True
+    )
     if result.ok:
         console.print(f"every receiver has it: {rate_text(goodput_bps(result))} to each, digests right", style="green")
     else:
-        console.print(result.cause or "not every receiver has it", style="red", markup=False)
+        console.print(result.cause or "not every receiver has it", style="red", markup=False, soft_wrap=True)
 
 
 def _receiver_cells(result: SendResult, one: Receiver) -> tuple[str, str, str, str]:
@@ -135,27 +139,42 @@ def _receiver_cells(result: SendResult, one: Receiver) -> tuple[str, str, str, s
 def print_status(now: Status, console: Console = OUT) -> None:
     """The agent in a few lines and two tables."""
     up_s = max(0, time.time_ns() - now.started_ns) // 10**9 if now.started_ns else 0
-    console.print(f"agent of {now.server}, rostrumd {now.version}, up {up_s} s, {now.clients} client(s)", markup=False)
-    console.print(f"manager: {now.manager}", markup=False, style=None if now.manager_up else "red")
+    console.print(
+        f"agent of {now.server}, rostrumd {now.version}, up {up_s} s, {now.clients} client(s)",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(f"manager: {now.manager}", markup=False, style=None if now.manager_up else "red", soft_wrap=True)
     room = f"{bytes_text(now.store_used)} of {bytes_text(now.store_quota)} used"
-    console.print(f"store: {now.store}, {room}; {now.packets_bad} bad packets", markup=False)
-    transfers = Table("transfer", "of", "phase", "path", "done", "rate", "receivers", title="transfers")
+    console.print(f"store: {now.store}, {room}; {now.packets_bad} bad packets", markup=False, soft_wrap=True)
+    if now.transfers:
+        console.print(_transfers_table(now))
+    if now.objects:
+        console.print(_objects_table(now))
+
+
+def _application(app: UUID) -> str:
+    return "rostrum command" if app == COMMAND_APP_ID else str(app)
+
+
+def _transfers_table(now: Status) -> Table:
+    table = Table("transfer", "application", "phase", "path", "done", "rate", "receivers", title="transfers")
+    table.columns[0].no_wrap = True
     for row in now.transfers:
         who = "to" if row.sending else f"from {row.peer}"
         done = f"{bytes_text(row.bytes)} / {bytes_text(row.size)}"
         counts = f"{row.receivers_done}/{row.receivers}" if row.sending else ""
         counts += f", {row.receivers_failed} failed" if row.receivers_failed else ""
-        transfers.add_row(
-            f"{row.data_id} {who}", str(row.app), row.phase, row.path, done, rate_text(row.rate_bps), counts
-        )
-    if now.transfers:
-        console.print(transfers)
-    objects = Table("object", "of", "state", "size", "in use by", "digest", title="objects")
+        rate = rate_text(row.rate_bps)
+        table.add_row(f"{row.data_id} {who}", _application(row.app), row.phase, row.path, done, rate, counts)
+    return table
+
+
+def _objects_table(now: Status) -> Table:
+    table = Table("object", "application", "state", "size", "used by", title="objects")
+    table.columns[0].no_wrap = True
     for item in now.objects:
         state = ("received" if item.received else "added here") if item.whole else "not whole yet"
-        digest = item.digest[:40]
-        objects.add_row(
-            str(item.data_id), str(item.app), state, bytes_text(item.size), f"{item.holds} transfers", digest
-        )
-    if now.objects:
-        console.print(objects)
+        used = f"{item.holds} transfer(s)" if item.holds else "-"
+        table.add_row(str(item.data_id), _application(item.app), state, bytes_text(item.size), used)
+    return table
