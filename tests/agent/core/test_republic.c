@@ -226,6 +226,34 @@ static void ten_gigabytes(void **state) {
     net_free(n);
 }
 
+/* What I/O that scatters payloads asks before each batch. */
+static void predict__names_the_next_fragments(void **state) {
+    (void)state;
+    net *n = net_new(2, &paper, 10);
+    rs_xfer xfer = 0;
+    uint64_t offset = 0;
+    uint32_t length = 0;
+    assert_false(rs_predict(net_node(n, 1), 7, 0, &xfer, &offset, &length));
+    net_dark_until(n, 1, 10 * MS + 500 * US); /* light from sn 10 on */
+    net_send_all(n, 14, 100 * FRAGMENT - 1);
+    net_at(n, 5 * MS);
+    assert_true(
+        rs_predict(net_node(n, 1), 7, 0, &xfer, &offset, &length)); /* nothing came yet: the first of the ring */
+    assert_int_equal(offset, 0);
+    net_at(n, 11 * MS + 55 * US); /* sn 10 is here */
+    assert_true(rs_predict(net_node(n, 1), 7, 0, &xfer, &offset, &length));
+    assert_int_equal(xfer, net_receiving(n, 1));
+    assert_int_equal(offset, 11 * FRAGMENT);
+    assert_int_equal(length, FRAGMENT);
+    assert_true(rs_predict(net_node(n, 1), 7, 88, &xfer, &offset, &length)); /* sn 99, one byte short */
+    assert_int_equal(length, FRAGMENT - 1);
+    assert_true(rs_predict(net_node(n, 1), 7, 89, &xfer, &offset, &length)); /* around the end */
+    assert_int_equal(offset, 0);
+    assert_false(rs_predict(net_node(n, 1), 7, 99, &xfer, &offset, &length)); /* sn 10 is present */
+    assert_false(rs_predict(net_node(n, 1), 8, 0, &xfer, &offset, &length));  /* no such group here */
+    net_free(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fig3__as_in_the_paper),
@@ -235,6 +263,7 @@ int main(void) {
         cmocka_unit_test(light__needs_consecutive_packets_under_ringing),
         cmocka_unit_test(start_on_first__sends_at_high_rate_before_the_last_has_light),
         cmocka_unit_test(small_objects__of_any_size),
+        cmocka_unit_test(predict__names_the_next_fragments),
         cmocka_unit_test(a_thousand_receivers),
         cmocka_unit_test(ten_gigabytes),
     };
