@@ -2,7 +2,6 @@
 #include "core/state.h"
 
 #define REPORT_LEAST (1 * RS_MS) /* between two reports, when something is wrong */
-#define QUIET_REPORTS 4          /* intervals between two reports when nothing is */
 #define ACTIVE_FOR (50 * RS_MS)  /* a transfer takes part in the NIC's share so long after its last high-rate packet */
 #define RING_LEAST 256           /* a ring smaller than what may be under way cannot tell what was lost of it */
 #define LOGS_MOST 8              /* rate cuts told a person, per session */
@@ -44,7 +43,7 @@ void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
     bool began = !x->active || now - x->active_at >= ACTIVE_FOR;
     x->active = true;
     x->active_at = now;
-    report_by(node, x, now + QUIET_REPORTS * x->feedback_interval);
+    report_by(node, x, now + RS_QUIET_REPORTS * x->feedback_interval);
     if (!began)
         return;
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
@@ -140,8 +139,11 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
         if (m->rate.highest < x->first || m->rate.highest >= x->end)
             return RS_RX_BAD;
         uint64_t offset = m->rate.highest - x->first;
-        if (offset < x->pos)
-            take_losses(node, now, x, r, offset + (x->pos - 1 - offset) / ring * ring, m);
+        if (offset < x->pos) {
+            uint64_t pos = offset + (x->pos - 1 - offset) / ring * ring;
+            rs_window_seen(node, now, x, r, pos);
+            take_losses(node, now, x, r, pos, m);
+        }
         rs_rate_tick(&x->rate, now);
     }
     rs_rate_apply(node, x);

@@ -9,7 +9,7 @@
 #include "core/types.h"
 
 #define RS_PACER_QUANTUM 250000 /* 0.25 ms */
-#define RS_PACER_DEPTH 500000   /* 0.5 ms: at 1 Gb/s 7 packets of 9 KB */
+#define RS_PACER_DEPTH 2000000  /* 2 ms: what a late caller may catch up; at 1 Gb/s 28 packets of 9 KB */
 #define RS_PACER_BURST 64       /* packets, however fast */
 
 typedef struct {

@@ -2,7 +2,8 @@
  * marks what is asked for. */
 #include "core/state.h"
 
-#define ASKED_RUNS 48 /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
+#define ASKED_RUNS 48          /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
+#define TAIL_QUIET (4 * RS_MS) /* no data packet for so long: nothing is under way any more */
 #define PATIENCE \
     (1000 * RS_MS) /* the control channel is reliable: to ask again without a new connection is a last resort */
 
@@ -30,6 +31,19 @@ void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, 
 void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->to_ask.count && x->asked_runs < ASKED_RUNS && !(x->link.say & RS_SAY_PTCH_REQ))
         rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
+}
+
+/* DATA_FNSD came. Asks for what is missing once no data packet came in for a while. */
+void rs_ask_tail(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_time quiet = x->data_at + TAIL_QUIET;
+    x->tail_due = quiet < x->tail_last ? quiet : x->tail_last;
+    if (now < x->tail_due) {
+        rs_receiver_arm(node, x);
+        return;
+    }
+    x->tail_due = RS_NEVER;
+    x->active = false;
+    rs_ask_missing(node, now, x, 0, x->ring.end);
 }
 
 void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before) {

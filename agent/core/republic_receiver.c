@@ -74,6 +74,7 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
     x->link.heard_at = now;
     x->stats.packets_received++;
+    x->data_at = now;
     rs_rx_result result = store(x, h.sn);
     if (h.session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h.sn >= x->ring.first && h.sn < x->ring.end)
         on_ring_packet(node, now, x, &h);
@@ -99,15 +100,20 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
     return result;
 }
 
-/* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap
- * misses. */
+/* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap misses. The control channel
+ * may be faster than the data channel: while data packets still come, what is missing is late rather than lost. */
 static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     if (m->session == x->t.session)
         x->ended = true;
     if (x->state != RS_RX_RECEIVING)
         return; /* asks when it is accepted */
-    rs_ask_missing(node, now, x, 0, m->session == x->t.session ? x->ring.end : x->ring.first);
-    x->active = false;
+    if (m->session == x->t.session) {
+        x->tail_last = now + RS_TAIL_LATEST;
+        rs_ask_tail(node, now, x);
+    } else {
+        rs_ask_missing(node, now, x, 0, x->ring.first);
+        x->active = false;
+    }
 }
 
 rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
@@ -193,6 +199,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
         x->path_kind = m->open.path_kind;
         x->light_confirm = m->open.light_confirm;
         x->ended = x->active = false;
+        x->tail_due = RS_NEVER;
         x->session_received = x->session_dropped = 0;
         rs_ring_start(&x->ring, m->open.first, m->open.end);
         rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
@@ -231,8 +238,8 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->light_confirm = m->open.light_confirm;
     x->group = RS_NO_GROUP;
     x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
-    x->reported_at = now - 1000 * RS_MS;
-    x->report_due = x->verify_due = x->retry_due = x->forget_due = RS_NEVER;
+    x->reported_at = x->data_at = now - 1000 * RS_MS;
+    x->report_due = x->verify_due = x->retry_due = x->forget_due = x->tail_due = RS_NEVER;
     x->offered_due = now + node->config.sender_silence_bound;
     rs_ring_start(&x->ring, m->open.first, m->open.end);
     if (rs_enter(node, &x->t) != RS_OK) {

@@ -80,6 +80,8 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
     r->start_pos = offset + (x->pos - 1 - offset) / ring * ring;
     r->lit = true;
     r->progress_at = now;
+    r->seen_pos = r->start_pos;
+    rs_window_seen(node, now, x, r, r->start_pos);
     rs_emit(node, &(rs_event){.kind = RS_EV_FIRST_LIGHT,
                               .xfer = x->t.id,
                               .peer = r->link.peer->id,

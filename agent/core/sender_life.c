@@ -118,6 +118,7 @@ static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
     r->want.count = 0;
     rs_patch_ready(node, now, &r->link, false);
     rs_unsay(node, now, &r->link, UINT32_MAX);
+    rs_window_left(node, now, (rs_sending *)r->link.transfer, r);
 }
 
 void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched) {

@@ -129,6 +129,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
     rs_rate_apply(node, x);
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
+    rs_window_start(x, now);
     rs_data_schedule(node, now, x);
 }
 

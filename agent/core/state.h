@@ -110,6 +110,8 @@ typedef struct {
     rs_ranges want; /* fragments to patch */
     uint64_t patches_sent, patched;
     /* feedback */
+    uint64_t seen_pos; /* position of the newest packet it said it saw */
+    rs_time seen_at;   /* when it said so */
     bool rated;
     uint64_t rated_pos, rated_received, rated_dropped;
     uint64_t expected, lost;
@@ -156,7 +158,9 @@ struct rs_sending {
     rs_rate rate;
     rs_time feedback_interval;
     uint32_t cuts_logged;
-    uint64_t rate_from_pos; /* what was sent before says nothing of the present rate */
+    rs_recipient *window_of; /* the slowest, whose word holds the data channel back; NULL = nobody */
+    uint64_t window_pos;     /* no data packet from here on, for now */
+    uint64_t rate_from_pos;  /* what was sent before says nothing of the present rate */
     rs_timer data_timer;
     rs_list in_ready;
 
@@ -190,6 +194,9 @@ struct rs_receiving {
     rs_time feedback_interval, reported_at, report_due, active_at;
     uint64_t session_received, session_dropped;
     bool active;
+    rs_time data_at;   /* last data packet of the present session */
+    rs_time tail_due;  /* the tail is asked for then, unless data packets still come */
+    rs_time tail_last; /* and then at the latest */
     rs_time offered_due, verify_due, retry_due, ping_due, forget_due;
     rs_xfer_stats stats;
 };
@@ -292,6 +299,17 @@ void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x);
 void rs_data_stop(rs_node *node, rs_sending *x);
 rs_time rs_data_deadline(const rs_node *node);
 
+#define RS_TAIL_LATEST (250 * RS_MS) /* after DATA_FNSD what is missing is asked for, even while data packets come */
+#define RS_QUIET_REPORTS 2           /* feedback intervals between two reports when nothing is wrong */
+
+/* window.c: how far the data channel runs ahead */
+void rs_window_start(rs_sending *x, rs_time now); /* high rate begins */
+void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos);
+void rs_window_left(rs_node *node, rs_time now, rs_sending *x,
+                    const rs_recipient *r); /* done, failed or out of reach */
+rs_time rs_window_due(rs_sending *x,
+                      rs_time now); /* when the next data packet may go, as far as receivers are concerned */
+
 /* feedback.c: RATE both ways */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
@@ -311,7 +329,8 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
 rs_time rs_receiver_patience(const rs_receiving *x);
 void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);
 void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after,
-                    uint64_t before); /* excluded, going around */
+                    uint64_t before);                          /* excluded, going around */
+void rs_ask_tail(rs_node *node, rs_time now, rs_receiving *x); /* tail_due is here */
 void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x);
 void rs_asked_came(rs_receiving *x, uint64_t sn);
 void rs_ask_again(rs_node *node, rs_time now,

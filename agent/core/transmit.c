@@ -11,6 +11,8 @@ void rs_data_stop(rs_node *node, rs_sending *x) {
 
 void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x) {
     rs_time due = x->phase == RS_PHASE_ATTEMPT ? x->attempt_due : rs_pacer_due(&x->pacer);
+    rs_time open = rs_window_due(x, now);
+    due = open > due ? open : due;
     if (due > now) {
         rs_list_remove(&x->in_ready);
         rs_timer_set(&node->data_timers, &x->data_timer, due);
