@@ -19,10 +19,11 @@ PANELS: tuple[tuple[str, str, Values], ...] = (
     ("attempt time", "ms", lambda runs: [run.attempt_ms for run in runs]),
     ("total extra time", "ms", lambda runs: [run.extra_ms for run in runs]),
 )
+LOGARITHMIC = [values for _, _, values in PANELS[:2]]
 
 
 def draw(png: Path, configurations: Sequence[Configuration], runs: Sequence[Run], title: str) -> None:
-    """Writes the picture. Row 1: all transfers. Row 2: those over new circuits, median and p99."""
+    """Writes the picture. Row 1: all transfers. Row 2: those over new circuits."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -53,7 +54,7 @@ def _cdfs(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Ru
     from matplotlib import colormaps
 
     intervals = sorted({one.interval_s for one in configurations if one.interval_s is not None})
-    largest = 0.0
+    shown: list[float] = []
     for index, one in enumerate(configurations):
         found = values([run for run in runs if run.configuration == index])
         if not found:
@@ -63,32 +64,32 @@ def _cdfs(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Ru
         colour = "black" if one.interval_s is None else colormaps["viridis"](place * 0.93)
         label = "rostrumd's defaults" if one.interval_s is None else one.label
         panel.step([at[0], *at], [0, *share], where="post", color=colour, ls=LINES[one.start_on], lw=1.3, label=label)
-        largest = max(largest, at[-1])
+        shown += found
     panel.set_ylim(0, 1.01)
     panel.grid(alpha=0.3)
-    if values in (PANELS[0][2], PANELS[1][2]) and largest > 20:
+    if values in LOGARITHMIC:
         panel.set_xscale("symlog", linthresh=1)
         panel.set_xlim(left=0)
+    elif shown:
+        panel.set_xlim(0, 1.05 * percentile(shown, 99.5))  # a few stragglers would squeeze all the rest
 
 
 def _trend(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Run], values: Values) -> None:
-    largest = 0.0
     for start_on in ("last", "first"):
         found = []
         for index, one in enumerate(configurations):
             own = values([run for run in runs if run.configuration == index])
             if own and one.interval_s is not None and one.start_on == start_on:
-                found.append((one.interval_s * 1e3, percentile(own, 50), percentile(own, 99), sum(own) / len(own)))
+                found.append((one.interval_s * 1e3, percentile(own, 50), percentile(own, 90), sum(own) / len(own)))
         if not found:
             continue
         at, middle, most, mean = zip(*sorted(found), strict=True)
         colour = COLOURS[start_on]
         panel.plot(at, middle, "o-", ms=4, color=colour, label=f"start on {start_on}: median")
         panel.plot(at, mean, "s:", ms=3, color=colour, label=f"start on {start_on}: mean")
-        panel.plot(at, most, "^--", ms=4, lw=1, alpha=0.6, color=colour, label=f"start on {start_on}: p99")
-        largest = max(largest, *most)
+        panel.plot(at, most, "^--", ms=4, lw=1, alpha=0.6, color=colour, label=f"start on {start_on}: p90")
     panel.set_xscale("log")
-    if values in (PANELS[0][2], PANELS[1][2]):
+    if values in LOGARITHMIC:
         panel.set_yscale("symlog", linthresh=1)
     panel.set_ylim(bottom=0)
     panel.grid(alpha=0.3)
