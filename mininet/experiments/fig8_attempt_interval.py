@@ -150,24 +150,30 @@ def command(json_file: Path, png_file: Path, from_file: Path | None, quick: bool
     docs/reproducing.md tells what came out.
     """
     report = earlier(from_file) if from_file else fresh(quick, json_file, **given)
-    try:
-        found = read_rows(report)
-        if found.runs:
-            png_file.parent.mkdir(parents=True, exist_ok=True)
-            fig8_plot.draw(png_file, found.configurations, found.runs, fig8_plot.title_of(report["manifest"]))
-        show(report)
-    except (KeyError, TypeError, ValueError) as error:
-        raise click.ClickException(f"{from_file} is not a result of this experiment: {error!r}") from error
+    found = read_rows(report)
+    if found.runs:
+        png_file.parent.mkdir(parents=True, exist_ok=True)
+        fig8_plot.draw(png_file, found.configurations, found.runs, fig8_plot.title_of(report["manifest"]))
+    show(report)
     OUT.print(f"\nnumbers in {from_file or json_file}, picture in {png_file}")
     sys.exit(1 if report["failed"] else 0)
 
 
 def earlier(file: Path) -> dict[str, Any]:
-    """The report in a file."""
+    """The report in a file; what follows from its transfers is computed anew."""
     try:
-        return dict(json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise click.ClickException(f"{file}: {error}") from error
+        report = json.loads(file.read_text())
+        found = read_rows(report)
+        return {**report, **computed(found.configurations, found.runs, report["manifest"]["parameters"])}
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise click.ClickException(f"{file} is not a result of this experiment: {error!r}") from error
+
+
+def computed(configurations: list[Configuration], runs: list[Run], parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a report that follow from its transfers."""
+    found = summaries(configurations, runs)
+    mean_ms = timing.reconfiguration(parameters["reconfiguration"]).mean_s * 1e3
+    return {"shape": shape(found, mean_ms), "configurations": found}
 
 
 def fresh(quick: bool, json_file: Path, **given: Any) -> dict[str, Any]:
@@ -238,8 +244,6 @@ def run(plan: Plan) -> dict[str, Any]:
                     for made in transfers(lab, plan, quiet, index, number, count):
                         (runs if isinstance(made, Run) else aside).append(made)  # type: ignore[arg-type]
                         progress.advance(task)
-    found = summaries(configurations, runs)
-    mean_ms = timing.reconfiguration(plan.reconfiguration).mean_s * 1e3
     return {
         "experiment": "fig8-attempt-interval",
         "manifest": manifest(plan.seed, plan.parameters()),
@@ -247,8 +251,7 @@ def run(plan: Plan) -> dict[str, Any]:
         "waited_for_quiet_s": round(quiet.waited_s, 1),
         "busy": sum(one.busy > BUSY for one in runs),
         "failed": sum(not row["ok"] for row in aside),
-        "shape": shape(found, mean_ms),
-        "configurations": found,
+        **computed(configurations, runs, plan.parameters()),
         "aside": aside,
         "columns": columns(),
         "runs": [as_row(one) for one in runs],

@@ -13,9 +13,14 @@ COLOURS = {"last": "#1f4e8c", "first": "#c0561f"}
 
 Values = Callable[[Sequence[Run]], list[float]]
 
+
+def lost(runs: Sequence[Run]) -> list[float]:
+    return [float(count) for run in runs for count in run.lost]
+
+
 PANELS: tuple[tuple[str, str, Values], ...] = (
     ("redundant data", "kB", lambda runs: [run.redundant_bytes / 1e3 for run in runs]),
-    ("lost packets in one receiving", "packets", lambda runs: [float(n) for run in runs for n in run.lost]),
+    ("lost packets in one receiving", "packets", lost),
     ("attempt time", "ms", lambda runs: [run.attempt_ms for run in runs]),
     ("total extra time", "ms", lambda runs: [run.extra_ms for run in runs]),
 )
@@ -40,11 +45,18 @@ def draw(png: Path, configurations: Sequence[Configuration], runs: Sequence[Run]
         *rows[0][0].get_legend_handles_labels(), fontsize=7.5, ncols=9, loc="outside lower center",
         title="first row: attempt interval, start of high rate on the last or the first INTL_SEQ", title_fontsize=8,
     )  # fmt: skip
+    new = [run for run in runs if not run.reused]
     for panel, (name, unit, values) in zip(rows[1], PANELS, strict=True):
-        _trend(panel, configurations, [run for run in runs if not run.reused], values)
-        panel.set_title(f"{name}, new circuits", fontsize=10)
+        if values is lost:
+            _losses(panel, configurations, new)
+        else:
+            _trend(panel, configurations, new, values)
+            panel.set_title(f"{name}, new circuits", fontsize=10)
+            panel.set_ylabel(unit)
         panel.set_xlabel("attempt interval, ms")
-        panel.set_ylabel(unit)
+        panel.set_xscale("log")
+        panel.set_ylim(bottom=0)
+        panel.grid(alpha=0.3)
     rows[1][0].legend(fontsize=7)
     figure.savefig(png, dpi=90)
     plt.close(figure)
@@ -74,25 +86,38 @@ def _cdfs(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Ru
         panel.set_xlim(0, 1.05 * percentile(shown, 99.5))  # a few stragglers would squeeze all the rest
 
 
+def _series(
+    configurations: Sequence[Configuration], runs: Sequence[Run], values: Values, start_on: str
+) -> list[tuple[float, list[float]]]:
+    """(interval in ms, values) of one policy, ascending."""
+    found = []
+    for index, one in enumerate(configurations):
+        own = values([run for run in runs if run.configuration == index])
+        if own and one.interval_s is not None and one.start_on == start_on:
+            found.append((one.interval_s * 1e3, own))
+    return sorted(found)
+
+
 def _trend(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Run], values: Values) -> None:
-    for start_on in ("last", "first"):
-        found = []
-        for index, one in enumerate(configurations):
-            own = values([run for run in runs if run.configuration == index])
-            if own and one.interval_s is not None and one.start_on == start_on:
-                found.append((one.interval_s * 1e3, percentile(own, 50), percentile(own, 90), sum(own) / len(own)))
-        if not found:
-            continue
-        at, middle, most, mean = zip(*sorted(found), strict=True)
-        colour = COLOURS[start_on]
-        panel.plot(at, middle, "o-", ms=4, color=colour, label=f"start on {start_on}: median")
-        panel.plot(at, mean, "s:", ms=3, color=colour, label=f"start on {start_on}: mean")
-        panel.plot(at, most, "^--", ms=4, lw=1, alpha=0.6, color=colour, label=f"start on {start_on}: p90")
-    panel.set_xscale("log")
+    for start_on, colour in COLOURS.items():
+        series = _series(configurations, runs, values, start_on)
+        at = [interval for interval, _ in series]
+        label = f"start on {start_on}: "
+        panel.plot(at, [percentile(own, 50) for _, own in series], "o-", ms=4, color=colour, label=f"{label}median")
+        panel.plot(at, [sum(own) / len(own) for _, own in series], "s:", ms=3, color=colour, label=f"{label}mean")
+        most = [percentile(own, 90) for _, own in series]
+        panel.plot(at, most, "^--", ms=4, lw=1, alpha=0.6, color=colour, label=f"{label}p90")
     if values in LOGARITHMIC:
         panel.set_yscale("symlog", linthresh=1)
-    panel.set_ylim(bottom=0)
-    panel.grid(alpha=0.3)
+
+
+def _losses(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Run]) -> None:
+    for start_on, colour in COLOURS.items():
+        series = _series(configurations, runs, lost, start_on)
+        share = [100 * sum(count > 0 for count in own) / len(own) for _, own in series]
+        panel.plot([interval for interval, _ in series], share, "o-", ms=4, color=colour)
+    panel.set_title("receivings with losses, new circuits", fontsize=10)
+    panel.set_ylabel("%")
 
 
 def title_of(manifest: dict[str, Any]) -> str:
