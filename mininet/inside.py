@@ -87,7 +87,7 @@ class Supervisor:
             (home / "objects").mkdir(parents=True, exist_ok=True)
             self._mount_store(server.name, home / "objects")
             self.programs[server.name] = processes.agent(
-                self.topology, server, host.pid, self.run, options.quota, extra
+                self.topology, server, host.pid, self.run, options.quota, options.reserve, extra
             )
 
     def _mount_store(self, server: str, folder: Path) -> None:

@@ -13,6 +13,7 @@ class Options:
     run: str  # folder
     parts: tuple[str, ...] = ("ocs", "manager", "agents")
     quota: str = "4G"
+    reserve: str = "128M"  # memory each agent keeps ready: that of virtual machines is slow to come
     core_links: str = "patch"
     bound_s: float = 30.0  # for each thing waited for
     manager_options: tuple[str, ...] = ()

@@ -87,7 +87,9 @@ def manager(file: Path, run: Path, extra: list[str]) -> Program:
     return Program("manager", command, run / "manager.log")
 
 
-def agent(topology: Topology, server: Server, host_pid: int, run: Path, quota: str, extra: list[str]) -> Program:
+def agent(
+    topology: Topology, server: Server, host_pid: int, run: Path, quota: str, reserve: str, extra: list[str]
+) -> Program:
     """rostrumd on a server: its store is a tmpfs of its own, seen only there."""
     home = run / server.name
     command = [
@@ -96,6 +98,7 @@ def agent(topology: Topology, server: Server, host_pid: int, run: Path, quota: s
         *("--control-port", str(topology.control_port), "--data-port", str(topology.data_port)),
         *("--manager", f"{topology.manager.address}:{topology.manager.thrift_port}"),
         *("--socket", str(home / "agent.sock"), "--store", str(home / "objects"), "--quota", quota),
+        *("--reserve", reserve),
         # A veth says it is a 10 Gbit/s NIC.
         *("--nic-rate", str(server.rate_bps), *extra),
     ]

@@ -15,8 +15,10 @@
 #include "daemon/nic.h"
 #include "daemon/units.h"
 
-#define PUMP_PACKETS 1024u                /* packets fetched from the core before sockets are looked at again */
-#define BLOCKED_RETRY RS_MILLISECOND      /* how soon the core is asked again while the NIC takes nothing */
+#define PUMP_PACKETS 1024u               /* packets fetched from the core before sockets are looked at again */
+#define BLOCKED_RETRY RS_MILLISECOND     /* how soon the core is asked again while the NIC takes nothing */
+#define PREPARE_STEP (UINT64_C(4) << 20) /* bytes of the reserve at a time: some ms at most */
+#define PREPARE_PAUSE (4 * RS_MILLISECOND)
 #define STOP_BOUND (500 * RS_MILLISECOND) /* for last words to peers and manager */
 
 /* ------------------------------------------------------------------------------------------------------- the pump */
@@ -116,6 +118,17 @@ static rs_time earlier(rs_time a, rs_time b) {
     return a < b ? a : b;
 }
 
+/* The reserve of the store is filled again while there is nothing better to do. */
+static rs_time prepare_due(const rs_agent *agent) {
+    bool idle = agent->transfers.count == 0 && !rs_store_prepared(agent->store);
+    return idle ? agent->prepare_at : RS_NEVER;
+}
+
+static void prepare(rs_agent *agent) {
+    bool more = rs_store_prepare(agent->store, PREPARE_STEP);
+    agent->prepare_at = rs_loop_refresh(agent->loop) + (more ? PREPARE_PAUSE : RS_SECOND);
+}
+
 static rs_time next_deadline(const rs_agent *agent) {
     rs_time core = rs_deadline(agent->node);
     if (rs_data_blocked(agent->data) && core < rs_agent_now(agent) + BLOCKED_RETRY)
@@ -125,6 +138,7 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, rs_api_server_deadline(agent->api));
     deadline = earlier(deadline, rs_sending_deadline(agent));
     deadline = earlier(deadline, rs_receiving_deadline(agent));
+    deadline = earlier(deadline, prepare_due(agent));
     return agent->link ? earlier(deadline, rs_link_deadline(agent->link)) : deadline;
 }
 
@@ -142,6 +156,8 @@ static void timeouts(rs_agent *agent) {
         rs_sending_timeout(agent);
     if (now >= rs_receiving_deadline(agent))
         rs_receiving_timeout(agent);
+    if (now >= prepare_due(agent))
+        prepare(agent);
 }
 
 static bool turn(rs_agent *agent, rs_time bound) {
@@ -368,12 +384,14 @@ static bool start_control(rs_agent *agent) {
 static bool start_api(rs_agent *agent) {
     const rs_options *o = &agent->options;
     rs_error error = {0};
-    const rs_store_config store = {.directory = o->store_directory, .quota_bytes = o->quota_bytes};
+    const rs_store_config store = {
+        .directory = o->store_directory, .quota_bytes = o->quota_bytes, .reserve_bytes = o->reserve_bytes};
     agent->store = rs_store_open(&store, &error);
     if (!agent->store) {
         rs_log(RS_LOG_ERROR, "store", "%s", error.words);
         return false;
     }
+    (void)rs_store_prepare(agent->store, o->reserve_bytes);
     const rs_api_config config = {.socket_path = o->socket_path,
                                   .server_name = o->server,
                                   .version = RS_VERSION,
@@ -421,7 +439,8 @@ rs_agent *rs_agent_new(const rs_options *options) {
     if (!agent)
         return NULL;
     agent->options = *options;
-    agent->boot = random_number() >> 1; /* Thrift's 64 bits are signed */
+    agent->boot = (uint64_t)
+        rs_wall_clock(); /* later ones are greater: the manager tells a restarted agent from a stale one by it */
     agent->started_ns = rs_wall_clock();
     agent->loop = rs_loop_new();
     uint64_t seed = (options->seed ? options->seed : random_number()) ^ name_hash(options->server);

@@ -55,6 +55,7 @@ typedef struct rs_agent {
     rs_link *link; /* NULL without a manager */
     rs_watch api_watch, link_watch, signal_watch;
     rs_transfers transfers;
+    rs_time prepare_at; /* next piece of the store's reserve, when nothing is being transferred */
     uint64_t packets_bad;
     rs_log_limit complaints;
     bool stopping;

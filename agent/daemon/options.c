@@ -81,6 +81,10 @@ static bool take_quota(rs_options *o, const char *text, char *error) {
            wrong(error, "a size is needed, for example 4G or 512M");
 }
 
+static bool take_reserve(rs_options *o, const char *text, char *error) {
+    return rs_parse_bytes(text, &o->reserve_bytes) || wrong(error, "a size is needed, for example 256M, or 0");
+}
+
 static bool take_io(rs_options *o, const char *text, char *error) {
     o->io = text;
     for (const rs_io_ops *const *ops = rs_io_backends; *ops; ops++)
@@ -168,6 +172,8 @@ static const option options_table[] = {
     {"control-port", "PORT", "TCP port of the control channel [7071]", take_control_port},
     {"data-port", "PORT", "UDP port of the data channel, if the manager names none [7070]", take_data_port},
     {"quota", "SIZE", "most that objects may take of the store, for example 4G [what the tmpfs holds]", take_quota},
+    {"reserve", "SIZE", "memory kept ready for objects to come, besides what they use; helps in virtual machines [0]",
+     take_reserve},
     {"mtu", "BYTES", "largest IP packet on the data channel [the interface's MTU]", take_mtu},
     {"nic-rate", "RATE", "what the NIC can send, in bits/s on the wire, for example 1G [the interface's speed]",
      take_nic_rate},

@@ -18,6 +18,7 @@ typedef struct {
     const char *socket_path;
     const char *store_directory;
     uint64_t quota_bytes;     /* 0 = what the tmpfs holds */
+    uint64_t reserve_bytes;   /* memory kept ready for objects */
     const char *io;           /* back end */
     uint32_t mtu;             /* 0 = the interface's */
     int64_t nic_rate_bps;     /* 0 = the interface's */

@@ -1,5 +1,6 @@
 #include "daemon/store.h"
 
+#include "daemon/reserve.h"
 #include "daemon/store_files.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@ struct rs_store {
     rs_store_folder folder;
     uint64_t quota, used;
     uint64_t reserved; /* promised to RECEIVING objects but not allocated yet */
+    rs_reserve reserve;
     uint64_t page;
     uint64_t next_handle;
     uint32_t count, cap;
@@ -47,6 +49,10 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
         rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for an object store of %u objects", cap);
         goto fail;
     }
+    if (!rs_reserve_open(&store->reserve, config->reserve_bytes)) {
+        rs_error_system(error, errno, "no room to keep memory in reserve");
+        goto fail;
+    }
     if (!rs_store_folder_open(&store->folder, config->directory, error))
         goto fail;
     if (!rs_store_folder_clean(&store->folder, error) ||
@@ -61,10 +67,20 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
     store->dead = dead;
     return store;
 fail:
+    if (store)
+        rs_reserve_close(&store->reserve);
     free(dead);
     free(objects);
     free(store);
     return NULL;
+}
+
+bool rs_store_prepare(rs_store *store, uint64_t max_bytes) {
+    return rs_reserve_fill(&store->reserve, max_bytes);
+}
+
+bool rs_store_prepared(const rs_store *store) {
+    return store->reserve.filled == store->reserve.size;
 }
 
 static void bury_oldest(rs_store *store) {
@@ -95,6 +111,7 @@ void rs_store_close(rs_store *store) {
     }
     while (store->corpses)
         bury_oldest(store);
+    rs_reserve_close(&store->reserve);
     close(store->folder.fd);
     free(store->objects);
     free(store->dead);
@@ -232,6 +249,7 @@ static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, r
     if (internal->slice_bits[slice / 8] & bit)
         return true;
     uint64_t length = slice_length(object, slice);
+    rs_reserve_give(&store->reserve, length);
     while (!rs_store_file_allocate(object->fd, slice * RS_STORE_SLICE, length, error)) {
         if (!store->corpses)
             return false;

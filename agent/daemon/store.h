@@ -44,8 +44,9 @@ typedef struct rs_object {
 
 typedef struct {
     const char *directory;
-    uint64_t quota_bytes; /* 0 = what the tmpfs holds */
-    uint32_t max_objects; /* 0 = 4096 */
+    uint64_t quota_bytes;   /* 0 = what the tmpfs holds */
+    uint32_t max_objects;   /* 0 = 4096 */
+    uint64_t reserve_bytes; /* kept ready for objects to come, besides what they use; 0 = none */
 } rs_store_config;
 
 /* Opens the folder (it must exist, on tmpfs, used by no other agent) and clears objects that an earlier run left. NULL
@@ -57,6 +58,10 @@ void rs_store_close(rs_store *store);
 /* Frees up to `max_bytes` (at least 2 MiB) of what deleted and discarded objects left behind (with small pages some
  * 0.15 ms per MiB); true if there is more. */
 bool rs_store_work(rs_store *store, uint64_t max_bytes);
+
+/* Makes up to `max_bytes` of the reserve ready; true if there is more to do. */
+bool rs_store_prepare(rs_store *store, uint64_t max_bytes);
+bool rs_store_prepared(const rs_store *store);
 
 uint64_t rs_store_used(const rs_store *store); /* bytes, whole pages */
 uint64_t rs_store_quota(const rs_store *store);
