@@ -15,9 +15,10 @@
 #include "daemon/nic.h"
 #include "daemon/units.h"
 
-#define PUMP_PACKETS 1024u               /* packets fetched from the core before sockets are looked at again */
-#define BLOCKED_RETRY RS_MILLISECOND     /* how soon the core is asked again while the NIC takes nothing */
-#define PREPARE_STEP (UINT64_C(4) << 20) /* bytes of the reserve at a time: some ms at most */
+#define PUMP_PACKETS 1024u                  /* packets fetched from the core before sockets are looked at again */
+#define BLOCKED_RETRY RS_MILLISECOND        /* how soon the core is asked again while the NIC takes nothing */
+#define PREPARE_STEP (UINT64_C(2) << 20)    /* bytes of the reserve at a time: some ms at most */
+#define PREPARE_IDLE (300 * RS_MILLISECOND) /* after a transfer: others on this machine may not be done with it */
 #define PREPARE_PAUSE (4 * RS_MILLISECOND)
 #define STOP_BOUND (500 * RS_MILLISECOND) /* for last words to peers and manager */
 
@@ -144,6 +145,8 @@ static rs_time next_deadline(const rs_agent *agent) {
 
 static void timeouts(rs_agent *agent) {
     rs_time now = rs_agent_now(agent);
+    if (agent->transfers.count > 0)
+        agent->prepare_at = now + PREPARE_IDLE;
     rs_data_timeout(agent->data);
     rs_control_timeout(agent->control);
     if (agent->link && now >= rs_link_deadline(agent->link))
