@@ -90,8 +90,10 @@ def run(plan: Plan) -> dict[str, Any]:
     }
     receivers = choose(load(plan.topology), plan.sender, plan.receivers)
     with ERR.status("starting the lab") as status:
-        lab = Lab.start(plan.topology, name=plan.name, changes=changes, seed=plan.seed, reserve=str(plan.size + (2 << 20)),
-                        progress=lambda text: status.update(f"lab: waiting for {text}"))  # fmt: skip
+        lab = Lab.start(
+            plan.topology, name=plan.name, changes=changes, seed=plan.seed, reserve=str(plan.size + (2 << 20)),
+            progress=lambda text: status.update(f"lab: waiting for {text}"),
+        )  # fmt: skip
     with lab:
         OUT.print(
             f"{size_text(plan.size)} of random data (seed {plan.seed}) from {plan.sender} to {', '.join(receivers)}; "
