@@ -100,8 +100,9 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
     return result;
 }
 
-/* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap misses. The control channel
- * may be faster than the data channel: while data packets still come, what is missing is late rather than lost. */
+/* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap
+ * misses. The control channel may be faster than the data channel: while data packets still come, what is missing is
+ * late rather than lost. */
 static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     if (m->session == x->t.session)
         x->ended = true;

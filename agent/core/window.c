@@ -1,6 +1,7 @@
-/* How far the data channel runs ahead of its receivers: no further than AHEAD of what the slowest of them last said it saw (RATE). What a switch or
- * a host cannot carry then waits at the sender and not in buffers on the way, where it would be late first and lost later; the sender finds
- * the pace of the path without losing a packet. A receiver that says nothing for SILENT holds nobody up. Ours. */
+/* How far the data channel runs ahead of its receivers: no further than AHEAD of what the slowest of them last said it
+ * saw (RATE). What a switch or a host cannot carry then waits at the sender and not in buffers on the way, where it
+ * would be late first and lost later; the sender finds the pace of the path without losing a packet. A receiver that
+ * says nothing for SILENT holds nobody up. Ours. */
 #include "core/state.h"
 
 #define AHEAD (30 * RS_MS)   /* at the present rate; three reports at least */
