@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 import uvloop
-from rostrum.controller import config as configuration
 from rostrum.controller.config import Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
@@ -32,6 +31,7 @@ from rostrum.controller.owner import Owner
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
 from rostrum.topologies import loader
 from rostrum.topologies.model import Topology
+from rostrum.topologies.units import Duration, Size
 
 log = logging.getLogger("rostrum.manager")
 
@@ -160,24 +160,8 @@ async def run(config: Config) -> None:
         await app.close()
 
 
-class _Span(click.ParamType[int]):
-    name = "span"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return value if isinstance(value, int) else configuration.span_ns(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class _Size(click.ParamType[int]):
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return value if isinstance(value, int) else configuration.size_bytes(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -193,36 +177,39 @@ class _Size(click.ParamType[int]):
 )
 @click.option(
     "--circuit-wait",
-    type=_Span(),
+    type=Duration(),
     default="2s",
     show_default=True,
     help="How long a request waits for a circuit before it takes a packet path.",
 )
 @click.option(
     "--wait",
-    type=_Span(),
+    type=Duration(),
     default="30s",
     show_default=True,
     help="How long a request waits for any path before it is denied.",
 )
 @click.option(
-    "--lease", type=_Span(), default="3s", show_default=True, help="An agent silent this long loses its paths."
+    "--lease", type=Duration(), default="3s", show_default=True, help="An agent silent this long loses its paths."
 )
 @click.option(
     "--light-bound",
-    type=_Span(),
+    type=Duration(),
     default=None,
     help="Agents report receivers without a first packet after this; default: from the OCS's reconfiguration time.",
 )
 @click.option(
     "--quarantine",
-    type=_Span(),
+    type=Duration(),
     default="30s",
     show_default=True,
     help="Optical components that failed are left alone this long.",
 )
 @click.option(
-    "--session-bytes", type=_Size(), default=None, help="Most that one grant allows; the rest takes further sessions."
+    "--session-bytes",
+    type=Size(least=1),
+    default=None,
+    help="Most that one grant allows; the rest takes further sessions.",
 )
 @click.option(
     "--paths-per-server",
@@ -245,11 +232,11 @@ def main(
     topology: str,
     run_dir: Path,
     scheduler: str,
-    circuit_wait: int,
-    wait: int,
-    lease: int,
-    light_bound: int | None,
-    quarantine: int,
+    circuit_wait: float,
+    wait: float,
+    lease: float,
+    light_bound: float | None,
+    quarantine: float,
     session_bytes: int | None,
     paths_per_server: int,
     listen: tuple[str, ...],
@@ -273,15 +260,15 @@ def main(
         schedulers.create(scheduler)
     except (loader.TopologyError, schedulers.UnknownScheduler) as error:
         raise click.ClickException(str(error)) from error
-    if not 100_000_000 <= lease <= 3_600_000_000_000:
+    if not 0.1 <= lease <= 3600:
         raise click.BadParameter("a lease lasts from 100ms to 60m", param_hint="--lease")
     settings = Settings(
         scheduler=scheduler,
-        circuit_wait_ns=circuit_wait,
-        wait_ns=wait,
-        lease_ns=lease,
-        light_bound_ms=None if light_bound is None else max(1, light_bound // 1_000_000),
-        quarantine_ns=quarantine,
+        circuit_wait_ns=_ns(circuit_wait),
+        wait_ns=_ns(wait),
+        lease_ns=_ns(lease),
+        light_bound_ms=None if light_bound is None else max(1, round(light_bound * 1000)),
+        quarantine_ns=_ns(quarantine),
         session_bytes=session_bytes,
         paths_per_server=paths_per_server,
         boot_id=time.time_ns() // 1_000_000,

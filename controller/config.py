@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rostrum.controller.core.values import Settings
 from rostrum.topologies.model import Topology
-
-_SPAN_NS = {"us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
-_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True)
@@ -28,19 +24,3 @@ class Config:
     @property
     def addresses(self) -> tuple[str, ...]:
         return self.listen or (str(self.topology.manager.address),)
-
-
-def span_ns(text: str) -> int:
-    """`2s`, `70 ms`, `500us`, `1m` in ns. Raises ValueError with the remedy."""
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*(us|ms|s|m)\s*", text)
-    if not match:
-        raise ValueError(f"{text!r} is no span; write a number and us, ms, s or m, for example 2s or 70ms")
-    return round(float(match[1]) * _SPAN_NS[match[2]])
-
-
-def size_bytes(text: str) -> int:
-    """`64M`, `8896` in bytes. Raises ValueError with the remedy."""
-    match = re.fullmatch(r"\s*(\d{1,15})\s*([KMG]?)i?B?\s*", text)
-    if not match or int(match[1]) == 0:
-        raise ValueError(f"{text!r} is no size; write bytes with K, M or G, for example 64M")
-    return int(match[1]) * _SIZES[match[2]]

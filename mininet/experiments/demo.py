@@ -20,9 +20,9 @@ from rostrum.lab import figures
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
-from rostrum.lab.units import Duration, Size, rate_text, size_text
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.model import Topology
+from rostrum.topologies.units import Duration, Size, rate_text, size_text
 
 CHUNK_BYTES = 8 << 20
 READ_BOUND_S = 10.0

@@ -42,10 +42,10 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.ocs import timing
-from rostrum.lab.units import Size, size_text
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.loader import builtin_file
 from rostrum.topologies.model import Reconfiguration, Topology
+from rostrum.topologies.units import Size, size_text
 
 INTERVALS = "70us,200us,700us,1.4ms,2ms,7ms,20ms,70ms"
 QUICK_INTERVALS = "70us,700us,2ms,7ms,70ms"

@@ -3,20 +3,15 @@ normal:70ms:5ms; ringing as 5ms:0.5."""
 
 from __future__ import annotations
 
-import re
-
+from rostrum.topologies import units
 from rostrum.topologies.model import Reconfiguration
 
 MAX_S = 600.0
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def duration_s(text: str) -> float:
-    """`70ms`, `1.5s`, `200us` -> seconds. Raises ValueError."""
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|s)", text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is no duration: write a number and us, ms or s, such as 70ms")
-    value = float(match[1]) * _UNITS[match[2]]
+    """`70ms`, `1.5s`, `200us` -> seconds, as many as an emulated switch may take. Raises ValueError."""
+    value = units.duration_s(text)
     if value > MAX_S:
         raise ValueError(f"{text} is longer than {MAX_S:g} s")
     return value
