@@ -12,9 +12,9 @@ import click
 import httpx
 from rich.console import Console
 from rich.table import Table
+from rostrum.topologies.places import labs_folder
 
 OUT = Console(highlight=False, soft_wrap=True)
-LABS = Path(__file__).resolve().parents[1] / "build" / "lab"
 TIMEOUT_S = 10.0
 POLL_MARGIN_S = 5.0
 
@@ -51,7 +51,7 @@ def _client(manager: str | None, lab: str) -> tuple[str, httpx.Client]:
         manager = f"http://{manager}"
     if manager and manager.startswith("http"):
         return manager, httpx.Client(base_url=manager, trust_env=False)
-    socket = Path(manager).expanduser() if manager else LABS / lab / "manager.sock"
+    socket = Path(manager).expanduser() if manager else labs_folder() / lab / "manager.sock"
     if socket.is_dir():
         socket = socket / "manager.sock"
     transport = httpx.HTTPTransport(uds=str(socket))

@@ -25,15 +25,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import yaml
-from rostrum.lab.namespace import BUILD, Entered, LabError, PrivateNamespace, enter_argv
+from rostrum.lab.namespace import Entered, LabError, PrivateNamespace, enter_argv
 from rostrum.lab.ocs.control import ask
 from rostrum.lab.options import Options
 from rostrum.lab.rest import Rest
 from rostrum.topologies import load
 from rostrum.topologies.loader import builtin_file
 from rostrum.topologies.model import Topology
+from rostrum.topologies.places import labs_folder
 
-LABS = BUILD / "lab"
+LABS = labs_folder()
 SOCKET_PATH_MAX = 107
 ANSWER_BOUND_S = 15.0
 

@@ -23,8 +23,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from rostrum.topologies.places import build_folder
+
 FOLDER = Path(__file__).resolve().parent
-BUILD = FOLDER.parent / "build"
+BUILD = build_folder()
 START_BOUND_S = 30.0
 # Open vSwitch allocates and frees a batch of jumbo buffers at each look at a port; by default the C library gives that
 # memory back to the kernel every time, and the page faults cost a third of what the switch can forward.

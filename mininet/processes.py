@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rostrum.lab.namespace import FOLDER, LabError
+from rostrum.lab.namespace import BUILD, LabError
 from rostrum.lab.network import data_interface
 from rostrum.topologies.model import Server, Topology
 
-ROOT = FOLDER.parent
 LOG_TAIL_BYTES = 2000
 
 
 def agent_program() -> Path:
-    """rostrumd as built; ROSTRUM_AGENT names another one, for example a build with sanitizers."""
-    return Path(os.environ.get("ROSTRUM_AGENT") or ROOT / "build/agent/agent/daemon/rostrumd")
+    """rostrumd as built, else as installed; ROSTRUM_AGENT names another one, for example a build with sanitizers."""
+    if given := os.environ.get("ROSTRUM_AGENT"):
+        return Path(given)
+    built = BUILD / "agent" / "agent" / "daemon" / "rostrumd"
+    installed = None if built.exists() else shutil.which("rostrumd")
+    return Path(installed) if installed else built
 
 
 @dataclass

@@ -24,11 +24,12 @@ from rostrum.lab.ocs.polatis import PolatisServer
 from rostrum.lab.ocs.server import Dialect, Server
 from rostrum.topologies.loader import load
 from rostrum.topologies.model import Emulation, Ocs, Reconfiguration
+from rostrum.topologies.places import build_folder
 from rostrum.topologies.problems import TopologyError
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {"glimmerglass": GlimmerglassServer, "polatis": PolatisServer}
 NICENESS = -10  # a real switch does not compete with the servers for their processors
-CACHE = Path(__file__).resolve().parents[2] / "build" / "ocs"  # compiled light programs
+CACHE = build_folder() / "ocs"  # compiled light programs
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from rostrum.client import cli, names
+from rostrum.client import Receiver, SendResult, cli, names, report
 from rostrum.client.cli import main
 
 from tests.client.conftest import Server
@@ -78,7 +80,7 @@ def test_what_one_command_sends_another_reads(run: Run, file: Path, tmp_path: Pa
     assert run("send", file, "--to", "h3", "--keep", "--replace").exit_code == 0
     facts = json.loads(run("read", "table.bin", "-o", copy, "--delete", "--json").stdout)
     assert facts["bytes"] == file.stat().st_size and facts["server"] == "h1"
-    result = run("read", "table.bin", "-o", copy, "--wait", "0.01")
+    result = run("read", "table.bin", "-o", copy, "--wait", "10ms")
     assert result.exit_code == 1 and "nobody has sent it here" in result.output
 
 
@@ -103,7 +105,7 @@ def test_delete(run: Run, file: Path) -> None:
 def test_status_for_people(run: Run, file: Path) -> None:
     run("send", file, "--to", "h3", "--keep", "--data-id", "7")
     output = run("status").output
-    for words in ("agent of h1", "manager: 10.255.0.1:9090, up", "added here", "102.4 kB"):
+    for words in ("agent of h1", "manager: 10.255.0.1:9090, up", "added here", "100 KiB"):
         assert words in output
 
 
@@ -119,6 +121,8 @@ def test_status_for_people(run: Run, file: Path) -> None:
         (["status", "--socket", "/nowhere/agent.sock"], "no agent answers at /nowhere/agent.sock"),
         (["status", "--socket", "x", "--server", "h1"], "leave out"),
         (["read", "1", "-o", "/nowhere/copy", "--wait", "-1"], "--wait"),
+        (["read", "1", "-o", "/nowhere/copy", "--wait", "soon"], "write a number and us, ms, s, min or h"),
+        (["send", "FILE", "--to", "h3", "--deadline", "0"], "less than 0.001 s"),
         (["no-such-command"], "No such command"),
     ],
 )
@@ -141,6 +145,39 @@ def test_a_module_that_is_not_there_is_not_offered(run: Run, monkeypatch: pytest
     assert "No such command" in run("bench").output
 
 
+def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    """Receivers that have the object already say so at once; that is no goodput."""
+
+    def result_with(*firsts: int | None, rate_bps: int = 0) -> SendResult:
+        rows = [
+            Receiver(f"h{n}", "done", True, sn, 0, 0 if sn is None else 2, 10**9, "") for n, sn in enumerate(firsts)
+        ]
+        counts = {
+            "packets_sent": 4,
+            "packets_attempt": 4,
+            "packets_redundant": 0,
+            "packets_patched": 0,
+            "bytes_sent": 0,
+        }
+        times = {"requested_ns": 1, "accepted_ns": 2, "attempt_ns": 3, "high_rate_ns": 0, "data_done_ns": 9}
+        texts = {"cause": "", "path": "circuit", "reason": "", "response_id": "p-1"}
+        return SendResult(ok=True, data_id=1, size=10**9, **texts, **times, released_ns=9, done_ns=10**9,
+                          reconfiguration_ns=0, sessions=1, fragment_size=8896, **counts, rate_bps=rate_bps,
+                          receivers=tuple(rows))  # fmt: skip
+
+    had = result_with(None, None)
+    report.print_result(had, "model", report.Console())
+    shown = capsys.readouterr().out
+    assert "bit/s" not in shown and "had it before" in shown
+    value = report.send_json(had)
+    assert value["goodput_bps"] is None and [row["had_it"] for row in value["receivers"]] == [True, True]
+    some = result_with(None, 7, rate_bps=10**9)
+    report.print_result(some, "model", report.Console())
+    shown = capsys.readouterr().out
+    assert "up to 1 Gbit/s" in shown and "8 Gbit/s to each" in shown
+    assert [row["had_it"] for row in report.send_json(some)["receivers"]] == [True, False]
+
+
 def lab_with(folder: Path, *sockets: str) -> None:
     for name in sockets:
         path = folder / name / "agent.sock"
@@ -158,8 +195,15 @@ def test_the_agents_socket_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(Exception, match="--server: h1, h2"):
         names.agent_socket()
     lab_with(tmp_path, "other/h2")
-    with pytest.raises(Exception, match="--lab: lab, other"):
-        names.agent_socket("h2")
+    assert names.agent_socket("h2") == tmp_path / "lab/h2/agent.sock"  # the lab that has no name of its own
+    lab_with(tmp_path, "third/h3", "other/h3")
+    with pytest.raises(Exception, match="--lab: other, third"):
+        names.agent_socket("h3")
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as living:
+        (tmp_path / "third/h3/agent.sock").unlink()
+        living.bind(str(tmp_path / "third/h3/agent.sock"))
+        living.listen()
+        assert names.agent_socket("h3") == tmp_path / "third/h3/agent.sock"  # the other is what a killed lab left
     assert names.agent_socket("h2", "other") == tmp_path / "other/h2/agent.sock"
     with pytest.raises(Exception, match="no agent of h9"):
         names.agent_socket("h9")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
+from rostrum.topologies.units import Duration
 
 from . import report
 from .agent import Agent
@@ -38,7 +39,7 @@ def _which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--socket", "socket_path", type=click.Path(path_type=Path), help="The agent's socket.")
     @click.option("--server", help="A server of a running lab: its agent is asked.")
-    @click.option("--lab", help="The lab that server is in, if several run.")
+    @click.option("--lab", help="The lab that server is in. Default: the only one, or the one called lab.")
     @click.option("--app", help="Application id (a UUID) if not the command's own.")
     @_words_for_errors
     @wraps(function)
@@ -54,7 +55,8 @@ def _which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines (docs/commands.md).")
+WAIT = Duration(least_s=0.001, bare="s")  # a number alone is seconds
 Connect = Callable[[], Agent]
 
 
@@ -62,8 +64,8 @@ Connect = Callable[[], Agent]
 @click.argument("file", type=click.File("rb"))
 @click.option("--to", "receivers", required=True, multiple=True, help="Servers, separated by commas; may be repeated.")
 @click.option("--data-id", help="Name or number of the object. Default: the file's name.")
-@click.option("--wait", type=click.FloatRange(min=0.001), help="Seconds to wait for a path. Default: the manager's.")
-@click.option("--deadline", type=click.FloatRange(min=0.001), help="Seconds until it should be done (a hint).")
+@click.option("--wait", type=WAIT, help="How long to wait for a path, for example 500ms. Default: the manager's.")
+@click.option("--deadline", type=WAIT, help="When it should be done, from now (a hint).")
 @click.option("--keep", is_flag=True, help="Leave the object on the sending server too.")
 @click.option("--replace", is_flag=True, help="Delete an object of that id on the sending server first.")
 @JSON
@@ -88,7 +90,7 @@ def send(
       rostrum send model.bin --to h3,h4 --data-id 7
       rostrum send model.bin --server h1 --to h3    from server h1 of the running lab
       tar c folder | rostrum send - --data-id folder --to h3,h4
-      rostrum send model.bin --to h3 --json | jq .receivers[].complete_ns
+      rostrum send model.bin --to h3 --json | jq '.receivers[].complete_ms'
     """
     names = [name.strip() for given in receivers for name in given.split(",") if name.strip()]
     if not names:
@@ -140,7 +142,9 @@ def _tidy(agent: Agent, data_id: int) -> None:
 @click.command()
 @click.argument("data_id")
 @click.option("-o", "--output", required=True, help="File to write; - is standard output.")
-@click.option("--wait", default=60.0, show_default=True, type=click.FloatRange(min=0), help="Seconds to wait for it.")
+@click.option(
+    "--wait", default="60s", show_default=True, type=Duration(bare="s"), help="How long to wait for it, or 0."
+)
 @click.option("--delete", "delete_after", is_flag=True, help="Delete it from this server afterwards.")
 @JSON
 @_which_agent
@@ -152,7 +156,7 @@ def read(connect: Connect, data_id: str, output: str, wait: float, delete_after:
     \b
       rostrum read model.bin -o model.bin
       rostrum read 7 --server h5 -o copy.bin        from server h5 of the running lab
-      rostrum read folder -o - --wait 600 | tar x
+      rostrum read folder -o - --wait 10min | tar x
     """
     number = data_id_of(data_id)
     with connect() as agent, agent.read(number, wait=wait) as data:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
+
+from rostrum.topologies.places import labs_folder
 
 from .values import Code, RostrumError
 
@@ -13,16 +16,21 @@ from .values import Code, RostrumError
 COMMAND_APP_ID = uuid5(NAMESPACE_URL, "rostrum:command")
 
 SYSTEM_SOCKET = Path("/run/rostrum/agent.sock")
+DEFAULT_LAB = "lab"  # what `rostrum lab up` calls it
 DATA_ID_MAX = 2**64 - 1
 
 
-def labs_folder() -> Path:
-    """Where labs keep their sockets (docs/architecture.md): build/lab of the tree this file is in."""
-    return Path(__file__).resolve().parents[3] / "build" / "lab"
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+        try:
+            link.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
-    """The agent's socket: of `server` in a lab (the only one that has it, unless `lab` names one).
+    """The agent's socket: of `server` in a lab: `lab`, or the only one that has it, or else the one called "lab".
 
     With neither: $ROSTRUM_SOCKET, else the system's agent, else the only lab server there is.
 
@@ -36,6 +44,9 @@ def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
         if SYSTEM_SOCKET.exists():
             return SYSTEM_SOCKET
     found = sorted(labs_folder().glob(f"{lab or '*'}/{server or '*'}/agent.sock"))
+    if len(found) > 1:  # a lab that was killed left its sockets
+        found = [path for path in found if _answers(path)] or found
+        found = [path for path in found if path.parent.parent.name == DEFAULT_LAB] or found
     if len(found) == 1:
         return found[0]
     if server is None and lab is None and not found:

@@ -10,6 +10,7 @@ from uuid import UUID
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
+from rostrum.topologies.units import rate_text, size_text
 
 from .names import COMMAND_APP_ID
 from .values import Event, Receiver, SendResult, Status
@@ -27,40 +28,32 @@ _TIMES = (
 )
 
 
-def bytes_text(count: int) -> str:
-    """As 64.0 MB; powers of ten, as rates have."""
-    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
-
-
-def rate_text(bits_per_second: float) -> str:
-    value, units = float(bits_per_second), ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]
-    while value >= 1000 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:.3g} {units[0]}"
-
-
 def ms_after(result: SendResult, time_ns: int) -> float | None:
     """Milliseconds since the request; None if it did not happen."""
     return round((time_ns - result.requested_ns) / 1e6, 3) if time_ns and result.requested_ns else None
 
 
-def goodput_bps(result: SendResult) -> float:
-    """The object's bits over the time from the request to the last receiver; 0 if it failed."""
-    last = max((one.complete_ns for one in result.receivers), default=0)
+def had_it(result: SendResult, one: Receiver) -> bool:
+    """The receiver had the object before: nothing was sent for it."""
+    return one.digest_ok and one.initial_sn is None and one.patched_fragments == 0 and result.size > 0
+
+
+def goodput_bps(result: SendResult) -> float | None:
+    """The object's bits over the time from the request to the last receiver; None if it failed or all had it."""
+    last = max((one.complete_ns for one in result.receivers if not had_it(result, one)), default=0)
     duration_ns = last - result.requested_ns
-    return result.size * 8e9 / duration_ns if result.ok and duration_ns > 0 else 0.0
+    return result.size * 8e9 / duration_ns if result.ok and last and duration_ns > 0 else None
 
 
 def send_json(result: SendResult) -> dict[str, Any]:
     """The result, times also in ms since the request."""
     value = result.as_dict()
     value["total_ms"] = ms_after(result, result.done_ns)
-    value["goodput_bps"] = round(goodput_bps(result))
+    goodput = goodput_bps(result)
+    value["goodput_bps"] = None if goodput is None else round(goodput)
     value["timeline_ms"] = {field.removesuffix("_ns"): ms_after(result, getattr(result, field)) for field, _ in _TIMES}
-    for row in value["receivers"]:
+    for row, one in zip(value["receivers"], result.receivers, strict=True):
+        row["had_it"] = had_it(result, one)
         row["first_light_ms"] = ms_after(result, row["first_light_ns"])
         row["complete_ms"] = ms_after(result, row["complete_ns"])
     return value
@@ -69,7 +62,7 @@ def send_json(result: SendResult) -> dict[str, Any]:
 def follow(events: Iterable[Event], console: Console = ERR) -> None:
     """Shows a send's events until they end: a bar on a terminal, a line for each change elsewhere."""
     columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), DownloadColumn(),
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), DownloadColumn(binary_units=True),
         TextColumn("{task.fields[note]}"),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -81,7 +74,8 @@ def follow(events: Iterable[Event], console: Console = ERR) -> None:
             if event.kind == "phase":
                 progress.update(task, description=event.subject)
             if event.size:
-                note = f"{rate_text(event.rate_bps)}  {event.receivers_done}/{event.receivers} receivers"
+                rate = f"{rate_text(event.rate_bps)}  " if event.rate_bps else ""
+                note = f"{rate}{event.receivers_done}/{event.receivers} receivers"
                 progress.update(task, total=event.size, completed=min(event.bytes, event.size), note=note)
 
 
@@ -108,7 +102,7 @@ def timeline(result: SendResult) -> list[tuple[float, str]]:
 def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
     """Timeline, receivers, and a summing line."""
     table = Table(
-        "ms", "", box=None, title=f"{name} ({bytes_text(result.size)})", title_justify="left", show_header=False
+        "ms", "", box=None, title=f"{name} ({size_text(result.size)})", title_justify="left", show_header=False
     )
     table.columns[0].justify = "right"
     for at, words in timeline(result):
@@ -120,17 +114,26 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
     console.print(receivers)
     sent = f"{result.packets_sent} packets, {result.packets_redundant} redundant, {result.packets_patched} patched"
     way = f"{result.path} path" + (f" ({result.reason})" if result.reason else "")
-    console.print(
-        f"{way}; {result.sessions} session(s); {sent}; up to {rate_text(result.rate_bps)}", markup=False, soft_wrap=True
-    )
+    rate = f"; up to {rate_text(result.rate_bps)}" if result.rate_bps else ""
+    console.print(f"{way}; {result.sessions} session(s); {sent}{rate}", markup=False, soft_wrap=True)
+    goodput = goodput_bps(result)
     if result.ok:
-        console.print(f"every receiver has it: {rate_text(goodput_bps(result))} to each, digests right", style="green")
+        speed = f": {rate_text(goodput)} to each" if goodput else " (and had it before)" if result.size else ""
+        console.print(f"every receiver has it{speed}, digests right", style="green")
     else:
         console.print(result.cause or "not every receiver has it", style="red", markup=False, soft_wrap=True)
 
 
 def _receiver_cells(result: SendResult, one: Receiver) -> tuple[str, str, str, str]:
-    words = "digest right" if one.digest_ok else f"{one.state}: {one.cause}" if one.cause else one.state
+    words = (
+        "had it"
+        if had_it(result, one)
+        else "digest right"
+        if one.digest_ok
+        else f"{one.state}: {one.cause}"
+        if one.cause
+        else one.state
+    )
     after = ms_after(result, one.complete_ns)
     first = "-" if one.initial_sn is None else str(one.initial_sn)
     return words, first, str(one.patched_fragments), "-" if after is None else f"{after:.2f} ms"
@@ -145,7 +148,7 @@ def print_status(now: Status, console: Console = OUT) -> None:
         soft_wrap=True,
     )
     console.print(f"manager: {now.manager}", markup=False, style=None if now.manager_up else "red", soft_wrap=True)
-    room = f"{bytes_text(now.store_used)} of {bytes_text(now.store_quota)} used"
+    room = f"{size_text(now.store_used)} of {size_text(now.store_quota)} used"
     console.print(f"store: {now.store}, {room}; {now.packets_bad} bad packets", markup=False, soft_wrap=True)
     if now.transfers:
         console.print(_transfers_table(now))
@@ -162,10 +165,10 @@ def _transfers_table(now: Status) -> Table:
     table.columns[0].no_wrap = True
     for row in now.transfers:
         who = "to" if row.sending else f"from {row.peer}"
-        done = f"{bytes_text(row.bytes)} / {bytes_text(row.size)}"
+        done = f"{size_text(row.bytes)} / {size_text(row.size)}"
         counts = f"{row.receivers_done}/{row.receivers}" if row.sending else ""
         counts += f", {row.receivers_failed} failed" if row.receivers_failed else ""
-        rate = rate_text(row.rate_bps)
+        rate = rate_text(row.rate_bps) if row.rate_bps else "-"
         table.add_row(f"{row.data_id} {who}", _application(row.app), row.phase, row.path, done, rate, counts)
     return table
 
@@ -176,5 +179,5 @@ def _objects_table(now: Status) -> Table:
     for item in now.objects:
         state = ("received" if item.received else "added here") if item.whole else "not whole yet"
         used = f"{item.holds} transfer(s)" if item.holds else "-"
-        table.add_row(str(item.data_id), _application(item.app), state, bytes_text(item.size), used)
+        table.add_row(str(item.data_id), _application(item.app), state, size_text(item.size), used)
     return table
