@@ -111,7 +111,7 @@ def send(
             if not keep:
                 _tidy(agent, number)
     if as_json:
-        print(json.dumps(report.send_json(result), indent=1))
+        print(json.dumps({"server": agent.server, **report.send_json(result)}, indent=1))
     else:
         report.print_result(result, data_id or source)
     if not result.ok:
@@ -142,9 +142,7 @@ def _tidy(agent: Agent, data_id: int) -> None:
 @click.command()
 @click.argument("data_id")
 @click.option("-o", "--output", required=True, help="File to write; - is standard output.")
-@click.option(
-    "--wait", default="60s", show_default=True, type=Duration(bare="s"), help="How long to wait for it, or 0."
-)
+@click.option("--wait", default="60s", show_default=True, type=Duration(bare="s"), help="How long to wait for it.")
 @click.option("--delete", "delete_after", is_flag=True, help="Delete it from this server afterwards.")
 @JSON
 @_which_agent
@@ -168,7 +166,7 @@ def read(connect: Connect, data_id: str, output: str, wait: float, delete_after:
             data.copy_to(output)
         if delete_after:
             agent.delete(number)
-        facts = {"data_id": number, "bytes": data.size, "digest": data.digest, "server": agent.server, "output": output}
+        facts = {"data_id": number, "size": data.size, "digest": data.digest, "server": agent.server, "output": output}
     if as_json:
         print(json.dumps(facts, indent=1), file=sys.stderr if output == "-" else sys.stdout)
     elif output != "-":
@@ -195,7 +193,7 @@ def delete(connect: Connect, data_ids: tuple[str, ...], as_json: bool) -> None:
                 failed[name] = str(error)
     deleted = [name for name in data_ids if name not in failed]
     if as_json:
-        print(json.dumps({"ok": not failed, "deleted": deleted, "failed": failed}, indent=1))
+        print(json.dumps({"server": agent.server, "ok": not failed, "deleted": deleted, "failed": failed}, indent=1))
     for name in () if as_json else deleted:
         click.echo(f"{name} deleted")
     for name, words in () if as_json else failed.items():
