@@ -79,7 +79,7 @@ def test_what_one_command_sends_another_reads(run: Run, file: Path, tmp_path: Pa
     assert result.exit_code == 1 and "exists already" in result.output
     assert run("send", file, "--to", "h3", "--keep", "--replace").exit_code == 0
     facts = json.loads(run("read", "table.bin", "-o", copy, "--delete", "--json").stdout)
-    assert facts["bytes"] == file.stat().st_size and facts["server"] == "h1"
+    assert facts["size"] == file.stat().st_size and facts["server"] == "h1"
     result = run("read", "table.bin", "-o", copy, "--wait", "10ms")
     assert result.exit_code == 1 and "nobody has sent it here" in result.output
 
@@ -149,20 +149,12 @@ def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> N
     """Receivers that have the object already say so at once; that is no goodput."""
 
     def result_with(*firsts: int | None, rate_bps: int = 0) -> SendResult:
-        rows = [
-            Receiver(f"h{n}", "done", True, sn, 0, 0 if sn is None else 2, 10**9, "") for n, sn in enumerate(firsts)
-        ]
-        counts = {
-            "packets_sent": 4,
-            "packets_attempt": 4,
-            "packets_redundant": 0,
-            "packets_patched": 0,
-            "bytes_sent": 0,
-        }
+        rows = [Receiver(f"h{n}", "done", True, sn, 0, sn or 0, 10**9, "") for n, sn in enumerate(firsts)]
+        counts = dict.fromkeys(("packets_sent", "packets_attempt", "packets_redundant", "packets_patched"), 4)
         times = {"requested_ns": 1, "accepted_ns": 2, "attempt_ns": 3, "high_rate_ns": 0, "data_done_ns": 9}
         texts = {"cause": "", "path": "circuit", "reason": "", "response_id": "p-1"}
         return SendResult(ok=True, data_id=1, size=10**9, **texts, **times, released_ns=9, done_ns=10**9,
-                          reconfiguration_ns=0, sessions=1, fragment_size=8896, **counts, rate_bps=rate_bps,
+                          reconfiguration_ns=0, sessions=1, fragment_size=8896, **counts, bytes_sent=0, rate_bps=rate_bps,
                           receivers=tuple(rows))  # fmt: skip
 
     had = result_with(None, None)

@@ -125,15 +125,9 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
 
 
 def _receiver_cells(result: SendResult, one: Receiver) -> tuple[str, str, str, str]:
-    words = (
-        "had it"
-        if had_it(result, one)
-        else "digest right"
-        if one.digest_ok
-        else f"{one.state}: {one.cause}"
-        if one.cause
-        else one.state
-    )
+    words = f"{one.state}: {one.cause}" if one.cause else one.state
+    if one.digest_ok:
+        words = "had it" if had_it(result, one) else "digest right"
     after = ms_after(result, one.complete_ns)
     first = "-" if one.initial_sn is None else str(one.initial_sn)
     return words, first, str(one.patched_fragments), "-" if after is None else f"{after:.2f} ms"
