@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 import yaml
 from rostrum.lab.namespace import Entered, LabError, PrivateNamespace, enter_argv
@@ -36,6 +36,7 @@ from rostrum.topologies.places import labs_folder
 
 LABS = labs_folder()
 SOCKET_PATH_MAX = 107
+LABS_MAX = 100  # of one name and its numbers
 ANSWER_BOUND_S = 15.0
 
 Progress = Callable[[str], None]
@@ -64,6 +65,7 @@ class Lab:
         topology: str | Path = "hybrid-4x2",
         *,
         name: str = "lab",
+        or_another: bool = False,
         changes: dict[str, Any] | None = None,
         progress: Progress = lambda _: None,
         detached: bool = False,
@@ -71,15 +73,11 @@ class Lab:
     ) -> Lab:
         """Starts a lab and returns when it is ready. Raises LabError saying what was waited for.
 
-        `changes`: values of the topology file to replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of
-        `options.Options` (parts, quota, core_links, bound_s, manager_options, agent_options).
+        `or_another`: if a lab of this name runs, take name-2, name-3 ... `changes`: values of the topology file to
+        replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota, core_links,
+        bound_s, manager_options, agent_options).
         """
-        run = run_folder(name)
-        with _starting(run):
-            if _alive(run):
-                raise LabError(
-                    f"lab {name} is running; stop it (rostrum lab down --name {name}) or choose another --name"
-                )
+        with _starting(name, or_another) as run:
             shutil.rmtree(run, ignore_errors=True)
             run.mkdir(parents=True)
             file = _topology_file(topology, changes or {}, run)
@@ -87,7 +85,7 @@ class Lab:
             _check_socket_paths(parsed, run)
             given = Options(topology=str(file), run=str(run), **options)
             namespace = _open(run, given)
-            lab = cls(name, run, parsed, namespace.pid, namespace)
+            lab = cls(run.name, run, parsed, namespace.pid, namespace)
             try:
                 lab._wait_ready(progress)
                 lab._write_state()
@@ -213,7 +211,7 @@ class Lab:
 
     def _wait_ready(self, progress: Progress) -> None:
         deadline = time.monotonic() + ANSWER_BOUND_S
-        while not (self.run / "lab.sock").exists():
+        while not _listens(self.run / "lab.sock"):
             if self.namespace and not self.namespace.alive():
                 raise LabError(f"the lab's supervisor ended; {self._supervisor_words()}")
             if time.monotonic() > deadline:
@@ -294,15 +292,29 @@ def _check_socket_paths(topology: Topology, run: Path) -> None:
 
 
 @contextlib.contextmanager
-def _starting(run: Path) -> Iterator[None]:
-    """One at a time may start a lab of one name."""
-    run.parent.mkdir(parents=True, exist_ok=True)
-    with (run.parent / f".{run.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LabError(f"lab {run.name} is just being started by another command") from error
-        yield
+def _starting(name: str, or_another: bool) -> Iterator[Path]:
+    """The folder of a lab that does not run; nobody else can start one of that name meanwhile."""
+    problem = ""
+    for one in [name, *(f"{name}-{n}" for n in range(2, LABS_MAX) if or_another)]:
+        run = run_folder(one)
+        run.parent.mkdir(parents=True, exist_ok=True)
+        with (run.parent / f".{one}.lock").open("w") as lock:
+            problem = _why_taken(run, lock)
+            if not problem:
+                yield run
+                return
+    raise LabError(problem)
+
+
+def _why_taken(run: Path, lock: IO[str]) -> str:
+    """Takes the lock and returns nothing, or returns why no lab can be started in this folder."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return f"lab {run.name} is just being started by another command"
+    if not _alive(run):
+        return ""
+    return f"lab {run.name} is running; stop it (rostrum lab down --name {run.name}) or choose another --name"
 
 
 def _started(pid: int) -> int:
@@ -335,6 +347,14 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+def _listens(path: Path) -> bool:
+    """A socket that is bound but does not listen yet has a file already."""
+    with socket.socket(socket.AF_UNIX) as link, contextlib.suppress(OSError):
+        link.connect(str(path))
+        return True
+    return False
 
 
 @contextlib.contextmanager

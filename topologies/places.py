@@ -18,3 +18,11 @@ def build_folder() -> Path:
 def labs_folder() -> Path:
     """A folder for each lab: its sockets and logs."""
     return build_folder() / "lab"
+
+
+def short(path: str | Path) -> str:
+    """A path for people: from the current folder on, if it is in there."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -22,6 +22,7 @@ from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.model import Topology
+from rostrum.topologies.places import short
 from rostrum.topologies.units import Duration, Size, rate_text, size_text
 
 CHUNK_BYTES = 8 << 20
@@ -40,7 +41,7 @@ class Plan:
     ringing_s: float
     seed: int
     topology: str
-    name: str
+    name: str | None
     again: bool
 
 
@@ -53,11 +54,13 @@ class Plan:
 @click.option("--ringing", "ringing_s", type=Duration(), help="How long it rings [5ms, or a fourteenth of the delay].")
 @click.option("--seed", type=int, help="Of the data and of all random choices [a new one, printed].")
 @click.option("--topology", default="hybrid-4x2", show_default=True, help="A topology file, or a built-in one's name.")
-@click.option("--name", default="demo", show_default=True, help="Of the lab: its logs are in build/lab/NAME.")
+@click.option("--name", help="Of the lab: its logs are in build/lab/NAME [demo, or demo-2 ... if that runs].")
 @click.option("--again/--once", default=True, show_default=True, help="Send a second object over the live circuit.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/demo.json",
-              show_default=True, help="Where the figures go.")  # fmt: skip
-def command(json_file: Path, ocs_delay_s: float, ringing_s: float | None, seed: int | None, **given: Any) -> None:
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), is_flag=False, flag_value="-",
+              metavar="[FILE]", help="Where figures go [build/demo.json]; no FILE: to standard output.")  # fmt: skip
+def command(
+    json_file: Path | None, ocs_delay_s: float, ringing_s: float | None, seed: int | None, **given: Any
+) -> None:
     """Send one object to many servers over an optical circuit, and account for every millisecond.
 
     Starts a lab of its own. Ends with status 0 only if every receiver has every byte: each copy is read back through
@@ -69,13 +72,18 @@ def command(json_file: Path, ocs_delay_s: float, ringing_s: float | None, seed: 
         seed=int.from_bytes(os.urandom(4)) if seed is None else seed,
         **given,
     )
+    to_output, json_file = json_file == Path("-"), json_file or Path("build/demo.json")
+    OUT.stderr = to_output  # what is for people goes there
     try:
         report = run(plan)
     except (LabError, RostrumError, TopologyError) as error:
         raise click.ClickException(str(error)) from error
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
-    OUT.print(f"\nfigures in {json_file}; logs in build/lab/{plan.name}")
+    if to_output:
+        print(json.dumps(report, indent=1))
+    else:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(json.dumps(report, indent=1) + "\n")
+        OUT.print(f"\nfigures in {json_file}; logs in {short(report['logs'])}")
     sys.exit(0 if report["ok"] else 1)
 
 
@@ -91,8 +99,8 @@ def run(plan: Plan) -> dict[str, Any]:
     receivers = choose(load(plan.topology), plan.sender, plan.receivers)
     with ERR.status("starting the lab") as status:
         lab = Lab.start(
-            plan.topology, name=plan.name, changes=changes, seed=plan.seed, reserve=str(plan.size + (2 << 20)),
-            progress=lambda text: status.update(f"lab: waiting for {text}"),
+            plan.topology, name=plan.name or "demo", or_another=plan.name is None, changes=changes, seed=plan.seed,
+            reserve=str(plan.size + (2 << 20)), progress=lambda text: status.update(f"lab: waiting for {text}"),
         )  # fmt: skip
     with lab:
         OUT.print(
@@ -101,7 +109,7 @@ def run(plan: Plan) -> dict[str, Any]:
         )
         first = transfer(lab, plan, receivers, data_id=1, emulated_ms=delay_ms)
         show(first)
-        report = {**first, "manifest": manifest(plan.seed, asdict(plan))}
+        report = {**first, "logs": str(lab.run), "manifest": manifest(plan.seed, asdict(plan))}
         if plan.again and first["ok"]:
             OUT.print("\nagain, over the circuit that is there")
             second = transfer(lab, plan, receivers, data_id=2, emulated_ms=delay_ms)
@@ -230,7 +238,8 @@ def show(found: dict[str, Any]) -> None:
     )
     OUT.print(
         f"total {found['total_ms']:.2f} ms = {found['reconfiguration_ms']:g} reconfiguration + {found['ideal_ms']:.2f} "
-        f"ideal transfer + [bold]{found['extra_ms']:.2f} extra[/bold]"
+        f"transfer at the rate reached + [bold]{found['extra_ms']:.2f} extra[/bold] "
+        f"({found['extra_at_line_rate_ms']:.2f} beyond {rate_text(found['rate_bps'])})"
     )
     OUT.print(
         f"{found['packets_redundant']} packets redundant, {found['packets_patched']} patched; "

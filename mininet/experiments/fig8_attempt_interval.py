@@ -104,7 +104,7 @@ class Plan:
     patience_s: float
     seed: int
     topology: str
-    name: str
+    name: str | None
 
     def configurations(self) -> list[Configuration]:
         found = [Configuration(one, policy) for policy in ("last", "first") for one in self.intervals]
@@ -135,7 +135,7 @@ class Plan:
 @click.option("--quick", is_flag=True, help=f"{QUICK_INTERVALS}, {QUICK_REPEATS} repeats: under two minutes.")
 @click.option("--seed", type=click.IntRange(1, 2**32 - 1), help="Of all that is drawn [a new one, printed].")
 @click.option("--topology", default="hybrid-4x2", show_default=True, help="A topology file, or a built-in one's name.")
-@click.option("--name", default="fig8", show_default=True, help="Of the labs: logs of the last are in build/lab/NAME.")
+@click.option("--name", help="Of the labs: logs of the last are in build/lab/NAME [fig8, or fig8-2 ... if that runs].")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/fig8.json",
               show_default=True, help="Where the numbers go.")  # fmt: skip
 @click.option("--png", "png_file", type=click.Path(dir_okay=False, path_type=Path), default="build/fig8.png",
@@ -274,7 +274,10 @@ def start_lab(plan: Plan, one: Configuration, number: int) -> Lab:
     if one.interval_s is not None:
         interval = f"{round(one.interval_s * 1e9)}ns"
         options = ("--attempt-interval", interval, "--start-on", one.start_on, "--light-confirm", "1")
-    return Lab.start(plan.topology, name=plan.name, changes=changes, agent_options=options, seed=plan.seed + number)
+    return Lab.start(
+        plan.topology, name=plan.name or "fig8", or_another=plan.name is None, changes=changes, agent_options=options,
+        seed=plan.seed + number,
+    )  # fmt: skip
 
 
 def transfers(

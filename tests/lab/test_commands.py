@@ -130,6 +130,20 @@ def test_demo_refuses_what_makes_no_sense(arguments: list[str], words: str, tmp_
     assert "Traceback" not in done.stderr and not file.exists()
 
 
+def test_experiments_find_a_free_name_and_print_json() -> None:
+    """Two demos at once, by their default name: the second one does not stumble over the first."""
+    arguments = ["run", "demo", "--size", "1M", "--receivers", "2", "--ocs-delay", "10ms", "--once", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*RUN, *arguments], **pipes) as one, subprocess.Popen([*RUN, *arguments], **pipes) as two:
+        reports = []
+        for process in (one, two):
+            output, errors = process.communicate(timeout=60)
+            assert process.returncode == 0, errors
+            reports.append(json.loads(output))
+    assert all(report["ok"] and len(report["receivers"]) == 2 for report in reports)
+    assert reports[0]["logs"] != reports[1]["logs"]
+
+
 def test_demo(tmp_path: Path) -> None:
     file = tmp_path / "demo.json"
     shown = rostrum_lab("run", "demo", "--name", NAME, "--size", "2M", "--receivers", "3", "--ocs-delay", "20ms",
