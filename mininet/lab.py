@@ -74,8 +74,8 @@ class Lab:
         """Starts a lab and returns when it is ready. Raises LabError saying what was waited for.
 
         `or_another`: if a lab of this name runs, take name-2, name-3 ... `changes`: values of the topology file to
-        replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota, core_links,
-        bound_s, manager_options, agent_options).
+        replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota,
+        core_links, bound_s, manager_options, agent_options).
         """
         with _starting(name, or_another) as run:
             shutil.rmtree(run, ignore_errors=True)
