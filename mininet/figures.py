@@ -23,7 +23,8 @@ def transfer(result: SendResult, path: dict[str, Any] | None, emulated_ms: float
     """
     rate_bps = _least(result.rate_bps, path["rate_bps"] if path else 0)
     reconfiguration_ms = reconfiguration(result, path, emulated_ms)
-    ideal_ms = ideal(result.size, result.fragment_size, rate_bps)
+    line_ms = ideal(result.size, result.fragment_size, rate_bps)
+    ideal_ms = reached(result) or line_ms
     total_ms = (result.done_ns - result.accepted_ns) / MS
     return {
         "ok": result.ok,
@@ -37,6 +38,8 @@ def transfer(result: SendResult, path: dict[str, Any] | None, emulated_ms: float
         "total_ms": total_ms,
         "ideal_ms": ideal_ms,
         "extra_ms": total_ms - reconfiguration_ms - ideal_ms,
+        "ideal_at_line_rate_ms": line_ms,
+        "extra_at_line_rate_ms": total_ms - reconfiguration_ms - line_ms,
         "goodput_bps": result.size * 8e9 / max(1, result.done_ns - result.accepted_ns),
         "data_channel_goodput_bps": result.size * 8e9 / max(1, result.data_done_ns - result.high_rate_ns),
         "rate_bps": rate_bps,
@@ -61,6 +64,15 @@ def reconfiguration(result: SendResult, path: dict[str, Any] | None, emulated_ms
         return emulated_ms
     steady = path["timeline"]["cross_connects_steady_ns"] if path else None
     return (steady - result.accepted_ns) / MS if steady else result.reconfiguration_ns / MS
+
+
+def reached(result: SendResult) -> float:
+    """Time (ms) the whole object takes at the rate that high-rate sending reached; 0 if there was none."""
+    packets = result.packets_sent - result.packets_attempt
+    if not result.fragment_size or packets <= 0 or not 0 < result.high_rate_ns < result.data_done_ns:
+        return 0.0
+    fragments = max(1, -(-result.size // result.fragment_size))
+    return (result.data_done_ns - result.high_rate_ns) / MS * fragments / packets
 
 
 def ideal(size: int, fragment_size: int, rate_bps: float) -> float:
