@@ -50,24 +50,27 @@ static void options__defaults(void **state) {
     assert_string_equal(o.io, "auto");
     assert_int_equal(o.attempt_interval, 0);
     assert_int_equal(o.start_policy, RS_START_ON_LAST);
+    assert_int_equal(o.reserve_bytes, 0);
     assert_null(o.loss);
 }
 
 static void options__everything_set(void **state) {
     (void)state;
     rs_options o;
-    assert_int_equal(
-        parse(NEEDED "--manager 10.255.0.1:9090 --control-port 81 --data-port 82 --quota 4G --mtu 1500 --nic-rate 2.5G "
-                     "--io udp --attempt-interval 1.4ms --light-confirm 5 --start-on first --silence-bound 2s "
-                     "--digest sha256 --max-connections 9 --loss gilbert:0.01:5 --seed 42 --log-level warning",
-              &o),
-        RS_OPTIONS_RUN);
+    assert_int_equal(parse(NEEDED
+                           "--manager 10.255.0.1:9090 --control-port 81 --data-port 82 --quota 4G --reserve 128M --mtu "
+                           "1500 --nic-rate 2.5G "
+                           "--io udp --attempt-interval 1.4ms --light-confirm 5 --start-on first --silence-bound 2s "
+                           "--digest sha256 --max-connections 9 --loss gilbert:0.01:5 --seed 42 --log-level warning",
+                           &o),
+                     RS_OPTIONS_RUN);
     rs_log_set_level("info");
     assert_int_equal(o.manager_address, 0x0aff0001);
     assert_int_equal(o.manager_port, 9090);
     assert_int_equal(o.control_port, 81);
     assert_int_equal(o.data_port, 82);
     assert_true(o.quota_bytes == UINT64_C(4) << 30);
+    assert_true(o.reserve_bytes == UINT64_C(128) << 20);
     assert_int_equal(o.mtu, 1500);
     assert_true(o.nic_rate_bps == INT64_C(2500000000));
     assert_int_equal(o.attempt_interval, 1400000);
@@ -105,6 +108,8 @@ static void options__wrong_ones_are_explained(void **state) {
         {NEEDED "--control-port -1", "port"},
         {NEEDED "--quota 0", "size"},
         {NEEDED "--quota 4X", "size"},
+        {NEEDED "--reserve lots", "size"},
+        {NEEDED "--reserve -1", "size"},
         {NEEDED "--quota 99999999999T", "size"},
         {NEEDED "--mtu 100", "576"},
         {NEEDED "--nic-rate fast", "rate"},

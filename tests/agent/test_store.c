@@ -401,6 +401,29 @@ static int remove_tmpfs(void **context) {
     return umount(folder) < 0 || rmdir(folder) < 0;
 }
 
+static void reserve__goes_to_objects_and_is_made_again(void **context) {
+    (void)context;
+    rs_error error;
+    rs_store_config config = {.directory = folder, .reserve_bytes = 4 * MIB};
+    rs_store *store = rs_store_open(&config, &error);
+    assert_non_null(store);
+    assert_false(rs_store_prepared(store));
+    while (rs_store_prepare(store, 2 * MIB))
+        ;
+    assert_true(rs_store_prepared(store));
+    rs_object *object = rs_store_receive(store, &ids[0], 5 * MIB, &error); /* more than the reserve */
+    assert_non_null(object);
+    while (rs_store_allocate_step(store, object, MIB, &error) > 0)
+        ;
+    assert_false(rs_store_prepared(store));
+    assert_int_equal(rs_store_used(store), 5 * MIB); /* the reserve is not in the quota */
+    while (rs_store_prepare(store, 2 * MIB))
+        ;
+    assert_true(rs_store_prepared(store));
+    rs_store_discard(store, object);
+    rs_store_close(store);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(receive__is_visible_only_when_whole),
@@ -412,6 +435,7 @@ int main(void) {
         cmocka_unit_test(delete__waits_for_transfers_and_spares_readers),
         cmocka_unit_test(add__of_a_created_file),
         cmocka_unit_test(add__of_files_from_elsewhere),
+        cmocka_unit_test(reserve__goes_to_objects_and_is_made_again),
         cmocka_unit_test(limit__of_objects),
         cmocka_unit_test(open__cleans_what_a_crash_left_and_nothing_else),
         cmocka_unit_test(open__refuses_what_is_not_ours),
