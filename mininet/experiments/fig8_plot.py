@@ -28,7 +28,8 @@ LOGARITHMIC = [values for _, _, values in PANELS[:2]]
 
 
 def draw(png: Path, configurations: Sequence[Configuration], runs: Sequence[Run], title: str) -> None:
-    """Writes the picture. Row 1: all transfers. Row 2: those over new circuits."""
+    """Writes the picture. Row 1: all transfers. Row 2: those over new circuits that began in
+    a quiet moment."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -45,7 +46,7 @@ def draw(png: Path, configurations: Sequence[Configuration], runs: Sequence[Run]
         *rows[0][0].get_legend_handles_labels(), fontsize=7.5, ncols=9, loc="outside lower center",
         title="first row: attempt interval, start of high rate on the last or the first INTL_SEQ", title_fontsize=8,
     )  # fmt: skip
-    new = [run for run in runs if not run.reused]
+    new = [run for run in runs if run.quiet and not run.reused]
     for panel, (name, unit, values) in zip(rows[1], PANELS, strict=True):
         if values is lost:
             _losses(panel, configurations, new)

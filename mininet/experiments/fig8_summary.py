@@ -15,6 +15,7 @@ from typing import Any
 PERCENTILES = (50, 90, 99)
 FLAT = 1.1  # times the least mean attempt time that still counts as flat
 NEAR = 1.01  # times the least median extra time that still counts as least
+BUSY = 0.3  # share of the machine's CPU time in use before a transfer that makes its times doubtful
 ADVISED = 3.5  # % of the reconfiguration time: 2 ms of 60 ms, the paper's longest good interval, with some room
 GAIN_MS = 1.0  # of extra time that would count as a gain
 
@@ -48,6 +49,11 @@ class Run:
     redundant_bytes: int = 0
     lost: tuple[int, ...] = ()  # fragments missed and patched, at each receiver
     light_ms: tuple[float, ...] = ()  # until INTL_SEQ of each receiver
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing else used the machine when it began."""
+        return self.busy <= BUSY
 
 
 def columns() -> list[str]:

@@ -82,6 +82,14 @@ def test_summary_counts_receivings_and_tells_reused_circuits_apart() -> None:
     assert row["new"]["redundant_bytes"]["p50"] == 10_000
 
 
+def test_the_shape_rests_on_transfers_in_quiet_moments() -> None:
+    configurations, runs = paper("last", 0, 0, 0, 0)
+    noise = [made(place, extra_ms=900.0 * (2 - place % 2), attempt_ms=500.0, busy=0.9) for place in range(5)] * 9
+    found = fig8.computed(configurations, [*runs, *noise], {"reconfiguration": "uniform:50ms:70ms"})
+    assert found["busy"] == 45 and found["shape"]["extra_least"]["holds"] and found["shape"]["attempt_flat"]["holds"]
+    assert found["configurations"][0]["new"]["transfers"] == 10  # the table tells of all
+
+
 def test_nothing_run_is_said_as_nothing() -> None:
     row = summaries([Configuration(0.0007, "last")], [])[0]
     assert row["all"]["transfers"] == 0 and row["all"]["cases_with_loss"] is None and row["all"]["extra_ms"] == {}
