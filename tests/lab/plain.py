@@ -2,22 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rostrum.lab.lab import Lab
+from rostrum.lab.namespace import Entered
 
 PROGRAM = str(Path(__file__).with_name("datagrams.py"))
 PORT = 7070
+OTHER_PORT = 7777  # for traffic that is not what a test counts
+SIZE = 8944
 
 
-def send_argv(lab: Lab, sender: str, target: str, count: int, size: int, interval_s: float) -> list[str]:
+def send_argv(
+    lab: Lab, sender: str, target: str, count: int, interval_s: float, *, size: int = SIZE, port: int = PORT
+) -> list[str]:
     """The command line of a sender; to be run on its server."""
     nic = str(lab.topology.servers[sender].address)
-    return [sys.executable, PROGRAM, "send", target, str(PORT), str(count), str(size), str(interval_s), nic]
+    return [sys.executable, PROGRAM, "send", target, str(port), str(count), str(size), str(interval_s), nic]
+
+
+def listen(lab: Lab, name: str, target: str, count: int, port: int = PORT) -> Entered:
+    """A receiver on a server that listens already; `heard` tells what came."""
+    nic = str(lab.topology.servers[name].address)
+    argv = [sys.executable, PROGRAM, "receive", target, str(port), str(count), "2", nic]
+    program = lab.popen(name, argv, stdout=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "listening\n"
+    return program
+
+
+def heard(program: Entered) -> dict[str, Any]:
+    """Waits for a receiver's end, as datagrams.py defines it; what it got."""
+    with program:
+        got = dict(json.loads(program.stdout.readline()))
+        assert program.wait(10) == 0
+    return got
+
+
+@contextlib.contextmanager
+def overload(lab: Lab, senders: list[str], victim: str) -> Iterator[None]:
+    """Unicast from each of the senders to one server, as fast as they can, from beginning to end.
+
+    It goes to OTHER_PORT; what the server's port does not carry is lost there.
+    """
+    address = str(lab.topology.servers[victim].address)
+    with contextlib.ExitStack() as stack:
+        floods = []
+        for name in senders:
+            argv = send_argv(lab, name, address, 10**9, 0, port=OTHER_PORT)
+            floods.append(stack.enter_context(lab.popen(name, argv)))
+            stack.callback(floods[-1].kill)
+        yield
+        assert all(flood.poll() is None for flood in floods)
+
+
+def drops(lab: Lab, interface: str) -> dict[str, int]:
+    """Packets dropped so far by each queue of a switch port: "10:" of DSCP 46, "20:" of the rest (lab network.py)."""
+    shown = json.loads(lab.execute("manager", ["tc", "-s", "-j", "qdisc", "show", "dev", interface]))
+    return {row["handle"]: row["drops"] for row in shown if row["handle"] != "0:"}
 
 
 def deliver(
@@ -27,19 +74,10 @@ def deliver(
     target: str,
     *,
     count: int,
-    size: int = 8944,
+    size: int = SIZE,
     interval_s: float = 0.0005,
 ) -> dict[str, dict[str, Any]]:
     """Sends numbered datagrams from one server to listening ones; what each got, as datagrams.py says it."""
-    programs = {}
-    for name in receivers:
-        nic = str(lab.topology.servers[name].address)
-        argv = [sys.executable, PROGRAM, "receive", target, str(PORT), str(count), "2", nic]
-        programs[name] = lab.popen(name, argv, stdout=subprocess.PIPE, text=True)
-        assert programs[name].stdout.readline() == "listening\n"
-    lab.execute(sender, send_argv(lab, sender, target, count, size, interval_s))
-    got = {name: json.loads(program.stdout.readline()) for name, program in programs.items()}
-    for program in programs.values():
-        assert program.wait(10) == 0
-        program.stdout.close()
-    return got
+    programs = {name: listen(lab, name, target, count) for name in receivers}
+    lab.execute(sender, send_argv(lab, sender, target, count, interval_s, size=size))
+    return {name: heard(program) for name, program in programs.items()}

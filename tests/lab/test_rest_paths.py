@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rostrum.lab.lab import Lab
 
-from tests.lab.plain import deliver
+from tests.lab.plain import OTHER_PORT, deliver, drops, heard, listen, overload
 
 pytestmark = pytest.mark.lab
 
@@ -58,6 +58,19 @@ def test_nobody_else_gets_it(lab: Lab) -> None:
     got = deliver(lab, "h1", ["h3", "h4", "h5", "h2"], path["group"], count=100)
     assert {name: row["received"] for name, row in got.items()} == {"h3": 100, "h4": 0, "h5": 0, "h2": 0}
     lab.execute("h1", ["ping", "-c", "2", "-i", "0.01", "-W", "2", "10.0.2.2"])
+
+
+def test_priority_over_unicast_that_overloads_a_port(lab: Lab) -> None:
+    """The manager's rules mark what goes over a path: it arrives whole, and unicast has the rest of the port."""
+    path = request(lab, sender="h1", receivers=["h3", "h5"])
+    before = drops(lab, "tor2-p1")
+    through = listen(lab, "h3", "10.0.2.1", 5000, OTHER_PORT)
+    with overload(lab, ["h4", "h8"], "h3"):
+        got = deliver(lab, "h1", ["h3", "h5"], path["group"], count=2000)
+        assert heard(through)["received"] >= 5000
+    assert {name: row["distinct"] for name, row in got.items()} == {"h3": 2000, "h5": 2000}
+    after = drops(lab, "tor2-p1")
+    assert after["10:"] == before["10:"] and after["20:"] > before["20:"]
 
 
 def test_receiver_in_the_senders_rack(lab: Lab) -> None:
