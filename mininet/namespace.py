@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import select
@@ -190,6 +191,11 @@ def check_machine() -> None:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise LabError(f"not installed: {', '.join(missing)}; run .ci/setup")
+    if importlib.util.find_spec("mininet") is None or importlib.util.find_spec("mininet.net") is None:
+        raise LabError(
+            "this Python has no Mininet, which is a module of Debian's own: make the environment by "
+            "/usr/bin/python3 -m venv --system-site-packages"
+        )
 
 
 def buffers_library() -> Path:
