@@ -1,0 +1,254 @@
+/* Sockets of the data channel: opening, joining, sending one datagram a message, counting drops. */
+#include "io/sockets.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* -------------------------------------------------------------------------------------------------------- opening */
+
+static void set_buffer(rs_sockets *io, int fd, int force_option, int option, int wanted) {
+    int got = rs_socket_buffer(fd, force_option, option, wanted);
+    if (got >= wanted || io->buffer_warned)
+        return;
+    rs_warn_buffer(&io->options, option, got, wanted);
+    io->buffer_warned = true;
+}
+
+static bool open_send_socket(rs_sockets *io, char *error) {
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        snprintf(error, RS_IO_ERROR_MAX, "cannot open a UDP socket: %s", strerror(errno));
+        return false;
+    }
+    io->send_fd = fd;
+    struct ip_mreqn out = {.imr_ifindex = (int)io->interface.index};
+    out.imr_address.s_addr = htonl(io->options.address);
+    int loopback = io->options.loopback;
+    if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof out) != 0 ||
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &io->options.ttl, sizeof io->options.ttl) != 0 ||
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &loopback, sizeof loopback) != 0) {
+        snprintf(error, RS_IO_ERROR_MAX, "cannot send multicast on %s: %s", io->interface.name, strerror(errno));
+        return false;
+    }
+    struct sockaddr_in source = {.sin_family = AF_INET};
+    source.sin_addr.s_addr = htonl(io->options.address);
+    if (bind(fd, (const struct sockaddr *)&source, sizeof source) != 0) {
+        char address[INET_ADDRSTRLEN];
+        inet_ntop(AF_INET, &source.sin_addr, address, sizeof address);
+        snprintf(error, RS_IO_ERROR_MAX, "cannot send from %s: %s (is it an address of %s?)", address, strerror(errno),
+                 io->interface.name);
+        return false;
+    }
+    set_buffer(io, fd, SO_SNDBUFFORCE, SO_SNDBUF, io->options.send_buffer);
+    return true;
+}
+
+bool rs_sockets_open(rs_sockets *io, const rs_io_options *options, char *error) {
+    io->options = *options;
+    io->send_fd = io->epoll_fd = -1;
+    if (io->options.receive_buffer <= 0)
+        io->options.receive_buffer = 16 << 20;
+    if (io->options.send_buffer <= 0)
+        io->options.send_buffer = 4 << 20;
+    if (io->options.ttl <= 0)
+        io->options.ttl = 8;
+    if (!rs_interface_find(options, &io->interface, error) || !open_send_socket(io, error))
+        return false;
+    io->options.interface = io->interface.name;
+    io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (io->epoll_fd < 0)
+        snprintf(error, RS_IO_ERROR_MAX, "cannot watch sockets: %s", strerror(errno));
+    return io->epoll_fd >= 0;
+}
+
+void rs_sockets_close(rs_sockets *io) {
+    for (unsigned i = 0; i < io->group_room; i++)
+        if (io->groups[i].fd >= 0)
+            close(io->groups[i].fd);
+    if (io->send_fd >= 0)
+        close(io->send_fd);
+    if (io->epoll_fd >= 0)
+        close(io->epoll_fd);
+    free(io->groups);
+}
+
+/* -------------------------------------------------------------------------------------------------------- sending */
+
+void rs_sockets_send_failed(rs_sockets *io, int cause, const rs_io_packet *packet) {
+    io->stats.send_errors++;
+    if (cause == io->last_send_errno)
+        return;
+    io->last_send_errno = cause;
+    char text[160];
+    snprintf(text, sizeof text, "a datagram of %u bytes could not be sent on %s: %s",
+             packet->header_length + packet->payload_length, io->interface.name, strerror(cause));
+    rs_io_warn(&io->options, text);
+}
+
+int rs_sockets_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
+    rs_sockets *io = (rs_sockets *)base;
+    struct mmsghdr messages[RS_IO_BATCH];
+    struct iovec vectors[RS_IO_BATCH][2];
+    struct sockaddr_in addresses[RS_IO_BATCH];
+    count = count < RS_IO_BATCH ? count : RS_IO_BATCH;
+    for (unsigned i = 0; i < count; i++) {
+        addresses[i] = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(packets[i].port)};
+        addresses[i].sin_addr.s_addr = htonl(packets[i].address);
+        vectors[i][0] = (struct iovec){(void *)(uintptr_t)packets[i].header, packets[i].header_length};
+        vectors[i][1] = (struct iovec){(void *)(uintptr_t)packets[i].payload, packets[i].payload_length};
+        messages[i].msg_hdr = (struct msghdr){.msg_name = &addresses[i],
+                                              .msg_namelen = sizeof addresses[i],
+                                              .msg_iov = vectors[i],
+                                              .msg_iovlen = packets[i].payload_length > 0 ? 2 : 1};
+    }
+    unsigned taken = 0;
+    while (taken < count) {
+        int sent = sendmmsg(io->send_fd, messages + taken, count - taken, 0);
+        if (sent > 0) {
+            for (int i = 0; i < sent; i++, taken++)
+                io->stats.bytes_sent += packets[taken].header_length + packets[taken].payload_length;
+            io->stats.packets_sent += (uint64_t)sent;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            break;
+        } else if (errno == EFAULT) {
+            return taken > 0 ? (int)taken : RS_IO_UNREADABLE;
+        } else if (errno != EINTR) {
+            rs_sockets_send_failed(io, errno, &packets[taken]);
+            taken++;
+        }
+    }
+    return (int)taken;
+}
+
+/* --------------------------------------------------------------------------------------------------------- groups */
+
+static rs_socket_group *find_group(const rs_sockets *io, rs_io_group number) {
+    for (unsigned i = 0; i < io->group_room; i++)
+        if (io->groups[i].fd >= 0 && io->groups[i].number == number)
+            return &io->groups[i];
+    return NULL;
+}
+
+static rs_socket_group *free_group(rs_sockets *io) {
+    for (unsigned i = 0; i < io->group_room; i++)
+        if (io->groups[i].fd < 0)
+            return &io->groups[i];
+    if (io->group_room >= RS_IO_GROUPS_MAX)
+        return NULL;
+    unsigned room = io->group_room ? io->group_room * 2 : 8;
+    rs_socket_group *groups = realloc(io->groups, room * sizeof *groups);
+    if (!groups)
+        return NULL;
+    io->groups = groups;
+    for (unsigned i = io->group_room; i < room; i++)
+        groups[i].fd = -1;
+    rs_socket_group *fresh = &groups[io->group_room];
+    io->group_room = room;
+    return fresh;
+}
+
+/* Bound to the group's own address, so that no other group's datagrams come in. */
+static int open_group_socket(rs_sockets *io, uint32_t address, uint16_t port) {
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    int one = 1, zero = 0;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    to.sin_addr.s_addr = htonl(address);
+    struct ip_mreqn membership = {.imr_ifindex = (int)io->interface.index};
+    membership.imr_multiaddr = to.sin_addr;
+    membership.imr_address.s_addr = htonl(io->options.address);
+    bool multicast = IN_MULTICAST(address);
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof one) != 0 ||
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof zero) != 0 || (io->tune && !io->tune(fd)) ||
+        bind(fd, (const struct sockaddr *)&to, sizeof to) != 0 ||
+        (multicast && setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership) != 0)) {
+        int cause = errno;
+        close(fd);
+        errno = cause;
+        return -1;
+    }
+    set_buffer(io, fd, SO_RCVBUFFORCE, SO_RCVBUF, io->options.receive_buffer);
+    return fd;
+}
+
+bool rs_sockets_join(rs_io *base, rs_io_group number, uint32_t address, uint16_t port, char *error) {
+    rs_sockets *io = (rs_sockets *)base;
+    if (find_group(io, number)) {
+        snprintf(error, RS_IO_ERROR_MAX, "group number %u is in use", number);
+        return false;
+    }
+    rs_socket_group *group = free_group(io);
+    if (!group) {
+        snprintf(error, RS_IO_ERROR_MAX, "no room for another group (at most %d)", RS_IO_GROUPS_MAX);
+        return false;
+    }
+    int fd = open_group_socket(io, address, port);
+    struct epoll_event event = {.events = EPOLLIN};
+    if (fd < 0 || epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        char text[INET_ADDRSTRLEN];
+        struct in_addr in = {htonl(address)};
+        snprintf(error, RS_IO_ERROR_MAX, "cannot receive %s:%u on %s: %s", inet_ntop(AF_INET, &in, text, sizeof text),
+                 port, io->interface.name, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    *group = (rs_socket_group){.fd = fd, .number = number};
+    io->group_count++;
+    return true;
+}
+
+void rs_sockets_leave(rs_io *base, rs_io_group number) {
+    rs_sockets *io = (rs_sockets *)base;
+    rs_socket_group *group = find_group(io, number);
+    if (!group)
+        return;
+    close(group->fd);
+    group->fd = -1;
+    io->group_count--;
+}
+
+rs_socket_group *rs_sockets_next(rs_sockets *io) {
+    do
+        io->next_slot = (io->next_slot + 1) % io->group_room;
+    while (io->groups[io->next_slot].fd < 0);
+    return &io->groups[io->next_slot];
+}
+
+/* The kernel's count is 32 bits wide, of the whole life of the socket. */
+void rs_sockets_note_drops(rs_socket_group *group, struct msghdr *message) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+            uint32_t count;
+            memcpy(&count, CMSG_DATA(c), sizeof count);
+            group->drops += (uint32_t)(count - (uint32_t)group->drops);
+        }
+}
+
+/* ---------------------------------------------------------------------------------------------------------- asking */
+
+int rs_sockets_receive_fd(const rs_io *base) {
+    return ((const rs_sockets *)base)->epoll_fd;
+}
+
+int rs_sockets_send_fd(const rs_io *base) {
+    return ((const rs_sockets *)base)->send_fd;
+}
+
+uint64_t rs_sockets_drops(const rs_io *base, rs_io_group number) {
+    const rs_socket_group *group = find_group((const rs_sockets *)base, number);
+    return group ? group->drops : 0;
+}
+
+void rs_sockets_stats(const rs_io *base, rs_io_stats *out) {
+    *out = ((const rs_sockets *)base)->stats;
+}

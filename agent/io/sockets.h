@@ -1,0 +1,54 @@
+/* What the back ends on ordinary UDP sockets share: one socket that sends, one for each joined group. */
+#ifndef RS_IO_SOCKETS_H
+#define RS_IO_SOCKETS_H
+
+#include <sys/socket.h>
+
+#include "io/interface.h"
+
+typedef struct {
+    int fd; /* -1 = free */
+    rs_io_group number;
+    uint64_t drops;
+    unsigned last_batch;    /* messages of the last read: how many places are worth predicting next time */
+    unsigned last_segments; /* datagrams the kernel had put together in the last message */
+} rs_socket_group;
+
+/* First member of a back end's own structure. */
+typedef struct {
+    rs_io base;
+    rs_io_options options; /* defaults filled in */
+    rs_interface interface;
+    int send_fd, epoll_fd;
+    bool (*tune)(int fd); /* more options for a group's socket, may be NULL; false leaves the cause in errno */
+    rs_socket_group *groups;
+    unsigned group_count, group_room; /* slots in use are anywhere in [0, group_room) */
+    unsigned next_slot;               /* whose turn it is to be read first */
+    rs_io_stats stats;
+    int last_send_errno;
+    bool buffer_warned;
+} rs_sockets;
+
+/* `io` is zeroed but for its ops. False with words in `error`; rs_sockets_close either way. */
+bool rs_sockets_open(rs_sockets *io, const rs_io_options *options, char *error);
+/* Closes everything but does not free `io`. */
+void rs_sockets_close(rs_sockets *io);
+
+/* One datagram a message: contract of rs_io_ops.send. */
+int rs_sockets_send(rs_io *io, const rs_io_packet *packets, unsigned count);
+/* A datagram that cannot be sent is lost, as any on the data channel may be; each new cause is told. */
+void rs_sockets_send_failed(rs_sockets *io, int cause, const rs_io_packet *packet);
+
+bool rs_sockets_join(rs_io *io, rs_io_group number, uint32_t address, uint16_t port, char *error);
+void rs_sockets_leave(rs_io *io, rs_io_group number);
+/* The group whose turn it is. There must be one. */
+rs_socket_group *rs_sockets_next(rs_sockets *io);
+/* Reads the kernel's count of drops that came with a message. */
+void rs_sockets_note_drops(rs_socket_group *group, struct msghdr *message);
+
+int rs_sockets_receive_fd(const rs_io *io);
+int rs_sockets_send_fd(const rs_io *io);
+uint64_t rs_sockets_drops(const rs_io *io, rs_io_group number);
+void rs_sockets_stats(const rs_io *io, rs_io_stats *out);
+
+#endif
