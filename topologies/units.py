@@ -48,7 +48,7 @@ def duration_s(text: str, *, bare: str = "") -> float:
 def size_text(size: float) -> str:
     """64 MiB for 67108864."""
     for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024 or (unit == "MiB" and size < 10240):
+        if size < 1024:
             return f"{size:.4g} {unit}"
         size /= 1024
     return f"{size:.4g} GiB"

@@ -94,6 +94,15 @@ async def test_greeting__tells_a_person_what_to_do(make: Dial) -> None:
     assert "ENT-CRS-FIBER" in await telnet.say("help;")
 
 
+async def test_telnet__ends_lines_in_every_way_it_may(make: Dial) -> None:
+    """CR LF as a terminal's Enter, CR NUL, LF alone; negotiation before and between."""
+    _, dial = await make()
+    telnet = await dial(login=False)
+    assert "COMPLD" in await telnet.say(b"\xff\xfd\x03\xff\xfb\x00ACT-USER::admin:1::rostrum;\r\0")
+    for number, end in enumerate((b"\r\0", b"\r\n", b"\n", b"\r\0\r\n", b""), 2):
+        assert f"M  {number} COMPLD" in await telnet.say(b"RTRV-HDR:::%d;" % number + end)
+
+
 async def test_without_login__nothing_but_words(make: Dial) -> None:
     _, dial = await make()
     telnet = await dial(login=False)

@@ -99,6 +99,7 @@ class Framer:
         """Yields (text, terminator) or, for what was too long, a Tl1Error."""
         if self._telnet or b"\xff" in data:
             data = self._without_telnet(data)
+        data = data.replace(b"\0", b"")  # telnet may end a line by CR NUL, and may fill with NULs
         for token in _TOKEN.findall(data):
             if len(token) == 1 and self._ends_with(token):
                 text, overlong = self._text.decode("ascii", "replace"), self._overlong
