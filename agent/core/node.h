@@ -176,7 +176,8 @@ rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const c
 /* The application gave up on the object, or the store must have the room back. */
 rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 /* Where the next data packet of a group most likely belongs, for I/O that scatters payloads to their final place:
- * transfer and offset of the `ahead`-th next expected fragment, false if there is none or it is already present. */
+ * transfer and offset of the `ahead`-th next expected fragment, false if there is none or it is already present. No two
+ * values of `ahead` name the same fragment until the next call of rs_receive. */
 bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset, uint32_t *length);
 
 rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out);

@@ -248,6 +248,8 @@ bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xf
     if (!x)
         return false;
     uint64_t ring = x->ring.end - x->ring.first;
+    if (ahead >= ring) /* once around: each place is named for one packet of a batch, or one overwrites the other */
+        return false;
     uint64_t past = x->ring.lit || x->ring.run ? x->ring.prior - x->ring.first + 1 : 0;
     uint64_t sn = x->ring.first + (past + ahead) % ring;
     if (rs_seqset_has(&x->present, sn))

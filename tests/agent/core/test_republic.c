@@ -251,6 +251,8 @@ static void predict__names_the_next_fragments(void **state) {
     assert_int_equal(offset, 0);
     assert_false(rs_predict(net_node(n, 1), 7, 99, &xfer, &offset, &length)); /* sn 10 is present */
     assert_false(rs_predict(net_node(n, 1), 8, 0, &xfer, &offset, &length));  /* no such group here */
+    for (uint32_t ahead = 100; ahead < 250; ahead++)                          /* never a place twice in a batch */
+        assert_false(rs_predict(net_node(n, 1), 7, ahead, &xfer, &offset, &length));
     net_free(n);
 }
 
