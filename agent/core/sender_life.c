@@ -171,7 +171,7 @@ void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
     rs_sender_path_done(node, now, x);
     rs_sender_phase(node, x, RS_PHASE_DONE);
     if (x->failed)
-        rs_words(event.cause, sizeof event.cause, "%u of %u receivers failed; the first: %.110s", x->failed,
+        rs_words(event.cause, sizeof event.cause, "%u of %u receivers failed; the first: %.120s", x->failed,
                  x->recipient_count, x->first_cause);
     event.session = x->t.session;
     event.phase = RS_PHASE_DONE;

@@ -96,7 +96,7 @@ static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cau
     }
     r->base.object = rs_store_receive(agent->store, &info->object, info->size, &error);
     if (!r->base.object) {
-        snprintf(cause, cause_size, "no room at %.50s: %.90s", agent->options.server, error.words);
+        snprintf(cause, cause_size, "no room at %.30s: %.115s", agent->options.server, error.words);
         goto fail;
     }
     if (info->group_address != 0 && (r->group = join(agent, info, words)) == RS_NO_GROUP) {

@@ -176,9 +176,9 @@ static bool charge(rs_store *store, uint64_t size, bool memory, uint64_t *charge
             break;
         if (!store->corpses)
             return rs_error_set(error, ROSTRUM_ERR_NO_ROOM,
-                                "%" PRIu64 " bytes do not fit: the tmpfs at %s has %" PRIu64 " of %" PRIu64
-                                " bytes free",
-                                size, store->folder.path, available, total);
+                                "%" PRIu64 " bytes do not fit: %" PRIu64 " of %" PRIu64
+                                " bytes are free in the tmpfs at %s",
+                                size, available, total, store->folder.path);
         bury_oldest(store);
     }
     store->used += bytes;
