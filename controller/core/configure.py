@@ -8,7 +8,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import Circuit, Conflict, Foreign
-from rostrum.controller.core.intake import maybe_active, run_queue
+from rostrum.controller.core.intake import LIGHT_MARGIN_MS, maybe_active, run_queue
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair, PathKind
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.splitters import expected_dbm
@@ -242,7 +242,11 @@ def no_light(core: Core, event: ev.NoLight, now: int) -> None:
     dark = [name for name in event.receivers if name in path.request.receivers]
     if not dark:
         return
-    waited = seconds(now - (path.stamps.moved or path.stamps.accepted or now))
+    since = path.stamps.moved or path.stamps.accepted or now
+    bound_ms = core.settings.light_bound_ms
+    if path.stamps.moved and now - since < (LIGHT_MARGIN_MS if bound_ms is None else bound_ms) * MS:
+        return  # no sender waits less: this was said of the circuit, before it heard that the path had moved
+    waited = seconds(now - since)
     cause = f"no light at {listed(dark)} within {waited}"
     if path.kind is PathKind.CIRCUIT:
         racks = _dark_racks(core, path, dark)

@@ -180,6 +180,7 @@ def test_no_light__on_the_packet_path_fails_only_when_nobody_has_any() -> None:
     path = line.ask_as_agent("h1", "h3", "h5", wanted=Wanted.AUTO)
     line.do(ev.NoLight(path.id, ("h3",), "h1"))
     assert path.kind is PathKind.PACKET
+    line.wait(410)
     line.do(ev.NoLight(path.id, ("h3",), "h1"))
     line.do(ev.NoLight(path.id, ("h3",), "h1"))
     assert path.state is State.ACTIVE
@@ -187,6 +188,19 @@ def test_no_light__on_the_packet_path_fails_only_when_nobody_has_any() -> None:
     line.do(ev.NoLight(path.id, ("h5",), "h1"))
     assert path.state is State.FAILED and "over the packet network too" in path.cause
     line.assert_nothing_held()
+
+
+def test_no_light__said_of_the_circuit_does_not_count_against_the_packet_path() -> None:
+    """Two receivers' bounds end one after the other, and the second report crosses the word that the path moved."""
+    line = Timeline()
+    path = line.ask_as_agent("h1", "h3", "h5")
+    line.wait(410)
+    line.do(ev.NoLight(path.id, ("h3",), "h1"))
+    for _ in range(3):
+        line.wait(1)
+        line.do(ev.NoLight(path.id, ("h3", "h5"), "h1"))
+    assert path.state is State.ACTIVE and path.kind is PathKind.PACKET
+    assert not path.complaints and not path.stamps.notes
 
 
 def test_no_light__from_somebody_else_is_ignored() -> None:
