@@ -164,11 +164,18 @@ def status(name: str | None, as_json: bool) -> None:
 @click.option("--signal", "number", default="KILL", show_default=True, help="Name of the signal, such as TERM or STOP.")
 @_words_for_errors
 def kill(name: str, program: str, number: str) -> None:
-    """Kill PROGRAM: a server's agent (h3), `manager` or `ocs`, to see what the others make of it."""
+    """Kill PROGRAM: a server's agent (h3), `manager` or `ocs`, to see what the others make of it.
+
+    With --signal STOP it only stands still, until --signal CONT.
+    """
     value = getattr(signal, f"SIG{number.upper().removeprefix('SIG')}", None)
     if not isinstance(value, signal.Signals):
         raise click.BadParameter(f"no signal is called {number}", param_hint="--signal")
-    Lab.attach(name).kill(program, value)
+    running = Lab.attach(name)
+    if value in (signal.SIGSTOP, signal.SIGCONT):
+        running.signal(program, value)
+    else:
+        running.kill(program, value)
 
 
 @lab.command()

@@ -9,7 +9,6 @@ Runs as the command of a `PrivateNamespace`; `lab.Lab` starts it and speaks with
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -143,7 +142,7 @@ class Supervisor:
             "start": self._start_one,
             "stop": self._stop,
         }
-        with contextlib.suppress(ConnectionError, ValueError):
+        try:
             while line := await reader.readline():
                 try:
                     request = json.loads(line)
@@ -151,13 +150,18 @@ class Supervisor:
                         await self._tell(writer)
                         continue
                     answer = {"ok": await operations[request["op"]](request)}
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
                     answer = {"error": f"not a request of the lab: {type(error).__name__}: {error}"}
-                except (LabError, OSError) as error:
+                except (LabError, OSError, OverflowError) as error:
                     answer = {"error": str(error)}
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        writer.close()
+        except ValueError:  # readline: the end of this line is nowhere near
+            writer.write(b'{"error": "a request is longer than %d bytes"}\n' % REQUEST_BYTES_MAX)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
 
     async def _tell(self, writer: asyncio.StreamWriter) -> None:
         told = 0

@@ -291,6 +291,7 @@ class OpenFlowFabric:
     def _gone(self, connection: Connection, cause: str) -> None:
         link = self._by_connection.pop(connection, None)
         if link is None:
+            log.info("OpenFlow from %s: ended, and was no switch in use: %s", connection.address, cause or "closed")
             return
         link.lose(cause)
         was_up, link.up = link.up, False

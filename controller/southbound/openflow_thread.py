@@ -35,6 +35,12 @@ Deliver = Callable[["Connection", Any], None]
 Gone = Callable[["Connection", str], None]
 
 
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """A stranger's malformed packet is worth a line of the log, not a page of os-ken's own source."""
+    record.exc_info = None
+    return True
+
+
 class Shim(ofp_handler.OFPHandler):  # type: ignore[misc]
     """os-ken's own handshake and echo handler, plus the messages the manager asks for."""
 
@@ -161,6 +167,7 @@ class OpenFlowThread:
         """Listen on `host`:`port` (0 = any) and nowhere else; returns the port. Raises SouthboundError."""
         ofproto_protocol.set_app_supported_versions([ofproto_v1_3.OFP_VERSION])
         cfg.CONF(args=[], project="os_ken", version="rostrum", default_config_files=[])
+        logging.getLogger("os_ken.ofproto.ofproto_parser").addFilter(_without_traceback)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:

@@ -39,6 +39,9 @@ def test_detached_lab_from_up_to_down() -> None:
         status = json.loads(rostrum_lab("status", "--json"))[NAME]
         assert {row["state"] for row in status["programs"].values()} == {"running"}
         assert set(status["programs"]) == {"ocs", "manager", *(f"h{n}" for n in range(1, 9))}
+        rostrum_lab("kill", "--name", NAME, "--signal", "STOP", "h4")
+        rostrum_lab("kill", "--name", NAME, "--signal", "CONT", "h4")
+        assert json.loads(rostrum_lab("status", "--json"))[NAME]["programs"]["h4"]["state"] == "running"
         rostrum_lab("kill", "--name", NAME, "h4")
         assert "killed" in rostrum_lab("status", "--name", NAME)
         rostrum_lab("start", "--name", NAME, "h4")
