@@ -34,8 +34,9 @@ def ms_after(result: SendResult, time_ns: int) -> float | None:
 
 
 def had_it(result: SendResult, one: Receiver) -> bool:
-    """The receiver had the object before: nothing was sent for it."""
-    return one.digest_ok and one.initial_sn is None and one.patched_fragments == 0 and result.size > 0
+    """The receiver had the object before: it saw no light and took no patch, and attempts alone were too few."""
+    nothing_seen = one.initial_sn is None and one.patched_fragments == 0
+    return one.digest_ok and nothing_seen and result.packets_attempt * result.fragment_size < result.size
 
 
 def goodput_bps(result: SendResult) -> float | None:
