@@ -5,8 +5,11 @@
 #include <string.h>
 
 #include "io/udp.h"
+#include "io/udp_gso.h"
 
-const rs_io_ops *const rs_io_backends[] = {&rs_io_udp, NULL};
+/* The first is the choice of "auto" and what others are replaced by: it works everywhere, and one lost packet is one
+ * lost datagram (docs/agent.md says when others are better). */
+const rs_io_ops *const rs_io_backends[] = {&rs_io_udp, &rs_io_udp_gso, NULL};
 
 static void tell(const rs_io_options *options, rs_io_log_level level, const char *text) {
     if (options->log)
@@ -26,6 +29,17 @@ static void name_backends(char *error, const char *wanted) {
         used += snprintf(error + used, (size_t)(RS_IO_ERROR_MAX - used), ", %s", (*ops)->name);
 }
 
+/* The kernel, the interface or missing rights do not let a back end work: the one that works everywhere does. */
+static rs_io *open_instead(const rs_io_ops *wanted, const rs_io_options *options, char *error) {
+    char text[RS_IO_ERROR_MAX + 80];
+    snprintf(text, sizeof text, "packet I/O: %s does not work here: %s; %s is used instead", wanted->name, error,
+             rs_io_backends[0]->name);
+    rs_io *io = rs_io_backends[0]->open(options, error);
+    if (io)
+        tell(options, RS_IO_LOG_WARNING, text);
+    return io;
+}
+
 rs_io *rs_io_open(const char *backend, const rs_io_options *options, char *error) {
     error[0] = '\0';
     if (!options->interface || !options->interface[0] || options->address == 0) {
@@ -39,6 +53,8 @@ rs_io *rs_io_open(const char *backend, const rs_io_options *options, char *error
         return NULL;
     }
     rs_io *io = ops->open(options, error);
+    if (!io && ops != rs_io_backends[0])
+        io = open_instead(ops, options, error);
     if (io && automatic) {
         char text[160];
         snprintf(text, sizeof text, "packet I/O: auto chose %s: %s", ops->name, ops->summary);

@@ -95,8 +95,9 @@ struct rs_io {
 };
 
 /* Opens an interface with the back end called `backend`, or the best one for this machine when it is "auto" (the choice
- * and its reason are logged). `error` has room for RS_IO_ERROR_MAX bytes. NULL with words in `error`: unknown back end,
- * no such interface, missing permission, no memory. */
+ * and its reason are logged). Where that back end cannot work, a warning says why and `udp` is opened instead: see
+ * rs_io_name. `error` has room for RS_IO_ERROR_MAX bytes. NULL with words in `error`: unknown back end, no such
+ * interface, not its address, no memory. */
 rs_io *rs_io_open(const char *backend, const rs_io_options *options, char *error);
 void rs_io_close(rs_io *io);
 

@@ -11,7 +11,7 @@ typedef struct {
     rs_io_group number;
     uint64_t drops;
     unsigned last_batch;    /* messages of the last read: how many places are worth predicting next time */
-    unsigned last_segments; /* datagrams the kernel had put together in the last message */
+    unsigned last_segments; /* datagrams the kernel puts together in a message, of late */
 } rs_socket_group;
 
 /* First member of a back end's own structure. */

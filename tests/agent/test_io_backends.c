@@ -1,0 +1,292 @@
+/* Every packet I/O back end against the same expectations, over a pair of virtual interfaces in a private network
+ * namespace: `va` sends, `vb` receives. What the kernel or missing rights do not allow is skipped, with the reason. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "io_fixture.h"
+
+#define MTU 9000
+
+static char missing[200]; /* why there is no network to test on */
+
+static const rs_io_options from = {.interface = "va", .address = 0x0a4d0101u, .log = io_fixture_log};
+static const rs_io_options to = {.interface = "vb", .address = 0x0a4d0102u, .log = io_fixture_log};
+
+/* Both ends are in one namespace: a packet from an own address must count as a foreign one's. */
+static const char *const network[] = {
+    "ip link set lo up",
+    "ip link add va mtu 9000 type veth peer name vb mtu 9000",
+    "ip address add 10.77.1.1/24 dev va",
+    "ip address add 10.77.1.2/24 dev vb",
+    "echo 1 > /proc/sys/net/ipv4/conf/vb/accept_local",
+    "echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter",
+    "echo 0 > /proc/sys/net/ipv4/conf/vb/rp_filter",
+    "ip link set va up",
+    "ip link set vb up",
+};
+
+static void make_network(void) {
+    if (unshare(CLONE_NEWNET) != 0) {
+        snprintf(missing, sizeof missing, "no private network namespace: %s (root is needed)", strerror(errno));
+        return;
+    }
+    for (size_t i = 0; i < sizeof network / sizeof *network && !missing[0]; i++)
+        if (system(network[i]) != 0)
+            snprintf(missing, sizeof missing, "no virtual interfaces: \"%s\" failed", network[i]);
+}
+
+typedef struct {
+    const char *out, *in;
+    io_fixture *f;
+} pairing;
+
+static io_fixture *open_pair(pairing *p, int receive_buffer) {
+    rs_io_options receiving = to;
+    receiving.receive_buffer = receive_buffer;
+    if (missing[0]) {
+        print_message("skipped: %s\n", missing);
+        skip();
+    }
+    p->f = io_fixture_new();
+    io_fixture_open(p->f, p->out, &from, p->in, &receiving);
+    if (strcmp(rs_io_name(p->f->out), p->out) != 0 || strcmp(rs_io_name(p->f->in), p->in) != 0) {
+        print_message("skipped: %s and %s do not both work here\n", p->out, p->in);
+        skip();
+    }
+    return p->f;
+}
+
+static int close_pair(void **state) {
+    pairing *p = *state;
+    if (p->f)
+        io_fixture_free(p->f);
+    p->f = NULL;
+    return 0;
+}
+
+static bool places_by_kernel(const pairing *p) {
+    return strncmp(p->in, "udp", 3) == 0;
+}
+
+static void send_object(io_fixture *f, unsigned batch, unsigned limit) {
+    unsigned sns[RS_IO_BATCH];
+    for (unsigned sn = 0; sn < FRAGMENTS; sn += batch) {
+        for (unsigned i = 0; i < batch; i++)
+            sns[i] = sn + i;
+        io_send_fragments(f, sns, batch);
+        io_receive(f, batch, limit);
+    }
+}
+
+static void backend__in_order_the_common_case_needs_no_copy(void **state) {
+    pairing *p = *state;
+    io_fixture *f = open_pair(p, 0);
+    send_object(f, 50, 256);
+    assert_memory_equal(f->got, f->sent, OBJECT);
+    io_check_image(f);
+    rs_io_stats in, out;
+    rs_io_stats_get(f->in, &in);
+    rs_io_stats_get(f->out, &out);
+    assert_int_equal(in.predicted + in.moved, FRAGMENTS);
+    assert_int_equal(in.packets_received, FRAGMENTS);
+    assert_int_equal(out.packets_sent, FRAGMENTS);
+    assert_int_equal(out.bytes_sent, OBJECT + FRAGMENTS * RS_IO_HEADER_BYTES);
+    assert_int_equal(in.bytes_received, out.bytes_sent);
+    assert_int_equal(out.send_errors, 0);
+    if (places_by_kernel(p) && strcmp(p->out, p->in) == 0)
+        assert_in_range(in.moved, 0, 50); /* the first message tells how many datagrams come as one */
+}
+
+static void backend__a_small_limit_loses_nothing(void **state) {
+    pairing *p = *state;
+    io_fixture *f = open_pair(p, 0);
+    send_object(f, 50, 3);
+    assert_memory_equal(f->got, f->sent, OBJECT);
+    assert_int_equal(f->delivered, FRAGMENTS);
+}
+
+static void backend__loss_reordering_and_doubles_leave_a_right_image(void **state) {
+    io_random_traffic(open_pair(*state, 0));
+}
+
+static void backend__without_predictions_the_image_is_the_same(void **state) {
+    io_fixture *f = open_pair(*state, 0);
+    f->blind = true;
+    io_random_traffic(f);
+    rs_io_stats stats;
+    rs_io_stats_get(f->in, &stats);
+    assert_int_equal(stats.predicted, 0);
+}
+
+/* A datagram of somebody else: any size, a number that no fragment has. */
+static rs_io_packet foreign(const io_fixture *f, const uint8_t *noise) {
+    unsigned header = io_draw(3) ? RS_IO_HEADER_BYTES : io_draw(RS_IO_HEADER_BYTES);
+    unsigned payload = io_draw(3) ? io_draw(3000) : FRAGMENT;
+    return (rs_io_packet){.address = f->group,
+                          .port = f->port,
+                          .header = noise,
+                          .header_length = (uint16_t)header,
+                          .payload = noise,
+                          .payload_length = header == RS_IO_HEADER_BYTES ? payload : 0};
+}
+
+static void backend__mixed_sizes_and_strangers_harm_nothing(void **state) {
+    io_fixture *f = open_pair(*state, 0);
+    uint8_t noise[4096], headers[RS_IO_BATCH][RS_IO_HEADER_BYTES];
+    rs_io_packet packets[RS_IO_BATCH];
+    memset(noise, 0x5a, sizeof noise);
+    unsigned at = 0;
+    for (int round = 0; round < 300; round++) {
+        unsigned count = 1 + io_draw(RS_IO_BATCH), strangers = io_draw(3) ? 0 : 1 + io_draw(9);
+        for (unsigned i = 0; i < count; i++) {
+            bool strange = io_draw(10) < strangers;
+            packets[i] = strange ? foreign(f, noise) : io_fragment_packet(f, at++ % FRAGMENTS, headers[i]);
+        }
+        io_send_all(f->out, packets, count);
+        io_receive(f, count, io_draw(2) ? 256 : 1 + io_draw(100));
+        io_check_image(f);
+        if (io_draw(8) == 0)
+            memset(f->present, 0, sizeof f->present);
+    }
+}
+
+static void backend__two_groups_at_once_are_told_apart(void **state) {
+    pairing *p = *state;
+    io_fixture *f = open_pair(p, 0);
+    char error[RS_IO_ERROR_MAX];
+    uint8_t headers[2][RS_IO_HEADER_BYTES];
+    const rs_io_sink sink = io_fixture_sink(f);
+    rs_io_packet packets[2] = {io_fragment_packet(f, 1, headers[0]), io_fragment_packet(f, 2, headers[1])};
+    packets[1].address ^= 0x10000u;
+    io_send_all(f->out, packets, 2); /* the second has no receiver */
+    io_receive(f, 1, 256);
+    assert_true(f->present[1] && !f->present[2]);
+    assert_false(rs_io_join(f->in, GROUP, f->group ^ 0x10000u, f->port, error));
+    assert_non_null(strstr(error, "in use"));
+    assert_true(rs_io_join(f->in, 8, f->group ^ 0x20000u, f->port, error));
+    rs_io_leave(f->in, GROUP);
+    io_send_all(f->out, packets, 2);
+    assert_int_equal(rs_io_receive(f->in, 64, &sink), 0);
+    assert_true(rs_io_join(f->in, GROUP, f->group ^ 0x10000u, f->port, error));
+    io_send_all(f->out, packets, 2);
+    io_receive(f, 1, 256);
+    assert_true(f->present[2]);
+    assert_int_equal(f->delivered, 2);
+}
+
+static void backend__drops_are_counted(void **state) {
+    pairing *p = *state;
+    io_fixture *f = open_pair(p, 20000);
+    unsigned sns[50], sn = FRAGMENTS - 1;
+    for (unsigned first = 0; first < FRAGMENTS; first += 50) {
+        for (unsigned i = 0; i < 50; i++)
+            sns[i] = first + i;
+        io_send_fragments(f, sns, 50);
+    }
+    const rs_io_sink sink = io_fixture_sink(f);
+    unsigned kept = 0;
+    struct pollfd wait = {.fd = rs_io_receive_fd(f->in), .events = POLLIN};
+    while (poll(&wait, 1, 50) == 1)
+        kept += (unsigned)rs_io_receive(f->in, 256, &sink);
+    io_send_fragments(f, &sn, 1); /* the kernel tells the count with the next datagram */
+    io_receive(f, 1, 256);
+    assert_true(kept < FRAGMENTS);
+    assert_in_range(rs_io_drops(f->in, GROUP), 1, FRAGMENTS - kept);
+    if (strcmp(p->out, "udp-gso") != 0) /* of joined datagrams the kernel may count one */
+        assert_int_equal(rs_io_drops(f->in, GROUP), FRAGMENTS - kept);
+    io_check_image(f);
+}
+
+static void backend__what_cannot_be_sent_is_an_error_not_a_stop(void **state) {
+    pairing *p = *state;
+    io_fixture *f = open_pair(p, 0);
+    static uint8_t large[RS_IO_PAYLOAD_MAX + 1000];
+    uint8_t header[RS_IO_HEADER_BYTES] = {0}, good[RS_IO_HEADER_BYTES];
+    const rs_io_packet packets[] = {{.address = f->group,
+                                     .port = f->port,
+                                     .header = header,
+                                     .header_length = sizeof header,
+                                     .payload = large,
+                                     .payload_length = sizeof large},
+                                    io_fragment_packet(f, 5, good)};
+    io_send_all(f->out, packets, 2);
+    io_receive(f, 1, 256);
+    assert_true(f->present[5]);
+    rs_io_stats stats;
+    rs_io_stats_get(f->out, &stats);
+    assert_int_equal(stats.send_errors, 1);
+    assert_int_equal(stats.packets_sent, 1);
+}
+
+/* The third of three payloads of one size lies in a file that was shortened. */
+static void backend__unreadable_payload_is_said(void **state) {
+    io_fixture *f = open_pair(*state, 0);
+    long page = sysconf(_SC_PAGESIZE);
+    int fd = memfd_create("object", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, 2 * page), 0);
+    uint8_t *map = mmap(NULL, (size_t)(2 * page), PROT_READ, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    uint8_t headers[3][RS_IO_HEADER_BYTES];
+    rs_io_packet packets[3];
+    for (unsigned i = 0; i < 3; i++)
+        packets[i] = io_fragment_packet(f, i, headers[i]);
+    packets[2].payload = map;
+    assert_int_equal(rs_io_send(f->out, packets, 3), 2);
+    assert_int_equal(rs_io_send(f->out, packets + 2, 1), RS_IO_UNREADABLE);
+    io_receive(f, 2, 256);
+    io_check_image(f);
+    munmap(map, (size_t)(2 * page));
+    close(fd);
+}
+
+typedef struct {
+    const char *name;
+    CMUnitTestFunction run;
+    bool mixed; /* also from each back end to each other one */
+} test_case;
+
+#define CASE(test, mixed) \
+    { #test, test, mixed }
+
+static const test_case cases[] = {
+    CASE(backend__in_order_the_common_case_needs_no_copy, true),
+    CASE(backend__a_small_limit_loses_nothing, true),
+    CASE(backend__loss_reordering_and_doubles_leave_a_right_image, true),
+    CASE(backend__without_predictions_the_image_is_the_same, false),
+    CASE(backend__mixed_sizes_and_strangers_harm_nothing, true),
+    CASE(backend__two_groups_at_once_are_told_apart, false),
+    CASE(backend__drops_are_counted, true),
+    CASE(backend__what_cannot_be_sent_is_an_error_not_a_stop, false),
+    CASE(backend__unreadable_payload_is_said, false),
+};
+#define CASES (sizeof cases / sizeof *cases)
+#define BACKENDS_MAX 8
+
+int main(void) {
+    static struct CMUnitTest tests[CASES * BACKENDS_MAX * BACKENDS_MAX];
+    static char names[CASES * BACKENDS_MAX * BACKENDS_MAX][120];
+    static pairing pairings[BACKENDS_MAX][BACKENDS_MAX];
+    size_t count = 0;
+    make_network();
+    for (size_t out = 0; rs_io_backends[out]; out++)
+        for (size_t in = 0; rs_io_backends[in]; in++) {
+            pairing *p = &pairings[out][in];
+            *p = (pairing){.out = rs_io_backends[out]->name, .in = rs_io_backends[in]->name};
+            for (size_t i = 0; i < CASES; i++) {
+                if (out != in && !cases[i].mixed)
+                    continue;
+                snprintf(names[count], sizeof names[count], "%s to %s: %s", p->out, p->in, cases[i].name);
+                tests[count] = (struct CMUnitTest){
+                    .name = names[count], .test_func = cases[i].run, .teardown_func = close_pair, .initial_state = p};
+                count++;
+            }
+        }
+    return _cmocka_run_group_tests("io_backends", tests, count, NULL, NULL);
+}
