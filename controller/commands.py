@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 from rostrum.topologies.places import labs_folder
+from rostrum.topologies.units import Duration, Size
 
-OUT = Console(highlight=False, soft_wrap=True)
+OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)  # files are not narrow
 TIMEOUT_S = 10.0
 POLL_MARGIN_S = 5.0
+MANAGER_HELP = "URL or socket of a manager; default: $ROSTRUM_MANAGER, then the lab's."
 
 
 class Api:
@@ -69,7 +72,7 @@ def _with_api(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the manager's JSON."),
         click.option("--lab", default="lab", show_default=True, help="Name of a running lab."),
-        click.option("--manager", help="URL or socket of a manager; default: $ROSTRUM_MANAGER, then the lab's."),
+        click.option("--manager", help=MANAGER_HELP),
     ):
         wrapped = option(wrapped)
     return wrapped
@@ -80,8 +83,8 @@ def _print_json(value: Any) -> None:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--manager", help="As for the commands below.")
-@click.option("--lab", default="lab", help="As for the commands below.")
+@click.option("--manager", help=MANAGER_HELP)
+@click.option("--lab", default="lab", show_default=True, help="Name of a running lab.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manager's JSON.")
 @click.pass_context
 def paths(context: click.Context, manager: str | None, lab: str, as_json: bool) -> None:
@@ -116,13 +119,19 @@ def list_paths(api: Api, as_json: bool, state: str | None) -> None:
     OUT.print(table if found["paths"] else "no paths; request one with: rostrum paths request SENDER RECEIVER...")
 
 
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
 @paths.command("request")
 @click.argument("sender")
 @click.argument("receivers", nargs=-1, required=True)
 @click.option("--kind", type=click.Choice(["auto", "circuit", "packet"]), default="auto", show_default=True)
-@click.option("--size", type=click.IntRange(min=0), help="Bytes to be sent; a hint.")
-@click.option("--lease-ms", type=click.IntRange(min=1), help="Taken back after this; default: held until released.")
-@click.option("--wait-ms", type=click.IntRange(min=0), help="Give up when it is not accepted within this.")
+@click.option("--size", type=Size(), help="How much will be sent, such as 64M; a hint.")
+@click.option(
+    "--lease", type=Duration(least_s=0.001), help="Taken back after this, such as 10min; default: when released."
+)
+@click.option("--within", type=Duration(), help="Give up when it is not accepted within this, such as 500ms.")
 @click.option("--wait", "waits", is_flag=True, help="Return when it is active, or has failed.")
 @_with_api
 def request_path(
@@ -132,13 +141,13 @@ def request_path(
     receivers: tuple[str, ...],
     kind: str,
     size: int | None,
-    lease_ms: int | None,
-    wait_ms: int | None,
+    lease: float | None,
+    within: float | None,
     waits: bool,
 ) -> None:
     """A path from SENDER to RECEIVERS. Any UDP sender can use it: send to its group, and join that at the receivers."""
     body = {"sender": sender, "receivers": list(receivers), "kind": kind, "size": size}
-    body |= {"lease_ms": lease_ms, "wait_ms": wait_ms}
+    body |= {"lease_ms": _ms(lease), "wait_ms": _ms(within)}
     made = api.call("POST", "/v1/paths", {key: value for key, value in body.items() if value is not None})
     while waits and made["state"] in ("queued", "configuring"):
         if made["state"] == "queued" and not as_json:

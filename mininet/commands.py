@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +19,8 @@ from rostrum.lab import experiments
 from rostrum.lab.lab import Lab, labs
 from rostrum.lab.namespace import LabError
 from rostrum.topologies import TopologyError, builtin_names
+from rostrum.topologies.places import short
+from rostrum.topologies.units import Duration, Size
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 
@@ -57,29 +60,44 @@ def lab() -> None:
 @click.option("--topology", default="hybrid-4x2", show_default=True, help="A topology file, or a built-in one's name.")
 @NAME
 @click.option("--detach", is_flag=True, help="Return when the lab is ready and leave it running.")
-@click.option("--quota", default="4G", show_default=True, help="Room for objects on each server (memory, when used).")
+@click.option("--quota", type=Size(least=1), default="4G", show_default=True,
+              help="Room for objects on each server (memory, when used).")  # fmt: skip
 @click.option("--scheduler", help="The manager's scheduler, such as fifo or best-effort.")
 @click.option("--core-links", type=click.Choice(["patch", "veth"]), default="patch", show_default=True,
               help="Links between packet switches: patch is faster, veth has the topology's rates.")  # fmt: skip
-@click.option("--bound", default=30.0, show_default=True, help="Seconds to wait for each part of the lab.")
+@click.option("--bound", type=Duration(least_s=1.0, bare="s"), default="30s", show_default=True,
+              help="How long to wait for each part of the lab.")  # fmt: skip
+@JSON
 @_words_for_errors
 def up(
-    topology: str, name: str, detach: bool, quota: str, scheduler: str | None, core_links: str, bound: float
+    topology: str,
+    name: str,
+    detach: bool,
+    quota: int,
+    scheduler: str | None,
+    core_links: str,
+    bound: float,
+    as_json: bool,
 ) -> None:
     """Start a lab.
 
     Without --detach it runs until Ctrl-C and shows what its programs do.
     """
+    if as_json and not detach:
+        raise click.UsageError("--json is for a lab that goes on by itself: add --detach")
     options = ("--scheduler", scheduler) if scheduler else ()
     with ERR.status("starting") as status:
         running = Lab.start(
-            topology, name=name, detached=detach, quota=quota, core_links=core_links, bound_s=bound,
+            topology, name=name, detached=detach, quota=str(quota), core_links=core_links, bound_s=bound,
             manager_options=options, progress=lambda text: status.update(f"waiting for {text}"),
         )  # fmt: skip
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    OUT.print(f"lab {name}: {len(running.topology.servers)} servers ready, sockets and logs in {_short(running.run)}")
+    if as_json:
+        print(json.dumps(running.facts(), indent=1))
+        return
+    OUT.print(f"lab {name}: {len(running.topology.servers)} servers ready, sockets and logs in {short(running.run)}")
     if detach:
         OUT.print(f"next: rostrum lab exec{_named(name)} h1 -- ip addr; stop it: rostrum lab down{_named(name)}")
         return
@@ -106,10 +124,11 @@ def _watch(running: Lab, stopped: threading.Event) -> None:
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @NAME
+@click.option("--json", "as_json", is_flag=True, help="Print its output and exit status as JSON.")
 @click.argument("where")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @_words_for_errors
-def exec(name: str, where: str, command: tuple[str, ...]) -> None:
+def exec(name: str, as_json: bool, where: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on a server of a running lab, or at the manager.
 
     \b
@@ -117,6 +136,7 @@ def exec(name: str, where: str, command: tuple[str, ...]) -> None:
       rostrum lab exec h1 -- ping -c1 10.0.2.1
       rostrum lab exec manager -- ovs-ofctl -O OpenFlow13 dump-flows tor1
       rostrum lab exec h1 -- bash
+      rostrum lab exec --json h1 -- hostname -I        {"status": 0, "output": "10.0.1.1 ...", ...}
     """
     running = Lab.attach(name)
     if command[0] == "--":
@@ -124,18 +144,28 @@ def exec(name: str, where: str, command: tuple[str, ...]) -> None:
     argv = running.argv(where, command)
     if where != "manager":
         os.environ["ROSTRUM_SOCKET"] = str(running.agent_socket(where))
-    os.execvp(argv[0], argv)
+    if not as_json:
+        os.execvp(argv[0], argv)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+    facts = {"lab": name, "where": where, "command": list(command), "status": done.returncode}
+    print(json.dumps({**facts, "output": done.stdout, "errors": done.stderr}, indent=1))
+    sys.exit(done.returncode)
 
 
 @lab.command()
 @NAME
 @click.option("--all", "all_", is_flag=True, help="Stop every running lab.")
+@JSON
 @_words_for_errors
-def down(name: str, all_: bool) -> None:
+def down(name: str, all_: bool, as_json: bool) -> None:
     """Stop a lab that was started with --detach."""
-    for each in labs() if all_ else [name]:
+    names = labs() if all_ else [name]
+    for each in names:
         Lab.attach(each).stop()
-        OUT.print(f"lab {each} stopped")
+        if not as_json:
+            OUT.print(f"lab {each} stopped")
+    if as_json:
+        print(json.dumps({"stopped": names}))
 
 
 @lab.command()
@@ -154,7 +184,7 @@ def status(name: str | None, as_json: bool) -> None:
             "program", "state", "pid inside", "log", title=f"lab {each}: {row['topology']}", title_justify="left"
         )
         for program, facts in row["programs"].items():
-            table.add_row(program, facts["state"], str(facts["pid"] or "-"), _short(facts["log"]))
+            table.add_row(program, facts["state"], str(facts["pid"] or "-"), short(facts["log"]))
         OUT.print(table)
 
 
@@ -185,6 +215,34 @@ def kill(name: str, program: str, number: str) -> None:
 def start(name: str, program: str) -> None:
     """Start PROGRAM again after it was killed."""
     Lab.attach(name).start_program(program)
+
+
+@lab.command()
+@NAME
+@click.option("--ocs", "ocs_name", default="ocs", show_default=True, help="Which OCS of the topology.")
+@click.argument("operation", type=click.Choice(["state", "counters", "fault", "clear", "timing", "drop-sessions"]))
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@_words_for_errors
+def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...]) -> None:
+    """Look into the emulated OCS, and break its light. Answers are JSON; docs/ocs.md lists the faults.
+
+    \b
+      rostrum lab ocs state
+      rostrum lab ocs fault kind=dim-splitter splitter=s1 db=12
+      rostrum lab ocs fault kind=stuck input=1
+      rostrum lab ocs timing reconfiguration=uniform:60ms:80ms ringing=5ms:0.5
+      rostrum lab ocs clear
+    """
+    request: dict[str, Any] = {"op": operation}
+    for text in values:
+        key, found, value = text.partition("=")
+        if not key or not found:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE, such as splitter=s1")
+        try:
+            request[key] = json.loads(value)
+        except ValueError:
+            request[key] = value
+    print(json.dumps(Lab.attach(name).ask_ocs(ocs_name, request), indent=1))
 
 
 @lab.command(
@@ -224,13 +282,6 @@ def topologies() -> None:
 
 def _named(name: str) -> str:
     return "" if name == "lab" else f" --name {name}"
-
-
-def _short(path: str | Path) -> str:
-    try:
-        return str(Path(path).relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 commands: list[click.Command] = [lab]

@@ -157,17 +157,18 @@ class Lab:
 
     def ocs_fault(self, ocs: str = "ocs", **fault: Any) -> str:
         """Puts a fault (ocs/faults.py) into an emulated OCS, for example kind="dead-port", port=3; its id."""
-        return str(self._ask_ocs(ocs, {"op": "fault", **fault})["id"])
+        return str(self.ask_ocs(ocs, {"op": "fault", **fault})["id"])
 
     def ocs_clear(self, ocs: str = "ocs") -> None:
         """Takes all faults out of an emulated OCS."""
-        self._ask_ocs(ocs, {"op": "clear"})
+        self.ask_ocs(ocs, {"op": "clear"})
 
     def ocs_state(self, ocs: str = "ocs") -> dict[str, Any]:
         """Cross-connects, light paths, faults and timing of an emulated OCS (ocs/control.py)."""
-        return self._ask_ocs(ocs, {"op": "state"})
+        return self.ask_ocs(ocs, {"op": "state"})
 
-    def _ask_ocs(self, ocs: str, request: dict[str, Any]) -> dict[str, Any]:
+    def ask_ocs(self, ocs: str, request: dict[str, Any]) -> dict[str, Any]:
+        """A request to an emulated OCS (ocs/control.py) and its answer. Raises LabError with its words."""
         try:
             return ask(self.run / f"ocs-{ocs}.ctl", request)
         except (OSError, ValueError) as error:
@@ -231,9 +232,11 @@ class Lab:
         text = log.read_text(errors="replace")[-2000:].strip() if log.exists() else ""
         return f"{log} says:\n{text}" if text else f"see {log}"
 
-    def _write_state(self) -> None:
-        state = {
+    def facts(self) -> dict[str, Any]:
+        """What `lab.json` says: who runs, where its sockets are."""
+        return {
             "name": self.name,
+            "run": str(self.run),
             "topology": self.topology.name,
             "init_pid": self.init_pid,
             "init_started": _started(self.init_pid),
@@ -241,8 +244,10 @@ class Lab:
             "rest": str(self.run / "manager.sock"),
             **self.status(),
         }
+
+    def _write_state(self) -> None:
         scratch = self.run / "lab.json.new"
-        scratch.write_text(json.dumps(state, indent=1) + "\n")
+        scratch.write_text(json.dumps(self.facts(), indent=1) + "\n")
         scratch.rename(self.run / "lab.json")
 
 

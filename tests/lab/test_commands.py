@@ -55,6 +55,24 @@ def test_detached_lab_from_up_to_down() -> None:
     assert f"no lab {NAME} is running; start one" in rostrum_lab("down", "--name", NAME, status=1)
 
 
+def test_lab_commands_print_json() -> None:
+    try:
+        facts = json.loads(rostrum_lab("up", "--detach", "--name", NAME, "--json"))
+        assert facts["name"] == NAME and set(facts["agents"]) == {f"h{n}" for n in range(1, 9)}
+        assert all(Path(path).is_socket() for path in [*facts["agents"].values(), facts["rest"]])
+        done = subprocess.run([*RUN, "exec", "--json", "--name", NAME, "h3", "sh", "-c", "hostname -I; exit 3"],
+                              capture_output=True, text=True, timeout=30)  # fmt: skip
+        value = json.loads(done.stdout)
+        assert done.returncode == value["status"] == 3 and "10.0.2.1" in value["output"] and value["where"] == "h3"
+        fault = rostrum_lab("ocs", "--name", NAME, "fault", "kind=dim-splitter", "splitter=s1", "db=3")
+        assert json.loads(fault)["id"] in json.loads(rostrum_lab("ocs", "--name", NAME, "state"))["faults"]
+        assert "there are: dead-port" in rostrum_lab("ocs", "--name", NAME, "fault", "kind=odd", status=1)
+        assert "NAME=VALUE" in rostrum_lab("ocs", "--name", NAME, "fault", "odd", status=2)
+        assert "--detach" in rostrum_lab("up", "--json", "--name", NAME, status=2)
+    finally:
+        assert json.loads(rostrum_lab("down", "--name", NAME, "--json")) == {"stopped": [NAME]}
+
+
 def test_foreground_lab_ends_with_ctrl_c() -> None:
     with subprocess.Popen([*RUN, "up", "--name", NAME], stdout=subprocess.PIPE, text=True) as process:
         try:
