@@ -49,12 +49,13 @@ def forget(lab: Lab, servers: Sequence[str], data_id: int) -> None:
                 continue
 
 
-def until(condition: Callable[[], object], what: str, bound_s: float = 15.0) -> None:
-    """Waits for a condition, and fails naming it when the bound passes."""
+def until(condition: Callable[[], object], what: str, bound_s: float = 15.0) -> object:
+    """Waits for a condition, and fails naming it when the bound passes. What the condition gave at last."""
     deadline = time.monotonic() + bound_s
-    while not condition():
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"waited {bound_s:g} s for {what}"
         time.sleep(0.02)
+    return value
 
 
 def released(lab: Lab, path_id: str, bound_s: float = 15.0) -> dict:

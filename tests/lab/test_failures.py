@@ -102,6 +102,24 @@ def test_a_receiver_that_hangs_is_given_up_within_its_bound(lab: Lab, seed: int)
     assert read(lab, "h3", sending.number) == sending.data
 
 
+def test_receiver_and_sender_that_stand_still_for_a_moment_catch_up(lab: Lab, seed: int) -> None:
+    sending = Sending(lab, "h1", FAR, seed)
+    for name in ("h5", "h1"):
+        lab.signal(name, signal.SIGSTOP)
+        time.sleep(0.3)  # shorter than any bound on silence
+        lab.signal(name, signal.SIGCONT)
+    check(lab, sending.result(), FAR, sending.data)
+
+
+def test_restarted_receiver_gets_the_whole_object(lab: Lab, seed: int) -> None:
+    """What it had is gone with its first life; the sender brings it again."""
+    sending = Sending(lab, "h1", FAR, seed)
+    lab.kill("h5")
+    lab.start_program("h5")
+    result = sending.result()
+    check(lab, result, FAR, sending.data)
+
+
 def test_killed_sender_leaves_no_partial_objects_and_no_path(lab: Lab, seed: int) -> None:
     sending = Sending(lab, "h1", FAR, seed)
     path = lab.rest.get("/v1/paths?state=active")["paths"][0]
@@ -164,6 +182,31 @@ def test_stuck_cross_connect_moves_the_transfer_to_the_packet_network(lab: Lab, 
     assert "fault" in (path["reason"] + path["cause"] + " ".join(path["notes"])).lower(), path
 
 
+def test_fibre_that_dies_under_a_transfer_moves_it_to_the_packet_network(lab: Lab, seed: int) -> None:
+    sending = Sending(lab, "h1", FAR, seed)
+    lab.ocs_fault(kind="dead-port", port=3, side="output")
+    result = sending.result()
+    check(lab, result, FAR, sending.data)
+    path = released(lab, result.response_id)
+    assert path["kind"] == "packet" and "output 3 is dead" in path["reason"], path
+
+
+def test_light_that_fades_under_a_transfer_is_made_up_for_by_patches(lab: Lab, seed: int) -> None:
+    """The switch reports nothing: all its cross-connects are steady. One rack sees nothing any more."""
+    sending = Sending(lab, "h1", FAR, seed)
+    lab.ocs_fault(kind="noisy", port=3, loss=1.0)
+    check(lab, sending.result(), FAR, sending.data)
+
+
+def test_demanded_circuit_that_faults_fails_with_the_cause(lab: Lab) -> None:
+    lab.ocs_fault(kind="stuck", input=4)
+    wanted = {"sender": "h7", "receivers": ["h1", "h3"], "kind": "circuit"}
+    status, path = lab.rest.call("POST", "/v1/paths", wanted)
+    assert status == 201, path
+    path = released(lab, path["id"])
+    assert path["state"] == "failed" and "FAULT" in path["cause"] and "demands a circuit" in path["cause"], path
+
+
 def test_dim_splitter_moves_the_transfer_to_the_packet_network(lab: Lab, seed: int) -> None:
     """The cross-connects are steady, but the OCS reports less power than the receivers need."""
     for splitter in lab.topology.ocs["ocs"].splitters:
@@ -203,7 +246,38 @@ def test_ocs_controller_gone_means_packet_paths(lab: Lab, seed: int) -> None:
     data = data_of(1_000_000, seed)
     result = send(lab, "h1", ["h7"], data)
     check(lab, result, ["h7"], data)
-    assert result.path == "packet" and result.reason
+    assert result.path == "packet" and "ocs is not connected" in result.reason, result.reason
+    forget(lab, EVERYONE, result.data_id)
+    lab.start_program("ocs")  # it comes back empty
+    until(lambda: lab.rest.get("/v1/health")["ready"], "the manager to notice")
+    again = send(lab, "h1", ["h7"], data)
+    check(lab, again, ["h7"], data)
+    assert again.path == "circuit"
+
+
+def test_switch_without_its_manager_forwards_on_and_takes_nothing_new(lab: Lab, seed: int) -> None:
+    manager = lab.topology.manager
+    sending = Sending(lab, "h1", FAR, seed)
+    try:
+        control(lab, "tor3", "tcp:127.0.0.1:1")  # nobody there
+        check(lab, sending.result(), FAR, sending.data)
+        until(lambda: lab.rest.get("/v1/health")["missing"] == ["tor3"], "the manager to notice")
+        data = data_of(1_000_000, seed + 1)
+        with pytest.raises(RostrumError, match="waiting for tor3 to connect"):
+            send(lab, "h1", ["h3", "h5"], data, wait=0.5)
+        others = send(lab, "h1", ["h3", "h7"], data)
+        check(lab, others, ["h3", "h7"], data)
+    finally:
+        control(lab, "tor3", f"tcp:{manager.address}:{manager.openflow_port}")
+    until(lambda: lab.rest.get("/v1/health")["ready"], "tor3 to be back")
+    data = data_of(1_000_000, seed + 2)
+    check(lab, send(lab, "h1", ["h3", "h5"], data), ["h3", "h5"], data)
+
+
+def control(lab: Lab, switch: str, target: str) -> None:
+    """Names the controller that a switch looks for."""
+    words = ["set-controller", switch, target, "--", "set", "controller", switch, "max_backoff=1000"]
+    lab.execute("manager", ["ovs-vsctl", *words])
 
 
 def test_receiver_without_an_agent_is_told_by_name(lab: Lab, seed: int) -> None:
