@@ -177,7 +177,7 @@ static const option options_table[] = {
     {"mtu", "BYTES", "largest IP packet on the data channel [the interface's MTU]", take_mtu},
     {"nic-rate", "RATE", "what the NIC can send, in bits/s on the wire, for example 1G [the interface's speed]",
      take_nic_rate},
-    {"io", "NAME", "packet I/O: auto, udp, udp-gso [auto]", take_io},
+    {"io", "NAME", "packet I/O: auto, udp, udp-gso, packet [auto]", take_io},
     {"attempt-interval", "TIME",
      "time between packets while there is no light yet, for example 1.4ms [auto: 2 % of the\n"
      "                              circuit's reconfiguration time]",

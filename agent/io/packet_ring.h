@@ -1,0 +1,41 @@
+/* A receive ring of an AF_PACKET socket (TPACKET_V3): blocks the kernel fills with packets and then hands over. */
+#ifndef RS_IO_PACKET_RING_H
+#define RS_IO_PACKET_RING_H
+
+#include "io/frame.h"
+#include "io/interface.h"
+#include "io/members.h"
+
+#define RS_PACKET_BLOCK_BYTES (256u << 10) /* at 5 Gb/s one is full after 0.4 ms */
+#define RS_PACKET_BLOCK_MS 1               /* one that is not full is handed over after so long: the latency */
+
+typedef struct {
+    int fd; /* readable when a block is ours */
+    uint8_t *map;
+    size_t bytes;
+    uint32_t block_bytes;
+    unsigned blocks, block; /* in all, and the one that is next */
+    uint32_t left, at; /* packets of that block not yet taken, and where the next one is in it; left 0: not begun */
+    uint64_t bad;      /* packets that are no sound datagrams */
+} rs_packet_ring;
+
+/* One packet of the ring: as many datagrams as the kernel had put together, each but the last of `segment` bytes. */
+typedef struct {
+    rs_datagram datagram;
+    uint32_t segment;
+} rs_ring_packet;
+
+/* A ring of at most `bytes` (at least two blocks of 128 KiB) that receives nothing until rs_packet_filter_attach. False
+ * with words in `error`; rs_packet_ring_close either way. */
+bool rs_packet_ring_open(rs_packet_ring *ring, const rs_interface *interface, size_t bytes, char *error);
+void rs_packet_ring_close(rs_packet_ring *ring);
+
+/* The packet that is next. False: none is ours. It stays valid until rs_packet_ring_take. */
+bool rs_packet_ring_peek(rs_packet_ring *ring, rs_ring_packet *out);
+/* Done with it. */
+void rs_packet_ring_take(rs_packet_ring *ring);
+
+/* Packets dropped for want of room since it was last asked. */
+uint32_t rs_packet_ring_drops(const rs_packet_ring *ring);
+
+#endif
