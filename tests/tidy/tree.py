@@ -24,8 +24,9 @@ def files(*suffixes: str, under: str = "") -> list[str]:
 
 @functools.cache
 def text(name: str) -> str:
-    """A file's text; bytes that are not UTF-8 are replaced."""
-    return (ROOT / name).read_text(errors="replace")
+    """A file's text; bytes that are not UTF-8 are replaced. Nothing for a picture or the like (as git tells: a NUL)."""
+    content = (ROOT / name).read_bytes()
+    return "" if b"\0" in content[:8000] else content.decode(errors="replace")
 
 
 def complaint(rule: str, offenders: list[str]) -> str:
