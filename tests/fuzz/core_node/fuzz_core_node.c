@@ -255,10 +255,17 @@ static void path_call(world *w, uint32_t n) {
     }
 }
 
+/* A batch of datagrams is written to the places predicted for it: none may be named twice. */
+static void predict_two(world *w, uint32_t n) {
+    uint32_t one = (uint32_t)take(w, 1), two = (uint32_t)take(w, 1), length;
+    uint64_t offset, other;
+    rs_xfer xfer, other_xfer;
+    if (one != two && rs_predict(w->node[n], 1, one, &xfer, &offset, &length) &&
+        rs_predict(w->node[n], 1, two, &other_xfer, &other, &length) && xfer == other_xfer && offset == other)
+        abort();
+}
+
 static void receiver_call(world *w, uint32_t n) {
-    rs_xfer xfer;
-    uint64_t offset;
-    uint32_t length;
     rs_xfer_stats stats;
     switch (take(w, 1) % 6) {
     case 0:
@@ -274,7 +281,7 @@ static void receiver_call(world *w, uint32_t n) {
         rs_receive_drops(w->node[n], w->now, 1, take(w, 1));
         break;
     case 4:
-        rs_predict(w->node[n], 1, (uint32_t)take(w, 1), &xfer, &offset, &length);
+        predict_two(w, n);
         break;
     default:
         rs_xfer_stats_get(w->node[n], take(w, 1) % 2 ? w->incoming[n] : w->last[n], &stats);
