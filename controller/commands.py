@@ -270,6 +270,3 @@ def run_manager(options: tuple[str, ...]) -> None:
     from rostrum.controller.app import main  # heavy, and needed by nothing else here
 
     main(list(options), prog_name="rostrum manager run")
-
-
-commands: list[click.Command] = [paths, circuits, manager]

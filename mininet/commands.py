@@ -282,6 +282,3 @@ def topologies() -> None:
 
 def _named(name: str) -> str:
     return "" if name == "lab" else f" --name {name}"
-
-
-commands: list[click.Command] = [lab]

@@ -63,10 +63,3 @@ rs_range rs_ranges_take(rs_ranges *set, uint32_t at) {
     erase(set, at, 1);
     return taken;
 }
-
-uint64_t rs_ranges_total(const rs_ranges *set) {
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < set->count; i++)
-        total += set->range[i].to - set->range[i].from;
-    return total;
-}

@@ -20,6 +20,5 @@ void rs_ranges_add(rs_ranges *set, uint64_t from, uint64_t to); /* nothing if fr
 bool rs_ranges_pop_sn(rs_ranges *set, uint64_t *sn);            /* takes the least sn out; false if empty */
 /* Takes the first interval out; `at` = 0 is the first, count - 1 the last. */
 rs_range rs_ranges_take(rs_ranges *set, uint32_t at);
-uint64_t rs_ranges_total(const rs_ranges *set);
 
 #endif

@@ -300,7 +300,3 @@ void rs_data_timeout(rs_data *data) {
     if (data->empty_looks >= EMPTY_LOOKS)
         wake_by_arrivals(data, true);
 }
-
-void rs_data_stats(const rs_data *data, rs_io_stats *out) {
-    rs_io_stats_get(data->io, out);
-}

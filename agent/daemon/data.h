@@ -47,6 +47,5 @@ bool rs_data_blocked(const rs_data *data);
 
 rs_time rs_data_due(const rs_data *data);
 void rs_data_timeout(rs_data *data);
-void rs_data_stats(const rs_data *data, rs_io_stats *out);
 
 #endif

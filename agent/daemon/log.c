@@ -23,10 +23,6 @@ bool rs_log_set_level(const char *name) {
     return false;
 }
 
-bool rs_log_wants(rs_log_level level) {
-    return level >= threshold;
-}
-
 __attribute__((format(printf, 3, 0))) static void write_line(rs_log_level level, const char *event, const char *format,
                                                              va_list arguments) {
     char line[LINE_MAX_BYTES];

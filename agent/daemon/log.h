@@ -9,7 +9,6 @@ typedef enum { RS_LOG_DEBUG, RS_LOG_INFO, RS_LOG_WARNING, RS_LOG_ERROR } rs_log_
 
 /* Lines below this level are not written. False if there is no level of that name. */
 bool rs_log_set_level(const char *name);
-bool rs_log_wants(rs_log_level level);
 
 /* `event` is a short word ("control", "send", ...); the format makes "key=value" pairs. Values that may hold blanks go
  * through rs_quote. */

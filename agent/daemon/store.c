@@ -130,10 +130,6 @@ const char *rs_store_directory(const rs_store *store) {
     return store->folder.path;
 }
 
-uint32_t rs_store_count(const rs_store *store) {
-    return store->count;
-}
-
 rs_object *rs_store_find(const rs_store *store, const rs_object_id *id) {
     for (uint32_t i = 0; i < store->count; i++) {
         rs_object *object = store->objects[i];

@@ -66,7 +66,6 @@ bool rs_store_prepared(const rs_store *store);
 uint64_t rs_store_used(const rs_store *store); /* bytes, whole pages */
 uint64_t rs_store_quota(const rs_store *store);
 const char *rs_store_directory(const rs_store *store);
-uint32_t rs_store_count(const rs_store *store);
 
 /* NULL if there is none by that id in any phase but CREATED. */
 rs_object *rs_store_find(const rs_store *store, const rs_object_id *id);

@@ -82,9 +82,6 @@ class CircuitTable:
     def get(self, circuit_id: str) -> Circuit | None:
         return self._circuits.get(circuit_id)
 
-    def of_op(self, op: int) -> Circuit | None:
-        return next((circuit for circuit in self if circuit.op == op), None)
-
     def of_user(self, path_id: str) -> Circuit | None:
         return next((circuit for circuit in self if circuit.user == path_id), None)
 

@@ -59,11 +59,6 @@ class Health:
     def output(self, ocs: Ocs, port: int, now: int) -> tuple[str, int] | None:
         return self._verdict((ocs.name, "output", port), 2, now)
 
-    def next_change(self, now: int) -> int | None:
-        """When the next component comes back."""
-        ends = [strike.at + self._quarantine_ns for strikes in self._strikes.values() for strike in strikes]
-        return min((end for end in ends if end > now), default=None)
-
     def expire(self, now: int) -> None:
         for key, strikes in list(self._strikes.items()):
             kept = [strike for strike in strikes if strike.at + self._quarantine_ns > now]
