@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 from click.testing import CliRunner, Result
-from rostrum.controller.commands import commands
+from rostrum.controller.commands import circuits, paths
+from rostrum.controller.commands import manager as manager_group
 
 from tests.controller.fakes import Running, running
 
@@ -17,7 +18,7 @@ from tests.controller.fakes import Running, running
 async def invoke(manager: Running | str, *words: str) -> Result:
     """In a thread: the manager answers on this one."""
     where = manager if isinstance(manager, str) else str(manager.app.socket)
-    group = click.Group("rostrum", {one.name: one for one in commands if one.name})
+    group = click.Group("rostrum", {one.name: one for one in (paths, circuits, manager_group) if one.name})
     return await asyncio.to_thread(CliRunner().invoke, group, [*words], env={"ROSTRUM_MANAGER": where})
 
 
