@@ -1,5 +1,5 @@
-/* Classic BPF (the kernel's Documentation/networking/filter.rst). Offsets count from the IP header, so that VLAN tags do
- * not matter. Conditional jumps reach 255 instructions, so that checks end in a "return 0" of their own. */
+/* Classic BPF (the kernel's Documentation/networking/filter.rst). Offsets count from the IP header, so that VLAN tags
+ * do not matter. Conditional jumps reach 255 instructions, so that checks end in a "return 0" of their own. */
 #include "io/packet_filter.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The kernel's Documentation/networking/packet_mmap.rst has the layout. A ring comes with virtio headers, since frames of
- * a local sender or a NIC that joins datagrams hold several of them. */
+/* The kernel's Documentation/networking/packet_mmap.rst has the layout. A ring comes with virtio headers, since frames
+ * of a local sender or a NIC that joins datagrams hold several of them. */
 #include "io/packet_ring.h"
 
 #include <arpa/inet.h>
