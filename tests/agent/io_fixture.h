@@ -39,6 +39,15 @@ void io_fixture_log(void *context, rs_io_log_level level, const char *text);
 void io_fixture_open(io_fixture *f, const char *out, const rs_io_options *out_options, const char *in,
                      const rs_io_options *in_options);
 
+/* The same, but skips the test where there is no network for it or a back end does not work, with the reason. */
+void io_fixture_open_or_skip(io_fixture *f, const char *out, const rs_io_options *out_options, const char *in,
+                             const rs_io_options *in_options);
+
+/* Moves this process to a private network namespace with a pair of virtual interfaces: va, 10.77.1.1, and vb, 10.77.1.2,
+ * of MTU 9000. */
+void io_veth_make(void);
+extern const rs_io_options io_veth_from, io_veth_to;
+
 /* The next random number, from a seed that is printed once and may be given in ROSTRUM_TEST_SEED. */
 unsigned io_draw(unsigned below);
 

@@ -1,45 +1,12 @@
 /* Every packet I/O back end against the same expectations, over a pair of virtual interfaces in a private network
  * namespace: `va` sends, `vb` receives. What the kernel or missing rights do not allow is skipped, with the reason. */
-#include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "io_fixture.h"
-
-#define MTU 9000
-
-static char missing[200]; /* why there is no network to test on */
-
-static const rs_io_options from = {.interface = "va", .address = 0x0a4d0101u, .log = io_fixture_log};
-static const rs_io_options to = {.interface = "vb", .address = 0x0a4d0102u, .log = io_fixture_log};
-
-/* Both ends are in one namespace: a packet from an own address must count as a foreign one's. */
-static const char *const network[] = {
-    "ip link set lo up",
-    "ip link add va mtu 9000 type veth peer name vb mtu 9000",
-    "ip address add 10.77.1.1/24 dev va",
-    "ip address add 10.77.1.2/24 dev vb",
-    "echo 1 > /proc/sys/net/ipv4/conf/vb/accept_local",
-    "echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter",
-    "echo 0 > /proc/sys/net/ipv4/conf/vb/rp_filter",
-    "ip link set va up",
-    "ip link set vb up",
-};
-
-static void make_network(void) {
-    if (unshare(CLONE_NEWNET) != 0) {
-        snprintf(missing, sizeof missing, "no private network namespace: %s (root is needed)", strerror(errno));
-        return;
-    }
-    for (size_t i = 0; i < sizeof network / sizeof *network && !missing[0]; i++)
-        if (system(network[i]) != 0)
-            snprintf(missing, sizeof missing, "no virtual interfaces: \"%s\" failed", network[i]);
-}
 
 typedef struct {
     const char *out, *in;
@@ -47,18 +14,10 @@ typedef struct {
 } pairing;
 
 static io_fixture *open_pair(pairing *p, int receive_buffer) {
-    rs_io_options receiving = to;
+    rs_io_options receiving = io_veth_to;
     receiving.receive_buffer = receive_buffer;
-    if (missing[0]) {
-        print_message("skipped: %s\n", missing);
-        skip();
-    }
     p->f = io_fixture_new();
-    io_fixture_open(p->f, p->out, &from, p->in, &receiving);
-    if (strcmp(rs_io_name(p->f->out), p->out) != 0 || strcmp(rs_io_name(p->f->in), p->in) != 0) {
-        print_message("skipped: %s and %s do not both work here\n", p->out, p->in);
-        skip();
-    }
+    io_fixture_open_or_skip(p->f, p->out, &io_veth_from, p->in, &receiving);
     return p->f;
 }
 
@@ -291,7 +250,7 @@ int main(void) {
         CASE(backend__unreadable_payload_is_said, false),
     };
     static struct CMUnitTest tests[TESTS_MAX];
-    make_network();
+    io_veth_make();
     size_t count = pair_up(cases, sizeof cases / sizeof *cases, tests);
     return _cmocka_run_group_tests("io_backends", tests, count, NULL, NULL);
 }

@@ -1,175 +1,41 @@
 /* Data channel I/O over real sockets on the loopback interface (agent/io/udp.c, lossy.c, io.c). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <arpa/inet.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
-
-#include <arpa/inet.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/io.h"
+#include "io_fixture.h"
 
-#define FRAGMENT 1408u
-#define FRAGMENTS 400u
-#define LAST 333u /* bytes of the last fragment */
-#define OBJECT ((FRAGMENTS - 1) * FRAGMENT + LAST)
 #define LOCALHOST 0x7f000001u
-#define WAIT_MS 5000
 
-typedef struct {
-    rs_io *out, *in;
-    uint32_t group;
-    uint16_t port;
-    uint8_t sent[OBJECT], got[OBJECT + 64];
-    bool present[FRAGMENTS];
-    unsigned next; /* the sn expected */
-    unsigned delivered, header_bytes_short;
-    bool blind; /* no predictions */
-} fixture;
-
-static uint64_t random_state;
-
-static unsigned draw(unsigned below) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)((random_state >> 33) % below);
-}
-
-static uint32_t length_of(unsigned sn) {
-    return sn == FRAGMENTS - 1 ? LAST : FRAGMENT;
-}
-
-static bool predict(void *context, rs_io_group group, uint32_t ahead, uint8_t **place, uint32_t *length) {
-    fixture *f = context;
-    unsigned sn = (f->next + ahead) % FRAGMENTS;
-    if (f->blind || group != 7 || f->present[sn])
-        return false;
-    *place = f->got + (size_t)sn * FRAGMENT;
-    *length = length_of(sn);
-    return true;
-}
-
-static uint8_t *deliver(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
-                        uint32_t payload_length) {
-    fixture *f = context;
-    assert_int_equal(group, 7);
-    f->delivered++;
-    if (header_length < RS_IO_HEADER_BYTES) {
-        f->header_bytes_short++;
-        return NULL;
-    }
-    uint64_t sn;
-    memcpy(&sn, header + 32, sizeof sn);
-    if (sn >= FRAGMENTS || payload_length != length_of((unsigned)sn) || f->present[sn])
-        return NULL;
-    f->present[sn] = true;
-    f->next = (unsigned)(sn + 1) % FRAGMENTS;
-    return f->got + sn * FRAGMENT;
-}
-
-static void log_text(void *context, rs_io_log_level level, const char *text) {
-    (void)context, (void)level;
-    print_message("%s\n", text);
-}
-
-static const rs_io_options loopback = {.interface = "lo", .address = LOCALHOST, .log = log_text};
+static const rs_io_options loopback = {.interface = "lo", .address = LOCALHOST, .log = io_fixture_log};
 
 static int set_up(void **state) {
-    char error[RS_IO_ERROR_MAX];
-    fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    /* Tests may run at the same time: each process has groups of its own. */
-    f->group = 0xefc80000u | (uint32_t)(getpid() & 0xffff);
-    f->port = (uint16_t)(20000 + getpid() % 20000);
-    f->out = rs_io_open("udp", &loopback, error);
-    if (!f->out)
-        fail_msg("%s", error);
-    f->in = rs_io_open("auto", &loopback, error);
-    assert_non_null(f->in);
-    if (!rs_io_join(f->in, 7, f->group, f->port, error))
-        fail_msg("%s", error);
-    for (size_t i = 0; i < OBJECT; i++)
-        f->sent[i] = (uint8_t)(i * 7 + (i >> 8) * 13 + (i >> 16));
-    memset(f->got, 0xee, sizeof f->got);
+    io_fixture *f = io_fixture_new();
+    io_fixture_open(f, "udp", &loopback, "auto", &loopback);
     *state = f;
     return 0;
 }
 
 static int tear_down(void **state) {
-    fixture *f = *state;
-    rs_io_close(f->out);
-    rs_io_close(f->in);
-    free(f);
+    io_fixture_free(*state);
     return 0;
 }
 
-static void send_all(rs_io *io, const rs_io_packet *packets, unsigned count) {
-    for (unsigned done = 0; done < count;) {
-        int taken = rs_io_send(io, packets + done, count - done);
-        assert_true(taken >= 0);
-        done += (unsigned)taken;
-        struct pollfd wait = {.fd = rs_io_send_fd(io), .events = POLLOUT};
-        if (taken == 0)
-            assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
-    }
-}
-
-static void send_fragments(fixture *f, const unsigned *sns, unsigned count) {
-    uint8_t headers[RS_IO_BATCH][RS_IO_HEADER_BYTES];
-    rs_io_packet packets[RS_IO_BATCH];
-    assert_true(count <= RS_IO_BATCH);
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t sn = sns[i];
-        memset(headers[i], 0xab, sizeof headers[i]);
-        memcpy(headers[i] + 32, &sn, sizeof sn);
-        packets[i] = (rs_io_packet){.address = f->group,
-                                    .port = f->port,
-                                    .header = headers[i],
-                                    .header_length = RS_IO_HEADER_BYTES,
-                                    .payload = f->sent + sn * FRAGMENT,
-                                    .payload_length = length_of(sns[i])};
-    }
-    send_all(f->out, packets, count);
-}
-
-static void receive(fixture *f, unsigned count) {
-    const rs_io_sink sink = {.predict = predict, .deliver = deliver, .context = f};
-    for (unsigned got = 0; got < count;) {
-        struct pollfd wait = {.fd = rs_io_receive_fd(f->in), .events = POLLIN};
-        if (poll(&wait, 1, WAIT_MS) != 1)
-            fail_msg("only %u of %u datagrams came", got, count);
-        got += (unsigned)rs_io_receive(f->in, 256, &sink);
-    }
-}
-
-/* Every present fragment is the sent one, and nothing was written behind the object. */
-static void check_image(const fixture *f) {
-    for (unsigned sn = 0; sn < FRAGMENTS; sn++)
-        if (f->present[sn] &&
-            memcmp(f->got + (size_t)sn * FRAGMENT, f->sent + (size_t)sn * FRAGMENT, length_of(sn)) != 0)
-            fail_msg("fragment %u is not what was sent", sn);
-    for (size_t i = OBJECT; i < sizeof f->got; i++)
-        assert_int_equal(f->got[i], 0xee);
-}
-
 static void udp__in_order_needs_no_copy(void **state) {
-    fixture *f = *state;
+    io_fixture *f = *state;
     unsigned sns[FRAGMENTS];
     for (unsigned sn = 0; sn < FRAGMENTS; sn++)
         sns[sn] = sn;
     for (unsigned sn = 0; sn < FRAGMENTS; sn += 50) {
-        send_fragments(f, sns + sn, 50);
-        receive(f, 50);
+        io_send_fragments(f, sns + sn, 50);
+        io_receive(f, 50, 256);
     }
-    check_image(f);
+    io_check_image(f);
     assert_memory_equal(f->got, f->sent, OBJECT);
     rs_io_stats stats;
     rs_io_stats_get(f->in, &stats);
@@ -181,46 +47,21 @@ static void udp__in_order_needs_no_copy(void **state) {
     assert_int_equal(stats.bytes_sent, OBJECT + FRAGMENTS * RS_IO_HEADER_BYTES);
 }
 
-static void random_traffic(fixture *f) {
-    const char *given = getenv("ROSTRUM_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    print_message("seed %llu\n", (unsigned long long)seed);
-    random_state = seed;
-    unsigned at = draw(FRAGMENTS);
-    for (int round = 0; round < 200; round++) {
-        unsigned sns[RS_IO_BATCH], count = 1 + draw(RS_IO_BATCH);
-        for (unsigned i = 0; i < count; i++) {
-            unsigned what = draw(10);
-            at += what == 0 ? 2 + draw(5) : 1; /* loss */
-            sns[i] =
-                what == 1 ? draw(FRAGMENTS) : (what == 2 && i > 0 ? sns[i - 1] : at % FRAGMENTS); /* strays, doubles */
-        }
-        for (unsigned i = 1; i < count; i++)
-            if (draw(20) == 0) { /* reordering */
-                unsigned j = draw(i), swap = sns[i];
-                sns[i] = sns[j], sns[j] = swap;
-            }
-        send_fragments(f, sns, count);
-        receive(f, count);
-        check_image(f);
-    }
-}
-
 static void udp__loss_reordering_and_doubles_leave_a_right_image(void **state) {
-    random_traffic(*state);
+    io_random_traffic(*state);
 }
 
 static void udp__without_predictions_the_image_is_the_same(void **state) {
-    fixture *f = *state;
+    io_fixture *f = *state;
     f->blind = true;
-    random_traffic(f);
+    io_random_traffic(f);
     rs_io_stats stats;
     rs_io_stats_get(f->in, &stats);
     assert_int_equal(stats.predicted, 0);
 }
 
 static void udp__foreign_datagrams_harm_nothing(void **state) {
-    fixture *f = *state;
+    io_fixture *f = *state;
     unsigned sns[] = {0, 1, 2, 3};
     uint8_t noise[4096];
     memset(noise, 0x5a, sizeof noise);
@@ -240,10 +81,10 @@ static void udp__foreign_datagrams_harm_nothing(void **state) {
          .payload = noise,
          .payload_length = 7},
     };
-    send_fragments(f, sns, 4);
-    send_all(f->out, packets, 4);
-    receive(f, 8);
-    check_image(f);
+    io_send_fragments(f, sns, 4);
+    io_send_all(f->out, packets, 4);
+    io_receive(f, 8, 256);
+    io_check_image(f);
     assert_int_equal(f->delivered, 8);
     assert_int_equal(f->header_bytes_short, 2);
     for (unsigned i = 4; i < FRAGMENTS; i++)
@@ -251,26 +92,26 @@ static void udp__foreign_datagrams_harm_nothing(void **state) {
 }
 
 static void udp__other_groups_stay_out(void **state) {
-    fixture *f = *state;
+    io_fixture *f = *state;
     char error[RS_IO_ERROR_MAX];
     uint8_t header[RS_IO_HEADER_BYTES] = {0};
     const rs_io_packet other = {.address = f->group ^ 0x10000u, .port = f->port, .header = header, .header_length = 48};
-    send_all(f->out, &other, 1);
+    io_send_all(f->out, &other, 1);
     unsigned sn = 9;
-    send_fragments(f, &sn, 1);
-    receive(f, 1);
+    io_send_fragments(f, &sn, 1);
+    io_receive(f, 1, 256);
     assert_int_equal(f->delivered, 1);
     assert_false(rs_io_join(f->in, 7, f->group ^ 0x10000u, f->port, error));
     assert_non_null(strstr(error, "in use"));
     rs_io_leave(f->in, 7);
-    send_fragments(f, &sn, 1);
-    const rs_io_sink sink = {.predict = predict, .deliver = deliver, .context = f};
+    io_send_fragments(f, &sn, 1);
+    const rs_io_sink sink = io_fixture_sink(f);
     assert_int_equal(rs_io_receive(f->in, 64, &sink), 0);
     assert_true(rs_io_join(f->in, 7, f->group, f->port, error));
 }
 
 static void udp__a_full_socket_counts_its_drops(void **state) {
-    fixture *f = *state;
+    io_fixture *f = *state;
     char error[RS_IO_ERROR_MAX];
     rs_io_options small = loopback;
     small.receive_buffer = 20000;
@@ -281,21 +122,21 @@ static void udp__a_full_socket_counts_its_drops(void **state) {
     unsigned sns[64], sn = 399;
     for (unsigned i = 0; i < 64; i++)
         sns[i] = i;
-    send_fragments(f, sns, 64);
-    const rs_io_sink sink = {.predict = predict, .deliver = deliver, .context = f};
+    io_send_fragments(f, sns, 64);
+    const rs_io_sink sink = io_fixture_sink(f);
     int kept = 0;
     struct pollfd wait = {.fd = rs_io_receive_fd(f->in), .events = POLLIN};
     while (poll(&wait, 1, 0) == 1)
         kept += rs_io_receive(f->in, 256, &sink);
-    send_fragments(f, &sn, 1); /* the kernel tells the count with the next datagram */
-    receive(f, 1);
+    io_send_fragments(f, &sn, 1); /* the kernel tells the count with the next datagram */
+    io_receive(f, 1, 256);
     assert_true(kept < 64);
     assert_int_equal(rs_io_drops(f->in, 7), 64 - kept);
-    check_image(f);
+    io_check_image(f);
 }
 
 static void udp__unreadable_payload_is_said(void **state) {
-    fixture *f = *state;
+    io_fixture *f = *state;
     long page = sysconf(_SC_PAGESIZE);
     int fd = memfd_create("object", MFD_CLOEXEC);
     assert_int_equal(ftruncate(fd, 2 * page), 0);
@@ -476,24 +317,24 @@ static void lossy__first_loses_the_first(void **state) {
 }
 
 static void lossy__over_real_sockets(void **state) {
-    fixture *f = *state;
+    io_fixture *f = *state;
     char error[RS_IO_ERROR_MAX];
     f->in = rs_io_lossy(f->in, "uniform:1", 1, error);
     assert_non_null(f->in);
     assert_true(rs_io_join(f->in, 8, f->group ^ 1u, f->port, error));
-    fixture all = *f;
+    io_fixture all = *f;
     all.group ^= 1u;
     unsigned sns[] = {1, 2, 3};
-    send_fragments(&all, sns, 3);
-    receive(f, 3);
+    io_send_fragments(&all, sns, 3);
+    io_receive(f, 3, 256);
     assert_int_equal(f->delivered, 0);
     rs_io_stats stats;
     rs_io_stats_get(f->in, &stats);
     assert_int_equal(stats.intercepted, 3);
-    send_fragments(f, sns, 3); /* group 7 was joined below the interceptor: untouched */
-    receive(f, 3);
+    io_send_fragments(f, sns, 3); /* group 7 was joined below the interceptor: untouched */
+    io_receive(f, 3, 256);
     assert_int_equal(f->delivered, 3);
-    check_image(f);
+    io_check_image(f);
 }
 
 #define with_sockets(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
