@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/netmap.h"
 #include "io/packet.h"
 #include "io/udp.h"
 #include "io/udp_gso.h"
@@ -11,7 +12,8 @@
 
 /* The first is the choice of "auto" and what others are replaced by: it works everywhere, and one lost packet is one
  * lost datagram (docs/agent.md says when others are better). */
-const rs_io_ops *const rs_io_backends[] = {&rs_io_udp, &rs_io_udp_gso, &rs_io_packet_ring, &rs_io_xdp, NULL};
+const rs_io_ops *const rs_io_backends[] = {&rs_io_udp, &rs_io_udp_gso, &rs_io_packet_ring,
+                                           &rs_io_xdp, &rs_io_netmap,  NULL};
 
 static void tell(const rs_io_options *options, rs_io_log_level level, const char *text) {
     if (options->log)

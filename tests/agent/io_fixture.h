@@ -30,6 +30,9 @@ typedef struct {
     bool blind;                             /* no predictions */
 } io_fixture;
 
+/* Can be tested over real interfaces. Without the kernel's netmap module test_io_netmap.c stands for that one. */
+bool io_backend_is_here(const rs_io_ops *ops);
+
 /* A fixture with a group of its own and nothing open. */
 io_fixture *io_fixture_new(void);
 void io_fixture_free(io_fixture *f);

@@ -223,7 +223,8 @@ static size_t pair_up(const test_case *cases, size_t case_count, struct CMUnitTe
     for (size_t out = 0; rs_io_backends[out]; out++)
         for (size_t in = 0; rs_io_backends[in]; in++)
             for (size_t i = 0; i < case_count && count < TESTS_MAX; i++) {
-                if (out != in && !cases[i].mixed)
+                if ((out != in && !cases[i].mixed) || !io_backend_is_here(rs_io_backends[out]) ||
+                    !io_backend_is_here(rs_io_backends[in]))
                     continue;
                 pairings[count] = (pairing){.out = rs_io_backends[out]->name, .in = rs_io_backends[in]->name};
                 snprintf(names[count], sizeof names[count], "%s to %s: %s", pairings[count].out, pairings[count].in,
