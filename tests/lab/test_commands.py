@@ -172,7 +172,8 @@ def test_demo(tmp_path: Path) -> None:
     assert "first light at h5" in shown and "right" in shown
     report = json.loads(file.read_text())
     assert report["ok"] and report["bytes"] == 2 << 20 and report["path"] == "circuit"
-    assert report["reconfiguration_ms"] == 20 and report["setup_ms"] > 20
+    # The OCS begins before the agent hears ACCEPTED, and light may be confirmed while it still rings (a fourteenth).
+    assert report["reconfiguration_ms"] == 20 and report["setup_ms"] > 15
     assert report["total_ms"] > report["setup_ms"] and report["extra_ms"] > 0 and report["goodput_bps"] > 0
     assert report["cross_connects"] == 4 and report["rules"] == 4
     assert [row["host"] for row in report["receivers"]] == ["h3", "h5", "h7"]
