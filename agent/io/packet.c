@@ -1,11 +1,16 @@
 /* Data channel below the kernel's IP: Ethernet frames of our own go to the NIC's queue, where shaping holds as for any
- * other, and come by a ring from which each payload is copied once. Groups are joined by ordinary sockets; datagrams to
- * single hosts, whose Ethernet addresses the kernel knows, are sent by an ordinary one. */
+ * other, and come by a ring from which each payload is copied once.
+ *
+ * The kernel hands over a block of the ring when it is full or after a millisecond: too late for packets that come
+ * alone, which ask whether there is light. So datagrams come by ordinary sockets while they come seldom ("sparse") and
+ * by the ring while they come often ("dense"). Those sockets also send to single hosts, whose Ethernet addresses the
+ * kernel knows. Memberships are held apart (members.h): sockets take part in a group or do not, as the mode is. */
 #include "io/packet.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <linux/if_packet.h>
+#include <linux/sock_diag.h>
 #include <linux/virtio_net.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -13,8 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io/frame.h"
@@ -22,9 +29,13 @@
 #include "io/members.h"
 #include "io/packet_filter.h"
 #include "io/packet_ring.h"
+#include "io/sockets.h"
 #include "io/udp.h"
 
 #define RING_BYTES (32 << 20)
+#define DENSE_PACKETS 16u /* so many in ... */
+#define DENSE_NS 2000000u /* ... this time are dense */
+#define SPARSE_PACKETS 4u /* no more in a millisecond are sparse */
 
 typedef struct {
     rs_io base;
@@ -34,7 +45,11 @@ typedef struct {
     uint32_t offset; /* bytes of the ring's next packet that are delivered already */
     rs_members members;
     int send_fd;
-    rs_io *hosts; /* sends to single hosts */
+    rs_io *sockets; /* back end `udp`: sends to single hosts, receives while packets are sparse */
+    int epoll_fd;   /* over the ring and the sockets */
+    bool dense;
+    uint64_t counted_since; /* ns; `counted` packets came since then, while sparse */
+    unsigned counted;
     rs_io_stats stats;
     int last_send_errno;
 } packet_io;
@@ -47,7 +62,9 @@ static void packet_close(rs_io *base) {
     rs_members_free(&io->members);
     if (io->send_fd >= 0)
         close(io->send_fd);
-    rs_io_close(io->hosts);
+    if (io->epoll_fd >= 0)
+        close(io->epoll_fd);
+    rs_io_close(io->sockets);
     free(io);
 }
 
@@ -67,6 +84,16 @@ static bool open_send_socket(packet_io *io, char *error) {
     return true;
 }
 
+static bool watch_both(packet_io *io, char *error) {
+    struct epoll_event event = {.events = EPOLLIN};
+    io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (io->epoll_fd >= 0 && epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, io->ring.fd, &event) == 0 &&
+        epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, rs_io_receive_fd(io->sockets), &event) == 0)
+        return true;
+    snprintf(error, RS_IO_ERROR_MAX, "cannot watch sockets: %s", strerror(errno));
+    return false;
+}
+
 static rs_io *packet_open(const rs_io_options *options, char *error) {
     packet_io *io = calloc(1, sizeof *io);
     if (!io) {
@@ -75,7 +102,7 @@ static rs_io *packet_open(const rs_io_options *options, char *error) {
     }
     io->base.ops = &rs_io_packet_ring;
     io->options = *options;
-    io->send_fd = io->ring.fd = -1;
+    io->send_fd = io->ring.fd = io->epoll_fd = -1;
     size_t ring = (size_t)(options->receive_buffer > 0 ? options->receive_buffer : RING_BYTES);
     bool ok = !options->loopback;
     if (!ok)
@@ -83,8 +110,8 @@ static rs_io *packet_open(const rs_io_options *options, char *error) {
     if (ok && rs_interface_find(options, &io->interface, error) && open_send_socket(io, error) &&
         rs_packet_ring_open(&io->ring, &io->interface, ring, error)) {
         io->options.interface = io->interface.name;
-        io->hosts = rs_io_udp.open(&io->options, error);
-        if (io->hosts)
+        io->sockets = rs_io_udp.open(&io->options, error);
+        if (io->sockets && watch_both(io, error))
             return &io->base;
     }
     packet_close(&io->base);
@@ -175,7 +202,7 @@ static int packet_send(rs_io *base, const rs_io_packet *packets, unsigned count)
         for (run = 1; taken + run < count && (IN_MULTICAST(first[run].address) != 0) == group &&
                       !(group && too_large(io, &first[run]));)
             run++;
-        int sent = group ? send_frames(io, first, run) : rs_io_send(io->hosts, first, run);
+        int sent = group ? send_frames(io, first, run) : rs_io_send(io->sockets, first, run);
         if (sent < 0)
             return taken > 0 ? (int)taken : sent;
         taken += (unsigned)sent;
@@ -187,28 +214,76 @@ static int packet_send(rs_io *base, const rs_io_packet *packets, unsigned count)
 
 /* ------------------------------------------------------------------------------------------------------ receiving */
 
-static bool packet_join(rs_io *base, rs_io_group number, uint32_t address, uint16_t port, char *error) {
-    packet_io *io = (packet_io *)base;
-    rs_member *member =
-        rs_members_add(&io->members, number, address, port, io->interface.index, io->options.address, error);
-    if (!member)
-        return false;
-    if (rs_packet_filter_attach(io->ring.fd, &io->members))
-        return true;
-    snprintf(error, RS_IO_ERROR_MAX, "cannot set the filter of the packet socket on %s: %s", io->interface.name,
-             strerror(errno));
-    rs_members_remove(&io->members, member);
-    return false;
+static const rs_members no_members;
+
+/* A socket that was bound to a group takes its packets only as a member of it. */
+static bool take_part(packet_io *io, const rs_socket_group *group, uint32_t address, bool join) {
+    struct ip_mreqn membership = {.imr_ifindex = (int)io->interface.index};
+    membership.imr_multiaddr.s_addr = htonl(address);
+    return setsockopt(group->fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &membership,
+                      sizeof membership) == 0;
 }
 
+/* The kernel tells a socket's drops with its next datagram, of which there may be none. */
+static void ask_drops(rs_socket_group *group) {
+    uint32_t numbers[SK_MEMINFO_VARS];
+    socklen_t length = sizeof numbers;
+    if (getsockopt(group->fd, SOL_SOCKET, SO_MEMINFO, numbers, &length) == 0 && length == sizeof numbers)
+        group->drops += (uint32_t)(numbers[SK_MEMINFO_DROPS] - (uint32_t)group->drops);
+}
+
+static void all_take_part(packet_io *io, bool join) {
+    const rs_sockets *sockets = (const rs_sockets *)io->sockets;
+    for (unsigned i = 0; i < sockets->group_room; i++) {
+        rs_socket_group *group = &sockets->groups[i];
+        const rs_member *member = group->fd >= 0 ? rs_members_number(&io->members, group->number) : NULL;
+        if (member && IN_MULTICAST(member->address))
+            (void)take_part(io, group, member->address, join); /* a failure means packets twice, or by the ring alone */
+        if (member && !join)
+            ask_drops(group);
+    }
+}
+
+/* The new road is opened before the old one is closed: packets in between may come twice, none is lost. */
+static void set_dense(packet_io *io, bool dense) {
+    if (dense && !rs_packet_filter_attach(io->ring.fd, &io->members))
+        return;
+    all_take_part(io, !dense);
+    if (!dense && !rs_packet_filter_attach(io->ring.fd, &no_members))
+        return;
+    io->dense = dense;
+    io->counted = 0;
+}
+
+static bool packet_join(rs_io *base, rs_io_group number, uint32_t address, uint16_t port, char *error) {
+    packet_io *io = (packet_io *)base;
+    if (!rs_members_add(&io->members, number, address, port, io->interface.index, io->options.address, error))
+        return false;
+    bool ok = rs_io_join(io->sockets, number, address, port, error);
+    if (ok && io->dense) {
+        ok = rs_packet_filter_attach(io->ring.fd, &io->members);
+        if (!ok)
+            snprintf(error, RS_IO_ERROR_MAX, "cannot set the filter of the packet socket on %s: %s", io->interface.name,
+                     strerror(errno));
+        all_take_part(io, false);
+    }
+    if (!ok) {
+        rs_io_leave(io->sockets, number);
+        rs_members_remove(&io->members, rs_members_number(&io->members, number));
+    }
+    return ok;
+}
+
+/* What the ring still holds of the group, or still gets, finds no member. */
 static void packet_leave(rs_io *base, rs_io_group number) {
     packet_io *io = (packet_io *)base;
     rs_member *member = rs_members_number(&io->members, number);
     if (!member)
         return;
+    rs_io_leave(io->sockets, number);
     rs_members_remove(&io->members, member);
-    if (!rs_packet_filter_attach(io->ring.fd, &io->members)) /* what still comes is thrown away here */
-        rs_io_warn(&io->options, "a group's datagrams still come though it was left: the filter cannot be changed");
+    if (io->dense)
+        (void)rs_packet_filter_attach(io->ring.fd, &io->members);
 }
 
 /* One datagram of a packet. */
@@ -225,8 +300,7 @@ static void deliver(packet_io *io, rs_member *member, const uint8_t *data, uint3
     io->stats.bytes_received += length;
 }
 
-static int packet_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
-    packet_io *io = (packet_io *)base;
+static unsigned read_ring(packet_io *io, unsigned limit, const rs_io_sink *sink) {
     rs_ring_packet packet;
     unsigned total = 0;
     while (total < limit && rs_packet_ring_peek(&io->ring, &packet)) {
@@ -245,14 +319,47 @@ static int packet_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
             io->offset = 0;
         }
     }
-    uint32_t drops = total > 0 ? rs_packet_ring_drops(&io->ring) : 0;
     if (total > 0)
-        rs_members_share_drops(&io->members, drops);
+        rs_members_share_drops(&io->members, rs_packet_ring_drops(&io->ring));
+    return total;
+}
+
+static void choose_mode(packet_io *io, unsigned by_sockets) {
+    if (io->dense) {
+        if (io->ring.meagre <= SPARSE_PACKETS)
+            set_dense(io, false);
+        io->ring.meagre = UINT32_MAX;
+        return;
+    }
+    if (by_sockets == 0)
+        return;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (ns - io->counted_since > DENSE_NS) {
+        io->counted_since = ns;
+        io->counted = 0;
+    }
+    io->counted += by_sockets;
+    if (io->counted >= DENSE_PACKETS)
+        set_dense(io, true);
+}
+
+/* What is older comes first: of the sockets when it has become dense, of the ring when it no longer is. */
+static int packet_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
+    packet_io *io = (packet_io *)base;
+    unsigned total = io->dense ? 0 : read_ring(io, limit, sink), by_sockets = 0;
+    if (total < limit)
+        by_sockets = (unsigned)rs_io_receive(io->sockets, limit - total, sink);
+    total += by_sockets;
+    if (io->dense && total < limit)
+        total += read_ring(io, limit - total, sink);
+    choose_mode(io, by_sockets);
     return (int)total;
 }
 
 static int packet_receive_fd(const rs_io *base) {
-    return ((const packet_io *)base)->ring.fd;
+    return ((const packet_io *)base)->epoll_fd;
 }
 
 static int packet_send_fd(const rs_io *base) {
@@ -260,18 +367,23 @@ static int packet_send_fd(const rs_io *base) {
 }
 
 static uint64_t packet_drops(const rs_io *base, rs_io_group number) {
-    const rs_member *member = rs_members_number(&((const packet_io *)base)->members, number);
-    return member ? member->drops : 0;
+    const packet_io *io = (const packet_io *)base;
+    const rs_member *member = rs_members_number(&io->members, number);
+    return member ? member->drops + rs_io_drops(io->sockets, number) : 0;
 }
 
 static void packet_stats(const rs_io *base, rs_io_stats *out) {
     const packet_io *io = (const packet_io *)base;
-    rs_io_stats hosts;
-    rs_io_stats_get(io->hosts, &hosts);
+    rs_io_stats sockets;
+    rs_io_stats_get(io->sockets, &sockets);
     *out = io->stats;
-    out->packets_sent += hosts.packets_sent;
-    out->bytes_sent += hosts.bytes_sent;
-    out->send_errors += hosts.send_errors;
+    out->packets_sent += sockets.packets_sent;
+    out->bytes_sent += sockets.bytes_sent;
+    out->send_errors += sockets.send_errors;
+    out->packets_received += sockets.packets_received;
+    out->bytes_received += sockets.bytes_received;
+    out->predicted += sockets.predicted;
+    out->moved += sockets.moved;
 }
 
 const rs_io_ops rs_io_packet_ring = {.name = "packet",

@@ -42,7 +42,7 @@ static bool set_up(rs_packet_ring *ring, size_t bytes) {
 }
 
 bool rs_packet_ring_open(rs_packet_ring *ring, const rs_interface *interface, size_t bytes, char *error) {
-    *ring = (rs_packet_ring){.fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    *ring = (rs_packet_ring){.fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), .meagre = UINT32_MAX};
     if (ring->fd < 0) {
         snprintf(error, RS_IO_ERROR_MAX, "cannot open a packet socket: %s%s", strerror(errno),
                  errno == EPERM ? " (CAP_NET_RAW is needed)" : "");
@@ -88,10 +88,12 @@ static void give_back(rs_packet_ring *ring) {
 static bool begin(rs_packet_ring *ring) {
     for (unsigned i = 0; i < ring->blocks; i++) {
         struct tpacket_block_desc *block = block_of(ring);
-        if ((__atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0)
+        uint32_t status = __atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE);
+        if ((status & TP_STATUS_USER) == 0)
             return false;
         ring->left = block->hdr.bh1.num_pkts;
         ring->at = block->hdr.bh1.offset_to_first_pkt;
+        ring->meagre = status & TP_STATUS_BLK_TMO ? ring->left : UINT32_MAX;
         if (ring->left > 0)
             return true;
         give_back(ring);

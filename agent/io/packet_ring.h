@@ -17,6 +17,7 @@ typedef struct {
     unsigned blocks, block; /* in all, and the one that is next */
     uint32_t left, at; /* packets of that block not yet taken, and where the next one is in it; left 0: not begun */
     uint64_t bad;      /* packets that are no sound datagrams */
+    uint32_t meagre;   /* packets of the last block if time was up before it was full, else UINT32_MAX */
 } rs_packet_ring;
 
 /* One packet of the ring: as many datagrams as the kernel had put together, each but the last of `segment` bytes. */
