@@ -170,6 +170,16 @@ static bool wrong_hello(char *words, const char *format, const char *name) {
     return false;
 }
 
+/* Whether an accepted connection may speak for a peer: not if that one is known to live elsewhere, or a stranger who
+ * knows a name could end the connections of its owner. */
+static bool comes_from(const rs_control *control, rs_peer peer, const rs_connection *c) {
+    uint32_t known = rs_peers_entry(control->options.peers, peer)->address;
+    const rs_connection *up = other_up(control, peer, c);
+    if (known == 0 && up)
+        known = up->remote_address;
+    return known == 0 || known == c->remote_address;
+}
+
 /* Whom the connection leads to. Accepted connections learn it here; the pool's own must have reached whom they were
  * opened to. */
 static bool identify(rs_control *control, rs_connection *c, const rs_message *hello, char *words) {
@@ -184,6 +194,8 @@ static bool identify(rs_control *control, rs_connection *c, const rs_message *he
         rs_peer peer = rs_peers_number(control->options.peers, name);
         if (peer == RS_NO_PEER || !rs_pool_peer_of(control, peer))
             return wrong_hello(words, "no room for another peer's name: %s", rs_quote(name));
+        if (!comes_from(control, peer, c))
+            return wrong_hello(words, "it says that its name is %s, whose address is another", rs_quote(name));
         c->peer = peer;
         rs_peers_hold(control->options.peers, peer);
     }

@@ -369,6 +369,29 @@ static void control__garbage_is_closed_and_others_go_on(void **state) {
     assert_int_equal(w->h1.downs, 0);
 }
 
+/* A name is no secret: neither one that we connected to, nor one that connected to us, is taken from its address. */
+static void control__borrowed_name_is_refused_and_its_owner_goes_on(void **state) {
+    world *w = *state;
+    end impostor = {0};
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    const struct {
+        const char *name;
+        end *victim;
+    } attempts[] = {{"h2", &w->h1}, {"h1", &w->h2}};
+    for (int i = 0; i < 2; i++) {
+        open_end(w, &impostor, attempts[i].name, 0x7f000003, 33, (rs_control_options){0});
+        rs_control_want(impostor.control, know(&impostor, i ? "h2" : "h1", attempts[i].victim->address, w->port));
+        wait_until(w, impostor.downs >= 1);
+        close_end(&impostor);
+    }
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 1);
+    assert_int_equal(w->h1.downs + w->h2.downs, 0);
+}
+
 static void control__silent_stranger_is_closed(void **state) {
     world *w = *state;
     open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.connect_timeout = 100 * RS_MILLISECOND});
@@ -431,6 +454,7 @@ int main(void) {
         with_world(control__malformed_message_closes_one_connection),
         with_world(control__shortened_file_breaks_the_connection),
         with_world(control__garbage_is_closed_and_others_go_on),
+        with_world(control__borrowed_name_is_refused_and_its_owner_goes_on),
         with_world(control__silent_stranger_is_closed),
         with_world(control__connections_are_capped),
         with_world(control__idle_connection_is_closed),
