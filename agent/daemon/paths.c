@@ -21,6 +21,12 @@ static void fail_path(rs_agent *agent, rs_sending *s, rs_path *path, rostrum_cod
     rs_path_denied(agent->node, rs_agent_now(agent), s->base.xfer, words);
 }
 
+/* When the wait for a path that is asked for now, or whose turn it is now, is over. */
+static rs_time bound_of(const rs_agent *agent, const rs_sending *s) {
+    uint32_t wait_ms = s->wait_ms ? s->wait_ms : DEFAULT_WAIT_MS;
+    return rs_agent_now(agent) + (rs_time)wait_ms * RS_MILLISECOND + WAIT_MARGIN;
+}
+
 /* The path that a request or a response is about. */
 static rs_path *path_of(rs_sending *s, const char *request_id, const char *response_id) {
     rs_path *paths[] = {&s->path, &s->next_path};
@@ -50,7 +56,7 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     for (uint32_t i = 0; i < s->receiver_count && i < RS_LINK_RECEIVERS_MAX; i++)
         names[i] = s->receivers[i].name;
     *path = (rs_path){.state = RS_PATH_STATE_REQUESTED, .group = RS_NO_GROUP};
-    path->bound_at = now + (rs_time)(s->wait_ms ? s->wait_ms : DEFAULT_WAIT_MS) * RS_MILLISECOND + WAIT_MARGIN;
+    path->bound_at = bound_of(agent, s);
     rs_uuid_text(path->request_id);
     const rs_link_request_params request = {.request_id = path->request_id,
                                             .object = s->base.id,
@@ -82,6 +88,8 @@ static void give_back(rs_agent *agent, rs_sending *s, rs_path *path) {
 void rs_paths_session_over(rs_agent *agent, rs_sending *s) {
     give_back(agent, s, &s->path);
     s->path = s->next_path;
+    if (s->path.state == RS_PATH_STATE_REQUESTED)
+        s->path.bound_at = bound_of(agent, s);
     s->next_path = (rs_path){.group = RS_NO_GROUP};
     s->dark_count = 0;
     memset(s->dark, 0, s->receiver_count * sizeof *s->dark);
@@ -92,10 +100,10 @@ void rs_paths_give_back(rs_agent *agent, rs_sending *s) {
     give_back(agent, s, &s->next_path);
 }
 
+/* The next session's path may have to wait until the present one is given back: its time runs from then. */
 rs_time rs_paths_deadline(const rs_sending *s) {
-    rs_time a = s->path.state == RS_PATH_STATE_REQUESTED ? s->path.bound_at : RS_NEVER;
-    rs_time b = s->next_path.state == RS_PATH_STATE_REQUESTED ? s->next_path.bound_at : RS_NEVER;
-    return a < b ? a : b;
+    const rs_path *path = s->path.state == RS_PATH_STATE_NONE ? &s->next_path : &s->path;
+    return path->state == RS_PATH_STATE_REQUESTED ? path->bound_at : RS_NEVER;
 }
 
 void rs_paths_timeout(rs_agent *agent, rs_sending *s) {

@@ -40,10 +40,8 @@ def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
         deny(core, path, "; ".join(wrong), now)
         core.forget_old()
         return
-    wait_ns = core.settings.wait_ns if request.wait_ms is None else request.wait_ms * MS
-    path.wait_until = now + wait_ns
-    path.circuit_until = now + min(wait_ns, core.settings.circuit_wait_ns)
     _transfer(core, path, now)
+    _begin_to_wait(core, path, now)
     core.queue.append(path.id)
     core.counts["requested"] += 1
     run_queue(core, now)
@@ -61,6 +59,7 @@ def _transfer(core: Core, path: Path, now: int) -> None:
         for transfer in reversed(core.transfers.values()):
             key = (transfer.sender, transfer.app_id, transfer.data_id)
             if key == (request.sender, request.app_id, request.data_id) and not transfer.ended:
+                path.follows = transfer.sessions[-1]
                 transfer.sessions.append(path.id)
                 path.transfer_id = transfer.id
                 return
@@ -77,6 +76,22 @@ def _transfer(core: Core, path: Path, now: int) -> None:
     )
 
 
+def _begin_to_wait(core: Core, path: Path, now: int) -> None:
+    wait_ns = core.settings.wait_ns if path.request.wait_ms is None else path.request.wait_ms * MS
+    if _before_its_turn(core, path):
+        wait_ns = core.settings.wait_max_ns  # the wait proper begins at its turn
+    path.wait_until = now + wait_ns
+    path.circuit_until = now + min(wait_ns, core.settings.circuit_wait_ns)
+
+
+def _before_its_turn(core: Core, path: Path) -> bool:
+    """A further session of a transfer that still has the circuit of the session before. It asks early so that nothing
+    is lost in between; its own circuit is in its way, and that must not send it over the packet network.
+    """
+    before = core.paths.get(path.follows)
+    return before is not None and before.granted and before.kind is PathKind.CIRCUIT
+
+
 def run_queue(core: Core, now: int) -> None:
     """Lets the scheduler decide about everything that waits."""
     if not core.queue:
@@ -84,11 +99,19 @@ def run_queue(core: Core, now: int) -> None:
     waiting = []
     for path_id in core.queue:
         path = core.paths[path_id]
+        if path.follows:
+            if _before_its_turn(core, path):
+                continue
+            path.follows = ""
+            _begin_to_wait(core, path, now)
         waiting.append(Waiting(path.id, path.request, path.stamps.requested, path.circuit_until))
     decisions = {one.path_id: one for one in core.scheduler.schedule(waiting, core.resources.fork(), now)}
     for path_id in list(core.queue):
         path = core.paths[path_id]
-        decision = decisions.get(path_id, Wait(path_id, f"behind others in the queue of {len(core.queue)}"))
+        otherwise = f"behind others in the queue of {len(core.queue)}"
+        if path.follows:
+            otherwise = f"the session before it still has its circuit ({path.follows})"
+        decision = decisions.get(path_id, Wait(path_id, otherwise))
         if isinstance(decision, Grant):
             decision = _grant(core, path, decision, now) or decision
         if isinstance(decision, Deny):

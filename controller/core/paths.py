@@ -48,6 +48,7 @@ class Path:
     circuit_op: int | None = None  # outstanding Connect
     circuit_until: int = 0  # queued: then it takes a packet path
     wait_until: int = 0  # queued: then it is denied
+    follows: str = ""  # queued: the path of its transfer's session before, until that one is out of the way
     lease_until: int | None = None
     unconfirmed_until: int | None = None  # its agent came back without naming it
     adopted: bool = False

@@ -242,6 +242,34 @@ def test_sessions__grants_are_capped_and_make_one_transfer() -> None:
     assert transfer.sessions == [path.id for path in paths]
 
 
+@pytest.mark.parametrize("scheduler", ["best-effort", "fifo"])
+def test_sessions__the_next_one_waits_for_its_own_circuit_however_long_that_is_used(scheduler: str) -> None:
+    line = Timeline(settings=Settings(session_bytes=400, scheduler=scheduler, lease_ns=10**12))
+    first = line.ask_as_agent("h1", *SIX, size=1000)
+    second = line.ask_as_agent("h1", *SIX, size=1000, remaining=600, wait_ms=500)
+    line.wait(60_000)  # longer than any wait for a path
+    assert second.state is State.QUEUED and first.id in second.reason
+    local = line.ask("h5", "h6")  # nobody is held up by it
+    assert local.state is State.ACTIVE
+    line.release(first)
+    assert second.state is State.ACTIVE and second.kind is PathKind.CIRCUIT and second.reused_circuit
+
+
+def test_sessions__the_wait_of_the_next_one_begins_when_its_circuit_is_given_back() -> None:
+    line = Timeline(settings=Settings(session_bytes=400, lease_ns=10**12))
+    first = line.ask_as_agent("h1", *SIX, size=1000)
+    line.wait(100)
+    other = line.ask("h2", "h3")  # came before, and gets the circuit in between
+    second = line.ask_as_agent("h1", *SIX, size=1000, remaining=600)
+    line.wait(1000)
+    line.release(first)
+    assert other.kind is PathKind.CIRCUIT and second.state is State.QUEUED
+    line.wait(1999)
+    assert second.state is State.QUEUED
+    line.wait(2)
+    assert second.kind is PathKind.PACKET and second.reason.startswith("no circuit within")
+
+
 def test_zero_bytes() -> None:
     line = Timeline()
     path = line.ask_as_agent("h1", *SIX, size=0)
