@@ -158,7 +158,7 @@ class Settings:
     quarantine_ns: int = 30 * S  # a component that failed is kept out of use
     session_bytes: int | None = None  # cap of each grant
     paths_per_server: int = 16  # and per direction
-    queue_max: int = 1_000  # the scheduler looks at all of them at every event: some 10 to 50 ms then
+    queue_max: int = 10_000
     history_max: int = 1_000  # paths and transfers remembered after their end
     idle_rule_sets: int = 64  # rules kept for an identical path to come
     boot_id: int = 1
