@@ -141,6 +141,11 @@ static void backend__two_groups_at_once_are_told_apart(void **state) {
 
 static void backend__drops_are_counted(void **state) {
     pairing *p = *state;
+    if (strcmp(p->in, "netmap") == 0) {
+        print_message(
+            "skipped: the NIC's rings are as long as its driver made them, and it alone knows what it drops\n");
+        skip();
+    }
     io_fixture *f = open_pair(p, 20000);
     unsigned sns[50], sn = FRAGMENTS - 1;
     for (unsigned first = 0; first < FRAGMENTS; first += 50) {

@@ -55,35 +55,6 @@ def test_object_reaches_all_and_the_kernel_keeps_its_traffic(lab: World) -> None
         assert not has_program(lab, name)
 
 
-def test_losses_are_mended(lab: World) -> None:
-    start(lab, "h1")
-    for name in ALL:
-        start(lab, name, "--loss", "uniform:0.05:seed=3")
-    data = content(3_000_001, 2)
-    sender = lab.app("h1")
-    sender.add(1, data)
-    result = sender.send(1, ALL)
-    assert result.ok, result
-    for name in ALL:
-        assert lab.app(name).read(1) == data
-
-
-def test_speaks_with_agents_on_sockets_both_ways(lab: World) -> None:
-    start(lab, "h1")
-    lab.start("h2", "--io", "udp")
-    start(lab, "h3")
-    for number, (source, receivers) in enumerate({"h1": ["h2", "h3"], "h2": ["h1", "h3"]}.items()):
-        data = content(2_000_000 + number, 3 + number)
-        sender = lab.app(source)
-        sender.add(1, data)
-        result = sender.send(1, receivers)
-        assert result.ok, result
-        for name in receivers:
-            assert lab.app(name).read(1) == data
-            lab.app(name).delete(1)
-        sender.delete(1)
-
-
 def test_killed_agent_leaves_no_program(lab: World) -> None:
     start(lab, "h1")
     lab.agents["h1"].kill()
