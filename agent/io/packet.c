@@ -1,7 +1,7 @@
 /* Data channel below the kernel's IP: Ethernet frames of our own go to the NIC's queue, where shaping holds as for any
  * other, and come by a ring from which each payload is copied once.
  *
- * The kernel hands over a block of the ring when it is full or after a millisecond: too late for packets that come
+ * The kernel hands over a block of the ring when it is full or some milliseconds old: too late for packets that come
  * alone, which ask whether there is light. So datagrams come by ordinary sockets while they come seldom ("sparse") and
  * by the ring while they come often ("dense"). Those sockets also send to single hosts, whose Ethernet addresses the
  * kernel knows. Memberships are held apart (members.h): sockets take part in a group or do not, as the mode is. */
@@ -35,7 +35,8 @@
 #define RING_BYTES (32 << 20)
 #define DENSE_PACKETS 16u /* so many in ... */
 #define DENSE_NS 2000000u /* ... this time are dense */
-#define SPARSE_PACKETS 4u /* no more in a millisecond are sparse */
+#define SPARSE_PACKETS 4u /* no more in a block that time was up for, and ... */
+#define SPARSE_BLOCKS 4u  /* ... so many of those in a row, are sparse */
 
 typedef struct {
     rs_io base;
@@ -50,6 +51,7 @@ typedef struct {
     bool dense;
     uint64_t counted_since; /* ns; `counted` packets came since then, while sparse */
     unsigned counted;
+    unsigned meagre_blocks; /* in a row, while dense */
     rs_io_stats stats;
     int last_send_errno;
 } packet_io;
@@ -252,7 +254,7 @@ static void set_dense(packet_io *io, bool dense) {
     if (!dense && !rs_packet_filter_attach(io->ring.fd, &no_members))
         return;
     io->dense = dense;
-    io->counted = 0;
+    io->counted = io->meagre_blocks = 0;
 }
 
 static bool packet_join(rs_io *base, rs_io_group number, uint32_t address, uint16_t port, char *error) {
@@ -324,11 +326,12 @@ static unsigned read_ring(packet_io *io, unsigned limit, const rs_io_sink *sink)
     return total;
 }
 
-static void choose_mode(packet_io *io, unsigned by_sockets) {
+static void choose_mode(packet_io *io, unsigned by_sockets, unsigned from_ring) {
     if (io->dense) {
-        if (io->ring.meagre <= SPARSE_PACKETS)
+        if (from_ring > 0)
+            io->meagre_blocks = io->ring.meagre <= SPARSE_PACKETS ? io->meagre_blocks + 1 : 0;
+        if (io->meagre_blocks >= SPARSE_BLOCKS)
             set_dense(io, false);
-        io->ring.meagre = UINT32_MAX;
         return;
     }
     if (by_sockets == 0)
@@ -354,7 +357,7 @@ static int packet_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
     total += by_sockets;
     if (io->dense && total < limit)
         total += read_ring(io, limit - total, sink);
-    choose_mode(io, by_sockets);
+    choose_mode(io, by_sockets, total - by_sockets);
     return (int)total;
 }
 

@@ -16,13 +16,12 @@
 
 #include "io/packet_filter.h"
 
-#define BLOCK_MIN (128u << 10) /* a joined frame has up to 64 KB */
-#define FRAME_BYTES 2048u      /* the kernel wants to know; blocks are filled without gaps whatever it is */
-#define GSO_UDP_L4 5           /* VIRTIO_NET_HDR_GSO_UDP_L4, in the headers since Linux 6.2 */
+#define FRAME_BYTES 2048u /* the kernel wants to know; blocks are filled without gaps whatever it is */
+#define GSO_UDP_L4 5      /* VIRTIO_NET_HDR_GSO_UDP_L4, in the headers since Linux 6.2 */
 
 static bool set_up(rs_packet_ring *ring, size_t bytes) {
     int version = TPACKET_V3, one = 1;
-    ring->block_bytes = bytes >= 8 * (size_t)RS_PACKET_BLOCK_BYTES ? RS_PACKET_BLOCK_BYTES : BLOCK_MIN;
+    ring->block_bytes = RS_PACKET_BLOCK_BYTES;
     ring->blocks = bytes > 2 * (size_t)ring->block_bytes ? (unsigned)(bytes / ring->block_bytes) : 2;
     ring->bytes = (size_t)ring->blocks * ring->block_bytes;
     const struct tpacket_req3 request = {.tp_block_size = ring->block_bytes,

@@ -6,8 +6,9 @@
 #include "io/interface.h"
 #include "io/members.h"
 
-#define RS_PACKET_BLOCK_BYTES (256u << 10) /* at 5 Gb/s one is full after 0.4 ms */
-#define RS_PACKET_BLOCK_MS 1               /* one that is not full is handed over after so long: the latency */
+#define RS_PACKET_BLOCK_BYTES (128u << 10) /* at 1 Gb/s one is full after a millisecond; a joined frame has 64 KB */
+/* One that is not full is handed over after so long: a latency, but a ring of blocks that hold little is soon full. */
+#define RS_PACKET_BLOCK_MS 2
 
 typedef struct {
     int fd; /* readable when a block is ours */
@@ -26,7 +27,7 @@ typedef struct {
     uint32_t segment;
 } rs_ring_packet;
 
-/* A ring of at most `bytes` (at least two blocks of 128 KiB) that receives nothing until rs_packet_filter_attach. False
+/* A ring of at most `bytes` (at least two blocks) that receives nothing until rs_packet_filter_attach. False
  * with words in `error`; rs_packet_ring_close either way. */
 bool rs_packet_ring_open(rs_packet_ring *ring, const rs_interface *interface, size_t bytes, char *error);
 void rs_packet_ring_close(rs_packet_ring *ring);
