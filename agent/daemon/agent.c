@@ -341,7 +341,11 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
 static bool start_data(rs_agent *agent, uint64_t seed) {
     const rs_options *o = &agent->options;
     char error[RS_IO_ERROR_MAX];
-    const rs_io_options options = {.interface = o->interface, .address = o->address, .mtu = o->mtu, .log = log_io};
+    const rs_io_options options = {.interface = o->interface,
+                                   .address = o->address,
+                                   .mtu = o->mtu,
+                                   .receive_buffer = o->receive_buffer,
+                                   .log = log_io};
     rs_io *io = rs_io_open(o->io, &options, error);
     if (io && o->loss) {
         rs_log(RS_LOG_WARNING, "io", "received data packets are lost on purpose: %s", o->loss);

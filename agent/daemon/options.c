@@ -93,6 +93,14 @@ static bool take_io(rs_options *o, const char *text, char *error) {
     return strcmp(text, "auto") == 0 || wrong(error, "there is no such packet I/O; see --help");
 }
 
+static bool take_receive_buffer(rs_options *o, const char *text, char *error) {
+    uint64_t bytes = 0;
+    if (!rs_parse_bytes(text, &bytes) || bytes < 64 << 10 || bytes > 1 << 30)
+        return wrong(error, "a size from 64K to 1G is needed, for example 32M");
+    o->receive_buffer = (int)bytes;
+    return true;
+}
+
 static bool take_mtu(rs_options *o, const char *text, char *error) {
     uint64_t mtu = 0;
     if (!rs_parse_integer(text, 576, 65535, &mtu))
@@ -177,7 +185,9 @@ static const option options_table[] = {
     {"mtu", "BYTES", "largest IP packet on the data channel [the interface's MTU]", take_mtu},
     {"nic-rate", "RATE", "what the NIC can send, in bits/s on the wire, for example 1G [the interface's speed]",
      take_nic_rate},
-    {"io", "NAME", "packet I/O: auto, udp, udp-gso, packet [auto]", take_io},
+    {"io", "NAME", "packet I/O: auto, udp, udp-gso, packet, xdp [auto]", take_io},
+    {"receive-buffer", "SIZE",
+     "data packets that may wait to be read: of each group [16M], or --io packet's ring [32M]", take_receive_buffer},
     {"attempt-interval", "TIME",
      "time between packets while there is no light yet, for example 1.4ms [auto: 2 % of the\n"
      "                              circuit's reconfiguration time]",

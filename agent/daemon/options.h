@@ -20,6 +20,7 @@ typedef struct {
     uint64_t quota_bytes;     /* 0 = what the tmpfs holds */
     uint64_t reserve_bytes;   /* memory kept ready for objects */
     const char *io;           /* back end */
+    int receive_buffer;       /* bytes; 0: the back end's default */
     uint32_t mtu;             /* 0 = the interface's */
     int64_t nic_rate_bps;     /* 0 = the interface's */
     rs_time attempt_interval; /* 0 = by the circuit technology */

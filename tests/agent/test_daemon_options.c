@@ -60,7 +60,8 @@ static void options__everything_set(void **state) {
     assert_int_equal(parse(NEEDED
                            "--manager 10.255.0.1:9090 --control-port 81 --data-port 82 --quota 4G --reserve 128M --mtu "
                            "1500 --nic-rate 2.5G "
-                           "--io udp --attempt-interval 1.4ms --light-confirm 5 --start-on first --silence-bound 2s "
+                           "--io udp --receive-buffer 8M --attempt-interval 1.4ms --light-confirm 5 --start-on first "
+                           "--silence-bound 2s "
                            "--digest sha256 --max-connections 9 --loss gilbert:0.01:5 --seed 42 --log-level warning",
                            &o),
                      RS_OPTIONS_RUN);
@@ -73,6 +74,7 @@ static void options__everything_set(void **state) {
     assert_true(o.reserve_bytes == UINT64_C(128) << 20);
     assert_int_equal(o.mtu, 1500);
     assert_true(o.nic_rate_bps == INT64_C(2500000000));
+    assert_int_equal(o.receive_buffer, 8 << 20);
     assert_int_equal(o.attempt_interval, 1400000);
     assert_int_equal(o.light_confirm, 5);
     assert_int_equal(o.start_policy, RS_START_ON_FIRST);
@@ -106,6 +108,7 @@ static void options__wrong_ones_are_explained(void **state) {
         {NEEDED "--manager host:9090", "IPv4"},
         {NEEDED "--control-port 65536", "65535"},
         {NEEDED "--control-port -1", "port"},
+        {NEEDED "--receive-buffer 2G", "64K to 1G"},
         {NEEDED "--quota 0", "size"},
         {NEEDED "--quota 4X", "size"},
         {NEEDED "--reserve lots", "size"},
