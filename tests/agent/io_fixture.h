@@ -46,8 +46,8 @@ void io_fixture_open(io_fixture *f, const char *out, const rs_io_options *out_op
 void io_fixture_open_or_skip(io_fixture *f, const char *out, const rs_io_options *out_options, const char *in,
                              const rs_io_options *in_options);
 
-/* Moves this process to a private network namespace with two virtual interfaces, a pair: va, 10.77.1.1, and vb, 10.77.1.2,
- * of MTU 9000. */
+/* Moves this process to a private network namespace with a pair of virtual interfaces of MTU 9000: va, 10.77.1.1, and
+ * vb, 10.77.1.2. */
 void io_veth_make(void);
 extern const rs_io_options io_veth_from, io_veth_to;
 

@@ -15,6 +15,10 @@ typedef struct {
 
 static io_fixture *open_pair(pairing *p, int receive_buffer) {
     rs_io_options receiving = io_veth_to;
+    if (strcmp(p->out, "udp-gso") == 0 && strcmp(p->in, "netmap") == 0) {
+        print_message("skipped: datagrams that stay joined up to the receiver are longer than netmap's buffers\n");
+        skip();
+    }
     receiving.receive_buffer = receive_buffer;
     p->f = io_fixture_new();
     io_fixture_open_or_skip(p->f, p->out, &io_veth_from, p->in, &receiving);

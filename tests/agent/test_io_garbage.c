@@ -31,7 +31,7 @@ static garbage *begin(void **state) {
     garbage *g = *state;
     struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = 0};
     g->f = io_fixture_new();
-    io_fixture_open_or_skip(g->f, g->backend, &io_veth_from, g->backend, &io_veth_to);
+    io_fixture_open_or_skip(g->f, "udp", &io_veth_from, g->backend, &io_veth_to);
     at.sll_ifindex = (int)if_nametoindex("va");
     g->raw = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(g->raw, (const struct sockaddr *)&at, sizeof at), 0);
@@ -207,7 +207,7 @@ static void garbage__random_headers_harm_nothing(void **state) {
         if (io_draw(3) == 0)
             g->length = RS_FRAME_ETHERNET + io_draw((unsigned)g->length - RS_FRAME_ETHERNET);
         post(g);
-        if (round % 100 == 99) {
+        if (round % 20 == 19) { /* netmap holds on to frames, and with them to the room of the socket that sent them */
             const rs_io_sink sink = io_fixture_sink(g->f);
             (void)rs_io_receive(g->f->in, 256, &sink);
             io_check_image(g->f);
