@@ -2,11 +2,14 @@
 #include "io_fixture.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -109,6 +112,21 @@ static const char *const veth[] = {
     "ip link set vb up",
 };
 
+/* An interface that was just set up drops what is sent until the kernel has looked at its carrier. */
+static bool runs(const char *interface) {
+    struct ifreq request = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool up = false;
+    strncpy(request.ifr_name, interface, sizeof request.ifr_name - 1);
+    for (int waited = 0; fd >= 0 && !up && waited < WAIT_MS; waited += 10) {
+        up = ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING);
+        if (!up)
+            poll(NULL, 0, 10);
+    }
+    close(fd);
+    return up;
+}
+
 void io_veth_make(void) {
     missing[0] = '\0';
     if (unshare(CLONE_NEWNET) != 0) {
@@ -118,6 +136,8 @@ void io_veth_make(void) {
     for (size_t i = 0; i < sizeof veth / sizeof *veth && !missing[0]; i++)
         if (system(veth[i]) != 0)
             snprintf(missing, sizeof missing, "no virtual interfaces: \"%s\" failed", veth[i]);
+    if (!missing[0] && !(runs("va") && runs("vb")))
+        snprintf(missing, sizeof missing, "the virtual interfaces are not up after %d ms", WAIT_MS);
 }
 
 void io_fixture_open_or_skip(io_fixture *f, const char *out, const rs_io_options *out_options, const char *in,
