@@ -20,7 +20,11 @@ JUNIT = """<testsuites><testsuite>
 <testcase classname="a" name="left"><skipped message="needs root"/></testcase>
 <testcase name="c_good"><system-out>[       OK ] one
 [       OK ] two
-[  SKIPPED ] three</system-out></testcase>
+skipped: no such device
+[  SKIPPED ] a kind: three
+[  SKIPPED ] four
+[  SKIPPED ] 2 test(s), listed below:
+[  SKIPPED ] a kind: three</system-out></testcase>
 <testcase name="c_bad"><failure/><system-out>[       OK ] one
 </system-out><system-err>[  FAILED  ] two
 [  FAILED  ] 1 test(s), listed below:
@@ -53,7 +57,9 @@ def test_cases_are_counted_one_by_one(runner: Any, tmp_path: Path) -> None:
     runner.read_junit(path, result)
     assert result.passed == 1 + 2 + 1
     assert result.failures == ["a::bad: 1 != 2", "a::broken: fixture", "c_bad: two"]
-    assert result.skips == ["a::left: needs root", "c_good::three: skipped by the program"]
+    assert result.skips == [
+        "a::left: needs root", "c_good::a kind: three: no such device", "c_good::four: skipped by the program",
+    ]  # fmt: skip
 
 
 def group(runner: Any, name: str, run: Callable[[Any], Any], after: tuple[str, ...] = ()) -> Any:
