@@ -35,6 +35,14 @@ static void find(rs_sending *x, rs_time now) {
     x->window_pos = x->window_of ? least + window : UINT64_MAX;
 }
 
+/* The slowest has moved on, or another is the slowest now: data packets may go again. */
+static void find_anew(rs_node *node, rs_time now, rs_sending *x) {
+    bool shut = x->pos >= x->window_pos;
+    find(x, now);
+    if (shut && x->pos < x->window_pos)
+        rs_data_schedule(node, now, x);
+}
+
 void rs_window_start(rs_sending *x, rs_time now) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         x->recipients[i].seen_pos = x->pos; /* attempts are too few to wait anywhere */
@@ -44,25 +52,18 @@ void rs_window_start(rs_sending *x, rs_time now) {
 }
 
 void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos) {
-    bool shut = x->pos >= x->window_pos;
     r->seen_at = now;
     if (pos > r->seen_pos)
         r->seen_pos = pos;
     if (x->phase != RS_PHASE_HIGH_RATE)
         return;
     if (r == x->window_of || r->seen_pos < x->window_pos - ahead(x))
-        find(x, now);
-    if (shut && x->pos < x->window_pos)
-        rs_data_schedule(node, now, x);
+        find_anew(node, now, x);
 }
 
 void rs_window_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
-    if (x->phase != RS_PHASE_HIGH_RATE || r != x->window_of)
-        return;
-    bool shut = x->pos >= x->window_pos;
-    find(x, now);
-    if (shut && x->pos < x->window_pos)
-        rs_data_schedule(node, now, x);
+    if (x->phase == RS_PHASE_HIGH_RATE && r == x->window_of)
+        find_anew(node, now, x);
 }
 
 rs_time rs_window_due(rs_sending *x, rs_time now) {
