@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 KEPT = 10_000  # the last so many answers
@@ -19,10 +20,11 @@ class Latency:
         self.count += 1
 
     def percentile_ms(self, percent: float) -> float | None:
+        """The least time that at least `percent` % of the recent ones do not exceed; None if there are none."""
         if not self._recent:
             return None
         ordered = sorted(self._recent)
-        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1e6
+        return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] / 1e6
 
     def max_ms(self) -> float | None:
         return max(self._recent) / 1e6 if self._recent else None
