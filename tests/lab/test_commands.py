@@ -184,3 +184,12 @@ def test_demo(tmp_path: Path) -> None:
         assert stage in what
     assert report["reused"]["ok"] and report["reused"]["reconfiguration_ms"] == 0
     assert report["manifest"]["seed"] == 7 and report["manifest"]["machine"]["cores"] == os.cpu_count()
+
+
+def test_response_counts_every_request(tmp_path: Path) -> None:
+    file = tmp_path / "response.json"
+    shown = rostrum_lab("run", "response", "--requests", "5", "--receivers", "2", "--json", str(file))
+    report = json.loads(file.read_text())
+    assert report["manager"]["count"] == 5 and "in the manager: p50" in shown
+    assert 0 < report["agent"]["p50_ms"] <= report["agent"]["p99_ms"] <= report["agent"]["max_ms"]
+    assert report["manifest"]["parameters"]["requests"] == 5
