@@ -19,7 +19,6 @@ from rostrum.controller.core.model import Pair
 from rostrum.controller.core.values import State
 from rostrum.controller.keyvalue import line
 from rostrum.controller.sequencer import Sequencer
-from rostrum.controller.stats import Latency
 
 from tests.controller.fakes import running, until
 from tests.controller.test_core_failures import TWO_CORES
@@ -153,11 +152,3 @@ def test_log__one_line_whatever_it_holds() -> None:
     assert line("accepted", path="p-1", reason="no light\nat h3", ms=1.5, empty="") == (
         'accepted path=p-1 reason="no light\\nat h3" ms=1.500'
     )
-
-
-def test_latency__percentiles() -> None:
-    latency = Latency()
-    assert latency.percentile_ms(50) is None and latency.max_ms() is None
-    for ms in range(1, 101):
-        latency.add(ms * 1_000_000)
-    assert (latency.percentile_ms(50), latency.percentile_ms(99), latency.max_ms()) == (51.0, 100.0, 100.0)
