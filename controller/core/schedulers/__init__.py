@@ -8,9 +8,14 @@ from importlib.metadata import entry_points
 
 from rostrum.controller.core.schedulers.base import Scheduler
 from rostrum.controller.core.schedulers.best_effort import BestEffort
+from rostrum.controller.core.schedulers.blast import Blast
 from rostrum.controller.core.schedulers.fifo import Fifo
+from rostrum.controller.core.schedulers.quantum import Quantum
+from rostrum.controller.core.schedulers.srt import ShortestRemainingTime
 
-BUILT_IN: dict[str, type[Scheduler]] = {scheduler.name: scheduler for scheduler in (Fifo, BestEffort)}
+BUILT_IN: dict[str, type[Scheduler]] = {
+    scheduler.name: scheduler for scheduler in (Fifo, BestEffort, Quantum, Blast, ShortestRemainingTime)
+}
 ENTRY_POINTS = "rostrum.schedulers"
 
 

@@ -1,0 +1,114 @@
+"""What each scheduler does that the others do not, on the manager's core with a virtual clock."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from rostrum.controller.core import schedulers
+from rostrum.controller.core.paths import Path
+from rostrum.controller.core.values import Decision, Settings, State, Wanted
+
+from tests.controller.timeline import Timeline
+
+MIB = 1 << 20
+
+
+def timeline(scheduler: str, **more: object) -> Timeline:
+    line = Timeline(settings=Settings(scheduler=scheduler, **more))  # type: ignore[arg-type]
+    for number in range(1, 9):
+        line.hello(f"h{number}")
+    return line
+
+
+def circuit(line: Timeline, sender: str, *receivers: str, size: int) -> Path:
+    return line.ask_as_agent(sender, *receivers, size=size, wanted=Wanted.CIRCUIT)
+
+
+def test_quantum__grants_a_quantum_and_the_next_in_line_goes_before_the_rest() -> None:
+    line = timeline("quantum", session_bytes=100 * MIB)
+    large = circuit(line, "h1", "h3", size=1000 * MIB)
+    small = circuit(line, "h2", "h3", size=50 * MIB)
+    assert large.granted and large.accepted_size == 100 * MIB
+    assert small.state is State.QUEUED
+    rest = line.ask_as_agent("h1", "h3", size=1000 * MIB, remaining=900 * MIB, wanted=Wanted.CIRCUIT)
+    assert rest.transfer_id == large.transfer_id and rest.state is State.QUEUED
+    line.release(large)
+    assert small.granted and small.accepted_size == 50 * MIB
+    line.release(small)
+    assert rest.granted and rest.accepted_size == 100 * MIB
+
+
+def test_quantum__has_a_quantum_of_its_own_when_none_is_configured() -> None:
+    line = timeline("quantum")
+    path = circuit(line, "h1", "h3", size=10_000 * MIB)
+    assert 0 < path.accepted_size < 10_000 * MIB
+    assert line.responses()[-1].accepted_size == path.accepted_size
+
+
+def test_blast__takes_the_two_that_fit_beside_each_other_rather_than_the_first() -> None:
+    line = timeline("blast")
+    holder = circuit(line, "h1", "h3", "h5", "h7", size=MIB)
+    first = circuit(line, "h2", "h3", "h5", "h7", size=100 * MIB)  # four racks: 100 / 2
+    one = circuit(line, "h4", "h6", size=90 * MIB)  # two racks: 90 / 1.4
+    other = circuit(line, "h8", "h2", size=80 * MIB)
+    line.release(holder)
+    assert one.granted and other.granted
+    assert first.state is State.QUEUED and "downlink" in first.reason
+
+
+def test_blast__weight_is_of_what_remains() -> None:
+    line = timeline("blast")
+    holder = circuit(line, "h1", "h3", size=MIB)
+    nearly_done = line.ask_as_agent("h2", "h3", size=900 * MIB, remaining=MIB, wanted=Wanted.CIRCUIT)
+    fresh = circuit(line, "h2", "h4", size=10 * MIB)
+    line.release(holder)
+    assert fresh.granted and nearly_done.state is State.QUEUED
+
+
+def test_srt__shortest_goes_first_and_a_live_circuit_counts() -> None:
+    line = timeline("srt")
+    holder = circuit(line, "h1", "h3", size=MIB)
+    long = circuit(line, "h2", "h3", size=500 * MIB)
+    short = circuit(line, "h2", "h4", size=5 * MIB)
+    line.release(holder)
+    assert short.granted and long.state is State.QUEUED
+    line.release(short)
+    assert long.granted
+
+
+def test_srt__reconfiguration_is_part_of_the_time() -> None:
+    """8 MiB over the live circuit (67 ms) beat 2 MiB on a new one (17 ms and 70 ms to set it)."""
+    line = timeline("srt")
+    blocker = circuit(line, "h5", "h1", size=MIB)  # rack 3 to rack 1
+    over_live = circuit(line, "h5", "h2", size=8 * MIB)
+    over_new = circuit(line, "h7", "h1", size=2 * MIB)
+    line.release(blocker)
+    assert over_live.granted and over_live.reused_circuit
+    assert over_new.state is State.QUEUED
+
+
+@pytest.mark.parametrize("name", sorted(schedulers.BUILT_IN))
+def test_every_scheduler__serves_everybody_and_grants_nothing_twice(name: str) -> None:
+    """Random requests and releases: the software network refuses a port that is taken twice."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"{name}: seed {seed}")
+    rng = random.Random(seed)
+    line = timeline(name, session_bytes=64 * MIB if name == "quantum" else None)
+    servers = sorted(line.topology.servers)
+    paths: list[Path] = []
+    for _ in range(60):
+        granted = [path for path in paths if path.granted]
+        if granted and rng.random() < 0.4:
+            line.release(rng.choice(granted))
+        else:
+            sender, *receivers = rng.sample(servers, rng.randint(2, 6))
+            paths.append(line.ask_as_agent(sender, *receivers, size=rng.randint(1, 500) * MIB))
+        line.wait(rng.randint(0, 20))
+    for _ in range(len(paths)):
+        for path in [one for one in paths if one.granted]:
+            line.release(path)
+        line.wait(20)
+    assert all(path.final for path in paths), [path.reason for path in paths if not path.final]
+    assert Decision.DENIED not in line.decisions()
+    line.assert_nothing_held()
