@@ -104,6 +104,10 @@ uint64_t rs_io_drops(const rs_io *io, rs_io_group group) {
     return io->ops->drops(io, group);
 }
 
+uint64_t rs_io_receive_room(const rs_io *io, rs_io_group group) {
+    return io->ops->receive_room(io, group);
+}
+
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out) {
     memset(out, 0, sizeof *out);
     io->ops->stats(io, out);

@@ -86,6 +86,7 @@ typedef struct {
     int (*receive_fd)(const rs_io *io);
     int (*send_fd)(const rs_io *io);
     uint64_t (*drops)(const rs_io *io, rs_io_group group);
+    uint64_t (*receive_room)(const rs_io *io, rs_io_group group);
     void (*stats)(const rs_io *io, rs_io_stats *out);
 } rs_io_ops;
 
@@ -122,6 +123,9 @@ int rs_io_send_fd(const rs_io *io);    /* writable when the queue has room */
 
 /* Datagrams of a group that this host's buffers dropped since it was joined. */
 uint64_t rs_io_drops(const rs_io *io, rs_io_group group);
+/* Bytes of datagrams of about the MTU that may wait there before any is dropped: what the system granted, not what was
+ * asked for, less what it needs to keep them. Groups may share it (rings). 0: no such group. */
+uint64_t rs_io_receive_room(const rs_io *io, rs_io_group group);
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out);
 const char *rs_io_name(const rs_io *io);
 

@@ -232,6 +232,10 @@ static uint64_t lossy_drops(const rs_io *base, rs_io_group group) {
     return rs_io_drops(((const lossy_io *)base)->inner, group);
 }
 
+static uint64_t lossy_receive_room(const rs_io *base, rs_io_group group) {
+    return rs_io_receive_room(((const lossy_io *)base)->inner, group);
+}
+
 static void lossy_stats(const rs_io *base, rs_io_stats *out) {
     const lossy_io *io = (const lossy_io *)base;
     rs_io_stats_get(io->inner, out);
@@ -248,6 +252,7 @@ static const rs_io_ops lossy_ops = {.name = "lossy",
                                     .receive_fd = lossy_receive_fd,
                                     .send_fd = lossy_send_fd,
                                     .drops = lossy_drops,
+                                    .receive_room = lossy_receive_room,
                                     .stats = lossy_stats};
 
 rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error) {

@@ -305,6 +305,17 @@ static uint64_t netmap_drops(const rs_io *base, rs_io_group number) {
     return 0;
 }
 
+/* A slot holds a frame, and one of a ring stays free. A NIC that spreads groups over rings may give one group one. */
+static uint64_t netmap_receive_room(const rs_io *base, rs_io_group number) {
+    const netmap_io *io = (const netmap_io *)base;
+    const rs_nm_side *nic = &io->port.nic;
+    uint32_t least = nic->receive_count > 0 ? nic->receive[0]->slot_count : 0;
+    for (uint32_t i = 1; i < nic->receive_count; i++)
+        least = nic->receive[i]->slot_count < least ? nic->receive[i]->slot_count : least;
+    bool joined = rs_members_number(&io->members, number) != NULL;
+    return joined && least > 0 ? (uint64_t)(least - 1) * io->sockets.interface.mtu : 0;
+}
+
 void rs_netmap_counts_get(const rs_io *base, rs_netmap_counts *out) {
     *out = ((const netmap_io *)base)->counts;
 }
@@ -320,4 +331,5 @@ const rs_io_ops rs_io_netmap = {.name = "netmap",
                                 .receive_fd = netmap_receive_fd,
                                 .send_fd = netmap_send_fd,
                                 .drops = netmap_drops,
+                                .receive_room = netmap_receive_room,
                                 .stats = rs_sockets_stats};

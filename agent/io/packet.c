@@ -375,6 +375,13 @@ static uint64_t packet_drops(const rs_io *base, rs_io_group number) {
     return member ? member->drops + rs_io_drops(io->sockets, number) : 0;
 }
 
+/* Blocks are closed early when what comes next does not fit what is left of them. */
+static uint64_t packet_receive_room(const rs_io *base, rs_io_group number) {
+    const packet_io *io = (const packet_io *)base;
+    uint64_t by_sockets = rs_io_receive_room(io->sockets, number), by_ring = io->ring.bytes / 4 * 3;
+    return by_sockets < by_ring ? by_sockets : by_ring;
+}
+
 static void packet_stats(const rs_io *base, rs_io_stats *out) {
     const packet_io *io = (const packet_io *)base;
     rs_io_stats sockets;
@@ -400,4 +407,5 @@ const rs_io_ops rs_io_packet_ring = {.name = "packet",
                                      .receive_fd = packet_receive_fd,
                                      .send_fd = packet_send_fd,
                                      .drops = packet_drops,
+                                     .receive_room = packet_receive_room,
                                      .stats = packet_stats};

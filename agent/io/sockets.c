@@ -249,6 +249,17 @@ uint64_t rs_sockets_drops(const rs_io *base, rs_io_group number) {
     return group ? group->drops : 0;
 }
 
+/* The kernel counts the memory a datagram lies in, up to twice its bytes, and gives it back with a delay of up to a
+ * quarter of the buffer. */
+uint64_t rs_sockets_receive_room(const rs_io *base, rs_io_group number) {
+    const rs_socket_group *group = find_group((const rs_sockets *)base, number);
+    int granted = 0;
+    socklen_t length = sizeof granted;
+    if (!group || getsockopt(group->fd, SOL_SOCKET, SO_RCVBUF, &granted, &length) != 0 || granted < 0)
+        return 0;
+    return (uint64_t)granted / 8 * 3;
+}
+
 void rs_sockets_stats(const rs_io *base, rs_io_stats *out) {
     *out = ((const rs_sockets *)base)->stats;
 }

@@ -49,6 +49,7 @@ void rs_sockets_note_drops(rs_socket_group *group, struct msghdr *message);
 int rs_sockets_receive_fd(const rs_io *io);
 int rs_sockets_send_fd(const rs_io *io);
 uint64_t rs_sockets_drops(const rs_io *io, rs_io_group number);
+uint64_t rs_sockets_receive_room(const rs_io *io, rs_io_group number);
 void rs_sockets_stats(const rs_io *io, rs_io_stats *out);
 
 #endif

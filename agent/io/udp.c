@@ -137,4 +137,5 @@ const rs_io_ops rs_io_udp = {.name = "udp",
                              .receive_fd = rs_sockets_receive_fd,
                              .send_fd = rs_sockets_send_fd,
                              .drops = rs_sockets_drops,
+                             .receive_room = rs_sockets_receive_room,
                              .stats = rs_sockets_stats};

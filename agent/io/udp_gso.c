@@ -454,4 +454,5 @@ const rs_io_ops rs_io_udp_gso = {
     .receive_fd = rs_sockets_receive_fd,
     .send_fd = rs_sockets_send_fd,
     .drops = rs_sockets_drops,
+    .receive_room = rs_sockets_receive_room,
     .stats = rs_sockets_stats};

@@ -306,6 +306,14 @@ static uint64_t xdp_drops(const rs_io *base, rs_io_group number) {
     return member ? member->drops : 0;
 }
 
+/* A frame takes whole chunks, and the kernel keeps some free. */
+static uint64_t xdp_receive_room(const rs_io *base, rs_io_group number) {
+    const xdp_io *io = (const xdp_io *)base;
+    uint32_t bytes = io->sockets.interface.mtu + RS_FRAME_ETHERNET, room = io->xdp.chunk - RS_XDP_HEADROOM;
+    uint64_t frames = io->xdp.receive_chunks / ((bytes + room - 1) / room);
+    return rs_members_number(&io->members, number) ? frames * io->sockets.interface.mtu / 8 * 7 : 0;
+}
+
 const rs_io_ops rs_io_xdp = {.name = "xdp",
                              .summary = "AF_XDP beside the kernel's stack, on drivers with native XDP",
                              .open = xdp_open,
@@ -317,4 +325,5 @@ const rs_io_ops rs_io_xdp = {.name = "xdp",
                              .receive_fd = xdp_receive_fd,
                              .send_fd = xdp_send_fd,
                              .drops = xdp_drops,
+                             .receive_room = xdp_receive_room,
                              .stats = rs_sockets_stats};

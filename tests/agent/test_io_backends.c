@@ -171,6 +171,24 @@ static void backend__drops_are_counted(void **state) {
     io_check_image(f);
 }
 
+/* Nobody reads while as much comes as there is said to be room for. */
+static void backend__what_there_is_room_for_waits(void **state) {
+    pairing *p = *state;
+    io_fixture *f = open_pair(p, 4 << 20);
+    uint8_t header[RS_IO_HEADER_BYTES];
+    rs_io_packet packet = io_fragment_packet(f, FRAGMENTS, header); /* of no fragment */
+    packet.payload = f->sent;
+    packet.payload_length = 9000 - 28 - RS_IO_HEADER_BYTES;
+    uint64_t room = rs_io_receive_room(f->in, GROUP), count = room / (packet.payload_length + RS_IO_HEADER_BYTES);
+    assert_in_range(room, 512 << 10, 64 << 20);
+    assert_int_equal(rs_io_receive_room(f->in, GROUP + 1), 0);
+    for (uint64_t i = 0; i < count; i++)
+        io_send_all(f->out, &packet, 1);
+    io_receive(f, (unsigned)count, 256);
+    assert_int_equal(f->delivered, count);
+    assert_int_equal(rs_io_drops(f->in, GROUP), 0);
+}
+
 static void backend__what_cannot_be_sent_is_an_error_not_a_stop(void **state) {
     pairing *p = *state;
     io_fixture *f = open_pair(p, 0);
@@ -256,6 +274,7 @@ int main(void) {
         CASE(backend__mixed_sizes_and_strangers_harm_nothing, true),
         CASE(backend__two_groups_at_once_are_told_apart, false),
         CASE(backend__drops_are_counted, true),
+        CASE(backend__what_there_is_room_for_waits, true),
         CASE(backend__what_cannot_be_sent_is_an_error_not_a_stop, false),
         CASE(backend__unreadable_payload_is_said, false),
     };
