@@ -80,6 +80,7 @@ def _begin_to_wait(core: Core, path: Path, now: int) -> None:
     wait_ns = core.settings.wait_ns if path.request.wait_ms is None else path.request.wait_ms * MS
     if _before_its_turn(core, path):
         wait_ns = core.settings.wait_max_ns  # the wait proper begins at its turn
+    path.waiting_since = now
     path.wait_until = now + wait_ns
     path.circuit_until = now + min(wait_ns, core.settings.circuit_wait_ns)
 
@@ -104,7 +105,7 @@ def run_queue(core: Core, now: int) -> None:
                 continue
             path.follows = ""
             _begin_to_wait(core, path, now)
-        waiting.append(Waiting(path.id, path.request, path.stamps.requested, path.circuit_until))
+        waiting.append(Waiting(path.id, path.request, path.waiting_since, path.circuit_until))
     decisions = {one.path_id: one for one in core.scheduler.schedule(waiting, core.resources.fork(), now)}
     for path_id in list(core.queue):
         path = core.paths[path_id]

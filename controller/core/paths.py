@@ -46,6 +46,7 @@ class Path:
     reconfiguration_ns: int = 0
     rules_op: int | None = None  # outstanding installation of rules
     circuit_op: int | None = None  # outstanding Connect
+    waiting_since: int = 0  # queued: when its turn to wait began
     circuit_until: int = 0  # queued: then it takes a packet path
     wait_until: int = 0  # queued: then it is denied
     follows: str = ""  # queued: the path of its transfer's session before, until that one is out of the way

@@ -64,7 +64,7 @@ def test_program__starts_and_ends_orderly(tmp_path: Path) -> None:
         (["--topology", "nowhere"], "nowhere"),
         (
             ["--topology", "hybrid-4x2", "--scheduler", "magic"],
-            "there is no scheduler 'magic'; known are best-effort, fifo",
+            "there is no scheduler 'magic'; known are best-effort, blast, fifo",
         ),
         (["--topology", "hybrid-4x2", "--lease", "soon"], "write a number and us, ms, s, min or h"),
         (["--topology", "hybrid-4x2", "--lease", "1us"], "a lease lasts from 100ms"),

@@ -45,12 +45,14 @@ PACKAGES = {
         "rostrum.controller.core.model",
         "rostrum.controller.southbound.ocs",
     ),
+    "rostrum.sim": ("rostrum.topologies", "rostrum.controller.core", "rostrum.lab.manifest"),
 }
 FORBIDDEN = {"rostrum.controller.northbound": ("rostrum.controller.southbound", "rostrum.controller.app")}
 FOLDERS = {
     "controller/": "rostrum.controller",
     "topologies/": "rostrum.topologies",
     "mininet/": "rostrum.lab",
+    "sim/": "rostrum.sim",
     "agent/client/python/": "rostrum.client",
 }
 # Pure logic: nothing that waits, talks or reads a clock, and no third-party package.

@@ -16,7 +16,9 @@ LOOK_AHEAD = 256  # requests considered in one run; bounds a run's time when the
 
 @dataclass(frozen=True)
 class Waiting:
-    """A request in the queue. After `circuit_until` it takes a packet path instead of waiting for a circuit."""
+    """A request in the queue. `since`: its arrival, or when the session before it gave its path back. After
+    `circuit_until` it takes a packet path instead of waiting for a circuit.
+    """
 
     path_id: str
     request: PathRequest

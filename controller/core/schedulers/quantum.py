@@ -24,4 +24,5 @@ class Quantum(Scheduler):
         super().__init__(session_bytes or QUANTUM_BYTES)
 
     def schedule(self, queue: Sequence[Waiting], resources: Resources, now: int) -> list[Decision]:
-        return [self.serve(waiting, resources, now) for waiting in queue[:LOOK_AHEAD]]
+        turns = sorted(queue, key=lambda waiting: waiting.since)[:LOOK_AHEAD]  # stable: then in order of arrival
+        return [self.serve(waiting, resources, now) for waiting in turns]
