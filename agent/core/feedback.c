@@ -23,7 +23,9 @@ void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_messag
     m->rate.received = x->session_received;
     m->rate.dropped = x->session_dropped;
     m->rate.share_bps = (uint64_t)nic_share(node, now, x);
+    m->rate.at = (uint64_t)x->data_at;
     x->reported_at = now;
+    x->report_due = RS_NEVER; /* whatever the reason was */
 }
 
 static void report_by(rs_node *node, rs_receiving *x, rs_time due) {

@@ -167,7 +167,8 @@ rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *c
 
 /* Receiver. */
 rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out);
-rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group);
+/* `room`: bytes of data packets that may wait for the group before any is dropped; 0 = unknown. */
+rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group, uint64_t room);
 rs_status rs_incoming_refuse(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 /* The whole object, checked, is here already: the sender counts this receiver as done. Like refuse, it ends the id; no
  * event follows. */

@@ -80,12 +80,14 @@ rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out) 
     return RS_OK;
 }
 
-rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group) {
+rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group, uint64_t room) {
     rs_receiving *x = receiving(node, xfer);
     if (!x)
         return RS_ERR_UNKNOWN;
     if (x->state == RS_RX_RECEIVING) { /* a further session's group */
         x->group = group;
+        x->room = room;
+        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
         return RS_OK;
     }
     if (x->state != RS_RX_OFFERED)
@@ -97,6 +99,7 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     rs_seqset_init(&x->present, x->t.fragments, memory);
     rs_seqset_init(&x->asked, x->t.fragments, memory + words);
     x->group = group;
+    x->room = room;
     x->state = RS_RX_RECEIVING;
     x->offered_due = RS_NEVER;
     x->ack_status = RS_ACK_ACCEPTED;

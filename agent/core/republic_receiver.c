@@ -33,6 +33,8 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
     } else if (!x->ring.round_done && !(h->flags & RS_DATA_ATTEMPT)) {
         rs_report_activity(node, now, x);
     }
+    if (h->flags & RS_DATA_REPORT)
+        rs_say(node, now, &x->link, RS_SAY_RATE);
 }
 
 static rs_rx_result store(rs_receiving *x, uint64_t sn) {
@@ -156,6 +158,7 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         m->type = RS_MSG_OPEN_ACK;
         m->open_ack.status = x->ack_status;
         m->open_ack.opening = x->opening;
+        m->open_ack.room = x->room;
         rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
         return true;
     case RS_SAY_INTL_SEQ:

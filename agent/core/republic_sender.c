@@ -56,7 +56,10 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         rs_words(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
         rs_sender_fail(node, now, r, false, cause);
         rs_sender_settle(node, now, x);
-    } else if (!r->accepted) {
+    } else {
+        r->room = m->open_ack.room;
+    }
+    if (m->open_ack.status == RS_ACK_ACCEPTED && !r->accepted) {
         r->accepted = true;
         r->accepted_at = now;
         if (!r->lit && x->grant.light_bound && now + x->grant.light_bound < x->light_due)

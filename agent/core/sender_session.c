@@ -10,7 +10,8 @@
 #define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
 #define DRAIN (1 * RS_MS)             /* from the last data packet to releasing the path: let it get there first */
 #define FEEDBACK (5 * RS_MS)
-#define FEEDBACK_EACH 50000 /* ns per receiver: at most 20,000 RATE messages a second in all */
+#define FEEDBACK_EACH 50000        /* ns per receiver: at most 20,000 RATE messages a second in all */
+#define FEEDBACK_MARKS (1 * RS_MS) /* between two packets that ask for a report */
 
 void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase) {
     if (x->phase == phase)
@@ -129,6 +130,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
     rs_rate_apply(node, x);
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
+    rs_marks_start(&x->marks, now, FEEDBACK_EACH * x->recipient_count, FEEDBACK_MARKS);
     rs_window_start(x, now);
     rs_data_schedule(node, now, x);
 }

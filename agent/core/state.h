@@ -4,6 +4,7 @@
 
 #include "core/list.h"
 #include "core/loss_cases.h"
+#include "core/marks.h"
 #include "core/node.h"
 #include "core/pacer.h"
 #include "core/ranges.h"
@@ -112,6 +113,7 @@ typedef struct {
     /* feedback */
     uint64_t seen_pos; /* position of the newest packet it said it saw */
     rs_time seen_at;   /* when it said so */
+    uint64_t room;     /* bytes of data packets that may wait at it before it drops any; 0 = unknown */
     bool rated;
     uint64_t rated_pos, rated_received, rated_dropped;
     uint64_t expected, lost;
@@ -158,6 +160,7 @@ struct rs_sending {
     rs_rate rate;
     rs_time feedback_interval;
     uint32_t cuts_logged;
+    rs_marks marks;          /* of high rate: when what was sent, where reports are asked for */
     rs_recipient *window_of; /* the slowest, whose word holds the data channel back; NULL = nobody */
     uint64_t window_pos;     /* no data packet from here on, for now */
     uint64_t rate_from_pos;  /* what was sent before says nothing of the present rate */
@@ -181,6 +184,7 @@ struct rs_receiving {
     uint16_t data_port;
     uint8_t path_kind, light_confirm;
     rs_group group;
+    uint64_t room; /* bytes that may wait for the group before any is dropped; 0 = unknown */
     rs_ring ring;
     bool ended; /* the data channel of this session is done, says the sender */
     rs_seqset present, asked;
@@ -303,7 +307,8 @@ rs_time rs_data_deadline(const rs_node *node);
 #define RS_QUIET_REPORTS 2           /* feedback intervals between two reports when nothing is wrong */
 
 /* window.c: how far the data channel runs ahead */
-void rs_window_start(rs_sending *x, rs_time now); /* high rate begins */
+void rs_window_start(rs_sending *x, rs_time now);                  /* high rate begins */
+uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r); /* packets that may be under way to it */
 void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos);
 void rs_window_left(rs_node *node, rs_time now, rs_sending *x,
                     const rs_recipient *r); /* done, failed or out of reach */

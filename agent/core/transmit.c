@@ -30,7 +30,7 @@ rs_time rs_data_deadline(const rs_node *node) {
     return due;
 }
 
-static void data_packet(rs_sending *x, rs_packet_out *out) {
+static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
     uint64_t sn = x->first + x->pos % (x->end - x->first);
     rs_data_header header = {.session = x->t.session, .object = x->t.object, .sn = sn};
     if (sn == 0 || sn == x->first) {
@@ -39,6 +39,8 @@ static void data_packet(rs_sending *x, rs_packet_out *out) {
     }
     if (x->phase == RS_PHASE_ATTEMPT)
         header.flags |= RS_DATA_ATTEMPT;
+    else if (rs_marks_packet(&x->marks, now, x->pos, x->pos + 1 >= x->window_pos || x->pos + 1 == x->stop_pos))
+        header.flags |= RS_DATA_REPORT;
     rs_wire_encode_data(&header, out->header);
     out->channel = RS_CH_GROUP;
     out->peer = RS_NO_PEER;
@@ -67,7 +69,7 @@ static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
     if (rs_list_empty(&node->ready))
         return false;
     rs_sending *x = RS_HOLDER(rs_sending, in_ready, node->ready.next);
-    data_packet(x, out);
+    data_packet(now, x, out);
     x->pos++;
     x->stats.packets_sent++;
     rs_pacer_sent(&node->nic, now, on_wire(out));

@@ -1,19 +1,24 @@
-/* How far the data channel runs ahead of its receivers: no further than AHEAD of what the slowest of them last said it
- * saw (RATE). What a switch or a host cannot carry then waits at the sender and not in buffers on the way, where it
- * would be late first and lost later; the sender finds the pace of the path without losing a packet. A receiver that
- * says nothing for SILENT holds nobody up. Ours. */
+/* How far the data channel runs ahead of its receivers, by what each last said it saw (RATE): no further than half of
+ * what may wait at its socket, and no further than AHEAD at the present rate, so that what a switch or a host cannot
+ * carry waits at the sender and not in buffers on the way, where it would be late first and lost later. The first bound
+ * keeps sockets from overflowing whatever the rate; the second is generous: a host that is busy with something else for
+ * some milliseconds must not stop the others. A receiver that says nothing for SILENT holds nobody up. Ours. */
 #include "core/state.h"
 
-#define AHEAD (30 * RS_MS)   /* at the present rate; three reports at least */
-#define AHEAD_LEAST 64       /* packets */
-#define SILENT (100 * RS_MS) /* then patches are for it */
+#define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */
+#define AHEAD_LEAST 16                   /* packets */
+#define ROOM_UNKNOWN (UINT64_C(4) << 20) /* bytes taken for granted at a receiver that does not say */
+#define ROOM_LEAST 2                     /* packets */
+#define SILENT (100 * RS_MS)             /* then patches are for it */
 
-static uint64_t ahead(const rs_sending *x) {
-    rs_time time = 3 * RS_QUIET_REPORTS * x->feedback_interval;
-    time = time > AHEAD ? time : AHEAD;
+uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
+    rs_time time = AHEAD + 2 * r->link.peer->rtt.smoothed + 3 * x->marks.every;
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, rs_rate_bps(&x->rate));
     uint64_t packets = (uint64_t)(time / packet);
-    return packets > AHEAD_LEAST ? packets : AHEAD_LEAST;
+    uint64_t fits = (r->room ? r->room : ROOM_UNKNOWN) / 2 / (x->t.fragment_size + RS_DATA_HEADER);
+    packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;
+    fits = fits > ROOM_LEAST ? fits : ROOM_LEAST;
+    return packets < fits ? packets : fits;
 }
 
 /* Its round ends within the window, or it is finished by other means. */
@@ -23,16 +28,18 @@ static bool out_of_it(const rs_sending *x, const rs_recipient *r, rs_time now, u
 }
 
 static void find(rs_sending *x, rs_time now) {
-    uint64_t window = ahead(x), least = UINT64_MAX - window;
     x->window_of = NULL;
+    x->window_pos = UINT64_MAX;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->seen_pos >= least || out_of_it(x, r, now, window))
+        if (r->state != RS_RECIPIENT_ACTIVE || r->seen_pos >= x->window_pos)
             continue;
-        least = r->seen_pos;
+        uint64_t window = rs_window_of(x, r);
+        if (r->seen_pos + window >= x->window_pos || out_of_it(x, r, now, window))
+            continue;
+        x->window_pos = r->seen_pos + window;
         x->window_of = r;
     }
-    x->window_pos = x->window_of ? least + window : UINT64_MAX;
 }
 
 /* The slowest has moved on, or another is the slowest now: data packets may go again. */
@@ -57,7 +64,7 @@ void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, 
         r->seen_pos = pos;
     if (x->phase != RS_PHASE_HIGH_RATE)
         return;
-    if (r == x->window_of || r->seen_pos < x->window_pos - ahead(x))
+    if (r == x->window_of || r->seen_pos + rs_window_of(x, r) < x->window_pos)
         find_anew(node, now, x);
 }
 

@@ -70,7 +70,7 @@ bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *h)
     h->object.data = get(&c, 8);
     h->sn = get(&c, 8);
     h->aux = get(&c, 8);
-    if (h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT))
+    if (h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT))
         return false;
     return (h->flags & RS_DATA_FIRST) || h->aux == 0;
 }
@@ -191,6 +191,7 @@ static void put_fields(cursor *c, const rs_message *m) {
     case RS_MSG_OPEN_ACK:
         put(c, m->open_ack.status, 1);
         put(c, m->open_ack.opening, 8);
+        put(c, m->open_ack.room, 8);
         put_cause(c, &m->open_ack.cause);
         break;
     case RS_MSG_INTL_SEQ:
@@ -215,6 +216,7 @@ static void put_fields(cursor *c, const rs_message *m) {
         put(c, m->rate.received, 8);
         put(c, m->rate.dropped, 8);
         put(c, m->rate.share_bps, 8);
+        put(c, m->rate.at, 8);
         break;
     case RS_MSG_ABORT:
         put_cause(c, &m->abort.cause);
@@ -238,6 +240,7 @@ static void get_fields(cursor *c, rs_message *m) {
         m->open_ack.status = (uint8_t)get(c, 1);
         c->bad |= m->open_ack.status > RS_ACK_HAVE;
         m->open_ack.opening = get(c, 8);
+        m->open_ack.room = get(c, 8);
         get_cause(c, &m->open_ack.cause);
         break;
     case RS_MSG_INTL_SEQ:
@@ -263,6 +266,7 @@ static void get_fields(cursor *c, rs_message *m) {
         m->rate.received = get(c, 8);
         m->rate.dropped = get(c, 8);
         m->rate.share_bps = get(c, 8);
+        m->rate.at = get(c, 8);
         break;
     case RS_MSG_ABORT:
         get_cause(c, &m->abort.cause);

@@ -21,7 +21,8 @@
  * gap. */
 #define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)
 
-enum { RS_DATA_FIRST = 1, RS_DATA_ATTEMPT = 2 };
+/* RS_DATA_REPORT: whoever sees the packet says RATE at once. */
+enum { RS_DATA_FIRST = 1, RS_DATA_ATTEMPT = 2, RS_DATA_REPORT = 4 };
 
 typedef struct {
     uint8_t flags;
@@ -86,6 +87,7 @@ typedef struct {
         struct {
             uint8_t status;
             uint64_t opening; /* of the OPEN it answers */
+            uint64_t room;    /* bytes of data packets that may wait at the receiver before it drops any; 0 = unknown */
             rs_wire_cause cause;
         } open_ack;
         struct {
@@ -104,6 +106,7 @@ typedef struct {
         } data_rcvd;
         struct {
             uint64_t highest, received, dropped, share_bps;
+            uint64_t at; /* ns of the receiver's clock, when the newest of these packets came */
         } rate;
         struct {
             rs_wire_cause cause;

@@ -148,6 +148,10 @@ void rs_data_leave(rs_data *data, rs_group number) {
     free_if_unused(data, number);
 }
 
+uint64_t rs_data_room(const rs_data *data, rs_group number) {
+    return number == RS_NO_GROUP ? 0 : rs_io_receive_room(data->io, number);
+}
+
 /* -------------------------------------------------------------------------------------------------------- sending */
 
 static void drop_waiting(rs_data *data, unsigned count) {

@@ -147,7 +147,8 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
         refuse(agent, xfer, &info, agent->stopping ? "the agent is ending" : cause);
         return;
     }
-    rs_status status = rs_incoming_accept(agent->node, rs_agent_now(agent), xfer, r->group);
+    rs_status status =
+        rs_incoming_accept(agent->node, rs_agent_now(agent), xfer, r->group, rs_data_room(agent->data, r->group));
     if (status != RS_OK) {
         rs_log(RS_LOG_ERROR, "receive", "object=%s the core does not take it: %s", rs_id_text(&info.object),
                rs_strerror(status));
@@ -175,7 +176,7 @@ static void next_session(rs_agent *agent, rs_receiving *r) {
         rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error);
         return;
     }
-    rs_incoming_accept(agent->node, rs_agent_now(agent), r->base.xfer, group);
+    rs_incoming_accept(agent->node, rs_agent_now(agent), r->base.xfer, group, rs_data_room(agent->data, group));
     rs_data_leave(agent->data, r->group);
     r->group = group;
     r->session = info.session;

@@ -292,7 +292,7 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
                            .size = info.size,
                            .fragment_size = info.fragment_size,
                            .fragments = fragments};
-        if (rs_incoming_accept(s->node, n->knobs.now, xfer, info.group_address ? 7 : RS_NO_GROUP) != RS_OK) {
+        if (rs_incoming_accept(s->node, n->knobs.now, xfer, info.group_address ? 7 : RS_NO_GROUP, s->room) != RS_OK) {
             assert_int_equal(rs_incoming_refuse(s->node, n->knobs.now, xfer, "out of memory"), RS_OK);
             return;
         }

@@ -42,6 +42,7 @@ typedef struct {
     int64_t bottleneck_bps;
     uint32_t buffer_packets;
     bool at_socket;
+    uint64_t room;     /* told as the bytes its socket takes */
     rs_time port_free; /* the bottleneck's queue is empty then */
     net_app app;
     net_store stores[OBJECTS_MAX];

@@ -33,7 +33,7 @@ static void data_header__bad_ones_are_refused(void **state) {
     const struct {
         size_t at;
         uint8_t value;
-    } changes[] = {{0, 0}, {1, 0}, {2, 2}, {3, 4}, {3, 0x80}, {40, 1}}; /* magic, version, flags, size without FIRST */
+    } changes[] = {{0, 0}, {1, 0}, {2, 2}, {3, 8}, {3, 0x80}, {40, 1}}; /* magic, version, flags, size without FIRST */
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         memcpy(bad, good, sizeof bad);
         bad[changes[i].at] = changes[i].value;
@@ -81,6 +81,7 @@ static rs_message sample(rs_message_type type) {
     case RS_MSG_OPEN_ACK:
         m.open_ack.status = RS_ACK_REFUSED;
         m.open_ack.opening = 5;
+        m.open_ack.room = 16 << 20;
         rs_wire_cause_set(&m.open_ack.cause, "no room");
         break;
     case RS_MSG_DATA_RCVD:
@@ -96,6 +97,7 @@ static rs_message sample(rs_message_type type) {
         m.rate.received = type == RS_MSG_RATE || type == RS_MSG_PTCH_REQ ? 2 : 0;
         m.rate.dropped = type == RS_MSG_RATE ? 3 : 0;
         m.rate.share_bps = type == RS_MSG_RATE ? 4 : 0;
+        m.rate.at = type == RS_MSG_RATE ? 5 : 0;
         if (type == RS_MSG_DATA_FNSD)
             m.rate.highest = 0;
     }

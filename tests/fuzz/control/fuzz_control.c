@@ -49,7 +49,7 @@ static void answer(rs_node *node) {
     rs_packet_out out;
     for (int i = 0; i < 1000 && rs_poll_event(node, &event); i++) {
         if (event.kind == RS_EV_INCOMING)
-            rs_incoming_accept(node, NOW, event.xfer, 0);
+            rs_incoming_accept(node, NOW, event.xfer, 0, 1 << 20);
         if (event.kind == RS_EV_COMPLETE)
             rs_verified(node, NOW, event.xfer, true, "");
     }

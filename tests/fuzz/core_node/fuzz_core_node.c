@@ -104,7 +104,7 @@ static void answer(world *w, uint32_t n, const rs_event *e) {
         if (info.size / info.fragment_size >= FRAGMENTS_MOST)
             rs_incoming_refuse(w->node[n], w->now, e->xfer, "too large");
         else if (take(w, 1) % 4)
-            rs_incoming_accept(w->node[n], w->now, e->xfer, 1);
+            rs_incoming_accept(w->node[n], w->now, e->xfer, 1, 1 << 20);
     } else if (e->kind == RS_EV_COMPLETE) {
         w->complete[n] = e->xfer;
         if (take(w, 1) % 4)
