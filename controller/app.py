@@ -20,7 +20,7 @@ from rostrum.controller.config import Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.manager import Manager
-from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.core.model import LEVEL_MULTICAST, Light, SouthboundError
 from rostrum.controller.core.values import Settings
 from rostrum.controller.execution import Devices
 from rostrum.controller.keyvalue import line
@@ -29,13 +29,15 @@ from rostrum.controller.northbound.http_server import HttpServer
 from rostrum.controller.northbound.thrift_service import ThriftService
 from rostrum.controller.owner import Owner
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
+from rostrum.controller.southbound.fabric import MixedFabric
 from rostrum.topologies import loader
-from rostrum.topologies.model import Topology
 from rostrum.topologies.units import Duration, Size
 
 log = logging.getLogger("rostrum.manager")
 
-FabricFactory = Callable[[Topology, Callable[[str], None], Callable[[str, str], None]], SwitchFabric]
+FabricFactory = Callable[
+    [Config, Callable[[str], None], Callable[[str, str], None], Callable[[Light], None]], SwitchFabric
+]
 OcsFactory = Callable[[Any, Callable[[], None], Callable[[str], None], Callable[[Any], None]], CircuitSwitch]
 
 
@@ -47,8 +49,11 @@ class App:
         topology, settings = config.topology, config.settings
         self.owner = Owner(Manager(topology, settings, time.monotonic_ns()))
         post = self.owner.post
-        self.fabric = (fabric or _openflow)(
-            topology, lambda name: post(ev.SwitchUp(name)), lambda name, cause: post(ev.SwitchDown(name, cause))
+        self.fabric = (fabric or _switches)(
+            config,
+            lambda name: post(ev.SwitchUp(name)),
+            lambda name, cause: post(ev.SwitchDown(name, cause)),
+            lambda light: post(ev.FirstLight(light)),
         )
         self.ocs: Mapping[str, CircuitSwitch] = {
             name: (ocs or _tl1)(
@@ -132,10 +137,29 @@ class App:
         self.facts.write_text(json.dumps(facts) + "\n")
 
 
-def _openflow(topology: Topology, up: Callable[[str], None], down: Callable[[str, str], None]) -> SwitchFabric:
-    from rostrum.controller.southbound.openflow import OpenFlowFabric
+def _switches(
+    config: Config, up: Callable[[str], None], down: Callable[[str, str], None], light: Callable[[Light], None]
+) -> SwitchFabric:
+    """A driver for each kind of switch that the topology has."""
+    kinds = {switch.southbound for switch in config.topology.switches.values()}
+    fabrics: dict[str, SwitchFabric] = {}
+    if "openflow" in kinds:
+        from rostrum.controller.southbound.openflow import OpenFlowFabric
 
-    return OpenFlowFabric(topology, up, down)
+        fabrics["openflow"] = OpenFlowFabric(config.topology, up, down)
+    if "p4runtime" in kinds:
+        from rostrum.controller.southbound import p4runtime_pipeline
+        from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
+
+        fabrics["p4runtime"] = P4RuntimeFabric(
+            config.topology,
+            up,
+            down,
+            light,
+            election_id=config.election_id,
+            pipeline=p4runtime_pipeline.load(config.p4_program),
+        )
+    return MixedFabric(config.topology, fabrics)
 
 
 def _tl1(
@@ -227,6 +251,26 @@ def _ns(seconds: float) -> int:
 @click.option("--thrift-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
 @click.option("--rest-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
 @click.option("--openflow-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
+@click.option(
+    "--priority",
+    type=click.IntRange(0, 7),
+    default=LEVEL_MULTICAST,
+    show_default=True,
+    help="Level of multicast at switches, by DSCP (P4: PCP and queue too); 0 = that of everything else.",
+)
+@click.option(
+    "--election-id",
+    type=click.IntRange(1, 2**63),
+    default=1,
+    show_default=True,
+    help="At P4 switches: of several managers, the one with the highest is primary, the others write nothing.",
+)
+@click.option(
+    "--p4-program",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    help="Folder of the compiled P4 program; default: as it comes with rostrum.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Log more.")
 def main(
     topology: str,
@@ -243,6 +287,9 @@ def main(
     thrift_port: int | None,
     rest_port: int | None,
     openflow_port: int | None,
+    priority: int,
+    election_id: int,
+    p4_program: Path | None,
     verbose: bool,
 ) -> None:
     """The manager of a data center: takes requests for multicast paths from agents (Thrift) and people (REST), and sets
@@ -271,9 +318,10 @@ def main(
         quarantine_ns=_ns(quarantine),
         session_bytes=session_bytes,
         paths_per_server=paths_per_server,
+        level=priority,
         boot_id=time.time_ns() // 1_000_000,
     )
-    config = Config(loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port)
+    config = Config(loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(config))

@@ -20,6 +20,8 @@ class Config:
     thrift_port: int | None = None
     rest_port: int | None = None
     openflow_port: int | None = None
+    election_id: int = 1  # at P4 switches: of several managers the highest is primary
+    p4_program: Path | None = None  # folder of the compiled program; None = as it comes with rostrum
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.model import MulticastRule, Pair, SouthboundError
+from rostrum.controller.core.model import MulticastRule, Pair, RuleCounters, SouthboundError, SwitchCounters
 from rostrum.controller.keyvalue import line
 from rostrum.controller.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
@@ -57,6 +57,9 @@ class Devices:
             self._rules(action.op, action.rules, self._fabric.install, _installed)
         elif isinstance(action, act.RemoveRules):
             self._rules(action.op, action.rules, self._fabric.remove, ev.RulesRemoved)
+        elif isinstance(action, act.RearmRules):
+            for switch in {rule.switch for rule in action.rules}:
+                self._sequencer.submit([switch], _with(self._rearm(action), switch))
         elif isinstance(action, act.Connect):
             self._sequencer.submit(_fibres(action.ocs, action.pairs), lambda: self._connect(action))
         elif isinstance(action, act.Disconnect):
@@ -100,6 +103,18 @@ class Devices:
 
         for switch in shares:
             self._sequencer.submit([switch], _with(one, switch))
+
+    def _rearm(self, action: act.RearmRules) -> Callable[[str], Coroutine[Any, Any, None]]:
+        async def one(switch: str) -> None:
+            try:
+                async with asyncio.timeout(self._bound_s):
+                    await self._fabric.rearm([rule for rule in action.rules if rule.switch == switch])
+            except (SouthboundError, TimeoutError) as error:
+                # Its receivers tell the sender of light too: nothing but time is lost.
+                cause = str(error) or f"no answer within {self._bound_s:g} s"
+                log.warning(line("first light not watched", path=action.path_id, switch=switch, cause=cause))
+
+        return one
 
     async def _connect(self, action: act.Connect) -> None:
         bound_s = self._bound_s + self._topology.ocs[action.ocs].reconfiguration_s
@@ -147,6 +162,16 @@ class Devices:
         """Reads an OCS's cross-connects and powers anew. Raises SouthboundError, TimeoutError."""
         async with asyncio.timeout(self._bound_s):
             await self._found(ocs)
+
+    async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
+        """What these rules did, from the switches that count. Raises SouthboundError, TimeoutError."""
+        async with asyncio.timeout(self._bound_s):
+            return await self._fabric.rule_counters(rules)
+
+    async def switch_counters(self, switch: str) -> SwitchCounters | None:
+        """Raises SouthboundError, TimeoutError."""
+        async with asyncio.timeout(self._bound_s):
+            return await self._fabric.switch_counters(switch)
 
     async def _found(self, ocs: str) -> None:
         asked_at = self._clock()

@@ -30,6 +30,8 @@ class Agents(Protocol):
 
     def failed(self, server: str, path_id: str, reason: str) -> None: ...
 
+    def light(self, server: str, path_id: str) -> None: ...
+
 
 class Owner:
     """Everything here runs on one asyncio loop; `post` handles an event, and those it leads to, before it returns."""
@@ -109,6 +111,9 @@ class Owner:
         elif isinstance(action, act.NotifyFailed):
             if self.agents:
                 self.agents.failed(action.server, action.path_id, action.reason)
+        elif isinstance(action, act.NotifyLight):
+            if self.agents:
+                self.agents.light(action.server, action.path_id)
         elif isinstance(action, act.PathChanged):
             for change in self._watchers.get(action.path_id, ()):
                 if not change.done():

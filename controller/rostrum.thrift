@@ -48,7 +48,9 @@ struct AgentInfo {
   /** Differs at each start of the agent: paths of an earlier boot are released. */
   3: required i64 boot_id,
   4: required i32 control_port,
-  5: required list<LivePath> live_paths
+  5: required list<LivePath> live_paths,
+  /** Ours: call Agent.light for the paths it holds. */
+  6: optional bool wants_light
 }
 
 struct PathRequest {
@@ -138,6 +140,9 @@ service Agent {
   oneway void response(1: PathResponse response),
   /** The path changed under the same group (for example circuit -> packet after a fault); keep attempting. */
   oneway void moved(1: string response_id, 2: PathKind kind, 3: string reason),
+  /** Every receivers' rack has light: their switches saw data come through (P4 switches; others say nothing, and then this never comes).
+   *  Only to agents that want it; a hint, said again when the path has moved. */
+  oneway void light(1: string response_id),
   /** The path is gone. The transfer fails with this cause unless every receiver is done or can be finished by patches. */
   oneway void failed(1: string response_id, 2: string reason)
 }

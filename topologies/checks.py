@@ -10,11 +10,13 @@ from rostrum.topologies.model import End, Ocs, Topology
 from rostrum.topologies.problems import Place, did_you_mean, place_text
 
 Finding = tuple[Place, str]
+P4_PORT_MAX = 510
 
 
 def all_of(topology: Topology) -> Iterator[Finding]:
     """Every contradiction in the topology."""
     yield from names(topology)
+    yield from p4_targets(topology)
     yield from networks(topology)
     yield from addresses(topology)
     yield from links(topology)
@@ -41,12 +43,30 @@ def names(topology: Topology) -> Iterator[Finding]:
             first.setdefault(name, kind)
     dpids: dict[int, str] = {}
     for switch in topology.switches.values():
+        if switch.dpid == 0:
+            continue
         if switch.dpid in dpids:
             yield (
                 ("switches", switch.name, "dpid"),
                 f"dpid {switch.dpid} is that of {dpids[switch.dpid]} too; give each switch its own",
             )
         dpids.setdefault(switch.dpid, switch.name)
+
+
+def p4_targets(topology: Topology) -> Iterator[Finding]:
+    """A P4Runtime server may serve several devices, but not one as two switches; port numbers have nine bits."""
+    seen: dict[tuple[IPv4Address, int, int], str] = {}
+    for switch in topology.switches.values():
+        if switch.p4 is None:
+            continue
+        place: Place = ("switches", switch.name, "p4runtime")
+        key = (switch.p4.address, switch.p4.port, switch.p4.device_id)
+        if key in seen:
+            yield place, f"device {key[2]} at {key[0]}:{key[1]} is {seen[key]} already; give each switch its own"
+        seen.setdefault(key, switch.name)
+        high = max(switch.neighbours, default=0)
+        if high > P4_PORT_MAX:
+            yield place, f"port {high} of {switch.name}: the P4 program knows ports 1 to {P4_PORT_MAX}"
 
 
 def networks(topology: Topology) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from rostrum.topologies.model import (
     Link,
     Manager,
     Ocs,
+    P4Target,
     Reconfiguration,
     Server,
     Splitter,
@@ -28,6 +29,7 @@ from rostrum.topologies.model import (
 from rostrum.topologies.problems import Place, Problem, TopologyError, did_you_mean
 
 FOLDER = Path(__file__).resolve().parent
+P4RUNTIME_PORT = 9559
 TL1_PORTS = {"glimmerglass": 10034, "polatis": 3082}
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 RATE_MAX_BPS = 10**13
@@ -228,7 +230,7 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
             thrift_port=value["manager"].get("thrift_port", 9090),
             rest_port=value["manager"].get("rest_port", 8080),
         ),
-        switches={name: _switch(name, entry, links) for name, entry in value["switches"].items()},
+        switches={name: _switch(name, entry, links, reader) for name, entry in value["switches"].items()},
         servers={
             name: _server(name, entry, links, value["switches"], reader) for name, entry in value["servers"].items()
         },
@@ -246,15 +248,30 @@ def _far_ends(node: str, links: tuple[Link, ...]) -> list[tuple[End, End, int]]:
     return [row for row in both if row[0].node == node]
 
 
-def _switch(name: str, entry: dict[str, Any], links: tuple[Link, ...]) -> Switch:
+def _switch(name: str, entry: dict[str, Any], links: tuple[Link, ...], reader: _Reader) -> Switch:
     ends = _far_ends(name, links)
+    southbound = entry.get("southbound", "openflow")
+    needed, other = ("p4runtime", "dpid") if southbound == "p4runtime" else ("dpid", "p4runtime")
+    if needed not in entry:
+        reader.add(("switches", name), f"lacks {needed}, which southbound: {southbound} needs; add it")
+    if other in entry and southbound == "openflow":
+        reader.add(("switches", name, other), "has no meaning with southbound: openflow; remove it, or say p4runtime")
+    p4 = entry.get("p4runtime") if southbound == "p4runtime" else None
     return Switch(
         name=name,
         role=entry["role"],
-        southbound=entry.get("southbound", "openflow"),
-        dpid=entry["dpid"],
+        southbound=southbound,
+        dpid=entry.get("dpid", 0),
         neighbours={own.port: far for own, far, _ in ends},
         rates={own.port: rate for own, _, rate in ends},
+        p4=P4Target(
+            reader.address(p4["address"], ("switches", name, "p4runtime", "address")),
+            p4.get("port", P4RUNTIME_PORT),
+            p4.get("device_id", 1),
+            p4.get("queues", 1),
+        )
+        if p4
+        else None,
     )
 
 

@@ -35,13 +35,24 @@ class Server:
 
 
 @dataclass(frozen=True)
+class P4Target:
+    """Where a P4 switch's P4Runtime server listens, and what it is there. `queues`: priority queues of each port."""
+
+    address: IPv4Address
+    port: int
+    device_id: int
+    queues: int
+
+
+@dataclass(frozen=True)
 class Switch:
     name: str
     role: str  # "tor" | "core"
     southbound: str  # "openflow" | "p4runtime"
-    dpid: int
+    dpid: int  # of an OpenFlow switch; 0 = it has none
     neighbours: dict[int, End] = field(default_factory=dict)  # own port -> far end
     rates: dict[int, int] = field(default_factory=dict)  # own port -> bit/s
+    p4: P4Target | None = None  # of a P4 switch
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,14 @@ class NotifyFailed:
 
 
 @dataclass(frozen=True)
+class NotifyLight:
+    """Every receivers' rack of the path has light, by the word of its switches."""
+
+    server: str
+    path_id: str
+
+
+@dataclass(frozen=True)
 class InstallRules:
     """Answered by RulesInstalled or RulesFailed."""
 
@@ -47,6 +55,14 @@ class RemoveRules:
     """Answered by RulesRemoved."""
 
     op: int
+    rules: tuple[MulticastRule, ...]
+    path_id: str
+
+
+@dataclass(frozen=True)
+class RearmRules:
+    """Rules that are in, used by another path now: its first light is to be told. Not answered."""
+
     rules: tuple[MulticastRule, ...]
     path_id: str
 
@@ -111,8 +127,10 @@ Action = (
     Respond
     | NotifyMoved
     | NotifyFailed
+    | NotifyLight
     | InstallRules
     | RemoveRules
+    | RearmRules
     | InstallUnicast
     | ReadRules
     | Connect

@@ -74,7 +74,7 @@ def match_up(core: Core, path: Path, now: int) -> None:
         if not isinstance(plan, PacketPlan):
             return
         path.hops, path.rate_bps = plan.hops, plan.rate_bps
-    path.rules = rule_making.multicast(path.hops, path.group)
+    core.set_rules(path)
     core.install(path, now)  # what is there already is only repeated
 
 

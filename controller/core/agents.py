@@ -17,7 +17,9 @@ REPORT_RECEIVERS_MAX = 4096
 
 def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
     known = core.agents.get(event.server)
-    core.agents[event.server] = Agent(event.server, event.boot_id, event.control_port, True, now, now)
+    core.agents[event.server] = Agent(
+        event.server, event.boot_id, event.control_port, True, now, now, wants_light=event.wants_light
+    )
     core.wake_at(now + core.settings.lease_ns)
     named = {live.response_id for live in event.live_paths}
     for path in _held_by(core, event.server):

@@ -120,9 +120,9 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
     assert path.group is not None
     core.resources.leave_circuit(path.id, now)
     old, path.hops = path.rules, plan.hops
-    path.rules = rule_making.multicast(plan.hops, path.group)
-    replaced = {rule_making.key(rule) for rule in path.rules}
     path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
+    core.set_rules(path)
+    replaced = {rule_making.key(rule) for rule in path.rules}
     path.reason, path.circuit_op, path.circuit_id, path.cascade = cause, None, None, None
     path.cross_connects = ()
     path.stamps.moved = now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import adopt
 from rostrum.controller.core import events as ev
@@ -9,8 +11,9 @@ from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict, Foreign
 from rostrum.controller.core.configure import lose_circuit
 from rostrum.controller.core.intake import run_queue
-from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
+from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair
 from rostrum.controller.core.resources import OcsState
+from rostrum.controller.core.rules import RuleKey
 from rostrum.controller.core.state import Core, ForeignRule
 from rostrum.controller.core.words import listed
 from rostrum.topologies.model import Ocs
@@ -40,12 +43,10 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
     expected = core.expected_rules(switch)
     found = {rule_making.key(rule): rule for rule in event.rules}
     for path in core.paths.values():
-        if path.granted and any(
-            found.get(rule_making.key(rule)) != rule for rule in path.rules if rule.switch == switch
-        ):
+        if path.granted and _lacks(found, path.rules, switch):
             core.install(path, now)
     for rule_set in core.idle_rules.all():
-        if any(found.get(rule_making.key(rule)) != rule for rule in rule_set.rules if rule.switch == switch):
+        if _lacks(found, rule_set.rules, switch):
             core.idle_rules.take(rule_set.hops)
             core.discard(rule_set, now)
     for key, held in list(core.foreign_rules.items()):
@@ -65,6 +66,11 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
         core.log("rules found", switch=switch, rules=len(strange), groups=listed(str(rule.group) for rule in strange))
         core.wake_at(until)
     adopt.match_all(core, now)
+
+
+def _lacks(found: Mapping[RuleKey, MulticastRule], rules: tuple[MulticastRule, ...], switch: str) -> bool:
+    own = [rule for rule in rules if rule.switch == switch]
+    return any(not rule_making.holds(found.get(rule_making.key(rule)), rule) for rule in own)
 
 
 def ocs_up(core: Core, event: ev.OcsUp, now: int) -> None:

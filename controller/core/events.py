@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rostrum.controller.core.model import CrossConnect, MulticastRule
+from rostrum.controller.core.model import CrossConnect, Light, MulticastRule
 from rostrum.controller.core.values import LivePath, PathRequest, TransferReport
 
 
@@ -43,6 +43,7 @@ class AgentUp:
     boot_id: int
     control_port: int
     live_paths: tuple[LivePath, ...] = ()
+    wants_light: bool = False  # to hear when every receivers' rack of a path has light
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,13 @@ class RulesFound:
     switch: str
     rules: frozenset[MulticastRule]
     asked_at: int
+
+
+@dataclass(frozen=True)
+class FirstLight:
+    """A switch saw data come through for one of its rules that is watched."""
+
+    light: Light
 
 
 @dataclass(frozen=True)
@@ -174,6 +182,7 @@ Event = (
     | SwitchUp
     | SwitchDown
     | RulesFound
+    | FirstLight
     | OcsUp
     | OcsDown
     | CrossConnectsFound

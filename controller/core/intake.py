@@ -7,7 +7,6 @@ from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core import validation
 from rostrum.controller.core.circuit_plan import CircuitPlan
 from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict
@@ -176,7 +175,6 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | None:
         return Wait(path.id, f"waiting for resources: {error}")
     core.queue.remove(path.id)
     path.reason, path.group, path.hops = grant.reason, group, plan.hops
-    path.rules = rule_making.multicast(plan.hops, group)
     path.accepted_size, path.rate_bps = grant.accepted_size, plan.rate_bps
     path.kind = PathKind.CIRCUIT if isinstance(plan, CircuitPlan) else PathKind.PACKET
     path.stamps.accepted = now
@@ -187,6 +185,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | None:
     if isinstance(plan, CircuitPlan):
         path.ocs, path.reconfiguration_ns = plan.ocs, plan.reconfiguration_ns
         path.reused_circuit = plan.reuse is not None
+    core.set_rules(path)
     answer(core, path)
     if isinstance(plan, CircuitPlan):
         circuit = reservation.circuit or core.resources.circuits.of_user(path.id)
@@ -194,6 +193,10 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | None:
         _set_circuit(core, path, plan, circuit, reservation.evicted, now)
     if rule_set:
         path.rules_in, path.stamps.rules_in = True, now
+        switches = core.topology.switches
+        watching = tuple(rule for rule in path.rules if rule.confirm and switches[rule.switch].p4)
+        if watching:
+            core.emit(act.RearmRules(watching, path.id))
     else:
         core.install(path, now)
     core.counts[f"accepted_{path.kind.value}"] += 1

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, agents, configure, devices, intake
+from rostrum.controller.core import adopt, agents, configure, devices, intake, light
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.configure import fail, lose_circuit
 from rostrum.controller.core.state import Core
@@ -31,6 +31,7 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.SwitchUp: devices.switch_up,
     ev.SwitchDown: devices.switch_down,
     ev.RulesFound: devices.rules_found,
+    ev.FirstLight: light.first_light,
     ev.OcsUp: devices.ocs_up,
     ev.OcsDown: devices.ocs_down,
     ev.CrossConnectsFound: devices.cross_connects_found,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
 
-DSCP_MULTICAST = 46  # expedited forwarding: the class ToR egress queues serve first
+DSCP_OF_LEVEL = (0, 10, 18, 26, 34, 46, 48, 56)  # of priority levels 0 ... 7, higher is more urgent; 0: as it came
+LEVEL_MULTICAST = 5  # DSCP 46, expedited forwarding: the class ToR egress queues serve first
+ANY_SOURCE = IPv4Address(0)
 PRIORITY_MULTICAST = 40_000
 PRIORITY_UNICAST = 100
 
@@ -18,14 +20,20 @@ class PathKind(Enum):
 
 @dataclass(frozen=True, order=True)
 class MulticastRule:
-    """On `switch`: what enters `in_port` for `group` gets the DSCP tag and is copied to all of `out_ports` (an
-    OpenFlow 1.3 ALL group).
+    """On `switch`: what enters `in_port` for `group` gets the marks of priority `level` and is copied to all of
+    `out_ports` (an OpenFlow 1.3 ALL group, a multicast group of P4's packet replication engine).
+
+    `source`: who may send it; switches that cannot tell take it from anybody on the port, and report ANY_SOURCE.
+    `confirm`: this many data packets with sns in a row are reported as first light (where the switch can); 0 = none.
     """
 
     switch: str
     in_port: int
     group: IPv4Address
     out_ports: tuple[int, ...]
+    source: IPv4Address = ANY_SOURCE
+    level: int = LEVEL_MULTICAST
+    confirm: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, order=True)
@@ -35,6 +43,50 @@ class UnicastRule:
     switch: str
     address: IPv4Address
     out_port: int
+
+
+@dataclass(frozen=True)
+class Light:
+    """A switch saw data come through for a rule it watches: `session` and `sn` of the packet that made it sure."""
+
+    switch: str
+    in_port: int
+    group: IPv4Address
+    session: int
+    sn: int
+
+
+@dataclass(frozen=True)
+class Count:
+    packets: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class RuleCounters:
+    """What a rule did on a switch that counts: what came in for it, what the source sent under its grant, and what
+    each out port was given. Frames as received, without FCS.
+    """
+
+    rule: MulticastRule
+    received: Count
+    granted: Count
+    delivered: tuple[tuple[int, Count], ...]  # (out port, copies)
+
+
+@dataclass(frozen=True)
+class PortCounters:
+    port: int
+    received: Count
+    sent_multicast: Count
+    sent_unicast: Count
+    refused: Count  # packets to groups of the topology without a grant
+
+
+@dataclass(frozen=True)
+class SwitchCounters:
+    ports: tuple[PortCounters, ...]
+    dropped: tuple[tuple[str, Count], ...]  # (reason, frames)
 
 
 @dataclass(frozen=True, order=True)

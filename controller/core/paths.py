@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, PathKind
 from rostrum.controller.core.splitters import Cascade
 from rostrum.controller.core.trees import Hop
-from rostrum.controller.core.values import Budget, PathRequest, Stamps, State, TransferReport
+from rostrum.controller.core.values import Budget, FirstLight, PathRequest, Stamps, State, TransferReport
 
 # queued -> configuring -> active -> released | failed; a moved path is configured again; a queued one may be withdrawn
 # or denied.
@@ -56,6 +56,7 @@ class Path:
     rules_in: bool = False
     rules_retried: bool = False
     complaints: dict[str, int] = field(default_factory=dict)  # receiver -> times without light
+    light: dict[str, FirstLight] = field(default_factory=dict)  # by receivers' rack, where its switch tells
     told: str = ""  # the last reason sent with QUEUED
     transfer_id: str = ""
 

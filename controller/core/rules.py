@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from ipaddress import IPv4Address
 
-from rostrum.controller.core.model import MulticastRule, UnicastRule
+from rostrum.controller.core.model import ANY_SOURCE, LEVEL_MULTICAST, MulticastRule, UnicastRule
 from rostrum.controller.core.splitters import Cascade
 from rostrum.controller.core.trees import Hop, unicast_ports
 from rostrum.topologies.model import Topology
@@ -34,8 +34,28 @@ def circuit_hops(topology: Topology, sender: str, receivers: Iterable[str], casc
     return tuple(hops)
 
 
-def multicast(hops: Iterable[Hop], group: IPv4Address) -> tuple[MulticastRule, ...]:
-    return tuple(MulticastRule(hop.switch, hop.in_port, group, hop.out_ports) for hop in hops)
+def holds(found: MulticastRule | None, wanted: MulticastRule) -> bool:
+    """Whether what a switch has does what is wanted; switches that do not look at sources say so by ANY_SOURCE."""
+    if found is None or (found.out_ports, found.level) != (wanted.out_ports, wanted.level):
+        return False
+    return found.source in (ANY_SOURCE, wanted.source)
+
+
+def multicast(
+    hops: Iterable[Hop],
+    group: IPv4Address,
+    source: IPv4Address = ANY_SOURCE,
+    level: int = LEVEL_MULTICAST,
+    confirm: int = 0,
+    racks: Collection[str] = (),
+) -> tuple[MulticastRule, ...]:
+    """One rule for each hop. The switches in `racks` watch for first light: `confirm` data packets in a row."""
+    return tuple(
+        MulticastRule(
+            hop.switch, hop.in_port, group, hop.out_ports, source, level, confirm if hop.switch in racks else 0
+        )
+        for hop in hops
+    )
 
 
 def unicast(topology: Topology, switch: str) -> tuple[UnicastRule, ...]:

@@ -19,6 +19,7 @@ from rostrum.controller.core.schedulers.base import Scheduler
 from rostrum.controller.core.values import REST, Settings
 from rostrum.topologies.model import Topology
 
+LIGHT_CONFIRM = 3
 BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -33,6 +34,7 @@ class Agent:
     heard: int
     since: int
     cause: str = ""
+    wants_light: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,22 @@ class Core:
             self.foreign_rules.pop(rule_making.key(rule), None)
         self.emit(act.InstallRules(op, path.rules, path.id))
         self.wake_at(until)
+
+    def set_rules(self, path: Path) -> None:
+        """The rules of the path's hops: only its sender may use them, and receivers' racks watch for its light."""
+        assert path.group is not None
+        servers, request = self.topology.servers, path.request
+        source = servers[request.sender]
+        path.light = {}
+        path.rules = rule_making.multicast(
+            path.hops,
+            path.group,
+            source.address,
+            self.settings.level,
+            # As receivers do: through a circuit that is just being made, single packets get before its light is steady.
+            confirm=LIGHT_CONFIRM if path.reconfiguration_ns else 1,
+            racks={servers[name].tor for name in request.receivers} - {source.tor},
+        )
 
     def remove(self, rules: tuple[MulticastRule, ...], path_id: str, now: int) -> None:
         if not rules:

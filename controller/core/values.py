@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
 
-from rostrum.controller.core.model import CrossConnect, PathKind
+from rostrum.controller.core.model import LEVEL_MULTICAST, CrossConnect, PathKind
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -144,6 +144,15 @@ class Power:
 
 
 @dataclass(frozen=True)
+class FirstLight:
+    """When a receivers' rack had light (ns), and at which port of its switch; by the data packet `sn`."""
+
+    at: int
+    port: int
+    sn: int
+
+
+@dataclass(frozen=True)
 class Settings:
     """The manager's bounds. Every wait has one."""
 
@@ -161,6 +170,7 @@ class Settings:
     queue_max: int = 10_000
     history_max: int = 1_000  # paths and transfers remembered after their end
     idle_rule_sets: int = 64  # rules kept for an identical path to come
+    level: int = LEVEL_MULTICAST  # priority of multicast at switches; 0 = that of everything else
     boot_id: int = 1
 
     @property

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import FastAPI, Query, Response
 from rostrum.controller.core import events as ev
@@ -16,7 +16,8 @@ from rostrum.controller.core.paths import Path
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.core.words import shown
-from rostrum.controller.northbound import problems, schemas, views
+from rostrum.controller.execution import Devices
+from rostrum.controller.northbound import counters, problems, schemas, views
 from rostrum.controller.northbound.problems import Refused
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Latency
@@ -26,6 +27,7 @@ POLL_MAX_MS = 60_000
 LIST_MAX = 1_000
 REFRESH_BOUND_S = 5.0
 
+T = TypeVar("T")
 Wait = Literal["active", "ended"]
 DESCRIPTION = "Multicast paths through packet switches and optical circuits: ask for one, look at it, give it back."
 
@@ -127,6 +129,12 @@ def _paths(app: FastAPI, rest: Rest) -> None:
             path = await rest.owner.wait_until(path_id, _reached(wait), timeout_ms / 1e3)
         return rest.view(path or rest.find(path_id))
 
+    @app.get("/v1/paths/{path_id}/counters", tags=["paths"], responses=problems.responses(404, 503))
+    async def show_path_counters(path_id: str) -> schemas.PathCountersView:
+        """What the path's switches counted for it, read from them now: packets and bytes, per receiver's port too."""
+        path = rest.find(path_id)
+        return counters.path(rest.core.topology, path, await _read(rest, lambda to: to.rule_counters(path.rules)) or ())
+
     @app.post("/v1/paths/{path_id}/renew", tags=["paths"], responses=problems.responses(404, 409))
     async def renew_path(path_id: str) -> schemas.PathView:
         """Begins the path's lease anew."""
@@ -180,6 +188,26 @@ def _network(app: FastAPI, rest: Rest) -> None:
     async def list_switches() -> schemas.SwitchList:
         """Switches of the topology, connected or not."""
         return views.switches(rest.core)
+
+    @app.get("/v1/switches/{name}/counters", tags=["network"], responses=problems.responses(404, 409, 503))
+    async def show_switch_counters(name: str) -> schemas.SwitchCountersView:
+        """What a P4 switch counted at its ports, read from it now: multicast, unicast, refused, dropped and why."""
+        if name not in rest.core.topology.switches:
+            raise Refused(404, f"there is no switch {shown(name)}; GET /v1/switches lists those there are")
+        found = await _read(rest, lambda to: to.switch_counters(name))
+        if found is None:
+            raise Refused(409, f"{name} is no P4 switch; its counters are read on the switch itself")
+        return counters.switch(rest.core.topology, name, found)
+
+
+async def _read(rest: Rest, ask: Callable[[Devices], Awaitable[T]]) -> T | None:
+    """An answer of the devices. Raises Refused when there is none."""
+    if rest.owner.devices is None:
+        return None
+    try:
+        return await ask(rest.owner.devices)
+    except (SouthboundError, TimeoutError) as error:
+        raise Refused(503, str(error) or "the switches did not answer in time") from error
 
 
 def _state(app: FastAPI, rest: Rest) -> None:

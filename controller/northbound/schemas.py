@@ -83,6 +83,16 @@ class TimelineView(BaseModel):
     failed_ns: int | None
 
 
+class FirstLightView(BaseModel):
+    """When a receivers' rack had light, by the word of its switch (P4 switches only)."""
+
+    rack: str
+    port: int
+    sn: int = Field(description="Of the data packet that made the switch sure")
+    at_ns: int
+    after_ms: float = Field(description="Since the path was accepted")
+
+
 class PathView(BaseModel):
     id: str
     request_id: str
@@ -104,6 +114,7 @@ class PathView(BaseModel):
     adopted: bool = Field(description="Granted by an earlier run of the manager")
     circuit: PathCircuitView | None
     rules: list[RuleView]
+    first_light: list[FirstLightView]
     timeline: TimelineView
     notes: list[str]
 
@@ -112,10 +123,59 @@ class PathList(BaseModel):
     paths: list[PathView]
 
 
+class CountView(BaseModel):
+    """Frames as received, without FCS."""
+
+    packets: int
+    bytes: int
+
+
+class DeliveryView(CountView):
+    port: int
+    to: str = Field(description="What is at the port: a server, a switch or an OCS")
+
+
+class RuleCountersView(BaseModel):
+    """What a path did at one switch."""
+
+    switch: str
+    in_port: int
+    received: CountView
+    granted: CountView = Field(description="What its sender sent under the path's grant")
+    delivered: list[DeliveryView]
+
+
+class PathCountersView(BaseModel):
+    path: str
+    group: str | None
+    switches: list[RuleCountersView] = Field(description="Only those that count per path: P4 switches")
+    without: list[str] = Field(description="Switches of the path that do not")
+
+
+class PortCountersView(BaseModel):
+    port: int
+    to: str
+    received: CountView
+    sent_multicast: CountView
+    sent_unicast: CountView
+    refused: CountView = Field(description="Packets to the topology's groups without a grant")
+
+
+class DroppedView(CountView):
+    reason: str
+
+
+class SwitchCountersView(BaseModel):
+    switch: str
+    ports: list[PortCountersView]
+    dropped: list[DroppedView]
+
+
 class SwitchView(BaseModel):
     name: str
     role: str
-    dpid: int
+    southbound: str
+    dpid: int = Field(description="0 = it has none")
     up: bool
     cause: str
     rules: int

@@ -85,6 +85,11 @@ class ThriftService:
             code = values.kind_code(kind)
             connection.call("moved", {"response_id": path_id, "kind": code, "reason": reason[:REASON_MAX]})
 
+    def light(self, server: str, path_id: str) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("light", {"response_id": path_id})
+
     def failed(self, server: str, path_id: str, reason: str) -> None:
         connection = self.agents.get(server)
         if connection:
@@ -122,7 +127,7 @@ class ThriftService:
         connection.server, connection.boot_id = server, boot_id
         self.agents[server] = connection
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
-        self.owner.post(ev.AgentUp(server, boot_id, port, live))
+        self.owner.post(ev.AgentUp(server, boot_id, port, live, wants_light=info.wants_light is True))
 
     def gone(self, connection: AgentConnection, cause: str) -> None:
         self.connections.discard(connection)

@@ -14,7 +14,7 @@ from rostrum.controller.core.paths import Path, Transfer
 from rostrum.controller.core.resources import OcsState
 from rostrum.controller.core.splitters import TorPort
 from rostrum.controller.core.state import Core
-from rostrum.controller.core.values import S
+from rostrum.controller.core.values import MS, S
 from rostrum.controller.northbound import schemas as view
 from rostrum.topologies.model import Ocs, Splitter, Topology
 
@@ -56,6 +56,16 @@ def path(core: Core, one: Path, wall: WallClock) -> view.PathView:
         adopted=one.adopted,
         circuit=_path_circuit(core, one),
         rules=[rule(each) for each in one.rules],
+        first_light=[
+            view.FirstLightView(
+                rack=rack,
+                port=seen.port,
+                sn=seen.sn,
+                at_ns=wall(seen.at),
+                after_ms=(seen.at - (stamps.accepted or seen.at)) / MS,
+            )
+            for rack, seen in one.light.items()
+        ],
         timeline=view.TimelineView(
             requested_ns=wall(stamps.requested),
             accepted_ns=wall.maybe(stamps.accepted),
@@ -277,6 +287,7 @@ def switches(core: Core) -> view.SwitchList:
             view.SwitchView(
                 name=one.name,
                 role=one.role,
+                southbound=one.southbound,
                 dpid=one.dpid,
                 up=one.name not in down,
                 cause=down.get(one.name, ""),

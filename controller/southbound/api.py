@@ -1,6 +1,7 @@
 """What the manager asks of switches and optical circuit switches, whatever protocol carries it.
 
-`OpenFlowFabric` (openflow.py) is a `SwitchFabric`; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on
+`OpenFlowFabric` (openflow.py), `P4RuntimeFabric` (p4runtime.py) and `MixedFabric` (fabric.py: both in one network)
+are `SwitchFabric`s; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on
 the caller's asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name
 the device.
 """
@@ -10,11 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, UnicastRule
+from rostrum.controller.core.model import (
+    CrossConnect,
+    Light,
+    MulticastRule,
+    Pair,
+    RuleCounters,
+    SwitchCounters,
+    UnicastRule,
+)
 
 OnSwitchUp = Callable[[str], None]  # (switch)
 OnSwitchDown = Callable[[str, str], None]  # (switch, cause)
 OnPort = Callable[[str, int, bool], None]  # (switch, port, up)
+OnLight = Callable[[Light], None]  # data came through for a rule that is watched; P4 switches only
 OnOcsUp = Callable[[], None]
 OnOcsDown = Callable[[str], None]  # (cause)
 OnCrossConnect = Callable[[CrossConnect], None]  # a cross-connect changed state with nobody waiting for it
@@ -24,7 +34,8 @@ class SwitchFabric(Protocol):
     """All packet switches of a topology, by name."""
 
     async def start(self, host: str, port: int) -> None:
-        """Listen for switches on `host`:`port` only. Raises SouthboundError if the address cannot be had."""
+        """Listen for switches on `host`:`port` only, or connect to them. Raises SouthboundError if the address cannot
+        be had."""
 
     async def close(self) -> None:
         """Drop every switch and stop. What is installed stays on the switches."""
@@ -37,11 +48,20 @@ class SwitchFabric(Protocol):
     async def remove(self, rules: Sequence[MulticastRule]) -> None:
         """Take these rules out (absent ones are no error). Raises like `install`."""
 
+    async def rearm(self, rules: Sequence[MulticastRule]) -> None:
+        """These rules are in, and first light of them (`confirm`) is to be told anew. Raises like `install`."""
+
     async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:
         """Set the static unicast rules and the drop of everything else on their switches. Raises like `install`."""
 
     async def read(self, switch: str) -> set[MulticastRule]:
         """The multicast rules of ours that are on `switch` now."""
+
+    async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
+        """What those of these rules did that are on switches which count."""
+
+    async def switch_counters(self, switch: str) -> SwitchCounters | None:
+        """Of a switch's ports, and why it dropped; None from a switch that is not asked for them."""
 
 
 class CircuitSwitch(Protocol):

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
 
 from os_ken.ofproto import ofproto_v1_3 as ofp
-from rostrum.controller.core.model import MulticastRule, SouthboundError, UnicastRule
+from rostrum.controller.core.model import (
+    MulticastRule,
+    RuleCounters,
+    SouthboundError,
+    SwitchCounters,
+    UnicastRule,
+)
 from rostrum.controller.southbound import openflow_messages as messages
 from rostrum.controller.southbound.api import OnPort, OnSwitchDown, OnSwitchUp
 from rostrum.controller.southbound.openflow_thread import Connection, OpenFlowThread
+from rostrum.controller.southbound.together import by_switch, together
 from rostrum.topologies.model import Switch, Topology
 
 log = logging.getLogger(__name__)
@@ -174,26 +180,27 @@ class OpenFlowFabric:
         async with link.lock:
             return await self._read(link)
 
+    async def rearm(self, rules: Sequence[MulticastRule]) -> None:
+        """Nothing to arm: OpenFlow has no way to tell of a first packet but to send it to the manager."""
+
+    async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
+        """None: what is counted per path is read from P4 switches."""
+        return []
+
+    async def switch_counters(self, switch: str) -> SwitchCounters | None:
+        return None
+
     async def _on_each(
         self, rules: Sequence[Any], act: Callable[[_SwitchLink, list[Any]], Coroutine[Any, Any, None]]
     ) -> None:
         """Run `act` with each switch's rules, switches in parallel; raise one error that names all that failed."""
-        by_switch: dict[str, list[Any]] = defaultdict(list)
-        for rule in rules:
-            by_switch[rule.switch].append(rule)
 
         async def one(switch: str, own: list[Any]) -> None:
             link = self._link(switch)
             async with link.lock:
                 await act(link, own)
 
-        results = await asyncio.gather(*(one(s, own) for s, own in by_switch.items()), return_exceptions=True)
-        errors = [r for r in results if isinstance(r, BaseException)]
-        for error in errors:
-            if not isinstance(error, SouthboundError):
-                raise error
-        if errors:
-            raise SouthboundError("; ".join(str(e) for e in errors))
+        await together(one(switch, own) for switch, own in by_switch(rules).items())
 
     async def _install(self, link: _SwitchLink, rules: list[MulticastRule]) -> None:
         c = link.connection

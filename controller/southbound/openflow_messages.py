@@ -2,7 +2,7 @@
 
 A multicast rule is one flow entry and one group-table entry of type ALL:
 
-    in_port, IPv4 dst = group   --priority 40000-->   set DSCP 46, group G      G: ALL, one bucket per out port
+    in_port, IPv4 dst = group   --priority 40000-->   set DSCP (46), group G      G: ALL, one bucket per out port
 
 Entries of ours carry COOKIE in the cookie's upper half and their kind below; group ids of ours carry GROUP_MARK. So
 what belongs to someone else is neither read nor removed.
@@ -17,7 +17,7 @@ from typing import Any
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from rostrum.controller.core.model import (
-    DSCP_MULTICAST,
+    DSCP_OF_LEVEL,
     PRIORITY_MULTICAST,
     PRIORITY_UNICAST,
     MulticastRule,
@@ -75,7 +75,8 @@ def _multicast_match(rule: MulticastRule) -> Any:
 
 
 def add_multicast_flow(datapath: Any, rule: MulticastRule) -> Any:
-    actions = [parser.OFPActionSetField(ip_dscp=DSCP_MULTICAST), parser.OFPActionGroup(group_id(rule))]
+    mark = [parser.OFPActionSetField(ip_dscp=DSCP_OF_LEVEL[rule.level])] if rule.level else []
+    actions = [*mark, parser.OFPActionGroup(group_id(rule))]
     return parser.OFPFlowMod(
         datapath,
         cookie=COOKIE_MULTICAST,
@@ -159,12 +160,19 @@ def group_ports(groups: Iterable[Any]) -> dict[int, tuple[int, ...]]:
     }
 
 
+def _actions(flow: Any) -> list[Any]:
+    return [action for instruction in flow.instructions for action in getattr(instruction, "actions", ())]
+
+
 def _group_of(flow: Any) -> int | None:
-    for instruction in flow.instructions:
-        for action in getattr(instruction, "actions", ()):
-            if isinstance(action, parser.OFPActionGroup):
-                return int(action.group_id)
-    return None
+    return next((int(one.group_id) for one in _actions(flow) if isinstance(one, parser.OFPActionGroup)), None)
+
+
+def _level_of(flow: Any) -> int:
+    """The level whose DSCP it sets; one of none of ours counts as unmarked."""
+    marks = (one.value for one in _actions(flow) if isinstance(one, parser.OFPActionSetField) and one.key == "ip_dscp")
+    mark = next(marks, 0)
+    return DSCP_OF_LEVEL.index(mark) if mark in DSCP_OF_LEVEL else 0
 
 
 def multicast_rules(switch: str, flows: Iterable[Any], groups: Iterable[Any]) -> set[MulticastRule]:
@@ -177,7 +185,7 @@ def multicast_rules(switch: str, flows: Iterable[Any], groups: Iterable[Any]) ->
             continue
         address, in_port = flow.match.get("ipv4_dst"), flow.match.get("in_port")
         if address is not None and in_port is not None:
-            rules.add(MulticastRule(switch, in_port, IPv4Address(address), ports[group]))
+            rules.add(MulticastRule(switch, in_port, IPv4Address(address), ports[group], level=_level_of(flow)))
     return rules
 
 

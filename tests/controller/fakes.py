@@ -11,7 +11,18 @@ from typing import Any
 
 from rostrum.controller.app import App
 from rostrum.controller.config import Config
-from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, SouthboundError, UnicastRule
+from rostrum.controller.core.model import (
+    Count,
+    CrossConnect,
+    Light,
+    MulticastRule,
+    Pair,
+    PortCounters,
+    RuleCounters,
+    SouthboundError,
+    SwitchCounters,
+    UnicastRule,
+)
 from rostrum.controller.core.values import Settings
 from rostrum.controller.northbound.thrift_codec import decode, encode, idl
 from rostrum.topologies.model import Ocs, Topology
@@ -25,9 +36,16 @@ PATIENCE_S = 10.0
 class FakeFabric:
     """All switches of a topology as flow tables. `broken`: switch -> what it answers instead of working."""
 
-    def __init__(self, network: Network, up: Callable[[str], None], down: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        up: Callable[[str], None],
+        down: Callable[[str, str], None],
+        light: Callable[[Light], None],
+    ) -> None:
         self.network = network
-        self.up, self.down = up, down
+        self.up, self.down, self.light = up, down, light
+        self.rearmed: list[MulticastRule] = []
         self.broken: dict[str, str] = {}
         self.port = 0
 
@@ -47,6 +65,27 @@ class FakeFabric:
         await asyncio.sleep(0)
         self._check(rules)
         self.network.remove(tuple(rules))
+
+    async def rearm(self, rules: Sequence[MulticastRule]) -> None:
+        await asyncio.sleep(0)
+        self._check(rules)
+        self.rearmed += rules
+
+    async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
+        """As switches that counted one packet of 100 bytes for each rule."""
+        await asyncio.sleep(0)
+        self._check(rules)
+        one = Count(1, 100)
+        counting = [rule for rule in rules if self.network.topology.switches[rule.switch].p4]
+        return [RuleCounters(rule, one, one, tuple((port, one) for port in rule.out_ports)) for rule in counting]
+
+    async def switch_counters(self, switch: str) -> SwitchCounters | None:
+        await asyncio.sleep(0)
+        if self.network.topology.switches[switch].p4 is None:
+            return None
+        return SwitchCounters(
+            (PortCounters(1, Count(5, 500), Count(), Count(), Count(5, 500)),), (("malformed", Count()),)
+        )
 
     async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:
         await asyncio.sleep(0)
@@ -191,8 +230,14 @@ class Running:
     async def agent(self, server: str = "", boot_id: int = 1, **hello: Any) -> FakeAgent:
         return await FakeAgent.connect(self.app.thrift_port, server, boot_id, **hello)
 
-    def _fabric(self, topology: Topology, up: Callable[[str], None], down: Callable[[str, str], None]) -> FakeFabric:
-        self.fabrics.append(FakeFabric(self.network, up, down))
+    def _fabric(
+        self,
+        config: Config,
+        up: Callable[[str], None],
+        down: Callable[[str, str], None],
+        light: Callable[[Light], None],
+    ) -> FakeFabric:
+        self.fabrics.append(FakeFabric(self.network, up, down, light))
         return self.fabrics[-1]
 
     def _ocs(self, ocs: Ocs, up: Callable[[], None], down: Callable[[str], None], changed: object) -> FakeOcs:

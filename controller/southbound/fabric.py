@@ -1,0 +1,71 @@
+"""All packet switches of a topology, whatever they speak: each order goes to the driver of its switch's kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from rostrum.controller.core.model import (
+    MulticastRule,
+    RuleCounters,
+    SouthboundError,
+    SwitchCounters,
+    UnicastRule,
+)
+from rostrum.controller.southbound.api import SwitchFabric
+from rostrum.controller.southbound.together import R, together
+from rostrum.topologies.model import Topology
+
+
+class MixedFabric:
+    """Implements `api.SwitchFabric` over the drivers in `fabrics`, by the switches' `southbound` in the topology."""
+
+    def __init__(self, topology: Topology, fabrics: Mapping[str, SwitchFabric]) -> None:
+        self._fabrics = fabrics
+        self._of = {name: fabrics[switch.southbound] for name, switch in topology.switches.items()}
+
+    @property
+    def port(self) -> int:
+        """Where OpenFlow switches connect; 0 if there are none."""
+        return max((int(getattr(fabric, "port", 0)) for fabric in self._fabrics.values()), default=0)
+
+    async def start(self, host: str, port: int) -> None:
+        for fabric in self._fabrics.values():
+            await fabric.start(host, port)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(fabric.close() for fabric in self._fabrics.values()))
+
+    async def install(self, rules: Sequence[MulticastRule]) -> None:
+        await together(fabric.install(own) for fabric, own in self._shares(rules))
+
+    async def remove(self, rules: Sequence[MulticastRule]) -> None:
+        await together(fabric.remove(own) for fabric, own in self._shares(rules))
+
+    async def rearm(self, rules: Sequence[MulticastRule]) -> None:
+        await together(fabric.rearm(own) for fabric, own in self._shares(rules))
+
+    async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:
+        await together(fabric.install_unicast(own) for fabric, own in self._shares(rules))
+
+    async def read(self, switch: str) -> set[MulticastRule]:
+        return await self._fabric(switch).read(switch)
+
+    async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
+        parts = await together(fabric.rule_counters(own) for fabric, own in self._shares(rules))
+        return [one for part in parts for one in part]
+
+    async def switch_counters(self, switch: str) -> SwitchCounters | None:
+        return await self._fabric(switch).switch_counters(switch)
+
+    def _fabric(self, switch: str) -> SwitchFabric:
+        if switch not in self._of:
+            raise SouthboundError(f"{switch} is not a switch of this topology")
+        return self._of[switch]
+
+    def _shares(self, rules: Sequence[R]) -> list[tuple[SwitchFabric, list[R]]]:
+        shares = {
+            id(fabric): (fabric, [rule for rule in rules if self._fabric(rule.switch) is fabric])
+            for fabric in self._fabrics.values()
+        }
+        return [share for share in shares.values() if share[1]]
