@@ -28,6 +28,7 @@ ROOMS = {
     "agent/daemon/": ("daemon/", "io/", "core/", "api/", "rostrum/", "rostrum_"),
     "agent/client/": ("client/", "api/", "rostrum/"),
     "agent/include/": ("rostrum/",),
+    "sim/engine/": ("engine/", "core/"),
 }
 
 # Python package -> prefixes of ours it may import besides itself. Longest package first wins.

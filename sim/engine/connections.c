@@ -1,0 +1,135 @@
+/* The control channel between two hosts: messages in order, each sent again until it has come. Flow control is a limit on
+ * what is under way; TCP's acknowledgements and slow start are not modelled. */
+#include "engine/state.h"
+
+#define FULL_BYTES (256u << 10)
+#define AGAIN_NS (4 * INT64_C(1000000)) /* a time-out of TCP in a data center, set low (RFC 6298 would say 1 s) */
+#define CONNECT_NS (100 * INT64_C(1000))
+#define REFUSED_NS (1000 * INT64_C(1000000)) /* to learn that nobody answers */
+
+static uint64_t key_of(uint32_t from, uint32_t to) {
+    return (uint64_t)from << 32 | to;
+}
+
+static uint32_t slot_of(connection *const *slots, uint32_t count, uint64_t key) {
+    uint32_t at = (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (count - 1);
+    while (slots[at] && slots[at]->key != key)
+        at = (at + 1) & (count - 1);
+    return at;
+}
+
+static void grow(sim *s) {
+    uint32_t count = s->connection_slots ? s->connection_slots * 2 : 256;
+    connection **slots = sim_take(s, count * sizeof(connection *));
+    for (uint32_t i = 0; i < s->connection_slots; i++)
+        if (s->connections[i])
+            slots[slot_of(slots, count, s->connections[i]->key)] = s->connections[i];
+    sim_give(s, s->connections, s->connection_slots * sizeof(connection *));
+    s->connections = slots;
+    s->connection_slots = count;
+}
+
+static connection *between(sim *s, uint32_t from, uint32_t to) {
+    if (s->connection_count * 2 >= s->connection_slots)
+        grow(s);
+    uint32_t at = slot_of(s->connections, s->connection_slots, key_of(from, to));
+    if (!s->connections[at]) {
+        s->connections[at] = sim_take(s, sizeof(connection));
+        s->connections[at]->key = key_of(from, to);
+        s->connection_count++;
+    }
+    return s->connections[at];
+}
+
+static host *host_at(sim *s, uint32_t node) {
+    return &s->hosts[s->places[node].host_index];
+}
+
+void connection_open(sim *s, uint32_t from, uint32_t to) {
+    bool there = to < s->place_count && s->places[to].host && !s->places[to].crashed;
+    thing_put(s, s->now + (there ? CONNECT_NS : REFUSED_NS), THING_CONNECT, from, to, 0, NULL);
+}
+
+/* The answer to a connection attempt. */
+void connection_ready(sim *s, uint32_t from, uint32_t to) {
+    host *a = host_at(s, from);
+    if (s->places[from].crashed)
+        return;
+    if (to >= s->place_count || !s->places[to].host || s->places[to].crashed) {
+        rs_peer_down(a->node, s->now, to, "no answer");
+        host_pump(s, a);
+        return;
+    }
+    host *b = host_at(s, to);
+    if (between(s, from, to)->up)
+        return;
+    between(s, from, to)->up = between(s, to, from)->up = true;
+    if (rs_peer_up(a->node, s->now, to) != RS_OK || rs_peer_up(b->node, s->now, from) != RS_OK) {
+        s->failed = true;
+        sim_fail(s, "hosts %u and %u do not take their connection: out of memory", from, to);
+        return;
+    }
+    host_pump(s, a);
+    host_pump(s, b);
+}
+
+void connection_send(sim *s, uint32_t from, uint32_t to, packet *p) {
+    connection *c = between(s, from, to);
+    p->number = c->sent++;
+    c->outstanding += p->wire_bytes;
+    s->stats.control_packets++;
+    s->stats.control_bytes += p->wire_bytes;
+    if (!c->full && c->outstanding >= FULL_BYTES) {
+        c->full = true;
+        rs_peer_writable(host_at(s, from)->node, s->now, to, false);
+    }
+    network_send(s, from, p);
+}
+
+static void hand_over(sim *s, connection *c, packet *p) {
+    c->delivered++;
+    c->outstanding -= p->wire_bytes;
+    uint32_t from = p->from, to = p->to;
+    if (!s->places[to].crashed)
+        host_receive(s, host_at(s, to), p);
+    packet_drop(s, p);
+    if (c->full && c->outstanding < FULL_BYTES / 2 && !s->places[from].crashed) {
+        c->full = false;
+        rs_peer_writable(host_at(s, from)->node, s->now, to, true);
+        host_pump(s, host_at(s, from));
+    }
+}
+
+/* Of those that came early, the one whose turn it is. */
+static packet *take_turn(connection *c) {
+    for (uint32_t i = 0; i < c->early.count; i++) {
+        uint32_t at = (c->early.head + i) & (c->early.capacity - 1);
+        if (c->early.items[at].packet->number != c->delivered)
+            continue;
+        flight first = c->early.items[c->early.head], found = c->early.items[at];
+        c->early.items[at] = first;
+        flights_take(&c->early);
+        return found.packet;
+    }
+    return NULL;
+}
+
+void connection_arrived(sim *s, packet *p) {
+    connection *c = between(s, p->from, p->to);
+    if (p->number != c->delivered) {
+        flights_put(s, &c->early, p, s->now);
+        return;
+    }
+    for (packet *next = p; next; next = take_turn(c))
+        hand_over(s, c, next);
+}
+
+/* A link lost it: its sender notices after a while. */
+void connection_lost(sim *s, packet *p) {
+    if (s->places[p->from].crashed || s->places[p->to].crashed) {
+        packet_drop(s, p);
+        return;
+    }
+    s->stats.control_again++;
+    thing_put(s, s->now + AGAIN_NS, THING_AGAIN, p->from, p->to, 0, p);
+}

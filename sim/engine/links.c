@@ -1,0 +1,124 @@
+/* Links: a wire with a rate and a delay, a queue in front of it, and losses on it. */
+#include "engine/state.h"
+
+#include <string.h>
+
+static void note_due(sim *s, uint32_t index) {
+    const link *l = &s->links[index];
+    rs_time due = l->air.count ? l->air.items[l->air.head].at : RS_NEVER;
+    if ((l->waiting[0].count || l->waiting[1].count) && l->free_at < due)
+        due = l->free_at;
+    calendar_set(&s->calendar, source_of_link(index), due);
+}
+
+/* Gilbert, "Capacity of a burst-noise channel" (1960), all lost in the bad state: left with 1 / burst, entered so that p
+ * are lost in the mean. */
+static bool gilbert(sim *s, loss_state *loss, double leave_good, double leave_bad) {
+    loss->bad = sim_random(s) < (loss->bad ? 1 - leave_bad : leave_good);
+    return loss->bad;
+}
+
+bool link_lose(sim *s, link *l) {
+    loss_state *loss = &l->loss;
+    double p = loss->p, burst = loss->burst;
+    switch (loss->model) {
+    case SIM_LOSS_BERNOULLI:
+        return sim_random(s) < p;
+    case SIM_LOSS_GILBERT:
+        return gilbert(s, loss, p / (1 - p) / burst, 1 / burst);
+    case SIM_LOSS_MARKOV:
+        return gilbert(s, loss, 1 / burst, 1 / burst);
+    case SIM_LOSS_BURSTY:
+        if (loss->left == 0 && sim_random(s) < p / (burst * (1 - p) + p))
+            loss->left = (uint32_t)burst;
+        if (loss->left == 0)
+            return false;
+        loss->left--;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool dark(sim *s, const link *l, const packet *p) {
+    if (p->kind != PACKET_GROUP)
+        return false;
+    return s->now < l->dark_until || (s->now < l->ringing_until && sim_random(s) < l->ringing_loss);
+}
+
+/* Onto the wire now, which is free. */
+static void transmit(sim *s, link *l, packet *p) {
+    rs_time start = l->free_at > s->now ? l->free_at : s->now;
+    l->free_at = start + rs_wire_time(p->wire_bytes, l->params.rate_bps);
+    l->stats.packets++;
+    l->stats.bytes += p->wire_bytes;
+    if (p->kind == PACKET_GROUP) {
+        l->stats.group_packets++;
+        l->stats.group_bytes += p->wire_bytes;
+    }
+    if (dark(s, l, p) || link_lose(s, l)) {
+        l->stats.lost++;
+        network_lost(s, p);
+        return;
+    }
+    flights_put(s, &l->air, p, l->free_at + l->params.delay_ns);
+}
+
+static int class_of(const packet *p) {
+    return p->kind == PACKET_GROUP ? 0 : 1;
+}
+
+/* One class needs no queue of its own: what waits is what the wire has not got to yet. */
+static uint64_t waiting(const sim *s, const link *l, const packet *p) {
+    if (l->params.classes > 1)
+        return l->waiting_bytes[class_of(p)];
+    if (l->free_at <= s->now)
+        return 0;
+    return (uint64_t)((double)(l->free_at - s->now) * (double)l->params.rate_bps / 8e9);
+}
+
+void link_put(sim *s, uint32_t index, packet *p) {
+    link *l = &s->links[index];
+    bool idle = l->free_at <= s->now && l->waiting[0].count + l->waiting[1].count == 0;
+    if (!l->up || (!idle && waiting(s, l, p) + p->wire_bytes > l->params.queue_bytes)) {
+        l->stats.overflow++;
+        network_lost(s, p);
+        return;
+    }
+    if (idle || l->params.classes == 1) {
+        transmit(s, l, p);
+    } else {
+        flights_put(s, &l->waiting[class_of(p)], p, s->now);
+        l->waiting_bytes[class_of(p)] += p->wire_bytes;
+    }
+    note_due(s, index);
+}
+
+/* A packet has arrived at the far end, or the wire is free for the next. */
+void link_due(sim *s, uint32_t index) {
+    link *l = &s->links[index];
+    if (l->free_at <= s->now && (l->waiting[0].count || l->waiting[1].count)) {
+        packet *p = flights_take(&l->waiting[l->waiting[0].count ? 0 : 1]).packet;
+        l->waiting_bytes[class_of(p)] -= p->wire_bytes;
+        transmit(s, l, p);
+    }
+    if (l->air.count && l->air.items[l->air.head].at <= s->now) {
+        packet *p = flights_take(&l->air).packet;
+        note_due(s, index);
+        network_deliver(s, l->to, index, p);
+        return;
+    }
+    note_due(s, index);
+}
+
+void link_cut(sim *s, uint32_t index) {
+    link *l = &s->links[index];
+    l->free_at = s->now;
+    l->waiting_bytes[0] = l->waiting_bytes[1] = 0;
+    while (l->air.count)
+        network_lost(s, flights_take(&l->air).packet);
+    for (int class = 0; class < 2; class ++)
+        while (l->waiting[class].count)
+            network_lost(s, flights_take(&l->waiting[class]).packet);
+    note_due(s, index);
+}

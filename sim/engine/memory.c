@@ -1,0 +1,107 @@
+/* Memory, packets, queues, chance. */
+#include "engine/state.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL 96 /* bytes of header: data packets and most control messages */
+
+void *sim_take(sim *s, size_t bytes) {
+    void *memory = calloc(1, bytes ? bytes : 1);
+    if (!memory) {
+        fprintf(stderr, "rostrum sim: no memory for %zu bytes more\n", bytes);
+        abort();
+    }
+    s->stats.bytes += bytes;
+    return memory;
+}
+
+void sim_give(sim *s, void *memory, size_t bytes) {
+    if (memory)
+        s->stats.bytes -= bytes;
+    free(memory);
+}
+
+/* Room for `count` + 1 members. New ones are zeroed. */
+void *sim_grow(sim *s, void *array, uint64_t count, uint64_t *capacity, size_t each) {
+    if (count < *capacity)
+        return array;
+    uint64_t more = *capacity ? *capacity * 2 : 16;
+    void *grown = sim_take(s, more * each);
+    if (array)
+        memcpy(grown, array, *capacity * each);
+    sim_give(s, array, *capacity * each);
+    *capacity = more;
+    return grown;
+}
+
+packet *packet_new(sim *s, packet_kind kind, uint32_t header_length) {
+    bool small = header_length <= SMALL;
+    packet **list = small ? &s->free_small : &s->free_large, *p = *list;
+    if (p) {
+        *list = p->next_free;
+    } else {
+        p = sim_take(s, sizeof *p + (small ? SMALL : RS_HEADER_MAX));
+        p->capacity = small ? SMALL : RS_HEADER_MAX;
+    }
+    p->references = 1;
+    p->kind = kind;
+    p->header_length = (uint16_t)header_length;
+    p->to = SIM_NONE;
+    p->next_free = NULL;
+    s->stats.packets++;
+    return p;
+}
+
+void packet_drop(sim *s, packet *p) {
+    if (--p->references)
+        return;
+    packet **list = p->capacity == SMALL ? &s->free_small : &s->free_large;
+    p->next_free = *list;
+    *list = p;
+}
+
+void flights_put(sim *s, flights *f, packet *p, rs_time at) {
+    if (f->count == f->capacity) {
+        uint32_t capacity = f->capacity ? f->capacity * 2 : 8;
+        flight *items = sim_take(s, capacity * sizeof *items);
+        for (uint32_t i = 0; i < f->count; i++)
+            items[i] = f->items[(f->head + i) & (f->capacity - 1)];
+        sim_give(s, f->items, f->capacity * sizeof *items);
+        f->items = items;
+        f->head = 0;
+        f->capacity = capacity;
+    }
+    f->items[(f->head + f->count++) & (f->capacity - 1)] = (flight){p, at};
+}
+
+flight flights_take(flights *f) {
+    flight first = f->items[f->head];
+    f->head = (f->head + 1) & (f->capacity - 1);
+    f->count--;
+    return first;
+}
+
+void flights_free(sim *s, flights *f) {
+    while (f->count)
+        packet_drop(s, flights_take(f).packet);
+    sim_give(s, f->items, f->capacity * sizeof *f->items);
+    *f = (flights){0};
+}
+
+/* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled" (2016). */
+double sim_random(sim *s) {
+    s->random ^= s->random >> 12;
+    s->random ^= s->random << 25;
+    s->random ^= s->random >> 27;
+    return (double)((s->random * UINT64_C(0x2545f4914f6cdd1d)) >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+bool sim_fail(sim *s, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(s->error, sizeof s->error, format, arguments);
+    va_end(arguments);
+    return false;
+}

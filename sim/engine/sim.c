@@ -1,0 +1,397 @@
+/* Building a network, running it, and reading what came of it. */
+#include "engine/sim.h"
+#include "engine/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NODES_MAX 65000 /* distances are 16 bits wide */
+
+sim *sim_new(uint64_t seed) {
+    sim *s = calloc(1, sizeof *s);
+    if (s)
+        s->random = seed * 2 + UINT64_C(88172645463325253);
+    return s;
+}
+
+void sim_free(sim *s) {
+    if (!s)
+        return;
+    network_forget_routes(s);
+    for (uint32_t i = 0; i < s->host_count; i++) {
+        rs_node_free(s->hosts[i].node);
+        free(s->hosts[i].receivings);
+    }
+    for (uint32_t i = 0; i < s->link_count; i++) {
+        flights_free(s, &s->links[i].air);
+        flights_free(s, &s->links[i].waiting[0]);
+        flights_free(s, &s->links[i].waiting[1]);
+    }
+    for (uint32_t i = 0; i < s->place_count; i++)
+        free(s->places[i].links);
+    for (uint32_t i = 0; i < s->connection_slots; i++) {
+        if (s->connections[i])
+            flights_free(s, &s->connections[i]->early);
+        free(s->connections[i]);
+    }
+    for (uint32_t i = 0; i < s->forwarding_slots; i++) {
+        if (s->forwardings[i])
+            free(s->forwardings[i]->links);
+        free(s->forwardings[i]);
+    }
+    for (uint32_t i = 0; i < s->thing_count; i++)
+        if (s->things[i].packet)
+            packet_drop(s, s->things[i].packet);
+    for (packet *p = s->free_small, *next; p; p = next) {
+        next = p->next_free;
+        free(p);
+    }
+    for (packet *p = s->free_large, *next; p; p = next) {
+        next = p->next_free;
+        free(p);
+    }
+    sim_trace(s, NULL);
+    calendar_free(&s->calendar);
+    free(s->connections);
+    free(s->forwardings);
+    free(s->things);
+    free(s->flows);
+    free(s->links);
+    free(s->hosts);
+    free(s->places);
+    free(s->notes);
+    free(s);
+}
+
+const char *sim_error(const sim *s) {
+    return s->error;
+}
+
+/* The engines' memory, counted apart. */
+static void *engine_alloc(void *context, size_t size) {
+    sim *s = context;
+    size_t *memory = calloc(1, sizeof(max_align_t) + size);
+    if (!memory)
+        return NULL;
+    *memory = size;
+    s->stats.engine_bytes += size;
+    return (char *)memory + sizeof(max_align_t);
+}
+
+static void engine_release(void *context, void *memory) {
+    sim *s = context;
+    if (!memory)
+        return;
+    size_t *whole = (size_t *)(void *)((char *)memory - sizeof(max_align_t));
+    s->stats.engine_bytes -= *whole;
+    free(whole);
+}
+
+static bool reserve_sources(sim *s) {
+    uint32_t most = s->link_count > s->host_count ? s->link_count : s->host_count;
+    return calendar_reserve(&s->calendar, 2 * most) || sim_fail(s, "no memory for more nodes and links");
+}
+
+static uint32_t add_place(sim *s) {
+    if (s->place_count == NODES_MAX) {
+        sim_fail(s, "a network has %u nodes at most", NODES_MAX);
+        return SIM_ERROR;
+    }
+    uint64_t capacity = s->place_capacity;
+    network_forget_routes(s);
+    s->places = sim_grow(s, s->places, s->place_count, &capacity, sizeof *s->places);
+    s->place_capacity = (uint32_t)capacity;
+    return s->place_count++;
+}
+
+uint32_t sim_add_switch(sim *s) {
+    return add_place(s);
+}
+
+uint32_t sim_add_host(sim *s, const sim_host_params *params) {
+    rs_config config = {.seed = params->seed,
+                        .fragment_size = params->fragment_size,
+                        .nic_rate_bps = params->nic_rate_bps,
+                        .attempt_interval = params->attempt_interval_ns,
+                        .light_confirm = params->light_confirm,
+                        .start_policy = params->start_on_first ? RS_START_ON_FIRST : RS_START_ON_LAST,
+                        .receiver_silence_bound = params->receiver_silence_ns,
+                        .sender_silence_bound = params->sender_silence_ns,
+                        .max_transfers = params->max_transfers,
+                        .max_receivers = params->max_receivers};
+    rs_allocator allocator = {engine_alloc, engine_release, s};
+    rs_node *node = rs_node_new(&config, &allocator);
+    if (!node) {
+        sim_fail(s, "no such host can be: its parameters are out of range, or memory is short");
+        return SIM_ERROR;
+    }
+    uint32_t at = add_place(s);
+    if (at == SIM_ERROR) {
+        rs_node_free(node);
+        return SIM_ERROR;
+    }
+    uint64_t capacity = s->host_capacity;
+    s->hosts = sim_grow(s, s->hosts, s->host_count, &capacity, sizeof *s->hosts);
+    s->host_capacity = (uint32_t)capacity;
+    s->places[at].host = true;
+    s->places[at].host_index = s->host_count;
+    s->hosts[s->host_count++] = (host){.place = at, .node = node};
+    return reserve_sources(s) ? at : SIM_ERROR;
+}
+
+uint32_t sim_link_between(const sim *s, uint32_t from, uint32_t to) {
+    for (uint32_t i = 0; from < s->place_count && i < s->places[from].link_count; i++)
+        if (s->links[s->places[from].links[i]].to == to)
+            return s->places[from].links[i];
+    return SIM_ERROR;
+}
+
+uint32_t sim_add_link(sim *s, uint32_t from, uint32_t to, const sim_link_params *params) {
+    if (from >= s->place_count || to >= s->place_count || from == to || sim_link_between(s, from, to) != SIM_ERROR) {
+        sim_fail(s, "no link can be from node %u to node %u: no such node, or one is there already", from, to);
+        return SIM_ERROR;
+    }
+    if (params->rate_bps < 1 || params->delay_ns < 0 || params->classes < 1 || params->classes > 2) {
+        sim_fail(s, "a link has a rate of 1 bit/s or more, no negative delay, and 1 or 2 classes");
+        return SIM_ERROR;
+    }
+    uint64_t capacity = s->link_capacity;
+    s->links = sim_grow(s, s->links, s->link_count, &capacity, sizeof *s->links);
+    s->link_capacity = (uint32_t)capacity;
+    s->links[s->link_count] = (link){.from = from, .to = to, .params = *params, .up = true};
+    place *p = &s->places[from];
+    capacity = p->link_capacity;
+    p->links = sim_grow(s, p->links, p->link_count, &capacity, sizeof *p->links);
+    p->link_capacity = (uint32_t)capacity;
+    p->links[p->link_count++] = s->link_count++;
+    network_forget_routes(s);
+    return reserve_sources(s) ? s->link_count - 1 : SIM_ERROR;
+}
+
+static link *link_of(sim *s, uint32_t index) {
+    if (index < s->link_count)
+        return &s->links[index];
+    sim_fail(s, "there is no link %u", index);
+    return NULL;
+}
+
+bool sim_set_loss(sim *s, uint32_t index, uint32_t model, double p, double burst) {
+    link *l = link_of(s, index);
+    if (!l)
+        return false;
+    if (model > SIM_LOSS_MARKOV || !(p >= 0 && p < 1) || !(burst >= 1 || model <= SIM_LOSS_BERNOULLI))
+        return sim_fail(s, "losses have a share p in [0, 1) and runs of 1 packet or more");
+    l->loss = (loss_state){.model = model, .p = p, .burst = burst};
+    l->loss.bad = model == SIM_LOSS_MARKOV && sim_random(s) < p;
+    return true;
+}
+
+bool sim_set_up(sim *s, uint32_t index, bool up) {
+    link *l = link_of(s, index);
+    if (!l)
+        return false;
+    if (l->up && !up)
+        link_cut(s, index);
+    l->up = up;
+    network_forget_routes(s);
+    return true;
+}
+
+bool sim_set_dark(sim *s, uint32_t index, int64_t until, int64_t ringing_until, double ringing_loss) {
+    link *l = link_of(s, index);
+    if (!l)
+        return false;
+    l->dark_until = until;
+    l->ringing_until = ringing_until;
+    l->ringing_loss = ringing_loss;
+    return true;
+}
+
+bool sim_crash(sim *s, uint32_t node) {
+    if (node >= s->place_count || !s->places[node].host)
+        return sim_fail(s, "node %u is no host", node);
+    s->places[node].crashed = true;
+    calendar_set(&s->calendar, source_of_host(s->places[node].host_index), RS_NEVER);
+    network_forget_routes(s);
+    return true;
+}
+
+static void grow_forwardings(sim *s) {
+    uint32_t old = s->forwarding_slots;
+    forwarding **slots = s->forwardings;
+    s->forwarding_slots = old ? old * 2 : 256;
+    s->forwardings = sim_take(s, s->forwarding_slots * sizeof(forwarding *));
+    for (uint32_t i = 0; i < old; i++)
+        if (slots[i])
+            s->forwardings[forwarding_slot(s, slots[i]->key)] = slots[i];
+    sim_give(s, slots, old * sizeof(forwarding *));
+}
+
+bool sim_set_group(sim *s, uint32_t node, uint32_t group, const uint32_t *links, uint32_t count, bool member) {
+    if (node >= s->place_count || (member && !s->places[node].host))
+        return sim_fail(s, "node %u is not there, or a switch, which cannot be a member", node);
+    for (uint32_t i = 0; i < count; i++)
+        if (links[i] >= s->link_count || s->links[links[i]].from != node)
+            return sim_fail(s, "link %u does not leave node %u", links[i], node);
+    if (s->forwarding_count * 2 >= s->forwarding_slots)
+        grow_forwardings(s);
+    uint64_t key = (uint64_t)node << 32 | group;
+    uint32_t at = forwarding_slot(s, key);
+    if (!s->forwardings[at]) {
+        s->forwardings[at] = sim_take(s, sizeof(forwarding));
+        s->forwardings[at]->key = key;
+        s->forwarding_count++;
+    }
+    forwarding *f = s->forwardings[at];
+    sim_give(s, f->links, f->count * sizeof *links);
+    f->links = sim_take(s, count * sizeof *links);
+    if (count)
+        memcpy(f->links, links, count * sizeof *links);
+    f->count = count;
+    f->member = member;
+    return true;
+}
+
+uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint32_t packet_bytes, int64_t start,
+                      int64_t stop) {
+    if (from >= s->place_count || to >= s->place_count || rate_bps < 1 || packet_bytes < 64 || start < s->now) {
+        sim_fail(s, "a flow has two nodes, a rate, packets of 64 bytes or more, and begins now or later");
+        return SIM_ERROR;
+    }
+    uint64_t capacity = s->flow_capacity;
+    s->flows = sim_grow(s, s->flows, s->flow_count, &capacity, sizeof *s->flows);
+    s->flow_capacity = (uint32_t)capacity;
+    s->flows[s->flow_count] = (flow){.from = from,
+                                     .to = to,
+                                     .gap_ns = rs_wire_time(packet_bytes, rate_bps),
+                                     .wire_bytes = packet_bytes,
+                                     .stop = stop};
+    thing_put(s, start, THING_FLOW, s->flow_count, 0, 0, NULL);
+    return s->flow_count++;
+}
+
+static host *host_of(const sim *s, uint32_t node) {
+    return node < s->place_count && s->places[node].host ? &s->hosts[s->places[node].host_index] : NULL;
+}
+
+void sim_set_path(sim *s, uint32_t node, const sim_path_params *params) {
+    host *h = host_of(s, node);
+    if (!h)
+        return;
+    h->path = *params;
+    h->has_path = true;
+}
+
+uint32_t sim_send(sim *s, uint32_t node, uint64_t object, uint64_t size, const uint32_t *receivers, uint32_t count) {
+    host *h = host_of(s, node);
+    rs_xfer xfer = 0;
+    rs_send_params params = {.object = {.app = "rostrum sim", .data = object},
+                             .size = size,
+                             .receivers = receivers,
+                             .receiver_count = count};
+    if (!h) {
+        sim_fail(s, "node %u is no host", node);
+        return SIM_ERROR;
+    }
+    rs_status status = rs_send_open(h->node, s->now, &params, &xfer);
+    if (status != RS_OK) {
+        sim_fail(s, "host %u cannot send: %s", node, rs_strerror(status));
+        return SIM_ERROR;
+    }
+    host_pump(s, h);
+    return xfer;
+}
+
+/* The next thing that happens; false if that is later than `until` or nothing is left. */
+static bool step(sim *s, int64_t until) {
+    uint32_t source = 0;
+    rs_time next = calendar_first(&s->calendar, &source), other = s->thing_count ? s->things[0].at : RS_NEVER;
+    rs_time at = next < other ? next : other;
+    if (at == RS_NEVER || at > until)
+        return false;
+    if (at > s->now)
+        s->now = at;
+    s->stats.events++;
+    if (other <= next)
+        thing_due(s);
+    else if (source % 2)
+        host_due(s, &s->hosts[source / 2]);
+    else
+        link_due(s, source / 2);
+    return true;
+}
+
+bool sim_run(sim *s, int64_t until) {
+    while (!s->failed && step(s, until))
+        ;
+    if (!s->failed && until != SIM_FOREVER && s->now < until)
+        s->now = until;
+    return !s->failed;
+}
+
+bool sim_run_until_sent(sim *s, int64_t until) {
+    s->sent = false;
+    while (!s->failed && !s->sent && step(s, until))
+        ;
+    return !s->failed;
+}
+
+const sim_note *sim_notes(const sim *s, uint64_t *count) {
+    *count = s->note_count;
+    return s->notes;
+}
+
+bool sim_link_stats_get(const sim *s, uint32_t index, sim_link_stats *out) {
+    if (index >= s->link_count)
+        return false;
+    *out = s->links[index].stats;
+    return true;
+}
+
+bool sim_transfer_stats_get(const sim *s, uint32_t node, uint32_t transfer, sim_transfer_stats *out) {
+    host *h = host_of(s, node);
+    rs_xfer_stats stats;
+    if (!h || rs_xfer_stats_get(h->node, transfer, &stats) != RS_OK)
+        return false;
+    *out = (sim_transfer_stats){.sending = stats.sending,
+                                .phase = stats.phase,
+                                .size = stats.size,
+                                .bytes_present = stats.bytes_present,
+                                .fragments = stats.fragments,
+                                .packets_sent = stats.packets_sent,
+                                .packets_attempt = stats.packets_attempt,
+                                .packets_redundant = stats.packets_redundant,
+                                .patches_sent = stats.patches_sent,
+                                .patches_received = stats.patches_received,
+                                .packets_received = stats.packets_received,
+                                .packets_old = stats.packets_old,
+                                .lost = stats.lost,
+                                .rate_bps = stats.rate_bps,
+                                .receivers = stats.receivers,
+                                .receivers_done = stats.receivers_done,
+                                .receivers_failed = stats.receivers_failed,
+                                .granted_at = stats.granted_at,
+                                .high_rate_at = stats.high_rate_at,
+                                .data_done_at = stats.data_done_at};
+    return true;
+}
+
+uint32_t sim_receiving(const sim *s, uint32_t node, uint64_t object) {
+    const host *h = host_of(s, node);
+    for (uint32_t i = 0; h && i < h->receiving_count; i++)
+        if (h->receivings[i].object == object)
+            return h->receivings[i].xfer;
+    return 0;
+}
+
+void sim_run_stats_get(const sim *s, sim_run_stats *out) {
+    *out = s->stats;
+    out->now = s->now;
+}
+
+bool sim_trace(sim *s, const char *path) {
+    if (s->trace)
+        fclose(s->trace);
+    s->trace = path ? fopen(path, "we") : NULL;
+    return !path || s->trace || sim_fail(s, "%s cannot be written", path);
+}

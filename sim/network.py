@@ -1,0 +1,229 @@
+"""The simulator's C library (`engine/`) for Python: a network is built, run, and read in bulk.
+
+Times are int64 ns from 0, rates bit/s, sizes bytes. Every wrong call raises SimError with the library's words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cffi import FFI
+
+FOLDER = Path(__file__).resolve().parent
+HEADER = FOLDER / "engine" / "sim.h"
+LIBRARY = FOLDER.parent / "build" / "agent" / "sim" / "librostrum_sim.so"
+FOREVER = 2**63 - 1
+
+NOTE = np.dtype(
+    [("at", "i8"), ("value", "u8"), ("host", "u4"), ("peer", "u4"), ("kind", "u4"), ("transfer", "u4")], align=True
+)
+LOSS_MODELS = ("none", "bernoulli", "gilbert", "bursty", "markov")
+
+
+class SimError(Exception):
+    """The simulator cannot do that, or an engine did what it must never do; the text says what."""
+
+
+@dataclass(frozen=True)
+class LinkParams:
+    rate_bps: int = 10**9
+    delay_ns: int = 1_000
+    queue_bytes: int = 1 << 20
+    classes: int = 1  # 2 = group packets first
+
+
+@dataclass(frozen=True)
+class HostParams:
+    """Zero = the engine's default (agent/core/node.h)."""
+
+    seed: int = 0
+    fragment_size: int = 0
+    nic_rate_bps: int = 0
+    attempt_interval_ns: int = 0
+    light_confirm: int = 0
+    start_on_first: bool = False
+    max_transfers: int = 16
+    max_receivers: int = 0
+    receiver_silence_ns: int = 0
+    sender_silence_ns: int = 0
+
+
+@dataclass(frozen=True)
+class PathParams:
+    """What the manager grants a sender. `accepted_bytes` 0 = all."""
+
+    group: int
+    circuit: bool = False
+    reconfiguration_ns: int = 0
+    rate_bps: int = 0
+    light_bound_ns: int = 0
+    accepted_bytes: int = 0
+    manager_delay_ns: int = 1_000_000
+
+
+@cache
+def _declarations() -> FFI:
+    """The header as cffi takes it: no comments, no preprocessor but the constants."""
+    text = HEADER.read_text()
+    constants = dict(re.findall(r"^#define (SIM_\w+) (0x[0-9a-f]+)$", text, re.MULTILINE))
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    ffi = FFI()
+    ffi.cdef(body + "".join(f"\n#define {name} {value}" for name, value in constants.items()))
+    return ffi
+
+
+@cache
+def _library() -> Any:
+    path = os.environ.get("ROSTRUM_SIM_LIBRARY", str(LIBRARY))
+    try:
+        return _declarations().dlopen(path)
+    except OSError as error:
+        raise SimError(f"the simulator's library cannot be loaded ({error}); make it with: make build") from error
+
+
+class Network:
+    """One network. Node and link numbers are those of the library, from 0."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._ffi, self._lib = _declarations(), _library()
+        self._sim = self._ffi.gc(self._lib.sim_new(seed), self._lib.sim_free)
+        if self._sim == self._ffi.NULL:
+            raise SimError("no memory for a network")
+
+    # building
+
+    def switch(self) -> int:
+        return self._number(self._lib.sim_add_switch(self._sim))
+
+    def host(self, params: HostParams | None = None) -> int:
+        return self._number(self._lib.sim_add_host(self._sim, self._struct("sim_host_params", params or HostParams())))
+
+    def link(self, a: int, b: int, params: LinkParams | None = None) -> tuple[int, int]:
+        """Both directions between two nodes: (a to b, b to a)."""
+        struct = self._struct("sim_link_params", params or LinkParams())
+        there = self._number(self._lib.sim_add_link(self._sim, a, b, struct))
+        return there, self._number(self._lib.sim_add_link(self._sim, b, a, struct))
+
+    def link_between(self, a: int, b: int) -> int:
+        found = int(self._lib.sim_link_between(self._sim, a, b))
+        if found == self._lib.SIM_ERROR:
+            raise SimError(f"no link leads from node {a} to node {b}")
+        return found
+
+    def loss(self, link: int, model: str, p: float, burst: float = 1.0) -> None:
+        """One of LOSS_MODELS (engine/sim.h): `p` of the packets in the mean, in runs of `burst`."""
+        if model not in LOSS_MODELS:
+            raise SimError(f"no loss model is called {model!r}; there are {', '.join(LOSS_MODELS)}")
+        self._check(self._lib.sim_set_loss(self._sim, link, LOSS_MODELS.index(model), p, burst))
+
+    def up(self, link: int, up: bool) -> None:
+        self._check(self._lib.sim_set_up(self._sim, link, up))
+
+    def dark(self, link: int, until_ns: int, ringing_until_ns: int = 0, ringing_loss: float = 0.0) -> None:
+        self._check(self._lib.sim_set_dark(self._sim, link, until_ns, ringing_until_ns, ringing_loss))
+
+    def crash(self, host: int) -> None:
+        self._check(self._lib.sim_crash(self._sim, host))
+
+    def group(self, node: int, group: int, links: Sequence[int], member: bool = False) -> None:
+        """What `node` does with packets of `group`: copies to `links`, and takes them if `member`."""
+        self._check(self._lib.sim_set_group(self._sim, node, group, list(links), len(links), member))
+
+    def flow(self, a: int, b: int, rate_bps: int, packet_bytes: int, start_ns: int, stop_ns: int) -> None:
+        """Datagrams at a constant rate in the background."""
+        self._number(self._lib.sim_add_flow(self._sim, a, b, rate_bps, packet_bytes, start_ns, stop_ns))
+
+    # running
+
+    def path(self, host: int, params: PathParams) -> None:
+        """What the manager will grant to `host`."""
+        self._lib.sim_set_path(self._sim, host, self._struct("sim_path_params", params))
+
+    def send(self, host: int, object_id: int, size: int, receivers: Sequence[int]) -> int:
+        """Begins a transfer; returns its number at the sender."""
+        return self._number(self._lib.sim_send(self._sim, host, object_id, size, list(receivers), len(receivers)))
+
+    def run(self, until_ns: int = FOREVER) -> None:
+        self._check(self._lib.sim_run(self._sim, until_ns))
+
+    def run_until_sent(self, until_ns: int = FOREVER) -> None:
+        """Until a transfer ends at its sender."""
+        self._check(self._lib.sim_run_until_sent(self._sim, until_ns))
+
+    def trace(self, path: Path | None) -> None:
+        """JSON lines of every packet that arrives somewhere, from now on; None ends it."""
+        name = self._ffi.NULL if path is None else str(path).encode()
+        self._check(self._lib.sim_trace(self._sim, name))
+
+    # reading
+
+    @property
+    def now_ns(self) -> int:
+        return int(self.run_stats()["now"])
+
+    def notes(self) -> np.ndarray[Any, np.dtype[np.void]]:
+        """All that engines told their applications, as an array of NOTE; a copy."""
+        count = self._ffi.new("uint64_t *")
+        notes = self._lib.sim_notes(self._sim, count)
+        if count[0] == 0:
+            return np.empty(0, NOTE)
+        return np.frombuffer(self._ffi.buffer(notes, count[0] * NOTE.itemsize), NOTE).copy()
+
+    def notes_of(self, kind: str) -> np.ndarray[Any, np.dtype[np.void]]:
+        """The notes of one kind: `send_done` for SIM_NOTE_SEND_DONE."""
+        notes = self.notes()
+        wanted: np.ndarray[Any, np.dtype[np.void]] = notes[
+            notes["kind"] == getattr(self._lib, f"SIM_NOTE_{kind.upper()}")
+        ]
+        return wanted
+
+    def link_stats(self, link: int) -> dict[str, int]:
+        out = self._ffi.new("sim_link_stats *")
+        if not self._lib.sim_link_stats_get(self._sim, link, out):
+            raise SimError(f"there is no link {link}")
+        return self._dict(out)
+
+    def transfer(self, host: int, transfer: int) -> dict[str, int]:
+        """The engine's statistics (agent/core/node.h, rs_xfer_stats); kept for about a second after its end."""
+        out = self._ffi.new("sim_transfer_stats *")
+        if not self._lib.sim_transfer_stats_get(self._sim, host, transfer, out):
+            raise SimError(f"host {host} knows no transfer {transfer} any more")
+        return self._dict(out)
+
+    def receiving(self, host: int, object_id: int) -> int:
+        """The receiver's number of a transfer; 0 = it has seen none of that object."""
+        return int(self._lib.sim_receiving(self._sim, host, object_id))
+
+    def run_stats(self) -> dict[str, int]:
+        out = self._ffi.new("sim_run_stats *")
+        self._lib.sim_run_stats_get(self._sim, out)
+        return self._dict(out)
+
+    # helpers
+
+    def _struct(self, name: str, params: Any) -> Any:
+        return self._ffi.new(f"{name} *", {field.name: getattr(params, field.name) for field in fields(params)})
+
+    def _dict(self, struct: Any) -> dict[str, int]:
+        return {name: getattr(struct, name) for name, _ in self._ffi.typeof(struct).item.fields}
+
+    def _number(self, number: int) -> int:
+        if number == self._lib.SIM_ERROR:
+            raise SimError(self._words())
+        return number
+
+    def _check(self, ok: bool) -> None:
+        if not ok:
+            raise SimError(self._words())
+
+    def _words(self) -> str:
+        text = self._ffi.string(self._lib.sim_error(self._sim))
+        return text.decode() if isinstance(text, bytes) else text
