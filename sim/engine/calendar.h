@@ -1,5 +1,5 @@
-/* When each of many sources has something to do next: an indexed four-ary heap. Every source is in it at most once, so it
- * stays as small as the network, however many packets are under way. Equal times: the smaller source first. */
+/* When each of many sources has something to do next: an indexed four-ary heap. Every source is in it at most once,
+ * so it stays as small as the network, however many packets are under way. Equal times: the smaller source first. */
 #ifndef SIM_CALENDAR_H
 #define SIM_CALENDAR_H
 

@@ -1,5 +1,5 @@
-/* The control channel between two hosts: messages in order, each sent again until it has come. Flow control is a limit on
- * what is under way; TCP's acknowledgements and slow start are not modelled. */
+/* The control channel between two hosts: messages in order, each sent again until it has come. Flow control is a
+ * limit on what is under way; TCP's acknowledgements and slow start are not modelled. */
 #include "engine/state.h"
 
 #define FULL_BYTES (256u << 10)

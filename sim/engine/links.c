@@ -11,8 +11,8 @@ static void note_due(sim *s, uint32_t index) {
     calendar_set(&s->calendar, source_of_link(index), due);
 }
 
-/* Gilbert, "Capacity of a burst-noise channel" (1960), all lost in the bad state: left with 1 / burst, entered so that p
- * are lost in the mean. */
+/* Gilbert, "Capacity of a burst-noise channel" (1960), all lost in the bad state: left with 1 / burst, entered so
+ * that p are lost in the mean. */
 static bool gilbert(sim *s, loss_state *loss, double leave_good, double leave_bad) {
     loss->bad = sim_random(s) < (loss->bad ? 1 - leave_bad : leave_good);
     return loss->bad;

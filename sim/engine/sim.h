@@ -1,13 +1,15 @@
-/* A deterministic discrete-event network in virtual time that runs the agent's protocol engines (agent/core) unchanged.
+/* A deterministic discrete-event network in virtual time that runs the agent's protocol engines (agent/core)
+ * unchanged.
  *
- * Nodes are hosts (with a protocol node, and able to forward) or switches; links are directed, with rate, delay, a queue in
- * bytes, strict priority if wanted, and a loss model. Group packets follow forwarding entries given by the caller;
- * everything else takes shortest paths, shared among equal ones by a hash of source and destination. The control channel
- * is reliable and in order: a lost packet of it is sent again after a time-out; acknowledgements of TCP are not modelled.
+ * Nodes are hosts (with a protocol node, and able to forward) or switches; links are directed, with rate, delay, a
+ * queue in bytes, strict priority if wanted, and a loss model. Group packets follow forwarding entries given by the
+ * caller; everything else takes shortest paths, shared among equal ones by a hash of source and destination. The
+ * control channel is reliable and in order: a lost packet of it is sent again after a time-out; acknowledgements of
+ * TCP are not modelled.
  *
- * Times are int64 nanoseconds from 0, rates bits per second. Same calls, same seed: same results, bit for bit. Functions
- * that make something return its number, or SIM_ERROR with words in sim_error. This file is also read by Python (cffi):
- * plain declarations only. */
+ * Times are int64 nanoseconds from 0, rates bits per second. Same calls, same seed: same results, bit for bit.
+ * Functions that make something return its number, or SIM_ERROR with words in sim_error. This file is also read by
+ * Python (cffi): plain declarations only. */
 #ifndef ROSTRUM_SIM_H
 #define ROSTRUM_SIM_H
 
@@ -127,8 +129,9 @@ bool sim_set_dark(sim *s, uint32_t link, int64_t until, int64_t ringing_until, d
 /* The server is gone without a word; a host that forwards stops forwarding. */
 bool sim_crash(sim *s, uint32_t host);
 
-/* Forwarding of a group: node `node` copies what it gets of it to `links` (all of them from `node`; never back where it
- * came from). Replaces what was there; no links and not `member` = forgotten. `member`: the host takes the packets too. */
+/* Forwarding of a group: node `node` copies what it gets of it to `links` (all of them from `node`; never back where
+ * it came from). Replaces what was there; no links and not `member` = forgotten. `member`: the host takes the packets
+ * too. */
 bool sim_set_group(sim *s, uint32_t node, uint32_t group, const uint32_t *links, uint32_t count, bool member);
 
 /* Constant-rate datagrams of `packet_bytes` on the wire from one node to another, from `start` to `stop`. */

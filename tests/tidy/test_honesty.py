@@ -59,8 +59,9 @@ def test_every_python_test_file_has_tests() -> None:
 
 def test_every_c_test_runs_and_is_in_the_build() -> None:
     offenders = []
-    build = "".join(text(name) for name in files("meson.build", under="tests/agent/"))
-    for name in files(".c", under="tests/agent/"):
+    folders = ("tests/agent/", "tests/sim/")
+    build = "".join(text(name) for folder in folders for name in files("meson.build", under=folder))
+    for name in [name for folder in folders for name in files(".c", under=folder)]:
         stem = name.rpartition("/")[2].removesuffix(".c")
         if not stem.startswith("test_"):
             continue
@@ -70,8 +71,8 @@ def test_every_c_test_runs_and_is_in_the_build() -> None:
         if not defined:
             offenders.append(f"{name}: no test cases (static void subject__case(void **state))")
         offenders += [f"{name}: {case} is never run" for case in sorted(defined - listed)]
-        if f"'{stem}'" not in build and f"'{stem.removeprefix('test_')}'" not in build:
-            offenders.append(f"{name}: in no meson.build of tests/agent")
+        if not {f"'{stem}'", f"'{stem}.c'", f"'{stem.removeprefix('test_')}'"} & set(re.findall(r"'[^']*'", build)):
+            offenders.append(f"{name}: in no meson.build of {' and '.join(folders)}")
     assert not offenders, complaint("C tests that do not run:", offenders)
 
 
