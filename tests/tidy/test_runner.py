@@ -14,6 +14,7 @@ import pytest
 from tests.tidy.tree import ROOT
 
 JUNIT = """<testsuites><testsuite>
+<properties><property name="note" value="ran on a real one"/><property name="other" value="x"/></properties>
 <testcase classname="a" name="good"/>
 <testcase classname="a" name="bad"><failure message="1 != 2&#10;more"/></testcase>
 <testcase classname="a" name="broken"><error message="fixture"/></testcase>
@@ -57,6 +58,7 @@ def test_cases_are_counted_one_by_one(runner: Any, tmp_path: Path) -> None:
     runner.read_junit(path, result)
     assert result.passed == 1 + 2 + 1
     assert result.failures == ["a::bad: 1 != 2", "a::broken: fixture", "c_bad: two"]
+    assert result.notes == ["ran on a real one"]
     assert result.skips == [
         "a::left: needs root", "c_good::a kind: three: no such device", "c_good::four: skipped by the program",
     ]  # fmt: skip
@@ -112,8 +114,10 @@ def test_a_group_that_runs_nothing_fails(runner: Any) -> None:
 
 
 def test_skips_are_shown_and_counted(runner: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    groups = [group(runner, "one", lambda log: runner.Result(passed=2, skips=["lab: needs root"]))]
+    told = runner.Result(passed=2, skips=["lab: needs root"], notes=["on a real one"])
+    groups = [group(runner, "one", lambda log: told)]
     assert runner.sum_up(groups, runner.run_all(groups, 2, keep_going=False), 1.0) == 0
     out = capsys.readouterr().out
     assert "SKIP one: lab: needs root" in out
+    assert "NOTE one: on a real one" in out
     assert out.rstrip().endswith("2 passed, 0 failed, 1 skipped")
