@@ -32,7 +32,7 @@ COMMANDS = {
     "circuits": Subcommand("rostrum.controller.commands", "circuits", "Show the optical circuits."),
     "manager": Subcommand("rostrum.controller.commands", "manager", "The manager: run it, ask it."),
     "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),
-    "bench": Subcommand("rostrum.bench.commands", "bench", "Measure speed."),
+    "bench": Subcommand("rostrum.lab.bench.commands", "bench", "Measure speed, beside the tools people use."),
     "sim": Subcommand("rostrum.sim.commands", "sim", "Simulate networks that are too large for the lab."),
 }
 
