@@ -148,6 +148,7 @@ def _switches(
 
         fabrics["openflow"] = OpenFlowFabric(config.topology, up, down)
     if "p4runtime" in kinds:
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
         from rostrum.controller.southbound import p4runtime_pipeline
         from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from rostrum.topologies import TopologyError, builtin_names, load
 from rostrum.topologies.generate import Hybrid, hybrid
+from rostrum.topologies.kinds import KINDS, with_kind
 
 
 @click.group(help=__doc__)
@@ -50,10 +51,13 @@ def generate() -> None:
 @click.option("--reconfiguration-ms", default=70.0, show_default=True)
 @click.option("--dialect", type=click.Choice(["glimmerglass", "polatis"]), default="glimmerglass", show_default=True)
 @click.option("--name", default="", help="default: hybrid-RACKSxSERVERS")
-def generate_hybrid(**size: object) -> None:
+@click.option("--switches", type=click.Choice(KINDS), default="openflow", show_default=True,
+              help="mixed: P4 top-of-rack switches around an OpenFlow core. P4 ones get stand-in addresses.")  # fmt: skip
+def generate_hybrid(switches: str, **size: object) -> None:
     """Racks around one packet core and one optical circuit switch with splitters."""
     try:
-        click.echo(hybrid(Hybrid(**size)), nl=False)  # type: ignore[arg-type]
+        text = hybrid(Hybrid(**size))  # type: ignore[arg-type]
+        click.echo(text if switches == "openflow" else with_kind(text, switches, "10.255.250.1"), nl=False)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
 

@@ -120,14 +120,13 @@ class RuleBook:
         change = Change([])
         groups: list[p4r.Update] = []
         entries: list[p4r.Update] = []
-        for rule in rules:
+        for rule in {(one.in_port, one.group): one for one in rules}.values():
             if not rule.out_ports:
                 raise SouthboundError(f"{self._switch}: the rule for {rule.group} has no out ports")
             for port in (rule.in_port, *rule.out_ports):
                 self._make.port(port)
             key = (rule.in_port, rule.group)
-            old = change.after.get(key) or self.rules.get(key)
-            change.after[key] = self._put(key, rule, old, groups, entries)
+            change.after[key] = self._put(key, rule, self.rules.get(key), groups, entries)
         change.batches = [batch for batch in (groups, entries) if batch]
         return change
 
@@ -151,11 +150,10 @@ class RuleBook:
     def rearm(self, rules: Sequence[MulticastRule]) -> Change:
         """First light of these is told once more."""
         change, entries = Change([]), list[p4r.Update]()
-        for rule in rules:
-            key = (rule.in_port, rule.group)
+        for key, confirm in {(rule.in_port, rule.group): rule.confirm for rule in rules}.items():
             old = self.rules.get(key)
-            if old is not None and rule.confirm:
-                watch = self._watch(key, rule.confirm, old.watch, entries)
+            if old is not None and confirm:
+                watch = self._watch(key, confirm, old.watch, entries)
                 change.after[key] = replace(old, watch=watch)
         change.batches = [entries] if entries else []
         return change

@@ -6,13 +6,17 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import httpx
 import jsonschema
 import pytest
+from rostrum.controller.core.model import Light
 from rostrum.controller.core.values import Settings
+from rostrum.topologies.kinds import with_kind
+from rostrum.topologies.loader import FOLDER, load_text
 
 from tests.controller.fakes import Running, running
 
@@ -237,3 +241,37 @@ async def test_busy__when_the_queue_is_full(tmp_path: Path) -> None:
         await rest.call("POST", "/v1/paths", 201, json=body)
         await rest.call("POST", "/v1/paths", 201, json=body)
         assert "ask again later" in (await rest.call("POST", "/v1/paths", 503, json=body))["detail"]
+
+
+async def test_counters__of_paths_and_switches_that_count(tmp_path: Path) -> None:
+    mixed = load_text(with_kind((FOLDER / "hybrid-4x2.yaml").read_text(), "mixed"))
+    async with running(tmp_path, topology=mixed) as manager, httpx.AsyncClient(base_url=manager.url) as http:
+        rest = Client(http, (await http.get("/openapi.json")).json())
+        body = {"sender": "h1", "receivers": ["h3", "h5"], "kind": "packet"}
+        path = await rest.call("POST", "/v1/paths", 201, json=body)
+        found = await rest.call("GET", f"/v1/paths/{path['id']}/counters", 200)
+        assert [row["switch"] for row in found["switches"]] == ["tor1", "tor2", "tor3"] and found["without"] == ["core"]
+        one = {"packets": 1, "bytes": 100}
+        assert found["switches"][1]["delivered"] == [{**one, "port": 1, "to": "h3"}]
+        ports = (await rest.call("GET", "/v1/switches/tor1/counters", 200))["ports"]
+        assert ports[0]["to"] == "h1" and ports[0]["refused"] == {"packets": 5, "bytes": 500}
+        answer = await rest.call("GET", "/v1/switches/core/counters", 409)
+        assert "no P4 switch" in answer["detail"]
+        await rest.call("GET", "/v1/switches/tor9/counters", 404)
+        await rest.call("GET", "/v1/paths/p-none/counters", 404)
+        manager.fabric.broken["tor2"] = "its Read: UNAVAILABLE"
+        answer = await rest.call("GET", f"/v1/paths/{path['id']}/counters", 503)
+        assert "tor2: its Read: UNAVAILABLE" in answer["detail"]
+
+
+async def test_first_light__is_in_the_path(tmp_path: Path) -> None:
+    every = load_text(with_kind((FOLDER / "hybrid-4x2.yaml").read_text(), "p4"))
+    async with running(tmp_path, topology=every) as manager, httpx.AsyncClient(base_url=manager.url) as http:
+        rest = Client(http, (await http.get("/openapi.json")).json())
+        path = await rest.call("POST", "/v1/paths", 201, json={"sender": "h1", "receivers": ["h3", "h5"]})
+        assert path["first_light"] == []
+        manager.fabric.light(Light("tor2", 50, IPv4Address(path["group"]), 0, 41))
+        (row,) = (await rest.call("GET", f"/v1/paths/{path['id']}", 200))["first_light"]
+        assert (row["rack"], row["port"], row["sn"]) == ("tor2", 50, 41)
+        assert row["at_ns"] >= path["timeline"]["accepted_ns"]
+        assert row["after_ms"] == pytest.approx((row["at_ns"] - path["timeline"]["accepted_ns"]) / 1e6)

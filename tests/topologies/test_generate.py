@@ -61,3 +61,10 @@ def test_command(tmp_path: Path) -> None:
     assert refused.exit_code != 0 and "already that of servers.h1.address" in refused.output
     assert run(main, ["generate", "hybrid", "--ocs-ports", "2"]).exit_code != 0
     assert "hybrid-4x2" in run(main, ["list"]).output
+
+
+@pytest.mark.parametrize(("kind", "p4"), [("openflow", 0), ("p4", 4), ("mixed", 3)])
+def test_command__switches_of_a_kind(kind: str, p4: int) -> None:
+    done = CliRunner().invoke(main, ["generate", "hybrid", "--racks", "3", "--switches", kind])
+    assert done.exit_code == 0, done.output
+    assert sum(one.p4 is not None for one in load_text(done.output).switches.values()) == p4

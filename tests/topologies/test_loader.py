@@ -12,8 +12,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rostrum.topologies import TopologyError, builtin_names, load, load_text, rate_bps
+from rostrum.topologies.kinds import with_kind
 from rostrum.topologies.loader import FOLDER
-from rostrum.topologies.model import End, Topology
+from rostrum.topologies.model import End, P4Target, Topology
 
 TEXT = (FOLDER / "hybrid-4x2.yaml").read_text()
 VALUE = yaml.safe_load(TEXT)
@@ -40,6 +41,33 @@ def put(*place_and_value):
         value[last] = new
 
     return change
+
+
+def p4(address: str, **more: int) -> dict[str, object]:
+    """A P4 top-of-rack switch."""
+    return {"role": "tor", "southbound": "p4runtime", "p4runtime": {"address": address, **more}}
+
+
+def test_p4_switch__where_it_listens_and_what_it_is_there() -> None:
+    value = copy.deepcopy(VALUE)
+    value["switches"]["tor2"] = p4("10.255.9.2", device_id=3, queues=8)
+    topology = load_text(yaml.safe_dump(value))
+    assert topology.switches["tor2"].p4 == P4Target(IPv4Address("10.255.9.2"), 9559, 3, 8)
+    assert topology.switches["tor2"].dpid == 0 and topology.switches["tor1"].p4 is None
+
+
+def test_switches_of_another_kind__the_same_data_center() -> None:
+    plain = load_text(TEXT)
+    every, mixed = load_text(with_kind(TEXT, "p4")), load_text(with_kind(TEXT, "mixed"))
+    assert {one.southbound for one in every.switches.values()} == {"p4runtime"}
+    kinds = {one.name: one.southbound for one in mixed.switches.values()}
+    assert kinds == {"core": "openflow", **{f"tor{n}": "p4runtime" for n in range(1, 5)}}
+    assert len({one.p4.port for one in every.switches.values() if one.p4}) == 5
+    assert every.links == mixed.links == plain.links and every.servers == plain.servers
+    back = load_text(with_kind(with_kind(TEXT, "mixed"), "openflow"))
+    assert {one.southbound for one in back.switches.values()} == {"openflow"}
+    with pytest.raises(ValueError, match="'p5' is no kind of switches; there are openflow, p4, mixed"):
+        with_kind(TEXT, "p5")
 
 
 def test_shipped_topology() -> None:
@@ -126,6 +154,20 @@ def test_rate_refused(text: str) -> None:
         (put("network", "mtu", 60), "out of range: minimum 576"),
         (put("switches", "tor1", "dpid", 12), "dpid 12 is that of tor1 too"),
         (put("switches", "tor1", "role", "spine"), "'spine' is none of tor, core"),
+        (put("switches", "tor1", {"role": "tor"}), "lacks dpid, which southbound: openflow needs; add it"),
+        (put("switches", "tor1", "southbound", "p4runtime"), "lacks p4runtime, which southbound: p4runtime needs"),
+        (put("switches", "tor1", "p4runtime", {"address": "10.255.9.1"}), "no meaning with southbound: openflow"),
+        (put("switches", "tor1", p4("10.255.9.x")), "is not an IPv4 address"),
+        (put("switches", "tor1", p4("10.255.9.1", queues=9)), "maximum 8"),
+        (put("switches", "tor1", p4("10.255.9.1", port=0)), "minimum 1"),
+        (
+            put("switches", {**VALUE["switches"], "tor1": p4("10.255.9.1"), "tor2": p4("10.255.9.1")}),
+            "device 1 at 10.255.9.1:9559 is tor1 already; give each switch its own",
+        ),
+        (
+            lambda value: (put("switches", "tor1", p4("10.255.9.1"))(value), put("links", 0, "b", "tor1:511")(value)),
+            "port 511 of tor1: the P4 program knows ports 1 to 510",
+        ),
         (put("switches", "h1", {"role": "tor", "dpid": 99}), "h1 is also in switches; rename one"),
         (put("servers", "Bad Name", {"address": "10.0.9.1", "management": "10.255.9.1"}), "not usable as a name"),
         (put("manager", "rest_port", 9090), "port 9090 is already thrift_port"),
