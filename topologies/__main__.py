@@ -52,7 +52,7 @@ def generate() -> None:
 @click.option("--dialect", type=click.Choice(["glimmerglass", "polatis"]), default="glimmerglass", show_default=True)
 @click.option("--name", default="", help="default: hybrid-RACKSxSERVERS")
 @click.option("--switches", type=click.Choice(KINDS), default="openflow", show_default=True,
-              help="mixed: P4 top-of-rack switches around an OpenFlow core. P4 ones get stand-in addresses.")  # fmt: skip
+              help="mixed: P4 top-of-rack switches, an OpenFlow core. P4 ones get stand-in addresses.")  # fmt: skip
 def generate_hybrid(switches: str, **size: object) -> None:
     """Racks around one packet core and one optical circuit switch with splitters."""
     try:
