@@ -1,0 +1,120 @@
+"""A loaded program: its generated code, tables, counters, registers and meters."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Protocol
+
+from rostrum.lab.p4target.expressions import SHIFT_MAX_BITS
+from rostrum.lab.p4target.hashes import ALGORITHMS
+from rostrum.lab.p4target.meters import Meters
+from rostrum.lab.p4target.pipeline_code import PipelineCode
+from rostrum.lab.p4target.program import Program, ProgramError
+from rostrum.lab.p4target.tables import Table, TableError
+
+Kept = tuple[int, tuple[int, ...]] | None
+
+
+class Abandoned(Exception):
+    """An assert or assume of the program does not hold; the packet is dropped."""
+
+
+class Around(Protocol):
+    """What generated code calls of the switch around it."""
+
+    drop_port: int
+
+    def enqueue(self, port: int, priority: int, rid: int, shared: tuple[Any, ...]) -> None: ...
+    def replicate(self, group: int, priority: int, shared: tuple[Any, ...]) -> None: ...
+    def clone(self, session: int, shared: tuple[Any, ...], passes: int) -> None: ...
+    def again(self, data: bytes, port: int, kind: int, kept: Kept, passes: int) -> None: ...
+    def learn(self, number: int, values: tuple[int, ...]) -> None: ...
+    def dropped(self, why: str) -> None: ...
+    def log(self, text: str, values: tuple[int, ...]) -> None: ...
+    def clock_us(self) -> int: ...
+
+
+class Pipeline:
+    """`ingress`, `egress`: the generated functions (pipeline_code.py); `source`: their text."""
+
+    def __init__(self, program: Program, around: Around) -> None:
+        self.program = program
+        try:
+            self.tables = {name: Table(info) for name, info in program.tables.items()}
+        except TableError as error:
+            raise ProgramError(str(error)) from error
+        # Packets and bytes of each counter array.
+        self.counters = {
+            name: ([0] * array.size, [0] * array.size)
+            for name, array in program.counters.items()
+            if array.table is None
+        }
+        self.registers = {name: [0] * array.size for name, array in program.registers.items()}
+        self.meters = {name: Meters(array.unit, array.size, around.clock_us) for name, array in program.meters.items()}
+        self.value_sets: dict[str, set[tuple[int, ...]]] = {name: set() for name in program.value_sets}
+        try:
+            self.source = PipelineCode(program, around.drop_port).text()
+            code = compile(self.source, "<p4 program>", "exec")
+        except RecursionError as error:
+            raise ProgramError("an expression is nested too deeply") from error
+        except (SyntaxError, OverflowError, MemoryError) as error:
+            raise ProgramError(f"the program is beyond what this target can generate code for: {error}") from error
+        module = self._module(around)
+        exec(code, module)
+        self.ingress, self.egress = module["ingress"], module["egress"]
+
+    def _module(self, around: Around) -> dict[str, Any]:
+        program = self.program
+        module: dict[str, Any] = {
+            "DROP_PORT": around.drop_port,
+            "Abandoned": Abandoned,
+            "random_between": random.Random(1).randint,
+            "shift_left": shift_left,
+            "shift_right": shift_right,
+            "divide": divide,
+            "modulo": modulo,
+            "register": register,
+        }
+        for name in ("enqueue", "replicate", "clone", "again", "learn", "dropped", "log", "clock_us"):
+            module[name] = getattr(around, name)
+        for name, function in ALGORITHMS.items():
+            module[f"hash_{name}"] = function
+        for table in self.tables.values():
+            module[f"T{table.info.index}"] = table
+            module[f"F{table.info.index}"] = table.find.get
+        for name, (packets, octets) in self.counters.items():
+            number = program.counters[name].index
+            module[f"CP{number}"], module[f"CB{number}"] = packets, octets
+        for name, cells in self.registers.items():
+            module[f"R{program.registers[name].index}"] = cells
+        for name, meters in self.meters.items():
+            module[f"M{program.meters[name].index}"] = meters
+        for number, name in enumerate(program.value_sets):
+            module[f"VS{number}"] = self.value_sets[name]
+        return module
+
+    def table(self, name: str) -> Table:
+        if name not in self.tables:
+            raise TableError("invalid", f"the program has no table {name}")
+        return self.tables[name]
+
+
+def shift_left(value: int, by: int) -> int:
+    return value << by if 0 <= by <= SHIFT_MAX_BITS else 0
+
+
+def shift_right(value: int, by: int) -> int:
+    return value >> by if by >= 0 else 0
+
+
+def divide(value: int, by: int) -> int:
+    """0 for what has no quotient: a packet must not stop the switch."""
+    return value // by if by > 0 else 0
+
+
+def modulo(value: int, by: int) -> int:
+    return value % by if by > 0 else 0
+
+
+def register(cells: list[int], index: int) -> int:
+    return cells[index] if 0 <= index < len(cells) else 0
