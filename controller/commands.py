@@ -19,6 +19,7 @@ from rostrum.topologies.units import Duration, Size
 OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)  # files are not narrow
 TIMEOUT_S = 10.0
 POLL_MARGIN_S = 5.0
+TRACE_MAX = 1000  # transfers; as many as a manager remembers
 MANAGER_HELP = "URL or socket of a manager; default: $ROSTRUM_MANAGER, then the lab's."
 
 
@@ -261,6 +262,33 @@ def manager_status(api: Api, as_json: bool) -> None:
     if latency["count"]:
         times = f"p50 {latency['p50_ms']:.3f} ms, p99 {latency['p99_ms']:.3f} ms"
         OUT.print(f"  answers    {times} of {latency['count']} requests")
+
+
+@manager.command("trace")
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True,
+              help="The file to write, one JSON object a line.")  # fmt: skip
+@_with_api
+def manager_trace(api: Api, as_json: bool, output: Path) -> None:
+    """Write the transfers that the manager remembers as a trace, for `rostrum sim run schedulers --trace`."""
+    found = api.call("GET", "/v1/transfers", limit=TRACE_MAX)["transfers"]
+    rows = sorted(found, key=lambda one: one["begun_ns"])
+    first = rows[0]["begun_ns"] if rows else 0
+    lines = [
+        json.dumps(
+            {
+                "at_ms": (one["begun_ns"] - first) / 1e6,
+                "sender": one["sender"],
+                "receivers": [each["server"] for each in one["receivers"]],
+                "bytes": one["size"],
+            }
+        )
+        for one in rows
+    ]
+    output.write_text("".join(line + "\n" for line in lines))
+    if as_json:
+        _print_json({"file": str(output), "requests": len(lines)})
+    else:
+        OUT.print(f"{len(lines)} requests in {output}" + ("" if len(lines) < TRACE_MAX else ", the last ones"))
 
 
 @manager.command("run", context_settings={"ignore_unknown_options": True}, add_help_option=False)

@@ -11,8 +11,13 @@ import click
 from click.testing import CliRunner, Result
 from rostrum.controller.commands import circuits, paths
 from rostrum.controller.commands import manager as manager_group
+from rostrum.controller.core.values import Decision
+from rostrum.sim import workload
+from rostrum.topologies import load
 
 from tests.controller.fakes import Running, running
+
+ACCEPTED = Decision.ACCEPTED.value
 
 
 async def invoke(manager: Running | str, *words: str) -> Result:
@@ -46,6 +51,22 @@ async def test_paths__from_request_to_release(tmp_path: Path) -> None:
         assert released.exit_code == 0 and "released" in released.output
         status = await invoke(manager, "manager", "status")
         assert "5 of 5 connected" in status.output and "ready" in status.output
+
+
+async def test_trace__is_one_the_simulator_replays(tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    async with running(tmp_path) as manager:
+        agent = await manager.agent("h1")
+        agent.request("r1", "h1", "h3", "h5", size=1000)
+        await agent.response("r1", ACCEPTED)
+        agent.request("r2", "h1", "h7", size=0)
+        await agent.response("r2", ACCEPTED)
+        done = await invoke(manager, "manager", "trace", "-o", str(file))
+        assert "2 requests" in done.output
+        await agent.close()
+    first, second = workload.read(file, load("hybrid-4x2"))
+    assert (first.at, first.sender, first.receivers, first.size) == (0, "h1", ("h3", "h5"), 1000)
+    assert second.at > 0 and second.receivers == ("h7",)
 
 
 async def test_errors__are_the_managers_words(tmp_path: Path) -> None:
