@@ -157,3 +157,29 @@ def test_command__unknown_names_are_told() -> None:
     wrong = CliRunner().invoke(sim, ["run", "nothing"])
     assert wrong.exit_code == 1 and "schedulers" in wrong.output
     assert "schedulers" in CliRunner().invoke(sim, ["list"]).output
+
+
+def test_broadcast__writes_the_figures_of_each_case(tmp_path: Path) -> None:
+    file = tmp_path / "b.json"
+    words = [
+        "run",
+        "broadcast",
+        "-n",
+        "3",
+        "-n",
+        "25",
+        "--loss",
+        "0",
+        "--loss",
+        "1",
+        "--size",
+        "4M",
+        "--json",
+        str(file),
+    ]
+    done = CliRunner().invoke(sim, words)
+    assert done.exit_code == 0, done.output
+    report = json.loads(file.read_text())
+    assert {(row["receivers"], row["loss_percent"]) for row in report["runs"]} == {(3, 0), (3, 1), (25, 0), (25, 1)}
+    assert all(row["over_ideal"] > 1 and row["packets_over_fragments"] >= 1 for row in report["runs"])
+    assert set(report["summary"]) == {"0", "1"} and set(report["summary"]["1"]) == {"3", "25"}

@@ -1,0 +1,132 @@
+"""One object to many servers over a packet network: how delivery holds up with receivers and losses."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from rostrum.lab.manifest import manifest
+from rostrum.sim.fabric import Fabric
+from rostrum.sim.network import HostParams, LinkParams, PathParams, SimError
+from rostrum.topologies import load_text
+from rostrum.topologies.generate import Hybrid, hybrid
+from rostrum.topologies.units import Duration, Size
+
+OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
+PER_RACK = 20
+GROUP = 7
+FRAGMENT_BYTES = 8896  # MTU 9000
+QUICK_RECEIVERS, QUICK_BYTES = (3, 30, 100), 32 << 20
+
+
+@click.command()
+@click.option("--receivers", "-n", multiple=True, type=click.IntRange(1, 4000), default=(3, 10, 30, 100, 300, 500),
+              show_default=True, help="How many; may be repeated.")  # fmt: skip
+@click.option("--loss", "losses", multiple=True, type=click.FloatRange(0, 50), default=(0.0, 0.01, 0.1, 1.0),
+              show_default=True, help="Percent lost on the link to each receiver; may be repeated.")  # fmt: skip
+@click.option("--burst", default=1.0, show_default=True, type=click.FloatRange(1, 1000),
+              help="Mean run of lost packets (Gilbert); 1 = each by itself.")  # fmt: skip
+@click.option("--size", type=Size(least=1), default="256M", show_default=True, help="Bytes of the object.")
+@click.option("--rate", default="10G", show_default=True, help="Of all links.")
+@click.option("--delay", type=Duration(bare="us"), default="2us", show_default=True, help="Of each link.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--quick", is_flag=True, help="A few receivers, a small object: seconds.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
+              default="build/broadcast.json", show_default=True, help="Where the figures go.")  # fmt: skip
+def command(
+    receivers: tuple[int, ...],
+    losses: tuple[float, ...],
+    burst: float,
+    size: int,
+    rate: str,
+    delay: float,
+    seed: int,
+    quick: bool,
+    json_file: Path,
+) -> None:
+    """Time, repairs and control traffic of one object to 3 ... 500 servers, with losses at every receiver.
+
+    Racks of 20 servers around a core; the agent's engine, the manager's tree; no processors and no NICs.
+    """
+    if quick:
+        receivers, size = QUICK_RECEIVERS, QUICK_BYTES
+    runs = [(count, loss) for count in sorted(set(receivers)) for loss in sorted(set(losses))]
+    try:
+        rows = [
+            one(count, loss, burst, size, rate, round(delay * 1e9), seed)
+            for count, loss in track(runs, "simulating", console=ERR, transient=True)
+        ]
+    except SimError as error:
+        raise click.ClickException(str(error)) from error
+    parameters = {"size": size, "rate": rate, "delay_s": delay, "burst": burst}
+    report = {"instrument": "sim", "summary": summary(rows), "runs": rows, "manifest": manifest(seed, parameters)}
+    json_file.parent.mkdir(parents=True, exist_ok=True)
+    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    OUT.print(table(rows))
+    OUT.print(f"figures in {json_file}")
+
+
+def one(count: int, loss: float, burst: float, size: int, rate: str, delay_ns: int, seed: int) -> dict[str, Any]:
+    """One transfer to `count` receivers. Raises SimError if it does not end within an hour of virtual time."""
+    racks = -(-(count + 1) // PER_RACK) + 1
+    topology = load_text(hybrid(Hybrid(racks, PER_RACK, ocs_ports=racks, splitters=0, rate=rate)))
+    rate_bps = min(link.rate_bps for link in topology.links)
+    fabric = Fabric(
+        topology, seed, LinkParams(delay_ns=delay_ns), lambda name: HostParams(fragment_size=FRAGMENT_BYTES)
+    )
+    net = fabric.network
+    sender, *members = sorted(topology.servers, key=lambda name: int(name[1:]))[: count + 1]
+    links = fabric.tree(GROUP, sender, members)
+    for name in members if loss else ():
+        net.loss(fabric.downlink(name), "gilbert" if burst > 1 else "bernoulli", loss / 100, burst)
+    net.path(fabric.nodes[sender], PathParams(GROUP, rate_bps=rate_bps))
+    xfer = net.send(fabric.nodes[sender], 1, size, [fabric.nodes[name] for name in members])
+    began = time.process_time()
+    net.run_until_sent(3600 * 10**9)
+    took = time.process_time() - began
+    stats, run = net.transfer(fabric.nodes[sender], xfer), net.run_stats()
+    if stats["receivers_done"] != count:
+        raise SimError(f"{count} receivers, {loss} % loss: {stats['receivers_done']} are done after {run['now']} ns")
+    granted_s = (net.now_ns - stats["granted_at"]) / 1e9
+    return {
+        "receivers": count,
+        "loss_percent": loss,
+        "seconds": granted_s,
+        "over_ideal": granted_s / (size * 8 / rate_bps),
+        "packets_over_fragments": stats["packets_sent"] / stats["fragments"],
+        "patches": stats["patches_sent"],
+        "uplink_over_object": net.link_stats(links[0])["bytes"] / size,
+        "control_packets": run["control_packets"],
+        "events": run["events"],
+        "events_per_s": run["events"] / max(took, 1e-9),
+        "memory_bytes": run["bytes"] + run["engine_bytes"],
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """over_ideal[loss percent][receivers]"""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        found.setdefault(f"{row['loss_percent']:g}", {})[str(row["receivers"])] = row["over_ideal"]
+    return found
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    shown = Table("receivers", "loss %", "s", "over ideal", "data packets / fragments", "patches", "uplink / object")
+    for row in rows:
+        shown.add_row(
+            str(row["receivers"]),
+            f"{row['loss_percent']:g}",
+            f"{row['seconds']:.3f}",
+            f"{row['over_ideal']:.3f}",
+            f"{row['packets_over_fragments']:.3f}",
+            str(row["patches"]),
+            f"{row['uplink_over_object']:.3f}",
+        )
+    return shown
