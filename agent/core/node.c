@@ -28,7 +28,7 @@ static bool fill_defaults(rs_config *c) {
     if (c->attempt_interval < 0 || c->patch_timeout < 0 || c->nic_rate_bps < 0 || c->receiver_silence_bound < 0 ||
         c->sender_silence_bound < 0 || c->no_path_bound < 0 || c->answer_bound < 0)
         return false;
-    if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->start_policy > RS_START_ON_FIRST)
+    if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->start_policy > RS_START_ON_SWITCHES)
         return false;
     c->fragment_size = c->fragment_size ? c->fragment_size : DEFAULT_FRAGMENT;
     c->nic_rate_bps = c->nic_rate_bps ? c->nic_rate_bps : INT64_C(10000000000);

@@ -23,8 +23,9 @@
 typedef struct rs_node rs_node;
 
 typedef enum {
-    RS_START_ON_LAST = 0, /* high rate after the last receiver's INTL_SEQ (the paper's choice) */
-    RS_START_ON_FIRST = 1 /* after the first one's (the alternative of Fig. 8) */
+    RS_START_ON_LAST = 0,    /* high rate after the last receiver's INTL_SEQ (the paper's choice) */
+    RS_START_ON_FIRST = 1,   /* after the first one's (the alternative of Fig. 8) */
+    RS_START_ON_SWITCHES = 2 /* after the last's, or when the path's switches have seen light: rs_path_light */
 } rs_start_policy;
 
 /* Zero in any field means its default, given in brackets. */
@@ -160,6 +161,9 @@ rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_pat
 rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 /* The path moved (for example to the packet network) under the same group: attempt again until light. */
 rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind);
+/* The path's switches have seen data packets arrive at every receiver's: with RS_START_ON_SWITCHES high rate need not
+ * wait for their INTL_SEQ. A hint: who says none within one round is waited for as ever. */
+rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer);
 /* The path is gone: what is missing goes to each receiver by patches (unicast); if no path was ever granted, all fail
  * with the cause. */
 rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);

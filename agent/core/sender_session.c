@@ -59,7 +59,7 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
     x->light_due = bound ? now + bound : RS_NEVER;
     x->pass_over_due = now + (x->grant.reconfiguration * 4 > PASS_OVER ? x->grant.reconfiguration * 4 : PASS_OVER);
     x->dark_due = now + dark;
-    x->dark_passed = false;
+    x->dark_passed = x->path_lit = false;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         x->recipients[i].passed_over = !moved && x->recipients[i].passed_over && !x->recipients[i].lit;
         x->recipients[i].no_light_told = false;
@@ -168,6 +168,8 @@ static void count_light(rs_sending *x) {
             continue;
         if (!r->lit) {
             x->waiting += !r->passed_over;
+            if (x->path_lit && !r->passed_over && x->light_pos + (x->end - x->first) > x->stop_pos)
+                x->stop_pos = x->light_pos + (x->end - x->first); /* until it says where its round begins */
             continue;
         }
         x->lit++;
@@ -187,7 +189,7 @@ void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
     if (all_lit && !round_left) {
         data_done(node, now, x);
     } else if (x->phase == RS_PHASE_ATTEMPT && round_left) {
-        if (all_lit || node->config.start_policy == RS_START_ON_FIRST)
+        if (all_lit || x->path_lit || node->config.start_policy == RS_START_ON_FIRST)
             high_rate(node, now, x);
     } else if (x->phase == RS_PHASE_HIGH_RATE && !round_left) {
         /* Only receivers without light are left: no use in sending them more than attempts. */
@@ -295,6 +297,20 @@ rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind k
         x->attempt_due = now + x->attempt_interval;
         rs_data_schedule(node, now, x);
     }
+    rs_sender_advance(node, now, x);
+    return RS_OK;
+}
+
+rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer) {
+    rs_sending *x = sending(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (!x->path_held)
+        return RS_ERR_STATE;
+    if (node->config.start_policy != RS_START_ON_SWITCHES || x->phase != RS_PHASE_ATTEMPT || x->path_lit)
+        return RS_OK;
+    x->path_lit = true;
+    x->light_pos = x->pos;
     rs_sender_advance(node, now, x);
     return RS_OK;
 }

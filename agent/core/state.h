@@ -162,8 +162,10 @@ struct rs_sending {
     uint32_t cuts_logged;
     rs_marks marks;          /* of high rate: when what was sent, where reports are asked for */
     rs_recipient *window_of; /* the slowest, whose word holds the data channel back; NULL = nobody */
-    uint64_t window_pos;     /* no data packet from here on, for now */
-    uint64_t rate_from_pos;  /* what was sent before says nothing of the present rate */
+    bool path_lit;           /* by the word of its switches, when light_pos was next */
+    uint64_t light_pos;
+    uint64_t window_pos;    /* no data packet from here on, for now */
+    uint64_t rate_from_pos; /* what was sent before says nothing of the present rate */
     rs_timer data_timer;
     rs_list in_ready;
 

@@ -428,7 +428,8 @@ static bool start_link(rs_agent *agent) {
                                      .manager_port = agent->options.manager_port,
                                      .server = agent->options.server,
                                      .boot_id = agent->boot,
-                                     .control_port = agent->options.control_port};
+                                     .control_port = agent->options.control_port,
+                                     .wants_light = agent->options.start_policy == RS_START_ON_SWITCHES};
     rs_link_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
     agent->link_watch = (rs_watch){.ready = on_link_ready, .context = agent};

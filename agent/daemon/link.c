@@ -298,6 +298,9 @@ static void handle(void *context, const rs_link_message *message) {
     } else if (message->call == RS_LINK_CALL_MOVED) {
         if (c->on_moved)
             c->on_moved(c->context, message->id, message->kind, message->reason);
+    } else if (message->call == RS_LINK_CALL_LIGHT) {
+        if (c->on_light)
+            c->on_light(c->context, message->id);
     } else if (c->on_failed) {
         c->on_failed(c->context, message->id, message->reason);
     }

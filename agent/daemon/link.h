@@ -82,6 +82,8 @@ typedef struct {
     void (*on_response)(void *context, const rs_link_response *response);
     void (*on_moved)(void *context, const char *response_id, rs_path_kind kind, const char *reason);
     void (*on_failed)(void *context, const char *response_id, const char *reason);
+    /* Every receivers' rack has light, by the word of its switches (asked for by `wants_light`). */
+    void (*on_light)(void *context, const char *response_id);
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
     /* The index-th path held, false when there are no more. Its pointers need to hold until the next call. */
@@ -95,6 +97,7 @@ typedef struct {
     const char *server;          /* this server's name in the topology */
     uint64_t boot_id; /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
     uint16_t control_port;
+    bool wants_light;
     rs_time connect_timeout; /* for the connection, then again for the manager's welcome [2 s] */
     rs_time backoff_min;     /* [0.1 s] */
     rs_time backoff_max;     /* [2 s] */

@@ -83,10 +83,12 @@ static const field failed_fields[] = {
     {2, T_STRING_, true, REASON_MAX, NULL},
 };
 
+static const field light_fields[] = {{1, T_STRING_, true, RS_LINK_NAME_MAX, NULL}};
+
 /* In the order of rs_link_call. */
 static const shape calls[] = {
     SHAPE("welcome", welcome_fields), SHAPE("goodbye", goodbye_fields), SHAPE("response", response_fields),
-    SHAPE("moved", moved_fields),     SHAPE("failed", failed_fields),
+    SHAPE("moved", moved_fields),     SHAPE("failed", failed_fields),   SHAPE("light", light_fields),
 };
 
 typedef struct {

@@ -18,7 +18,8 @@ typedef enum {
     RS_LINK_CALL_GOODBYE,
     RS_LINK_CALL_RESPONSE,
     RS_LINK_CALL_MOVED,
-    RS_LINK_CALL_FAILED
+    RS_LINK_CALL_FAILED,
+    RS_LINK_CALL_LIGHT
 } rs_link_call;
 
 /* False: not a call of service Agent, malformed, or beyond a bound; `words` then says what and at which byte. */

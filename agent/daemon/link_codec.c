@@ -101,6 +101,8 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
     info->server = g_strdup(options->server);
     info->boot_id = (gint64)options->boot_id;
     info->control_port = options->control_port;
+    info->wants_light = options->wants_light;
+    info->__isset_wants_light = options->wants_light;
     size_t total = 0;
     rs_link_live_path path;
     for (uint32_t i = 0; live_path && i < LIVE_PATHS_MAX && live_path(context, i, &path); i++) {

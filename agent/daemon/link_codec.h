@@ -30,7 +30,7 @@ rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_fra
 /* A call from the manager. Which fields hold depends on `call`. */
 typedef struct {
     rs_link_call call;
-    const char *id;       /* moved, failed: the response's id; welcome: the manager's name */
+    const char *id;       /* moved, failed, light: the response's id; welcome: the manager's name */
     const char *reason;   /* goodbye, moved, failed */
     int64_t manager_boot; /* welcome */
     rs_path_kind kind;    /* moved */

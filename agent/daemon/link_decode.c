@@ -165,6 +165,9 @@ static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_
         message.id = ((rostrumAgentFailedArgs *)args)->response_id;
         message.reason = ((rostrumAgentFailedArgs *)args)->reason;
         break;
+    case RS_LINK_CALL_LIGHT:
+        message.id = ((rostrumAgentLightArgs *)args)->response_id;
+        break;
     }
     deliver(context, &message);
 }
@@ -181,6 +184,8 @@ static GType args_type(rs_link_call call) {
         return ROSTRUM_TYPE_AGENT_MOVED_ARGS;
     case RS_LINK_CALL_FAILED:
         return ROSTRUM_TYPE_AGENT_FAILED_ARGS;
+    case RS_LINK_CALL_LIGHT:
+        return ROSTRUM_TYPE_AGENT_LIGHT_ARGS;
     }
     return G_TYPE_INVALID;
 }

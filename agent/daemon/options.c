@@ -133,8 +133,13 @@ static bool take_light_confirm(rs_options *o, const char *text, char *error) {
 }
 
 static bool take_start_on(rs_options *o, const char *text, char *error) {
-    o->start_policy = strcmp(text, "first") == 0 ? RS_START_ON_FIRST : RS_START_ON_LAST;
-    return strcmp(text, "first") == 0 || strcmp(text, "last") == 0 || wrong(error, "it is either first or last");
+    static const char *names[] = {"last", "first", "switches"}; /* in the order of rs_start_policy */
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(text, names[i]) == 0) {
+            o->start_policy = (rs_start_policy)i;
+            return true;
+        }
+    return wrong(error, "it is last, first or switches");
 }
 
 static bool take_silence_bound(rs_options *o, const char *text, char *error) {
@@ -193,7 +198,9 @@ static const option options_table[] = {
      "                              circuit's reconfiguration time]",
      take_attempt_interval},
     {"light-confirm", "N", "packets in a row a receiver must see before it reports light [auto]", take_light_confirm},
-    {"start-on", "last|first", "go to high rate when the last, or the first, receiver has light [last]", take_start_on},
+    {"start-on", "last|first|switches",
+     "go to high rate when the last, or the first, receiver has light; switches: or when P4 switches saw it [last]",
+     take_start_on},
     {"silence-bound", "TIME", "give up a peer that says nothing this long [5s]", take_silence_bound},
     {"digest", "xxh3|sha256", "digest of objects added here [xxh3]", take_digest},
     {"max-connections", "N", "control connections at a time [1024]", take_max_connections},

@@ -255,6 +255,16 @@ static void on_failed(void *context, const char *response_id, const char *reason
         rs_path_failed(agent->node, rs_agent_now(agent), s->base.xfer, reason);
 }
 
+static void on_light(void *context, const char *response_id) {
+    rs_agent *agent = context;
+    rs_path *path;
+    rs_sending *s = find(agent, NULL, response_id, &path);
+    if (!s || path != &s->path)
+        return;
+    rs_log(RS_LOG_INFO, "send", "object=%s light=switches path=%s", rs_id_text(&s->base.id), path->response_id);
+    rs_path_light(agent->node, rs_agent_now(agent), s->base.xfer);
+}
+
 static void describe_live(const rs_sending *s, const rs_path *path, rs_link_live_path *out) {
     static const char *names[RS_LINK_RECEIVERS_MAX]; /* must hold until the next call */
     uint32_t count = s->receiver_count < RS_LINK_RECEIVERS_MAX ? s->receiver_count : RS_LINK_RECEIVERS_MAX;
@@ -309,6 +319,7 @@ void rs_paths_link_callbacks(rs_agent *agent, rs_link_callbacks *callbacks) {
                                      .on_response = on_response,
                                      .on_moved = on_moved,
                                      .on_failed = on_failed,
+                                     .on_light = on_light,
                                      .on_goodbye = on_goodbye,
                                      .live_path = live_path};
 }

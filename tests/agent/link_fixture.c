@@ -37,6 +37,12 @@ static void on_failed(void *context, const char *response_id, const char *reason
     snprintf(f->reason, sizeof f->reason, "%s", reason);
 }
 
+static void on_light(void *context, const char *response_id) {
+    fixture *f = context;
+    f->lights++;
+    snprintf(f->id, sizeof f->id, "%s", response_id);
+}
+
 static void on_goodbye(void *context, const char *reason) {
     fixture *f = context;
     f->goodbyes++;
@@ -62,9 +68,10 @@ int link_fixture_setup(void **state) {
                                      .manager_port = f->peer.port,
                                      .server = "h1",
                                      .boot_id = 0xfeedfacecafebeef,
-                                     .control_port = 7071};
-    const rs_link_callbacks callbacks = {f,        on_watch,  on_state,   on_response,
-                                         on_moved, on_failed, on_goodbye, live_path};
+                                     .control_port = 7071,
+                                     .wants_light = true};
+    const rs_link_callbacks callbacks = {f,         on_watch, on_state,   on_response, on_moved,
+                                         on_failed, on_light, on_goodbye, live_path};
     char words[160];
     f->link = rs_link_new(&options, &callbacks, words, sizeof words);
     *state = f;

@@ -21,7 +21,7 @@ typedef struct {
     int fd;
     unsigned wants;
     link_peer peer;
-    unsigned ups, downs, responses, moves, failures, goodbyes, lives;
+    unsigned ups, downs, responses, moves, failures, lights, goodbyes, lives;
     char words[512], reason[256], id[64];
     rs_link_decision decision;
     uint64_t accepted_size;

@@ -145,6 +145,11 @@ GByteArray *link_frame_failed(const char *response_id, const char *reason) {
     return writer_close(&w, rostrum_agent_client_send_failed(w.agent, response_id, reason, NULL));
 }
 
+GByteArray *link_frame_light(const char *response_id) {
+    writer w = writer_open();
+    return writer_close(&w, rostrum_agent_client_send_light(w.agent, response_id, NULL));
+}
+
 static rostrumServerAddress *address_of(const char *server, const char *address) {
     rostrumServerAddress *object = g_object_new(ROSTRUM_TYPE_SERVER_ADDRESS, NULL);
     object->server = g_strdup(server);

@@ -121,7 +121,7 @@ static void options__wrong_ones_are_explained(void **state) {
         {NEEDED "--attempt-interval 5", "1.4ms"},
         {NEEDED "--attempt-interval 1h", "1.4ms"},
         {NEEDED "--light-confirm 0", "1 to 255"},
-        {NEEDED "--start-on middle", "first or last"},
+        {NEEDED "--start-on middle", "last, first or switches"},
         {NEEDED "--silence-bound 1ms", "100ms"},
         {NEEDED "--digest md5", "sha256"},
         {NEEDED "--loss rain", "gilbert"},

@@ -16,6 +16,7 @@ static void start__says_hello_with_the_paths_held(void **state) {
     assert_int_equal(hello->info->version, 1);
     assert_int_equal((uint64_t)hello->info->boot_id, 0xfeedfacecafebeef);
     assert_int_equal(hello->info->control_port, 7071);
+    assert_true(hello->info->__isset_wants_light && hello->info->wants_light);
     assert_int_equal(hello->info->live_paths->len, 1);
     rostrumLivePath *path = g_ptr_array_index(hello->info->live_paths, 0);
     assert_string_equal(path->group, "239.192.0.1");
@@ -302,7 +303,7 @@ static void response__unusable_is_denied_and_given_back(void **state) {
     g_object_unref(expect_call(f, "release"));
 }
 
-static void moved_and_failed__reach_the_owner(void **state) {
+static void moved_failed_and_light__reach_the_owner(void **state) {
     fixture *f = *state;
     come_up(f);
     send_frame(f, link_frame_moved("p1", ROSTRUM_PATH_KIND_PACKET, "cross-connect 12->31 in FAULT"));
@@ -313,6 +314,9 @@ static void moved_and_failed__reach_the_owner(void **state) {
     turn_until(f, f->failures == 1);
     assert_string_equal(f->id, "p1");
     assert_string_equal(f->reason, "tor3 is gone");
+    send_frame(f, link_frame_light("p2"));
+    turn_until(f, f->lights == 1);
+    assert_string_equal(f->id, "p2");
 }
 
 static void goodbye__closes_and_tries_again_late(void **state) {
@@ -384,7 +388,7 @@ int main(void) {
         with_link(response__nobody_waits_for_gives_the_path_back),
         with_link(response__twice_leaves_the_live_path_alone),
         with_link(response__unusable_is_denied_and_given_back),
-        with_link(moved_and_failed__reach_the_owner),
+        with_link(moved_failed_and_light__reach_the_owner),
         with_link(goodbye__closes_and_tries_again_late),
         with_link(keepalive__comes_at_least_three_times_per_lease),
         cmocka_unit_test(new__refuses_bad_options),

@@ -176,6 +176,66 @@ static void start_on_first__sends_at_high_rate_before_the_last_has_light(void **
     net_free(n);
 }
 
+/* The switches see light at 20 ms; the receivers' words of it take 30 ms more. */
+static net *lit_by_switches(rs_start_policy policy, rs_xfer *xfer) {
+    rs_config config = paper;
+    config.start_policy = policy;
+    net *n = net_new(3, &config, 6);
+    net_knob(n)->control_delay = 30 * MS;
+    net_dark_until(n, RECEIVER1, 20 * MS);
+    net_dark_until(n, RECEIVER2, 20 * MS);
+    *xfer = net_send_all(n, 10, 2000 * FRAGMENT);
+    net_at(n, 20 * MS);
+    net_call(n, SENDER, rs_path_light(net_node(n, SENDER), NET_START + 20 * MS, *xfer));
+    return n;
+}
+
+static void start_on_switches__sends_at_high_rate_before_any_receiver_has_said_so(void **state) {
+    (void)state;
+    rs_xfer xfer;
+    net *n = lit_by_switches(RS_START_ON_SWITCHES, &xfer);
+    net_at(n, 21 * MS);
+    assert_int_equal(net_stats(n, SENDER, xfer).high_rate_at, NET_START + 20 * MS);
+    assert_null(net_event(n, SENDER, RS_EV_FIRST_LIGHT, ANYONE));
+    net_at(n, 2 * SEC);
+    assert_true(net_event(n, SENDER, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_true(net_has(n, RECEIVER1, 10) && net_has(n, RECEIVER2, 10));
+    assert_int_equal(net_messages(n, SENDER, RECEIVER1, RS_MSG_PTCH_DATA), 0);
+    net_free(n);
+}
+
+static void start_on_last__takes_no_hints(void **state) {
+    (void)state;
+    rs_xfer xfer;
+    net *n = lit_by_switches(RS_START_ON_LAST, &xfer);
+    net_at(n, 49 * MS);
+    assert_int_equal(net_stats(n, SENDER, xfer).high_rate_at, 0);
+    net_at(n, 2 * SEC);
+    assert_true(net_has(n, RECEIVER1, 10) && net_has(n, RECEIVER2, 10));
+    net_free(n);
+}
+
+/* A receiver that stays dark although its switch has light gets one round, then attempts, as ever. */
+static void start_on_switches__a_wrong_hint_costs_one_round(void **state) {
+    (void)state;
+    rs_config config = paper;
+    config.start_policy = RS_START_ON_SWITCHES;
+    net *n = net_new(3, &config, 6);
+    net_dark_until(n, RECEIVER1, 90 * MS);
+    rs_xfer xfer = net_send_all(n, 10, 100 * FRAGMENT);
+    net_at(n, 5 * MS);
+    net_call(n, SENDER, rs_path_light(net_node(n, SENDER), NET_START + 5 * MS, xfer));
+    net_at(n, 60 * MS);
+    rs_xfer_stats stats = net_stats(n, SENDER, xfer);
+    assert_true(stats.high_rate_at != 0);
+    assert_int_equal(stats.phase, RS_PHASE_ATTEMPT);
+    assert_true(stats.packets_sent < 100 + 100);
+    net_at(n, 300 * MS);
+    assert_true(net_has(n, RECEIVER1, 10) && net_has(n, RECEIVER2, 10));
+    assert_int_equal(rs_path_light(net_node(n, SENDER), NET_START + 300 * MS, xfer), RS_ERR_UNKNOWN);
+    net_free(n);
+}
+
 static void small_objects__of_any_size(void **state) {
     (void)state;
     const uint64_t sizes[] = {0, 1, FRAGMENT - 1, FRAGMENT, FRAGMENT + 1, 2 * FRAGMENT, 3 * FRAGMENT + 7};
@@ -264,6 +324,9 @@ int main(void) {
         cmocka_unit_test(quiet_network__costs_one_round_and_no_patches),
         cmocka_unit_test(light__needs_consecutive_packets_under_ringing),
         cmocka_unit_test(start_on_first__sends_at_high_rate_before_the_last_has_light),
+        cmocka_unit_test(start_on_switches__sends_at_high_rate_before_any_receiver_has_said_so),
+        cmocka_unit_test(start_on_switches__a_wrong_hint_costs_one_round),
+        cmocka_unit_test(start_on_last__takes_no_hints),
         cmocka_unit_test(small_objects__of_any_size),
         cmocka_unit_test(predict__names_the_next_fragments),
         cmocka_unit_test(a_thousand_receivers),
