@@ -1,58 +1,111 @@
-"""A data center of a topology file as a simulated network; trees come from the manager's own code."""
+"""Data centers as simulated networks: from a topology file, or of a published family. Trees are the manager's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from rostrum.controller.core import trees
+from rostrum.controller.core.steiner import SteinerTree
 from rostrum.sim.network import HostParams, LinkParams, Network
+from rostrum.topologies.families import Graph
 from rostrum.topologies.model import Topology
+
+TreeLinks = Mapping[str, Iterable[str]]  # node -> the nodes it copies a group's packets to
+
+
+class TreeBuilder(Protocol):
+    def __call__(self, sender: str, receivers: list[str]) -> TreeLinks: ...
 
 
 class Fabric:
-    """The packet network: servers, switches, links with the topology's rates. `link`: their other parameters; `host`:
-    an agent's parameters by server name.
+    """`servers`: with the rate of their NICs; `links`: (a, b) -> bit/s; `link`: what all links have besides a rate;
+    `host`: an agent's parameters by server name.
     """
 
     def __init__(
         self,
-        topology: Topology,
+        servers: Mapping[str, int],
+        switches: Iterable[str],
+        links: Mapping[tuple[str, str], int],
+        build: TreeBuilder,
         seed: int,
         link: LinkParams | None = None,
         host: Callable[[str], HostParams] = lambda name: HostParams(),
     ) -> None:
-        self.topology = topology
         self.network = Network(seed)
         self.nodes: dict[str, int] = {}
-        for number, name in enumerate(sorted(topology.servers), 1):
+        self._build = build
+        self._trees: dict[int, TreeLinks] = {}
+        for number, (name, rate_bps) in enumerate(servers.items(), 1):
             params = host(name)
-            rate_bps = params.nic_rate_bps or topology.servers[name].rate_bps
+            rate_bps = params.nic_rate_bps or rate_bps
             self.nodes[name] = self.network.host(replace(params, seed=seed * 1_000_003 + number, nic_rate_bps=rate_bps))
-        for name in sorted(topology.switches):
+        for name in switches:
             self.nodes[name] = self.network.switch()
-        for one in topology.links:
-            if one.a.node in self.nodes and one.b.node in self.nodes:
-                both = replace(link or LinkParams(), rate_bps=one.rate_bps)
-                self.network.link(self.nodes[one.a.node], self.nodes[one.b.node], both)
+        for (a, b), rate_bps in links.items():
+            both = replace(link or LinkParams(), rate_bps=rate_bps)
+            self.network.link(self.nodes[a], self.nodes[b], both)
+        self.servers = list(servers)
+        self._rates = dict(servers)
+
+    @classmethod
+    def of_topology(
+        cls,
+        topology: Topology,
+        seed: int,
+        link: LinkParams | None = None,
+        host: Callable[[str], HostParams] = lambda name: HostParams(),
+    ) -> Fabric:
+        """The packet network of a topology file, with the trees that the manager grants."""
+
+        def build(sender: str, receivers: list[str]) -> TreeLinks:
+            copies: dict[str, list[str]] = {sender: [topology.servers[sender].tor]}
+            for hop in trees.build(topology, sender, receivers).hops:
+                copies[hop.switch] = [topology.switches[hop.switch].neighbours[port].node for port in hop.out_ports]
+            return copies
+
+        servers = {name: topology.servers[name].rate_bps for name in sorted(topology.servers)}
+        known = {*topology.servers, *topology.switches}
+        links = {(one.a.node, one.b.node): one.rate_bps for one in topology.links if {one.a.node, one.b.node} <= known}
+        return cls(servers, sorted(topology.switches), links, build, seed, link, host)
+
+    @classmethod
+    def of_graph(
+        cls,
+        graph: Graph,
+        seed: int,
+        link: LinkParams | None = None,
+        host: Callable[[str], HostParams] = lambda name: HostParams(),
+    ) -> Fabric:
+        """A fat-tree, VL2 or BCube, with Steiner trees."""
+
+        def build(sender: str, receivers: list[str]) -> TreeLinks:
+            return SteinerTree.build(sender, receivers, graph.neighbours, graph.passes).children
+
+        rates = {end: rate_bps for ends, rate_bps in graph.links.items() for end in ends}
+        servers = {name: rates[name] for name in graph.servers}
+        return cls(servers, graph.switches, graph.links, build, seed, link, host)
 
     def tree(self, group: int, sender: str, receivers: Iterable[str]) -> list[int]:
-        """Sets a group's forwarding along the manager's tree; returns the links it uses."""
+        """Sets a group's forwarding along the manager's tree; returns the links it uses, the sender's first."""
         members = list(receivers)
-        used = [self._link(sender, self.topology.servers[sender].tor)]
-        self.network.group(self.nodes[sender], group, used)
-        for hop in trees.build(self.topology, sender, members).hops:
-            ends = [self.topology.switches[hop.switch].neighbours[port].node for port in hop.out_ports]
-            links = [self._link(hop.switch, end) for end in ends]
-            self.network.group(self.nodes[hop.switch], group, links)
+        copies = self._trees[group] = self._build(sender, members)
+        used = []
+        for node in sorted({*copies, *members}, key=lambda name: name != sender):
+            links = [self._link(node, end) for end in copies.get(node, ())]
+            self.network.group(self.nodes[node], group, links, member=node in members)
             used += links
-        for name in members:
-            self.network.group(self.nodes[name], group, [], member=True)
         return used
 
-    def downlink(self, server: str) -> int:
-        """The link from its ToR switch to a server."""
-        return self._link(self.topology.servers[server].tor, server)
+    def rate(self, server: str) -> int:
+        """bit/s of a server's links."""
+        return self._rates[server]
+
+    def last_link(self, group: int, receiver: str) -> int:
+        """The link of a group's tree that ends at a receiver."""
+        return next(self._link(node, receiver) for node, ends in self._trees[group].items() if receiver in ends)
 
     def _link(self, a: str, b: str) -> int:
         return self.network.link_between(self.nodes[a], self.nodes[b])

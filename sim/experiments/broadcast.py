@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from rich.table import Table
 from rostrum.lab.manifest import manifest
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.network import HostParams, LinkParams, PathParams, SimError
-from rostrum.topologies import load_text
+from rostrum.topologies import load_text, rate_bps
+from rostrum.topologies.families import named
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.units import Duration, Size
 
@@ -33,7 +35,9 @@ QUICK_RECEIVERS, QUICK_BYTES = (3, 30, 100), 32 << 20
 @click.option("--burst", default=1.0, show_default=True, type=click.FloatRange(1, 1000),
               help="Mean run of lost packets (Gilbert); 1 = each by itself.")  # fmt: skip
 @click.option("--size", type=Size(least=1), default="256M", show_default=True, help="Bytes of the object.")
-@click.option("--rate", default="10G", show_default=True, help="Of all links.")
+@click.option("--network", "family", default="racks", show_default=True,
+              help="racks (20 servers each, around a core), or a family: fat-tree:16, vl2:8,8, bcube:8,3.")  # fmt: skip
+@click.option("--rate", default="10G", show_default=True, help="Of servers' links.")
 @click.option("--delay", type=Duration(bare="us"), default="2us", show_default=True, help="Of each link.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help="A few receivers, a small object: seconds.")
@@ -44,6 +48,7 @@ def command(
     losses: tuple[float, ...],
     burst: float,
     size: int,
+    family: str,
     rate: str,
     delay: float,
     seed: int,
@@ -52,19 +57,19 @@ def command(
 ) -> None:
     """Time, repairs and control traffic of one object to 3 ... 500 servers, with losses at every receiver.
 
-    Racks of 20 servers around a core; the agent's engine, the manager's tree; no processors and no NICs.
+    The agent's engine, the manager's trees; no processors and no NICs.
     """
     if quick:
         receivers, size = QUICK_RECEIVERS, QUICK_BYTES
     runs = [(count, loss) for count in sorted(set(receivers)) for loss in sorted(set(losses))]
     try:
         rows = [
-            one(count, loss, burst, size, rate, round(delay * 1e9), seed)
+            one(count, loss, burst, size, fabric_of(family, count, rate_bps(rate), round(delay * 1e9), seed), seed)
             for count, loss in track(runs, "simulating", console=ERR, transient=True)
         ]
-    except SimError as error:
+    except (SimError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    parameters = {"size": size, "rate": rate, "delay_s": delay, "burst": burst}
+    parameters = {"size": size, "network": family, "rate": rate, "delay_s": delay, "burst": burst}
     report = {"instrument": "sim", "summary": summary(rows), "runs": rows, "manifest": manifest(seed, parameters)}
     json_file.parent.mkdir(parents=True, exist_ok=True)
     json_file.write_text(json.dumps(report, indent=1) + "\n")
@@ -72,20 +77,30 @@ def command(
     OUT.print(f"figures in {json_file}")
 
 
-def one(count: int, loss: float, burst: float, size: int, rate: str, delay_ns: int, seed: int) -> dict[str, Any]:
+def fabric_of(family: str, count: int, rate: int, delay_ns: int, seed: int) -> Fabric:
+    """A network with room for a sender and `count` receivers. Raises ValueError."""
+    link, host = LinkParams(delay_ns=delay_ns), HostParams(fragment_size=FRAGMENT_BYTES)
+    if family == "racks":
+        racks = -(-(count + 1) // PER_RACK) + 1
+        text = hybrid(Hybrid(racks, PER_RACK, ocs_ports=racks, splitters=0, rate=f"{rate // 10**6}M"))
+        return Fabric.of_topology(load_text(text), seed, link, lambda name: host)
+    graph = named(family)
+    if len(graph.servers) <= count:
+        raise ValueError(f"{graph.name} has {len(graph.servers)} servers, too few for a sender and {count} receivers")
+    scale = rate / min(graph.links.values())
+    graph.links = {ends: round(each * scale) for ends, each in graph.links.items()}
+    return Fabric.of_graph(graph, seed, link, lambda name: host)
+
+
+def one(count: int, loss: float, burst: float, size: int, fabric: Fabric, seed: int) -> dict[str, Any]:
     """One transfer to `count` receivers. Raises SimError if it does not end within an hour of virtual time."""
-    racks = -(-(count + 1) // PER_RACK) + 1
-    topology = load_text(hybrid(Hybrid(racks, PER_RACK, ocs_ports=racks, splitters=0, rate=rate)))
-    rate_bps = min(link.rate_bps for link in topology.links)
-    fabric = Fabric(
-        topology, seed, LinkParams(delay_ns=delay_ns), lambda name: HostParams(fragment_size=FRAGMENT_BYTES)
-    )
     net = fabric.network
-    sender, *members = sorted(topology.servers, key=lambda name: int(name[1:]))[: count + 1]
+    sender, *members = random.Random(seed).sample(fabric.servers, count + 1)
     links = fabric.tree(GROUP, sender, members)
+    rate = fabric.rate(sender)
     for name in members if loss else ():
-        net.loss(fabric.downlink(name), "gilbert" if burst > 1 else "bernoulli", loss / 100, burst)
-    net.path(fabric.nodes[sender], PathParams(GROUP, rate_bps=rate_bps))
+        net.loss(fabric.last_link(GROUP, name), "gilbert" if burst > 1 else "bernoulli", loss / 100, burst)
+    net.path(fabric.nodes[sender], PathParams(GROUP, rate_bps=rate))
     xfer = net.send(fabric.nodes[sender], 1, size, [fabric.nodes[name] for name in members])
     began = time.process_time()
     net.run_until_sent(3600 * 10**9)
@@ -98,7 +113,7 @@ def one(count: int, loss: float, burst: float, size: int, rate: str, delay_ns: i
         "receivers": count,
         "loss_percent": loss,
         "seconds": granted_s,
-        "over_ideal": granted_s / (size * 8 / rate_bps),
+        "over_ideal": granted_s / (size * 8 / rate),
         "packets_over_fragments": stats["packets_sent"] / stats["fragments"],
         "patches": stats["patches_sent"],
         "uplink_over_object": net.link_stats(links[0])["bytes"] / size,

@@ -14,6 +14,7 @@ from rostrum.sim import network as sim
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.network import HostParams, LinkParams, Network, PathParams, SimError
 from rostrum.topologies import load
+from rostrum.topologies.families import named
 
 S, MS, US = 10**9, 10**6, 10**3
 G = 10**9
@@ -211,7 +212,9 @@ def test_control_channel__is_reliable_over_a_lossy_network(seed: int) -> None:
 
 def test_fabric__of_a_topology_file_delivers_along_the_managers_tree() -> None:
     topology = load("hybrid-4x2")
-    fabric = Fabric(topology, 1, LinkParams(delay_ns=2 * US), lambda name: HostParams(fragment_size=FRAGMENT))
+    fabric = Fabric.of_topology(
+        topology, 1, LinkParams(delay_ns=2 * US), lambda name: HostParams(fragment_size=FRAGMENT)
+    )
     receivers = ["h2", "h3", "h5", "h8"]
     links = fabric.tree(7, "h1", receivers)
     fabric.network.path(fabric.nodes["h1"], PathParams(group=7, rate_bps=G))
@@ -222,6 +225,21 @@ def test_fabric__of_a_topology_file_delivers_along_the_managers_tree() -> None:
     counts = {fabric.network.link_stats(link)["group_packets"] for link in links}
     assert len(counts) == 1
     assert len(links) == len(set(links)) == 9  # the sender's, four to receivers, one up to the core, three down
+
+
+@pytest.mark.parametrize("family", ["fat-tree:4", "vl2:4,2", "bcube:3,1"])
+def test_fabric__of_a_family_delivers_once_over_each_link(family: str) -> None:
+    graph = named(family)
+    fabric = Fabric.of_graph(graph, 1, LinkParams(delay_ns=2 * US), lambda name: HostParams(fragment_size=FRAGMENT))
+    sender, *receivers = graph.servers[:8]
+    links = fabric.tree(7, sender, receivers)
+    fabric.network.loss(fabric.last_link(7, receivers[2]), "bernoulli", 0.05)
+    fabric.network.path(fabric.nodes[sender], PathParams(group=7, rate_bps=G))
+    xfer = fabric.network.send(fabric.nodes[sender], 1, SIZE, [fabric.nodes[name] for name in receivers])
+    fabric.network.run_until_sent(10 * S)
+    stats = fabric.network.transfer(fabric.nodes[sender], xfer)
+    assert stats["receivers_done"] == 7 and len(links) == len(set(links))
+    assert fabric.network.link_stats(links[0])["group_packets"] >= stats["fragments"]
 
 
 @pytest.mark.parametrize(

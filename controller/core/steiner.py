@@ -1,0 +1,166 @@
+"""Multicast trees in any graph, changed as little as possible when receivers come and go.
+
+The shortest-path heuristic for Steiner trees (Takahashi and Matsuyama, 1980): each receiver is joined to the nearest
+node that the tree has, over nodes that may pass packets on; within twice the least number of links. What `leave` no
+longer needs is taken away; nothing else moves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+Link = tuple[str, str]
+
+
+class Unreachable(Exception):
+    """No way leads from the tree to a receiver; nothing changed."""
+
+
+class SteinerTree:
+    """From `sender` to receivers. `neighbours`: of every node; `passes`: whether a node forwards packets of others."""
+
+    def __init__(
+        self,
+        sender: str,
+        neighbours: Mapping[str, Sequence[str]],
+        passes: Callable[[str], bool],
+        failed: Collection[Link] = (),
+    ) -> None:
+        self.sender = sender
+        self.receivers: set[str] = set()
+        self.parents: dict[str, str] = {}
+        self.children: dict[str, list[str]] = {sender: []}
+        self._neighbours, self._passes = neighbours, passes
+        self._failed = set(failed)
+
+    @classmethod
+    def build(
+        cls,
+        sender: str,
+        receivers: Iterable[str],
+        neighbours: Mapping[str, Sequence[str]],
+        passes: Callable[[str], bool],
+        failed: Collection[Link] = (),
+    ) -> SteinerTree:
+        """Receivers near the sender first: later ones find more of the tree. Raises Unreachable."""
+        tree = cls(sender, neighbours, passes, failed)
+        distance = tree._distances()
+        for name in sorted(receivers, key=lambda name: distance.get(name, 0)):
+            tree.join(name)
+        return tree
+
+    @property
+    def links(self) -> frozenset[Link]:
+        return frozenset((parent, child) for child, parent in self.parents.items())
+
+    def way(self, receiver: str) -> list[str]:
+        """The nodes from the sender to a receiver, both included."""
+        nodes = [receiver]
+        while nodes[-1] != self.sender:
+            nodes.append(self.parents[nodes[-1]])
+        return nodes[::-1]
+
+    def join(self, receiver: str) -> frozenset[Link]:
+        """Returns the links that were added. Raises Unreachable."""
+        if receiver == self.sender:
+            raise Unreachable(f"{receiver} is the sender")
+        self.receivers.add(receiver)
+        if receiver in self.children:
+            return frozenset()
+        try:
+            way = self._nearest(receiver)
+        except Unreachable:
+            self.receivers.discard(receiver)
+            raise
+        added = []
+        for child, parent in pairwise(way):
+            self.parents[child] = parent
+            self.children.setdefault(child, [])
+            self.children.setdefault(parent, []).append(child)
+            added.append((parent, child))
+        return frozenset(added)
+
+    def leave(self, receiver: str) -> frozenset[Link]:
+        """Returns the links that are no longer needed."""
+        self.receivers.discard(receiver)
+        removed, node = [], receiver
+        while node in self.parents and not self.children[node] and node not in self.receivers:
+            parent = self.parents.pop(node)
+            del self.children[node]
+            self.children[parent].remove(node)
+            removed.append((parent, node))
+            node = parent
+        return frozenset(removed)
+
+    def fail(self, links: Iterable[Link]) -> tuple[frozenset[Link], frozenset[Link]]:
+        """Links (either way) that are not to be used from now on: whoever was reached over them is joined anew. Returns
+        (added, removed). Raises Unreachable naming a receiver that is cut off; the others have been joined.
+        """
+        before = self.links
+        for a, b in links:
+            self._failed |= {(a, b), (b, a)}
+        lost = [name for name in sorted(self.receivers) if self._uses_failed(name)]
+        for name in lost:
+            self.leave(name)
+        cut_off = []
+        for name in lost:
+            try:
+                self.join(name)
+            except Unreachable as error:
+                cut_off.append(str(error))
+        if cut_off:
+            raise Unreachable("; ".join(cut_off))
+        return self.links - before, before - self.links
+
+    def restore(self, links: Iterable[Link]) -> None:
+        """Links may be used again; nobody is moved to them."""
+        for a, b in links:
+            self._failed -= {(a, b), (b, a)}
+
+    def _uses_failed(self, receiver: str) -> bool:
+        way = self.way(receiver)
+        return any(link in self._failed for link in pairwise(way))
+
+    def _sound(self, node: str) -> bool:
+        return not any(link in self._failed for link in pairwise(self.way(node)))
+
+    def _nearest(self, receiver: str) -> list[str]:
+        """From the receiver to the nearest node of the tree that may pass packets on to it."""
+        came_from: dict[str, str | None] = {receiver: None}
+        queue = deque([receiver])
+        while queue:
+            node = queue.popleft()
+            for neighbour in self._neighbours.get(node, ()):
+                if neighbour in came_from or (neighbour, node) in self._failed:
+                    continue
+                if neighbour != self.sender and not self._passes(neighbour):
+                    continue
+                came_from[neighbour] = node
+                if neighbour in self.children and (not self._failed or self._sound(neighbour)):
+                    return self._trace(came_from, neighbour)
+                if neighbour not in self.children:
+                    queue.append(neighbour)
+        raise Unreachable(f"no way leads to {receiver}")
+
+    def _trace(self, came_from: Mapping[str, str | None], node: str) -> list[str]:
+        way: list[str] = []
+        at: str | None = node
+        while at is not None:
+            way.append(at)
+            at = came_from[at]
+        return way[::-1]
+
+    def _distances(self) -> dict[str, int]:
+        distance = {self.sender: 0}
+        queue = deque([self.sender])
+        while queue:
+            node = queue.popleft()
+            if node != self.sender and not self._passes(node):
+                continue
+            for neighbour in self._neighbours.get(node, ()):
+                if neighbour not in distance and (node, neighbour) not in self._failed:
+                    distance[neighbour] = distance[node] + 1
+                    queue.append(neighbour)
+        return distance
