@@ -141,7 +141,8 @@ static bool say_next(rs_node *node, rs_time now, rs_link *link, rs_packet_out *o
     } else {
         rs_receiving *x = (rs_receiving *)t;
         worth = what && rs_receiver_says(node, now, x, what, &m);
-        more = what == RS_SAY_PTCH_REQ && worth && x->to_ask.count > 0;
+        more = worth &&
+               ((what == RS_SAY_PTCH_REQ && x->to_ask.count > 0) || (what == RS_SAY_PTCH_MAP && x->maps_left > 0));
     }
     if (more)
         link->say |= what;
@@ -161,7 +162,7 @@ bool rs_poll_talk(rs_node *node, rs_time now, rs_packet_out *out) {
         out->peer = p->id;
         out->group = RS_NO_GROUP;
         out->xfer = 0;
-        out->payload_offset = out->payload_length = 0;
+        out->payload_offset = out->payload_length = out->combine.count = 0;
         rs_list_append(&node->talking, &p->in_talking);
         if (p->stray_count) {
             said = say_stray(p, out);
@@ -191,6 +192,7 @@ static bool patch_of(rs_sending *x, rs_recipient *r, rs_packet_out *out) {
     out->xfer = x->t.id;
     out->payload_offset = sn * x->t.fragment_size;
     out->payload_length = rs_fragment_length(&x->t, sn);
+    out->combine.count = 0;
     out->header_length = (uint16_t)rs_wire_encode(&m, out->payload_length, out->header, sizeof out->header);
     r->patches_sent++;
     x->stats.patches_sent++;

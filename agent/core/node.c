@@ -28,7 +28,8 @@ static bool fill_defaults(rs_config *c) {
     if (c->attempt_interval < 0 || c->patch_timeout < 0 || c->nic_rate_bps < 0 || c->receiver_silence_bound < 0 ||
         c->sender_silence_bound < 0 || c->no_path_bound < 0 || c->answer_bound < 0)
         return false;
-    if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->start_policy > RS_START_ON_SWITCHES)
+    if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->start_policy > RS_START_ON_SWITCHES ||
+        c->repairs > RS_REPAIRS_PATCHES_ONLY)
         return false;
     c->fragment_size = c->fragment_size ? c->fragment_size : DEFAULT_FRAGMENT;
     c->nic_rate_bps = c->nic_rate_bps ? c->nic_rate_bps : INT64_C(10000000000);
@@ -123,7 +124,7 @@ static bool is_for_either(rs_message_type type) {
  * bound. */
 static rs_rx_result nobody(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
     bool waits = m->type == RS_MSG_PING || m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PTCH_DATA ||
-                 m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ;
+                 m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_PTCH_MAP;
     if (waits)
         rs_stray_answer(node, now, peer, m, RS_MSG_ABORT, "no such transfer here; this agent may have been restarted");
     return (rs_rx_result){.verdict = m->type == RS_MSG_PTCH_DATA ? RS_RX_UNKNOWN : RS_RX_NONE};

@@ -28,6 +28,11 @@ typedef enum {
     RS_START_ON_SWITCHES = 2 /* after the last's, or when the path's switches have seen light: rs_path_light */
 } rs_start_policy;
 
+typedef enum {
+    RS_REPAIRS_BY_LOSS = 0,     /* by multicast, coded, where measured loss says that this costs less than patches */
+    RS_REPAIRS_PATCHES_ONLY = 1 /* point to point, as in the paper */
+} rs_repair_policy;
+
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     uint64_t seed;
@@ -38,6 +43,7 @@ typedef struct {
     /* Consecutive attempt packets a receiver must see before INTL_SEQ [3 under reconfiguration, else 1]; 1 = paper */
     uint32_t light_confirm;
     rs_start_policy start_policy;
+    rs_repair_policy repairs;
     rs_time patch_timeout;          /* DATA_FNSD to whoever has not said DATA_RCVD after this [from round trips] */
     rs_time receiver_silence_bound; /* a receiver that says nothing this long while something is owed fails [5 s] */
     rs_time sender_silence_bound;   /* a receiver gives up after this long without a word or a packet [5 s] */
@@ -129,7 +135,11 @@ typedef struct {
     uint64_t packets_redundant; /* of these, beyond one per fragment */
     uint64_t patches_sent, patches_received;
     uint64_t packets_received, packets_old;
-    uint64_t lost;    /* receiver: fragments found missing by the three cases */
+    uint64_t lost;             /* receiver: fragments found missing by the three cases */
+    uint64_t repairs_sent;     /* coded repair packets, besides packets_sent */
+    uint64_t repairs_mended;   /* sender: losses they mended, all receivers together */
+    uint64_t repairs_received; /* receiver: of these, repairs_used gave a fragment */
+    uint64_t repairs_used;
     int64_t rate_bps; /* sender: present pacing rate, on the wire */
     uint32_t receivers, receivers_done, receivers_failed;
     rs_time granted_at, high_rate_at, data_done_at; /* 0 = not yet; of the last session */

@@ -47,7 +47,7 @@ void rs_receiver_whole(rs_node *node, rs_time now, rs_receiving *x) {
         return;
     x->state = RS_RX_VERIFYING;
     x->active = false;
-    x->report_due = x->retry_due = x->tail_due = RS_NEVER;
+    x->report_due = x->retry_due = x->tail_due = x->map_due = RS_NEVER;
     x->verify_due = now + node->config.no_path_bound;
     x->stats.data_done_at = now;
     rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ | RS_SAY_RATE | RS_SAY_INTL_SEQ);
@@ -203,6 +203,8 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         rs_ask_again(node, now, x);
     if (now >= x->tail_due && x->state == RS_RX_RECEIVING)
         rs_ask_tail(node, now, x);
+    if (now >= x->map_due)
+        rs_map_timeout(node, now, x);
     if (now >= x->report_due)
         rs_report_timeout(node, now, x);
     rs_receiver_arm(node, x);
@@ -211,7 +213,7 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
 void rs_receiver_arm(rs_node *node, rs_receiving *x) {
     rs_time silent = x->state == RS_RX_VERIFYING ? RS_NEVER : x->link.heard_at + node->config.sender_silence_bound;
     const rs_time dues[] = {silent,       x->offered_due, x->verify_due, x->ping_due,
-                            x->retry_due, x->report_due,  x->tail_due};
+                            x->retry_due, x->report_due,  x->tail_due,   x->map_due};
     rs_time due = RS_NEVER;
     if (x->t.finished)
         return;

@@ -19,11 +19,14 @@ void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, 
     for (uint64_t at = from; at < to;) {
         uint64_t start = rs_seqset_next_absent(&x->present, &x->asked, at, to);
         uint64_t end = rs_seqset_next_present(&x->present, &x->asked, start, to);
-        rs_ranges_add(&x->to_ask, start, end);
+        if (x->asks != RS_ASKS_MAPS)
+            rs_ranges_add(&x->to_ask, start, end);
         any |= start < end;
         at = end;
     }
-    if (any)
+    if (any && x->asks == RS_ASKS_MAPS)
+        rs_map_soon(node, now, x);
+    else if (any)
         rs_ask_on(node, now, x);
 }
 
@@ -56,22 +59,40 @@ void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after,
     }
 }
 
-void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x) {
+void rs_ask_by(rs_node *node, rs_time now, rs_receiving *x, rs_asks how) {
+    x->asks = how;
     x->stats.lost -= x->asked.count; /* they are counted again when asked for again */
     rs_seqset_clear(&x->asked);
     x->asked_runs = 0;
     x->to_ask.count = 0;
-    x->retry_due = RS_NEVER;
-    rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ);
-    rs_ask_missing(node, now, x, 0, x->ring.first);
-    if (x->ended || x->ring.round_done)
-        rs_ask_missing(node, now, x, x->ring.first, x->ring.end);
-    else if (x->ring.lit && x->ring.initial <= x->ring.prior)
-        rs_ask_missing(node, now, x, x->ring.initial, x->ring.prior);
-    else if (x->ring.lit) {
-        rs_ask_missing(node, now, x, x->ring.initial, x->ring.end);
-        rs_ask_missing(node, now, x, x->ring.first, x->ring.prior);
+    x->retry_due = x->map_due = RS_NEVER;
+    rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ | RS_SAY_PTCH_MAP);
+}
+
+uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]) {
+    const rs_ring *r = &x->ring;
+    out[0] = (rs_range){0, r->first}; /* of the sessions before */
+    if (x->ended || r->round_done) {
+        out[0].to = r->end;
+        return 1;
     }
+    if (!r->lit)
+        return 1;
+    if (r->initial <= r->prior) {
+        out[1] = (rs_range){r->initial, r->prior};
+        return 2;
+    }
+    out[1] = (rs_range){r->first, r->prior};
+    out[2] = (rs_range){r->initial, r->end};
+    return 3;
+}
+
+void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_range due[3];
+    rs_ask_by(node, now, x, x->asks);
+    uint32_t count = rs_due_ranges(x, due);
+    for (uint32_t i = 0; i < count; i++)
+        rs_ask_missing(node, now, x, due[i].from, due[i].to);
 }
 
 static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
@@ -85,7 +106,7 @@ static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
 
 /* A fragment that was asked for has come: runs end, or break in two. */
 void rs_asked_came(rs_receiving *x, uint64_t sn) {
-    if (!rs_seqset_remove(&x->asked, sn))
+    if (!rs_seqset_remove(&x->asked, sn) || x->asks == RS_ASKS_MAPS)
         return;
     int neighbours = (sn > 0 && rs_seqset_has(&x->asked, sn - 1)) + rs_seqset_has(&x->asked, sn + 1);
     if (neighbours == 0)

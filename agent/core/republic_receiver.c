@@ -37,7 +37,7 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
         rs_say(node, now, &x->link, RS_SAY_RATE);
 }
 
-static rs_rx_result store(rs_receiving *x, uint64_t sn) {
+rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn) {
     rs_rx_result result = {.xfer = x->t.id,
                            .offset = sn * x->t.fragment_size,
                            .length = rs_fragment_length(&x->t, sn),
@@ -51,7 +51,7 @@ static rs_rx_result store(rs_receiving *x, uint64_t sn) {
     return result;
 }
 
-static rs_receiving *of_packet(rs_node *node, const rs_object_id *object) {
+rs_receiving *rs_receiving_of_packet(rs_node *node, const rs_object_id *object) {
     rs_receiving *x = node->last_rx;
     if (x && x->t.object.data == object->data && memcmp(x->t.object.app, object->app, 16) == 0)
         return x;
@@ -63,9 +63,11 @@ static rs_receiving *of_packet(rs_node *node, const rs_object_id *object) {
 
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet) {
     rs_data_header h;
+    if (rs_wire_data_header_length(packet->header, packet->header_length) == RS_REPAIR_HEADER)
+        return rs_receiver_repair(node, now, packet);
     if (!rs_wire_decode_data(packet->header, packet->header_length, &h))
         return verdict(RS_RX_BAD);
-    rs_receiving *x = of_packet(node, &h.object);
+    rs_receiving *x = rs_receiving_of_packet(node, &h.object);
     if (!x || x->state == RS_RX_OFFERED)
         return verdict(RS_RX_UNKNOWN);
     if (h.sn >= x->t.fragments || packet->payload_length != rs_fragment_length(&x->t, h.sn))
@@ -77,7 +79,7 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
     x->link.heard_at = now;
     x->stats.packets_received++;
     x->data_at = now;
-    rs_rx_result result = store(x, h.sn);
+    rs_rx_result result = rs_receiver_store(x, h.sn);
     if (h.session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h.sn >= x->ring.first && h.sn < x->ring.end)
         on_ring_packet(node, now, x, &h);
     rs_ask_on(node, now, x);
@@ -93,7 +95,7 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
         return verdict(RS_RX_UNKNOWN);
     if (x->state != RS_RX_RECEIVING)
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
-    rs_rx_result result = store(x, sn);
+    rs_rx_result result = rs_receiver_store(x, sn);
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
     x->retry_due = x->asked.count ? now + rs_receiver_patience(x) : RS_NEVER;
@@ -111,6 +113,8 @@ static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_m
     if (x->state != RS_RX_RECEIVING)
         return; /* asks when it is accepted */
     if (m->session == x->t.session) {
+        if (x->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
+            rs_ask_by(node, now, x, RS_ASKS_RANGES_AGAIN);
         x->tail_last = now + RS_TAIL_LATEST;
         rs_ask_tail(node, now, x);
     } else {
@@ -176,6 +180,13 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         if (x->retry_due < x->t.timer.due)
             rs_receiver_arm(node, x);
         return true;
+    case RS_SAY_PTCH_MAP:
+        if ((x->state != RS_RX_RECEIVING && x->state != RS_RX_VERIFYING) || x->asks != RS_ASKS_MAPS)
+            return false;
+        rs_next_map(now, x, m);
+        if (x->retry_due < x->t.timer.due)
+            rs_receiver_arm(node, x);
+        return true;
     case RS_SAY_DATA_RCVD:
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;
@@ -204,6 +215,8 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
         x->light_confirm = m->open.light_confirm;
         x->ended = x->active = false;
         x->tail_due = RS_NEVER;
+        x->repair_number = 0;
+        rs_ask_by(node, now, x, RS_ASKS_RANGES);
         x->session_received = x->session_dropped = 0;
         rs_ring_start(&x->ring, m->open.first, m->open.end);
         rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
@@ -243,7 +256,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->group = RS_NO_GROUP;
     x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
     x->reported_at = x->data_at = now - 1000 * RS_MS;
-    x->report_due = x->verify_due = x->retry_due = x->forget_due = x->tail_due = RS_NEVER;
+    x->report_due = x->verify_due = x->retry_due = x->forget_due = x->tail_due = x->map_due = RS_NEVER;
     x->offered_due = now + node->config.sender_silence_bound;
     rs_ring_start(&x->ring, m->open.first, m->open.end);
     if (rs_enter(node, &x->t) != RS_OK) {

@@ -127,11 +127,9 @@ static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_r
         rs_sender_settle(node, now, x);
         return RS_RX_NONE;
     }
-    rs_ranges_add(&r->want, from, from + straight);
-    rs_ranges_add(&r->want, ring.first, ring.first + (many - straight));
     r->progress_at = now;
-    if (r->want.count)
-        rs_patch_ready(node, now, &r->link, true);
+    rs_repair_asked(node, now, x, r, from, from + straight);
+    rs_repair_asked(node, now, x, r, ring.first, ring.first + (many - straight));
     return RS_RX_NONE;
 }
 
@@ -162,7 +160,7 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
     if (r->state != RS_RECIPIENT_ACTIVE)
         return RS_RX_NONE; /* words that crossed ours */
     if (!r->accepted && (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
-                         m->type == RS_MSG_RATE))
+                         m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP))
         return RS_RX_NONE; /* about an earlier transfer of this object */
     switch (m->type) {
     case RS_MSG_OPEN_ACK:
@@ -173,6 +171,8 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
         return on_ptch_req(node, now, x, r, m);
     case RS_MSG_DATA_RCVD:
         return on_data_rcvd(node, now, x, r, m);
+    case RS_MSG_PTCH_MAP:
+        return rs_on_ptch_map(node, now, x, r, m);
     case RS_MSG_RATE:
         return rs_on_rate(node, now, x, r, m);
     case RS_MSG_ABORT:

@@ -37,6 +37,7 @@ static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const
 
 void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_data_stop(node, x);
+    rs_repair_table_free(&x->repair.table, &node->allocator);
     rs_leave(node, &x->t);
     for (uint32_t i = 0; i < x->recipient_count; i++)
         rs_link_end(node, &x->recipients[i].link);
@@ -72,7 +73,7 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
     rs_list_init(&x->in_ready);
     x->answer_due = x->light_due = x->pass_over_due = x->dark_due = RS_NEVER;
-    x->path_done_due = x->fnsd_due = x->advance_due = x->forget_due = RS_NEVER;
+    x->path_done_due = x->fnsd_due = x->advance_due = x->forget_due = x->repair.tail_due = RS_NEVER;
     return x;
 }
 
@@ -119,6 +120,7 @@ static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
     rs_patch_ready(node, now, &r->link, false);
     rs_unsay(node, now, &r->link, UINT32_MAX);
     rs_window_left(node, now, (rs_sending *)r->link.transfer, r);
+    rs_repair_left(now, (rs_sending *)r->link.transfer, r);
 }
 
 void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched) {
@@ -166,6 +168,7 @@ void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
     }
     rs_event event = {.kind = RS_EV_SEND_DONE, .xfer = x->t.id, .ok = x->failed == 0, .bytes = x->done};
     rs_data_stop(node, x);
+    rs_repair_end(node, x);
     if (x->stats.data_done_at == 0 && x->sessions)
         x->stats.data_done_at = now;
     rs_sender_path_done(node, now, x);
@@ -282,6 +285,8 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
         x->dark_due = RS_NEVER;
         rs_sender_pass_over(node, now, x, true);
     }
+    if (now >= x->repair.tail_due)
+        rs_repair_timeout(node, now, x);
     if (now >= x->fnsd_due)
         say_finished(node, now, x);
     if (now >= x->path_done_due)
@@ -295,8 +300,8 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_arm(rs_node *node, rs_sending *x) {
-    const rs_time dues[] = {x->answer_due,    x->light_due, x->pass_over_due, x->dark_due,
-                            x->path_done_due, x->fnsd_due,  x->tick_due,      x->advance_due};
+    const rs_time dues[] = {x->answer_due, x->light_due, x->pass_over_due, x->dark_due,       x->path_done_due,
+                            x->fnsd_due,   x->tick_due,  x->advance_due,   x->repair.tail_due};
     rs_time due = RS_NEVER;
     if (x->t.finished)
         return;
@@ -327,6 +332,7 @@ void rs_sender_stats(const rs_sending *x, rs_xfer_stats *out) {
     uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring);
     *out = x->stats;
     out->phase = x->phase;
+    out->repairs_mended += x->repair.coded ? x->repair.table.mended : 0;
     out->packets_redundant = out->packets_sent - distinct;
     out->bytes_present = distinct >= x->t.fragments ? x->t.size : distinct * x->t.fragment_size;
     out->rate_bps = x->phase == RS_PHASE_HIGH_RATE ? rs_rate_bps(&x->rate) : 0;

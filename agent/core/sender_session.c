@@ -83,13 +83,14 @@ static void open_to_all(rs_node *node, rs_time now, rs_sending *x) {
     }
 }
 
-static void begin_session(rs_sending *x, uint64_t first, uint64_t end) {
+static void begin_session(rs_node *node, rs_sending *x, uint64_t first, uint64_t end) {
     uint64_t ring = x->end - x->first;
     x->sent_before += x->pos < ring ? x->pos : ring;
     x->first = first;
     x->end = end;
     x->t.session = x->sessions++;
     x->pos = x->stop_pos = x->rate_from_pos = 0;
+    rs_repair_begin_session(node, x);
     x->cuts_logged = 0;
     x->fnsd_said = false;
     x->fnsd_due = RS_NEVER;
@@ -104,7 +105,7 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
         ceiling = grant->rate_bps;
     x->grant = *grant;
     x->path_held = true;
-    begin_session(x, x->end, x->end + (accepted < left ? accepted : left));
+    begin_session(node, x, x->end, x->end + (accepted < left ? accepted : left));
     x->light_confirm = node->config.light_confirm ? node->config.light_confirm : grant->reconfiguration ? 3 : 1;
     x->feedback_interval =
         FEEDBACK_EACH * x->recipient_count > FEEDBACK ? FEEDBACK_EACH * x->recipient_count : FEEDBACK;
@@ -132,6 +133,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
     rs_marks_start(&x->marks, now, FEEDBACK_EACH * x->recipient_count, FEEDBACK_MARKS);
     rs_window_start(x, now);
+    rs_repair_high_rate(x);
     rs_data_schedule(node, now, x);
 }
 
@@ -151,12 +153,22 @@ static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
 }
 
 static void data_done(rs_node *node, rs_time now, rs_sending *x) {
+    bool coded = x->repair.coded;
     rs_data_stop(node, x);
     x->stats.data_done_at = now;
     x->light_due = x->pass_over_due = x->dark_due = RS_NEVER;
-    x->path_done_due = now + DRAIN;
-    x->fnsd_due = now + patch_timeout(node, x);
+    if (!rs_repair_tail(node, now, x)) {
+        x->path_done_due = now + DRAIN;
+        x->fnsd_due = now + (coded ? DRAIN : patch_timeout(node, x)); /* coded: they wait for it to ask for patches */
+    }
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
+    rs_data_schedule(node, now, x);
+}
+
+void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x) {
+    x->path_done_due = now + DRAIN;
+    x->fnsd_due = now;
+    rs_sender_arm(node, x);
 }
 
 static void count_light(rs_sending *x) {
@@ -326,7 +338,7 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
     x->answer_due = x->light_due = x->pass_over_due = x->dark_due = x->path_done_due = RS_NEVER;
     if (!sending && x->end == x->t.fragments)
         return; /* the data channel had done its part */
-    begin_session(x, sending ? x->first : x->end, x->t.fragments);
+    begin_session(node, x, sending ? x->first : x->end, x->t.fragments);
     open_to_all(node, now, x);
     x->stats.data_done_at = now;
     x->fnsd_due = now;

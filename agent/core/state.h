@@ -9,6 +9,7 @@
 #include "core/pacer.h"
 #include "core/ranges.h"
 #include "core/rate.h"
+#include "core/repair_table.h"
 #include "core/rtt.h"
 #include "core/seqset.h"
 #include "core/timers.h"
@@ -36,7 +37,8 @@ enum {
     RS_SAY_DATA_RCVD = 1 << 7,
     RS_SAY_PONG = 1 << 8,
     RS_SAY_PING = 1 << 9,
-    RS_SAY_ABORT = 1 << 10
+    RS_SAY_ABORT = 1 << 10,
+    RS_SAY_PTCH_MAP = 1 << 11 /* a few messages */
 };
 
 typedef struct rs_transfer rs_transfer;
@@ -108,7 +110,9 @@ typedef struct {
     bool no_light_told;
     uint64_t start_pos; /* position in the session at which its initial sn was sent */
     rs_time accepted_at, progress_at;
-    rs_ranges want; /* fragments to patch */
+    rs_ranges want;    /* fragments to patch */
+    uint64_t asked;    /* fragments asked for at high rate, while the choice of repair_sender.c is open */
+    uint32_t answered; /* newest repair packet it said it saw */
     uint64_t patches_sent, patched;
     /* feedback */
     uint64_t seen_pos; /* position of the newest packet it said it saw */
@@ -126,6 +130,24 @@ typedef struct {
     uint32_t session;
     uint64_t first, end;
 } rs_session_ring;
+
+/* Repairs by multicast, in the present session: repair_sender.c */
+typedef struct {
+    bool refused, coded;                  /* never; from now on */
+    uint64_t from_pos, asked, asked_most; /* what the choice is made from */
+    rs_repair_table table;
+    uint32_t number;      /* of the newest repair packet or mark */
+    uint64_t sent;        /* repair packets */
+    uint32_t burst, rest; /* repairs left in a row; data packets before the next row */
+    rs_time held_at;      /* last look for sets */
+    uint32_t marks;       /* to be sent */
+    /* the tail: after the round, while the path is kept */
+    bool tail;
+    uint32_t mark_number, unanswered, rounds, idle;
+    uint64_t mended_before;
+    rs_time tail_due; /* answers to the mark are waited for until then; RS_NEVER: sending */
+    rs_time tail_end;
+} rs_repairing;
 
 struct rs_sending {
     rs_transfer t;
@@ -171,11 +193,15 @@ struct rs_sending {
 
     rs_time path_at; /* granted or moved */
     rs_time answer_due, light_due, pass_over_due, dark_due, path_done_due, fnsd_due, tick_due, advance_due, forget_due;
+    rs_repairing repair;
     char first_cause[RS_CAUSE_MAX];
     rs_xfer_stats stats;
 };
 
 typedef enum { RS_RX_OFFERED, RS_RX_RECEIVING, RS_RX_VERIFYING, RS_RX_FINISHED } rs_receiving_state;
+
+/* How a receiver asks: by ranges; by maps, since repair packets come; by ranges again, since DATA_FNSD. */
+typedef enum { RS_ASKS_RANGES, RS_ASKS_MAPS, RS_ASKS_RANGES_AGAIN } rs_asks;
 
 struct rs_receiving {
     rs_transfer t;
@@ -191,7 +217,12 @@ struct rs_receiving {
     bool ended; /* the data channel of this session is done, says the sender */
     rs_seqset present, asked;
     rs_ranges to_ask;    /* what is due and not asked for yet; it may also name what is here or asked for */
-    uint32_t asked_runs; /* runs in `asked` */
+    uint32_t asked_runs; /* runs in `asked`, while it asks by ranges */
+    rs_asks asks;
+    uint32_t repair_number; /* newest repair packet of the session */
+    uint64_t map_at;        /* the next PTCH_MAP speaks of what is from there on */
+    uint32_t maps_left;     /* that the present report may have */
+    rs_time mapped_at, map_due;
     uint8_t rcvd_status;
     uint32_t last_word; /* RS_SAY_* that ended it, said again to a sender that missed it */
     uint8_t ack_status;
@@ -232,6 +263,7 @@ struct rs_node {
     rs_pacer nic;
     rs_events events;
     rs_receiving *last_rx;
+    rs_combine combine; /* of the repair packet that came last */
 };
 
 /* tables.c: who is who */
@@ -286,6 +318,7 @@ void rs_sender_advance(rs_node *node, rs_time now,
                        rs_sending *x); /* what the lit, the waiting and the position ask for */
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
+void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x); /* the path is not needed any more */
 void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too);
 
 /* sender_life.c: open, settle, fail, watch */
@@ -317,6 +350,26 @@ void rs_window_left(rs_node *node, rs_time now, rs_sending *x,
 rs_time rs_window_due(rs_sending *x,
                       rs_time now); /* when the next data packet may go, as far as receivers are concerned */
 
+/* repair_sender.c: repairs by multicast */
+void rs_repair_begin_session(rs_node *node, rs_sending *x);
+void rs_repair_high_rate(rs_sending *x);
+void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t from, uint64_t to);
+rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
+void rs_repair_left(rs_time now, rs_sending *x, const rs_recipient *r); /* done, failed, its road down */
+bool rs_repair_poll(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out);
+void rs_repair_data_sent(rs_sending *x);
+bool rs_repair_tail(rs_node *node, rs_time now,
+                    rs_sending *x); /* the round is over; true: rs_sender_data_over follows */
+bool rs_repair_tail_sends(const rs_sending *x);
+void rs_repair_timeout(rs_node *node, rs_time now, rs_sending *x);
+void rs_repair_end(rs_node *node, rs_sending *x);
+
+/* repair_receiver.c: repair packets, and telling what is missing by maps */
+rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, const rs_packet_in *packet);
+void rs_map_soon(rs_node *node, rs_time now, rs_receiving *x);
+void rs_map_timeout(rs_node *node, rs_time now, rs_receiving *x);
+void rs_next_map(rs_time now, rs_receiving *x, rs_message *m);
+
 /* feedback.c: RATE both ways */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
@@ -327,6 +380,8 @@ void rs_rate_apply(rs_node *node, rs_sending *x);
 
 /* republic_receiver.c: data packets and one handler per message */
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet);
+rs_receiving *rs_receiving_of_packet(rs_node *node, const rs_object_id *object);
+rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn);
 rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
                                  uint32_t payload_length);
 rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_receiving *x, const rs_message *m);
@@ -340,6 +395,8 @@ void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after,
 void rs_ask_tail(rs_node *node, rs_time now, rs_receiving *x); /* tail_due is here */
 void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x);
 void rs_asked_came(rs_receiving *x, uint64_t sn);
+uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]); /* where what is not here should be, in order */
+void rs_ask_by(rs_node *node, rs_time now, rs_receiving *x, rs_asks how); /* forgets what was asked for */
 void rs_ask_again(rs_node *node, rs_time now,
                   rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
 bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);

@@ -11,7 +11,11 @@ void rs_data_stop(rs_node *node, rs_sending *x) {
 
 void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x) {
     rs_time due = x->phase == RS_PHASE_ATTEMPT ? x->attempt_due : rs_pacer_due(&x->pacer);
-    rs_time open = rs_window_due(x, now);
+    rs_time open = x->phase == RS_PHASE_PATCHING ? now : rs_window_due(x, now);
+    if (x->phase == RS_PHASE_PATCHING && !rs_repair_tail_sends(x)) {
+        rs_data_stop(node, x);
+        return;
+    }
     due = open > due ? open : due;
     if (due > now) {
         rs_list_remove(&x->in_ready);
@@ -49,6 +53,7 @@ static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
     out->header_length = RS_DATA_HEADER;
     out->payload_offset = sn * x->t.fragment_size;
     out->payload_length = rs_fragment_length(&x->t, sn);
+    out->combine.count = 0;
 }
 
 static uint32_t on_wire(const rs_packet_out *out) {
@@ -65,11 +70,28 @@ static void attempt_sent(rs_time now, rs_sending *x) {
         x->attempt_due = now + x->attempt_interval;
 }
 
+/* A repair packet instead of a data packet. */
+static bool poll_repair(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
+    if (!rs_repair_poll(node, now, x, out))
+        return false;
+    rs_pacer_sent(&node->nic, now, on_wire(out));
+    rs_pacer_sent(&x->pacer, now, on_wire(out));
+    rs_data_schedule(node, now, x);
+    return true;
+}
+
 static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
     if (rs_list_empty(&node->ready))
         return false;
     rs_sending *x = RS_HOLDER(rs_sending, in_ready, node->ready.next);
+    if (poll_repair(node, now, x, out))
+        return true;
+    if (x->phase == RS_PHASE_PATCHING) {
+        rs_data_stop(node, x);
+        return poll_data(node, now, out); /* it is in the list no more */
+    }
     data_packet(now, x, out);
+    rs_repair_data_sent(x);
     x->pos++;
     x->stats.packets_sent++;
     rs_pacer_sent(&node->nic, now, on_wire(out));

@@ -40,10 +40,19 @@ typedef enum {
 } rs_channel;
 
 #define RS_HEADER_MAX 512 /* encoded header or control message without its payload */
+#define RS_COMBINE_MAX 21 /* fragments in one coded repair */
+
+/* Pieces of an object whose XOR is meant, shorter ones filled up with zeros. */
+typedef struct {
+    uint32_t count;
+    uint32_t length[RS_COMBINE_MAX];
+    uint64_t offset[RS_COMBINE_MAX];
+} rs_combine;
 
 /* A packet out of the core. On the reliable channel `header` begins with the message's length field, which counts the
  * payload too: header and payload go into the stream as they are. `payload_length` bytes of object `xfer`'s data at
- * `payload_offset` follow the header on the wire. */
+ * `payload_offset` follow the header on the wire; where `combine.count` is not 0, the XOR of those pieces instead, the
+ * longest of which has `payload_length` bytes. */
 typedef struct {
     rs_channel channel;
     rs_peer peer;   /* to whom, on the peer channels */
@@ -51,11 +60,13 @@ typedef struct {
     rs_xfer xfer;   /* whose object the payload comes from */
     uint64_t payload_offset;
     uint32_t payload_length;
+    rs_combine combine;
     uint16_t header_length;
     uint8_t header[RS_HEADER_MAX];
 } rs_packet_out;
 
-/* A packet into the core: its header (on the data channel the fixed data header, on the control channel one whole
+/* A packet into the core: its header (on the data channel the fixed data header, as long as
+ * rs_wire_data_header_length says, on the control channel one whole
  * control message with its length field, without PTCH_DATA's payload: rs_wire_frame in core/wire.h cuts a stream so)
  * and how many payload bytes came behind it. */
 typedef struct {
@@ -71,6 +82,7 @@ typedef struct {
 typedef enum {
     RS_RX_NONE,    /* no payload, or the packet was handled */
     RS_RX_STORE,   /* new fragment: store it at `offset` of transfer `xfer`'s object; the core counts it as present */
+    RS_RX_COMBINE, /* the same, but what to store is the first `length` bytes of payload XOR the pieces in `combine` */
     RS_RX_OLD,     /* a fragment that is already there (or a transfer already done): drop it */
     RS_RX_UNKNOWN, /* no such transfer here: drop it */
     RS_RX_BAD      /* malformed or contradicting: drop it and count it; on the reliable channel close the connection */
@@ -81,6 +93,7 @@ typedef struct {
     rs_xfer xfer;
     uint64_t offset;
     uint32_t length;
+    const rs_combine *combine; /* with RS_RX_COMBINE, until the next call: pieces that were to be stored before */
 } rs_rx_result;
 
 /* How a path carries the data channel. */

@@ -75,6 +75,70 @@ bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *h)
     return (h->flags & RS_DATA_FIRST) || h->aux == 0;
 }
 
+size_t rs_wire_data_header_length(const uint8_t *bytes, size_t have) {
+    return have > 3 && (bytes[3] & RS_DATA_REPAIR) ? RS_REPAIR_HEADER : RS_DATA_HEADER;
+}
+
+#define MEMBERS_NEAR 0x80u /* one byte per distance, else two */
+#define DISTANCES 20       /* bytes of them */
+
+static bool all_near(const rs_repair_header *h) {
+    for (uint32_t i = 1; i < h->count; i++)
+        if (h->member[i] - h->member[i - 1] > RS_REPAIR_NEAR)
+            return false;
+    return true;
+}
+
+void rs_wire_encode_repair(const rs_repair_header *h, uint8_t out[RS_REPAIR_HEADER]) {
+    cursor c = {.write = out, .size = RS_REPAIR_HEADER};
+    bool near = h->count > RS_REPAIR_SPARSE && all_near(h);
+    size_t each = near ? 1 : 2;
+    put(&c, RS_DATA_MAGIC, 2);
+    put(&c, RS_WIRE_VERSION, 1);
+    put(&c, RS_DATA_REPAIR | (h->mark ? RS_DATA_MARK : 0u) | (h->done ? RS_DATA_DONE : 0u), 1);
+    put(&c, h->session, 4);
+    put_bytes(&c, h->object.app, 16);
+    put(&c, h->object.data, 8);
+    put(&c, h->count ? h->member[0] : 0, 8);
+    put(&c, h->number, 3);
+    put(&c, h->count | (near ? MEMBERS_NEAR : 0), 1);
+    for (uint32_t i = 1; i <= DISTANCES / each; i++)
+        put(&c, i < h->count ? h->member[i] - h->member[i - 1] : 0, each);
+}
+
+/* Members increase and do not overflow, so that whoever takes them needs to look at the last one only. */
+static bool get_members(cursor *c, rs_repair_header *h, uint64_t first, bool near) {
+    bool right = h->count <= (near ? RS_COMBINE_MAX : RS_REPAIR_SPARSE) && (!near || h->count > RS_REPAIR_SPARSE);
+    right &= first < UINT64_MAX / 2 && (h->count > 0 || (h->mark && first == 0));
+    size_t each = near ? 1 : 2;
+    h->member[0] = first;
+    for (uint32_t i = 1; i <= DISTANCES / each; i++) {
+        uint64_t distance = get(c, each);
+        right &= (distance > 0) == (i < h->count);
+        h->member[i] = h->member[i - 1] + distance;
+    }
+    return right && !c->bad;
+}
+
+bool rs_wire_decode_repair(const uint8_t *bytes, size_t length, rs_repair_header *h) {
+    cursor c = {.read = bytes, .size = length};
+    if (length != RS_REPAIR_HEADER || get(&c, 2) != RS_DATA_MAGIC || get(&c, 1) != RS_WIRE_VERSION)
+        return false;
+    uint8_t flags = (uint8_t)get(&c, 1);
+    if (!(flags & RS_DATA_REPAIR) || (flags & ~(RS_DATA_REPAIR | RS_DATA_MARK | RS_DATA_DONE)))
+        return false;
+    h->mark = flags & RS_DATA_MARK;
+    h->done = flags & RS_DATA_DONE;
+    h->session = (uint32_t)get(&c, 4);
+    get_bytes(&c, h->object.app, 16);
+    h->object.data = get(&c, 8);
+    uint64_t first = get(&c, 8);
+    h->number = (uint32_t)get(&c, 3);
+    uint32_t shape = (uint32_t)get(&c, 1);
+    h->count = shape & ~MEMBERS_NEAR;
+    return h->number > 0 && get_members(&c, h, first, shape & MEMBERS_NEAR);
+}
+
 void rs_wire_cause_set(rs_wire_cause *cause, const char *text) {
     size_t length = text ? strnlen(text, RS_CAUSE_MAX - 1) : 0;
     memset(cause->text, 0, sizeof cause->text);
@@ -180,6 +244,35 @@ static void get_hello(cursor *c, rs_message *m) {
     m->hello.name[m->hello.name_length] = 0;
 }
 
+static void put_map(cursor *c, const rs_message *m) {
+    put(c, m->ptch_map.from, 8);
+    put(c, m->ptch_map.base, 8);
+    put(c, m->ptch_map.number, 4);
+    put(c, m->ptch_map.last, 1);
+    put(c, m->ptch_map.bits, 2);
+    if (m->ptch_map.bits > RS_MAP_BITS)
+        c->bad = true;
+    else
+        put_bytes(c, m->ptch_map.map, (m->ptch_map.bits + 7u) / 8);
+}
+
+static void get_map(cursor *c, rs_message *m) {
+    m->ptch_map.from = get(c, 8);
+    m->ptch_map.base = get(c, 8);
+    m->ptch_map.number = (uint32_t)get(c, 4);
+    uint8_t last = (uint8_t)get(c, 1);
+    m->ptch_map.last = last;
+    m->ptch_map.bits = (uint16_t)get(c, 2);
+    if (last > 1 || m->ptch_map.bits > RS_MAP_BITS || m->ptch_map.from > m->ptch_map.base ||
+        m->ptch_map.base > INT64_MAX) {
+        c->bad = true;
+        return;
+    }
+    get_bytes(c, m->ptch_map.map, (m->ptch_map.bits + 7u) / 8);
+    if (!c->bad && m->ptch_map.bits % 8 && m->ptch_map.map[m->ptch_map.bits / 8] >> m->ptch_map.bits % 8)
+        c->bad = true;
+}
+
 static void put_fields(cursor *c, const rs_message *m) {
     switch (m->type) {
     case RS_MSG_HELLO:
@@ -224,6 +317,9 @@ static void put_fields(cursor *c, const rs_message *m) {
     case RS_MSG_PING:
     case RS_MSG_PONG:
         put(c, m->ping.token, 8);
+        break;
+    case RS_MSG_PTCH_MAP:
+        put_map(c, m);
         break;
     }
 }
@@ -275,11 +371,14 @@ static void get_fields(cursor *c, rs_message *m) {
     case RS_MSG_PONG:
         m->ping.token = get(c, 8);
         break;
+    case RS_MSG_PTCH_MAP:
+        get_map(c, m);
+        break;
     }
 }
 
 static bool type_is_known(uint8_t type) {
-    return type >= RS_MSG_HELLO && type <= RS_MSG_PONG;
+    return type >= RS_MSG_HELLO && type <= RS_MSG_PTCH_MAP;
 }
 
 size_t rs_wire_encode(const rs_message *m, uint32_t payload_length, uint8_t *out, size_t capacity) {

@@ -10,19 +10,33 @@
 #define RS_WIRE_VERSION 1
 #define RS_DATA_MAGIC 0x5253
 #define RS_DATA_HEADER 48     /* bytes before the fragment in a data packet */
+#define RS_REPAIR_HEADER 64   /* bytes before the payload in a repair packet */
 #define RS_CONTROL_LENGTH 4   /* the length field in front of a control message */
 #define RS_CONTROL_COMMON 36  /* length field and common part */
 #define RS_PATCH_HEADER 44    /* a PTCH_DATA up to its fragment */
 #define RS_FRAGMENT_MAX 65000 /* bytes in a fragment */
 #define RS_NAME_MAX 255
+#define RS_REPAIR_NUMBERS ((1u << 24) - 1)
+#define RS_REPAIR_SPARSE 11u
+#define RS_REPAIR_FAR 65535u
+#define RS_REPAIR_NEAR 255u
 #define RS_CAUSE_MAX 160 /* bytes kept of a cause, with its ending NUL */
 
 /* What a data packet costs on an Ethernet wire besides header and fragment: IPv4, UDP, Ethernet with FCS, preamble and
  * gap. */
 #define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)
 
-/* RS_DATA_REPORT: whoever sees the packet says RATE at once. */
-enum { RS_DATA_FIRST = 1, RS_DATA_ATTEMPT = 2, RS_DATA_REPORT = 4 };
+/* RS_DATA_REPORT: whoever sees the packet says RATE at once. RS_DATA_REPAIR: the header is an rs_repair_header, and
+ * with it only: RS_DATA_MARK, say what is missing (PTCH_MAP); RS_DATA_DONE, all data packets of the session were sent
+ * before. */
+enum {
+    RS_DATA_FIRST = 1,
+    RS_DATA_ATTEMPT = 2,
+    RS_DATA_REPORT = 4,
+    RS_DATA_REPAIR = 8,
+    RS_DATA_MARK = 16,
+    RS_DATA_DONE = 32
+};
 
 typedef struct {
     uint8_t flags;
@@ -31,6 +45,18 @@ typedef struct {
     uint64_t sn;
     uint64_t aux; /* object size with RS_DATA_FIRST, else 0 */
 } rs_data_header;
+
+/* A repair: the XOR of fragments, of which each of those it is for misses one. */
+typedef struct {
+    bool mark, done;
+    uint32_t session;
+    rs_object_id object;
+    uint32_t number; /* of the session's repair packets, from 1 to RS_REPAIR_NUMBERS */
+    uint32_t count;  /* members; 0: only a mark */
+    /* Fragments, in increasing order: RS_REPAIR_SPARSE of them each at most RS_REPAIR_FAR from the one before, or
+     * RS_COMBINE_MAX at most RS_REPAIR_NEAR. */
+    uint64_t member[RS_COMBINE_MAX];
+} rs_repair_header;
 
 typedef enum {
     RS_MSG_HELLO = 1,
@@ -44,7 +70,8 @@ typedef enum {
     RS_MSG_RATE = 9,
     RS_MSG_ABORT = 10,
     RS_MSG_PING = 11,
-    RS_MSG_PONG = 12
+    RS_MSG_PONG = 12,
+    RS_MSG_PTCH_MAP = 13
 } rs_message_type;
 
 enum { RS_ACK_ACCEPTED = 0, RS_ACK_REFUSED = 1, RS_ACK_HAVE = 2 };
@@ -52,6 +79,9 @@ enum { RS_RCVD_WHOLE = 0, RS_RCVD_MISMATCH = 1, RS_RCVD_GIVEN_UP = 2 };
 enum {
     RS_OPEN_NO_PATH = 0
 }; /* OPEN's path kind when the session has no data channel and comes by patches; else an rs_path_kind */
+
+#define RS_MAP_BYTES 448
+#define RS_MAP_BITS (8 * RS_MAP_BYTES) /* fragments one PTCH_MAP tells of, one by one */
 
 /* In PTCH_REQ: the range lies in the ring of the whole object, [0, number of fragments). */
 #define RS_SESSION_OBJECT UINT32_MAX
@@ -114,6 +144,13 @@ typedef struct {
         struct {
             uint64_t token; /* PONG too */
         } ping;
+        struct {
+            uint64_t from, base;       /* of [from, base) nothing is missing; bits speak of [base, base + bits) */
+            uint32_t number;           /* newest repair packet of the session seen; 0 = none */
+            bool last;                 /* nothing else is missing of what was to come until now */
+            uint16_t bits;             /* at most RS_MAP_BITS */
+            uint8_t map[RS_MAP_BYTES]; /* bit i % 8 of byte i / 8 set: fragment base + i is missing */
+        } ptch_map;
     };
 } rs_message;
 
@@ -122,6 +159,16 @@ void rs_wire_encode_data(const rs_data_header *header, uint8_t out[RS_DATA_HEADE
 
 /* False if the bytes are not a data header of this version. */
 bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *out);
+
+/* How many bytes in front of its payload a data packet has, told by its first 4 bytes: RS_DATA_HEADER, or
+ * RS_REPAIR_HEADER for a repair. */
+size_t rs_wire_data_header_length(const uint8_t *bytes, size_t have);
+
+/* Writes RS_REPAIR_HEADER bytes. Members are as rs_repair_header says. */
+void rs_wire_encode_repair(const rs_repair_header *header, uint8_t out[RS_REPAIR_HEADER]);
+
+/* False if the bytes are not a repair's header of this version. */
+bool rs_wire_decode_repair(const uint8_t *bytes, size_t length, rs_repair_header *out);
 
 /* Writes a whole control message with its length field (PTCH_DATA: up to its fragment of `payload_length` bytes, which
  * the caller puts behind it). Returns the bytes written; 0 if they do not fit `capacity` or the message is not valid.

@@ -327,6 +327,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .attempt_interval = o->attempt_interval,
                               .light_confirm = o->light_confirm,
                               .start_policy = o->start_policy,
+                              .repairs = RS_REPAIRS_PATCHES_ONLY,
                               .receiver_silence_bound = o->silence_bound,
                               .sender_silence_bound = o->silence_bound,
                               .answer_bound =

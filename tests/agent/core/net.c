@@ -241,13 +241,28 @@ static bool through_bottleneck(net *n, rs_peer to, const rs_packet_out *out, rs_
     return true;
 }
 
+/* Payloads are not modelled byte by byte: a payload is the set of pieces whose XOR it is. */
+static void note_repair(net *n, const rs_packet_out *out) {
+    rs_repair_header h;
+    assert_true(rs_wire_decode_repair(out->header, out->header_length, &h));
+    n->knobs.repair_packets += h.count > 0;
+    assert_int_equal(out->combine.count, h.count > 1 ? h.count : 0);
+    assert_true(h.count > 0 || out->payload_length == 0);
+    for (uint32_t i = 0; i < out->combine.count; i++)
+        assert_true(out->combine.length[i] <= out->payload_length);
+}
+
 static void put_data(net *n, rs_peer from, const rs_packet_out *out) {
-    rs_data_header h;
-    assert_int_equal(out->header_length, RS_DATA_HEADER);
-    assert_true(rs_wire_decode_data(out->header, out->header_length, &h));
+    rs_data_header h = {.flags = RS_DATA_REPAIR};
+    assert_int_equal(out->header_length, rs_wire_data_header_length(out->header, out->header_length));
     n->knobs.data_packets++;
-    n->last_sn = h.sn;
-    hash(n, out->header, RS_DATA_HEADER);
+    if (out->header_length == RS_REPAIR_HEADER) {
+        note_repair(n, out);
+    } else {
+        assert_true(rs_wire_decode_data(out->header, out->header_length, &h));
+        n->last_sn = h.sn;
+    }
+    hash(n, out->header, out->header_length);
     for (rs_peer to = 0; to < n->server_count; to++) {
         if (to == from || n->servers[to].dead || n->servers[to].frozen || lost(n, to, &h))
             continue;
@@ -260,11 +275,12 @@ static void put_data(net *n, rs_peer from, const rs_packet_out *out) {
         for (int copy = 0; copy < copies; copy++) {
             net_item *i = item(DO_DATA, at + copy * 20 * US, from, to);
             i->epoch = n->servers[to].epoch;
-            i->length = RS_DATA_HEADER;
+            i->length = out->header_length;
             i->payload_length = out->payload_length;
             i->payload_offset = out->payload_offset;
+            i->combine = out->combine;
             i->group = out->group;
-            memcpy(i->bytes, out->header, RS_DATA_HEADER);
+            memcpy(i->bytes, out->header, out->header_length);
             push(n, i);
         }
     }
@@ -386,14 +402,44 @@ static void wake(net *n, rs_peer server) {
 
 /* What reaches a node. */
 
+static bool is_piece(const rs_combine *c, uint64_t offset) {
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->offset[i] == offset)
+            return true;
+    return false;
+}
+
+/* The XOR of the payload's pieces and of those to combine it with is the fragment: each of the latter is one of the
+ * former and here, and the fragment is the one that is left. */
+static void combined(const net_store *store, const rs_rx_result *r, const net_item *i) {
+    assert_int_equal(r->combine->count + 1, i->combine.count);
+    assert_true(is_piece(&i->combine, r->offset));
+    assert_true(r->length <= i->payload_length);
+    for (uint32_t p = 0; p < r->combine->count; p++) {
+        uint64_t offset = r->combine->offset[p];
+        assert_true(offset != r->offset && is_piece(&i->combine, offset));
+        assert_int_equal(store->stored[offset / store->fragment_size], 1);
+        for (uint32_t q = 0; q < p; q++)
+            assert_true(r->combine->offset[q] != offset);
+        uint64_t left = store->size - offset, whole = left < store->fragment_size ? left : store->fragment_size;
+        assert_int_equal(r->combine->length[p], whole < r->length ? whole : r->length);
+    }
+}
+
 static void stored(net *n, net_server *s, const rs_rx_result *r, const net_item *i) {
-    if (r->verdict != RS_RX_STORE)
+    if (r->verdict != RS_RX_STORE && r->verdict != RS_RX_COMBINE)
         return;
     net_store *store = store_of(s, r->xfer);
     assert_non_null(store);
     uint64_t sn = r->offset / store->fragment_size;
-    assert_int_equal(r->offset, i->payload_offset);
-    assert_int_equal(r->length, i->payload_length);
+    assert_true(r->offset + r->length == (sn + 1) * store->fragment_size || r->offset + r->length == store->size);
+    if (r->verdict == RS_RX_COMBINE) {
+        combined(store, r, i);
+    } else {
+        assert_true(i->combine.count == 0);
+        assert_int_equal(r->offset, i->payload_offset);
+        assert_int_equal(r->length, i->payload_length);
+    }
     assert_true(sn < store->fragments);
     assert_int_equal(store->stored[sn], 0); /* stored once */
     store->stored[sn] = 1;

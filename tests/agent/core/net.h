@@ -31,7 +31,8 @@ typedef struct {
     rs_event event;
 } net_told;
 
-/* What the network does to a data packet on its way to a server. */
+/* What the network does to a data packet on its way to a server: true = it is lost. Of repair packets (flag
+ * RS_DATA_REPAIR) sn and aux are not to be looked at. */
 typedef bool (*net_drop)(net *n, rs_peer to, const rs_data_header *header, void *context);
 
 /* What the application side of a server does. */
@@ -51,7 +52,8 @@ typedef struct {
     void *drop_context;
     bool quiet; /* keep no record of messages: for the large runs */
     /* what came of it */
-    uint64_t data_packets;   /* put on the data channel */
+    uint64_t data_packets;   /* put on the data channel, repair packets too */
+    uint64_t repair_packets; /* of these, with fragments in them */
     uint64_t contradictions; /* data packets that contradict the transfer they name */
     uint64_t trace;          /* hash of everything said and told */
 } net_knobs;

@@ -18,6 +18,7 @@ typedef struct {
     uint32_t epoch; /* of the connection, or of the server */
     uint32_t length, payload_length;
     uint64_t payload_offset;
+    rs_combine combine;
     rs_group group;
     rs_xfer xfer;
     uint8_t bytes[128];

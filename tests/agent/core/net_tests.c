@@ -182,7 +182,7 @@ static const char *const event_names[] = {"PATH_WANTED", "PHASE",        "FIRST_
                                           "COMPLETE",    "RECEIVE_DONE", "PEER_WANTED", "LOG"};
 static const char *const message_names[] = {"?",        "HELLO",     "OPEN",      "OPEN_ACK",  "INTL_SEQ",
                                             "PTCH_REQ", "PTCH_DATA", "DATA_FNSD", "DATA_RCVD", "RATE",
-                                            "ABORT",    "PING",      "PONG"};
+                                            "ABORT",    "PING",      "PONG",      "PTCH_MAP"};
 
 void net_show(const net *n) {
     size_t t = n->told_count > 60 ? n->told_count - 60 : 0, s = n->said_count > 120 ? n->said_count - 120 : 0;

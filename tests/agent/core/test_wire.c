@@ -92,6 +92,14 @@ static rs_message sample(rs_message_type type) {
     case RS_MSG_ABORT:
         rs_wire_cause_set(&m.abort.cause, "enough");
         break;
+    case RS_MSG_PTCH_MAP:
+        m.ptch_map.from = 5;
+        m.ptch_map.base = 1000;
+        m.ptch_map.number = 7;
+        m.ptch_map.last = true;
+        m.ptch_map.bits = RS_MAP_BITS - 3;
+        memset(m.ptch_map.map, 0x1f, RS_MAP_BYTES);
+        break;
     default:
         m.rate.highest = 1;
         m.rate.received = type == RS_MSG_RATE || type == RS_MSG_PTCH_REQ ? 2 : 0;
@@ -106,7 +114,7 @@ static rs_message sample(rs_message_type type) {
 
 static void every_message__there_and_back(void **state) {
     (void)state;
-    for (int type = RS_MSG_HELLO; type <= RS_MSG_PONG; type++) {
+    for (int type = RS_MSG_HELLO; type <= RS_MSG_PTCH_MAP; type++) {
         rs_message m = sample((rs_message_type)type), back;
         uint32_t payload = type == RS_MSG_PTCH_DATA ? 8896 : 0, cut_payload;
         uint8_t out[RS_HEADER_MAX], again[RS_HEADER_MAX];
@@ -168,13 +176,98 @@ static void frame__strangers_are_turned_away(void **state) {
     size_t length;
     uint32_t payload;
     const uint8_t http[] = "GET / HTTP/1.1\r\n", huge[] = {0xff, 0xff, 0xff, 0xff, 6}, small[] = {31, 0, 0, 0, 7};
-    const uint8_t type0[] = {40, 0, 0, 0, 0}, type13[] = {40, 0, 0, 0, 13}, long_ping[] = {0xfd, 1, 0, 0, 11};
+    const uint8_t type0[] = {40, 0, 0, 0, 0}, type14[] = {40, 0, 0, 0, 14}, long_ping[] = {0xfd, 1, 0, 0, 11};
     assert_int_equal(rs_wire_frame(http, sizeof http, &length, &payload), -1);
     assert_int_equal(rs_wire_frame(huge, 5, &length, &payload), -1);
     assert_int_equal(rs_wire_frame(small, 5, &length, &payload), -1);
     assert_int_equal(rs_wire_frame(type0, 5, &length, &payload), -1);
-    assert_int_equal(rs_wire_frame(type13, 5, &length, &payload), -1);
+    assert_int_equal(rs_wire_frame(type14, 5, &length, &payload), -1);
     assert_int_equal(rs_wire_frame(long_ping, 5, &length, &payload), -1);
+}
+
+static void ptch_map__contradictions_are_refused(void **state) {
+    (void)state;
+    uint8_t out[RS_HEADER_MAX];
+    rs_message m = sample(RS_MSG_PTCH_MAP), back;
+    size_t length = rs_wire_encode(&m, 0, out, sizeof out);
+    assert_true(rs_wire_decode(out, length, 0, &back));
+    out[length - 1] |= 0x20; /* a bit beyond the last one */
+    assert_false(rs_wire_decode(out, length, 0, &back));
+    m.ptch_map.bits = RS_MAP_BITS + 1;
+    assert_int_equal(rs_wire_encode(&m, 0, out, sizeof out), 0);
+    m.ptch_map.bits = 8;
+    m.ptch_map.from = 1001; /* behind what it speaks of */
+    length = rs_wire_encode(&m, 0, out, sizeof out);
+    assert_false(rs_wire_decode(out, length, 0, &back));
+}
+
+static const rs_repair_header some_repair = {.done = true,
+                                             .session = 0x01020304,
+                                             .object = {.app = "republic-object", .data = 9},
+                                             .number = 0x0a0b0c,
+                                             .count = 3,
+                                             .member = {1000, 1002, 1260}};
+
+static void repair_header__byte_for_byte(void **state) {
+    (void)state;
+    uint8_t out[RS_REPAIR_HEADER];
+    const uint8_t tail[] = {0xe8, 3, 0, 0, 0, 0, 0, 0, 0x0c, 0x0b, 0x0a, 3, 2, 0, 2, 1, 0, 0};
+    rs_wire_encode_repair(&some_repair, out);
+    assert_memory_equal(out, "\x53\x52\x01\x28\x04\x03\x02\x01republic-object", 24);
+    assert_memory_equal(out + 32, tail, sizeof tail);
+    assert_int_equal(rs_wire_data_header_length(out, 4), RS_REPAIR_HEADER);
+}
+
+static bool same_repair(const rs_repair_header *a, const rs_repair_header *b) {
+    bool same = a->mark == b->mark && a->done == b->done && a->session == b->session && a->number == b->number &&
+                a->count == b->count && memcmp(&a->object, &b->object, sizeof a->object) == 0;
+    for (uint32_t i = 0; same && i < a->count; i++)
+        same = a->member[i] == b->member[i];
+    return same;
+}
+
+/* Few members far apart, many near by, one, none. */
+static void repair_header__there_and_back(void **state) {
+    (void)state;
+    for (uint32_t count = 0; count <= RS_COMBINE_MAX; count++) {
+        rs_repair_header h = some_repair, back;
+        uint8_t out[RS_REPAIR_HEADER];
+        h.count = count;
+        h.mark = count == 0;
+        h.member[0] = UINT64_C(1) << 27;
+        for (uint32_t i = 1; i < count; i++)
+            h.member[i] = h.member[i - 1] + (count > RS_REPAIR_SPARSE ? RS_REPAIR_NEAR : RS_REPAIR_FAR);
+        rs_wire_encode_repair(&h, out);
+        assert_true(rs_wire_decode_repair(out, sizeof out, &back));
+        assert_true(same_repair(&h, &back));
+        assert_false(rs_wire_decode_repair(out, sizeof out - 1, &back));
+        assert_false(rs_wire_decode_data(out, RS_DATA_HEADER, &(rs_data_header){0}));
+    }
+}
+
+static void repair_header__bad_ones_are_refused(void **state) {
+    (void)state;
+    /* offset and value of one byte of a good one */
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } bad[] = {
+        {0, 0},     {2, 2},  {3, 0x20}, {3, 0x29},            /* magic, version, no repair, an unknown combination */
+        {39, 0xff}, {43, 4}, {43, 2},   {43, 12},   {43, 22}, /* sn out of bounds; other numbers of members */
+        {43, 0x83}, {44, 0}, {63, 1},   {43, 0xff},           /* short form for few; twice the same; one too many */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        rs_repair_header back;
+        uint8_t out[RS_REPAIR_HEADER];
+        rs_wire_encode_repair(&some_repair, out);
+        assert_true(rs_wire_decode_repair(out, sizeof out, &back));
+        out[bad[i].at] = bad[i].value;
+        assert_false(rs_wire_decode_repair(out, sizeof out, &back));
+    }
+    rs_repair_header none = {.number = 1}; /* neither members nor a mark */
+    uint8_t out[RS_REPAIR_HEADER];
+    rs_wire_encode_repair(&none, out);
+    assert_false(rs_wire_decode_repair(out, sizeof out, &none));
 }
 
 static void cause__is_cut_at_its_bound(void **state) {
@@ -192,10 +285,17 @@ static void cause__is_cut_at_its_bound(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(data_header__byte_for_byte),       cmocka_unit_test(data_header__bad_ones_are_refused),
-        cmocka_unit_test(ptch_req__byte_for_byte),          cmocka_unit_test(every_message__there_and_back),
-        cmocka_unit_test(open__contradictions_are_refused), cmocka_unit_test(frame__strangers_are_turned_away),
+        cmocka_unit_test(data_header__byte_for_byte),
+        cmocka_unit_test(data_header__bad_ones_are_refused),
+        cmocka_unit_test(ptch_req__byte_for_byte),
+        cmocka_unit_test(every_message__there_and_back),
+        cmocka_unit_test(open__contradictions_are_refused),
+        cmocka_unit_test(frame__strangers_are_turned_away),
         cmocka_unit_test(cause__is_cut_at_its_bound),
+        cmocka_unit_test(ptch_map__contradictions_are_refused),
+        cmocka_unit_test(repair_header__byte_for_byte),
+        cmocka_unit_test(repair_header__there_and_back),
+        cmocka_unit_test(repair_header__bad_ones_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,18 @@ static void data_header(const uint8_t *bytes, size_t size) {
     must(size == RS_DATA_HEADER && memcmp(again, bytes, size) == 0);
 }
 
+static void repair_header(const uint8_t *bytes, size_t size) {
+    rs_repair_header header;
+    uint8_t again[RS_REPAIR_HEADER];
+    if (!rs_wire_decode_repair(bytes, size, &header))
+        return;
+    must(header.count <= RS_COMBINE_MAX && rs_wire_data_header_length(bytes, size) == size);
+    for (uint32_t i = 1; i < header.count; i++)
+        must(header.member[i] > header.member[i - 1]);
+    rs_wire_encode_repair(&header, again);
+    must(size == RS_REPAIR_HEADER && memcmp(again, bytes, size) == 0);
+}
+
 static void control(const uint8_t *bytes, size_t size, uint32_t payload) {
     rs_message message;
     uint8_t again[RS_HEADER_MAX];
@@ -48,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     must(bytes != NULL);
     memcpy(bytes, data + 1, size - 1);
     data_header(bytes, size - 1);
+    repair_header(bytes, size - 1);
     control(bytes, size - 1, (uint32_t)data[0] * 300);
     rs_wire_frame(bytes, size - 1, &header_length, &payload_length);
     free(bytes);

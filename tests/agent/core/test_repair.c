@@ -1,0 +1,137 @@
+/* Losses of many receivers on a network in virtual time: every fragment arrives in its place (checked by the network),
+ * and repairs by multicast cost about what the receiver needs that lost most. REPAIR_SEED=<n> runs with another
+ * seed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "net.h"
+
+#define FRAGMENT 8896u
+
+/* Losses on the way to each receiver: two-state Markov chains, `share` of all in the mean in runs of `run` in the
+ * mean. */
+typedef struct {
+    double share, run;
+    uint32_t spared; /* receivers from this one on lose nothing; 0 = all do */
+    bool bad[64];
+    uint64_t lost[64];
+} losses;
+
+static bool lose(net *n, rs_peer to, const rs_data_header *header, void *context) {
+    losses *l = context;
+    if (l->spared && to >= l->spared)
+        return false;
+    double leave = 1 / l->run, enter = leave * l->share / (1 - l->share);
+    l->bad[to] = l->bad[to] ? net_random(n) >= leave : net_random(n) < enter;
+    if (header->flags & RS_DATA_ATTEMPT)
+        return false;
+    l->lost[to] += l->bad[to] && !(header->flags & RS_DATA_REPAIR);
+    return l->bad[to];
+}
+
+static uint64_t seed(void) {
+    const char *given = getenv("REPAIR_SEED");
+    return given ? strtoull(given, NULL, 10) : 1;
+}
+
+typedef struct {
+    rs_xfer_stats sent;
+    uint64_t lost, most; /* data packets: at all receivers together, at the one that lost most */
+} outcome;
+
+static net *make(uint32_t receivers, losses *l) {
+    rs_config config = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000};
+    net *n = net_new(receivers + 1, &config, seed());
+    net_knob(n)->quiet = true;
+    net_knob(n)->drop = lose;
+    net_knob(n)->drop_context = l;
+    return n;
+}
+
+static outcome finish(net *n, uint32_t receivers, rs_xfer xfer, const losses *l) {
+    outcome out = {0};
+    for (rs_time at = 0; !net_event(n, 0, RS_EV_SEND_DONE, ANYONE) && at < 60 * SEC; at += 20 * MS)
+        net_at(n, at);
+    const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
+    if (!done || !done->event.ok) {
+        net_show(n);
+        fail_msg("REPAIR_SEED=%llu: not every receiver has it", (unsigned long long)seed());
+    }
+    for (rs_peer to = 1; to <= receivers; to++) {
+        assert_true(net_has(n, to, 1));
+        out.lost += l->lost[to];
+        out.most = l->lost[to] > out.most ? l->lost[to] : out.most;
+    }
+    assert_int_equal(net_knob(n)->contradictions, 0);
+    out.sent = net_stats(n, 0, xfer);
+    assert_int_equal(out.sent.repairs_sent, net_knob(n)->repair_packets);
+    return out;
+}
+
+static outcome run(uint32_t receivers, uint64_t fragments, losses *l) {
+    net *n = make(receivers, l);
+    rs_xfer xfer = net_send_all(n, 1, fragments * FRAGMENT - 100);
+    outcome out = finish(n, receivers, xfer, l);
+    print_message(
+        "seed %llu, %u receivers, loss %.3f in runs of %.0f: %llu lost, %llu at most; %llu repairs mended %llu, "
+        "%llu patches\n",
+        (unsigned long long)seed(), receivers, l->share, l->run, (unsigned long long)out.lost,
+        (unsigned long long)out.most, (unsigned long long)out.sent.repairs_sent,
+        (unsigned long long)out.sent.repairs_mended, (unsigned long long)out.sent.patches_sent);
+    net_free(n);
+    return out;
+}
+
+/* Whatever is lost, everything arrives. */
+static void any_loss__everything_arrives(void **state) {
+    (void)state;
+    static const double shares[] = {0.001, 0.01, 0.05, 0.25};
+    static const uint32_t counts[] = {1, 2, 3, 8, 32};
+    for (size_t s = 0; s < sizeof shares / sizeof shares[0]; s++)
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+            for (int length = 1; length <= 20; length += 19)
+                run(counts[c], 3000, &(losses){.share = shares[s], .run = length});
+}
+
+/* Repairs and patches together, over the losses of the receiver that lost most. */
+static void random_loss__costs_little_more_than_the_worst_receivers(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t receivers;
+        double share, most; /* one by one it would be as many times as there are receivers */
+    } cases[] = {{3, 0.01, 1.25}, {3, 0.05, 1.15}, {8, 0.01, 1.4}, {8, 0.05, 1.3}, {16, 0.05, 1.4}, {32, 0.05, 1.6}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        outcome out = run(cases[i].receivers, 14400, &(losses){.share = cases[i].share, .run = 1});
+        double cost = (double)(out.sent.repairs_sent + out.sent.patches_sent) / (double)out.most;
+        print_message("  %.3f of the least\n", cost);
+        assert_true(cost <= cases[i].most);
+    }
+}
+
+/* The paper's way: point to point. */
+static void rare_or_one_receivers_loss__patched(void **state) {
+    (void)state;
+    outcome rare = run(3, 14400, &(losses){.share = 0.001, .run = 1});
+    assert_true(rare.lost > 10);
+    assert_int_equal(rare.sent.repairs_sent, 0);
+    assert_true(rare.sent.patches_sent >= rare.lost);
+    outcome one = run(1, 5000, &(losses){.share = 0.05, .run = 1});
+    assert_int_equal(one.sent.repairs_sent, 0);
+    outcome one_of_three = run(3, 5000, &(losses){.share = 0.05, .run = 1, .spared = 2});
+    assert_int_equal(one_of_three.sent.repairs_sent, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_loss__everything_arrives),
+        cmocka_unit_test(random_loss__costs_little_more_than_the_worst_receivers),
+        cmocka_unit_test(rare_or_one_receivers_loss__patched),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
