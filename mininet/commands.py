@@ -19,6 +19,7 @@ from rostrum.lab import experiments
 from rostrum.lab.lab import Lab, labs
 from rostrum.lab.namespace import LabError
 from rostrum.topologies import TopologyError, builtin_names
+from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.places import short
 from rostrum.topologies.units import Duration, Size
 
@@ -62,6 +63,8 @@ def lab() -> None:
 @click.option("--detach", is_flag=True, help="Return when the lab is ready and leave it running.")
 @click.option("--quota", type=Size(least=1), default="4G", show_default=True,
               help="Room for objects on each server (memory, when used).")  # fmt: skip
+@click.option("--switch", type=click.Choice(KINDS), help="Kind of its switches; mixed: P4 ones at the top of racks. "
+              "[as the topology file says]")  # fmt: skip
 @click.option("--scheduler", help="The manager's scheduler, such as fifo or best-effort.")
 @click.option("--core-links", type=click.Choice(["patch", "veth"]), default="patch", show_default=True,
               help="Links between packet switches: patch is faster, veth has the topology's rates.")  # fmt: skip
@@ -74,6 +77,7 @@ def up(
     name: str,
     detach: bool,
     quota: int,
+    switch: str | None,
     scheduler: str | None,
     core_links: str,
     bound: float,
@@ -88,7 +92,7 @@ def up(
     options = ("--scheduler", scheduler) if scheduler else ()
     with ERR.status("starting") as status:
         running = Lab.start(
-            topology, name=name, detached=detach, quota=str(quota), core_links=core_links, bound_s=bound,
+            topology, name=name, detached=detach, switch=switch, quota=str(quota), core_links=core_links, bound_s=bound,
             manager_options=options, progress=lambda text: status.update(f"waiting for {text}"),
         )  # fmt: skip
     stopped = threading.Event()
@@ -97,7 +101,10 @@ def up(
     if as_json:
         print(json.dumps(running.facts(), indent=1))
         return
-    OUT.print(f"lab {name}: {len(running.topology.servers)} servers ready, sockets and logs in {short(running.run)}")
+    OUT.print(
+        f"lab {name}: {len(running.topology.servers)} servers ready, {running.switch} forwards; "
+        f"sockets and logs in {short(running.run)}"
+    )
     if detach:
         OUT.print(f"next: rostrum lab exec{_named(name)} h1 -- ip addr; stop it: rostrum lab down{_named(name)}")
         return
@@ -194,7 +201,7 @@ def status(name: str | None, as_json: bool) -> None:
 @click.option("--signal", "number", default="KILL", show_default=True, help="Name of the signal, such as TERM or STOP.")
 @_words_for_errors
 def kill(name: str, program: str, number: str) -> None:
-    """Kill PROGRAM: a server's agent (h3), `manager` or `ocs`, to see what the others make of it.
+    """Kill PROGRAM: a server's agent (h3), `manager`, `ocs` or a P4 switch, to see what the others make of it.
 
     With --signal STOP it only stands still, until --signal CONT.
     """

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from rostrum.lab import processes, readiness
+from rostrum.lab import p4switches, processes, readiness
 from rostrum.lab.namespace import LabError
 from rostrum.lab.network import Network
 from rostrum.lab.options import Options
@@ -50,7 +50,8 @@ class Supervisor:
         await asyncio.gather(starting, return_exceptions=True)
         # Agents first: they withdraw their requests while the manager listens, and it its circuits while the OCS does.
         agents = [program for name, program in self.programs.items() if name in self.topology.servers]
-        for group in (agents, [self.programs.get("manager")], [self.programs.get("ocs")]):
+        switches = [self.programs.get(name) for name in self.topology.switches]
+        for group in (agents, [self.programs.get("manager")], [self.programs.get("ocs")], switches):
             await asyncio.gather(*(program.stop() for program in group if program), return_exceptions=True)
         server.close()
         socket.unlink(missing_ok=True)
@@ -73,6 +74,10 @@ class Supervisor:
 
     def _define(self) -> None:
         options, file = self.options, Path(self.options.topology)
+        for number, switch in enumerate(self.topology.switches.values()):
+            if switch.p4:
+                interfaces = self.network.interfaces(switch.name)
+                self.programs[switch.name] = p4switches.program(switch, interfaces, number, options.p4_target, self.run)
         if "ocs" in options.parts and self.topology.ocs:
             self.programs["ocs"] = processes.ocs_emulator(file, self.run)
         if "manager" in options.parts:
@@ -102,7 +107,8 @@ class Supervisor:
         raise LabError(f"{server}: no tmpfs of {self.options.quota} for its object store (see what mount says above)")
 
     async def _start_programs(self) -> None:
-        first = [self.programs[name] for name in ("ocs", "manager") if name in self.programs]
+        names = (*self.topology.switches, "ocs", "manager")
+        first = [self.programs[name] for name in names if name in self.programs]
         for program in first:
             await self._say(progress=f"starting {program.name}")
             await program.start(self._ended)

@@ -25,11 +25,13 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 import yaml
+from rostrum.lab import p4switches
 from rostrum.lab.namespace import Entered, LabError, PrivateNamespace, enter_argv
 from rostrum.lab.ocs.control import ask
 from rostrum.lab.options import Options
 from rostrum.lab.rest import Rest
 from rostrum.topologies import load
+from rostrum.topologies.kinds import with_kind
 from rostrum.topologies.loader import builtin_file
 from rostrum.topologies.model import Topology
 from rostrum.topologies.places import labs_folder
@@ -57,6 +59,7 @@ class Lab:
     run: Path
     topology: Topology
     init_pid: int  # first process of the lab's namespaces, as seen from here
+    switch: str  # what forwards: `openvswitch`, `bmv2`, `p4-reference-target`, or two joined by `+`
     namespace: PrivateNamespace | None = None
 
     @classmethod
@@ -66,6 +69,7 @@ class Lab:
         *,
         name: str = "lab",
         or_another: bool = False,
+        switch: str | None = None,
         changes: dict[str, Any] | None = None,
         progress: Progress = lambda _: None,
         detached: bool = False,
@@ -73,19 +77,22 @@ class Lab:
     ) -> Lab:
         """Starts a lab and returns when it is ready. Raises LabError saying what was waited for.
 
-        `or_another`: if a lab of this name runs, take name-2, name-3 ... `changes`: values of the topology file to
-        replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota,
+        `or_another`: if a lab of this name runs, take name-2, name-3 ... `switch`: make its switches OpenFlow ones
+        ("openflow"), P4 ones ("p4"), or P4 only at the top of racks ("mixed"). `changes`: values of the topology file
+        to replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota,
         core_links, bound_s, manager_options, agent_options).
         """
         with _starting(name, or_another) as run:
             shutil.rmtree(run, ignore_errors=True)
             run.mkdir(parents=True)
-            file = _topology_file(topology, changes or {}, run)
+            file = _topology_file(topology, switch, changes or {}, run)
             parsed = load(file)
             _check_socket_paths(parsed, run)
-            given = Options(topology=str(file), run=str(run), **options)
+            target = p4switches.choose() if any(one.p4 for one in parsed.switches.values()) else ""
+            given = Options(topology=str(file), run=str(run), p4_target=target, **options)
             namespace = _open(run, given)
-            lab = cls(run.name, run, parsed, namespace.pid, namespace)
+            forwards = p4switches.forwarding(parsed, target)
+            lab = cls(run.name, run, parsed, namespace.pid, forwards, namespace)
             try:
                 lab._wait_ready(progress)
                 lab._write_state()
@@ -104,7 +111,7 @@ class Lab:
         state = _alive(run)
         if not state:
             raise LabError(f"no lab {name} is running; start one: rostrum lab up --name {name} --detach")
-        return cls(name, run, load(run / "topology.yaml"), state["init_pid"])
+        return cls(name, run, load(run / "topology.yaml"), state["init_pid"], state["switch"])
 
     def __enter__(self) -> Lab:
         return self
@@ -144,7 +151,7 @@ class Lab:
         return dict(self.ask("status"))
 
     def kill(self, program: str, number: int = signal.SIGKILL) -> None:
-        """Ends "ocs", "manager" or a server's agent by a signal, and waits for its end."""
+        """Ends "ocs", "manager", a P4 switch or a server's agent by a signal, and waits for its end."""
         self.ask("kill", name=program, signal=int(number))
 
     def signal(self, program: str, number: int) -> None:
@@ -238,6 +245,7 @@ class Lab:
             "name": self.name,
             "run": str(self.run),
             "topology": self.topology.name,
+            "switch": self.switch,
             "init_pid": self.init_pid,
             "init_started": _started(self.init_pid),
             "agents": {server: str(self.agent_socket(server)) for server in self.topology.servers},
@@ -270,11 +278,15 @@ def _open(run: Path, options: Options) -> PrivateNamespace:
     return namespace
 
 
-def _topology_file(topology: str | Path, changes: dict[str, Any], run: Path) -> Path:
-    """A copy of the topology in the run folder, with `changes` made: the one that every program of the lab reads."""
+def _topology_file(topology: str | Path, switch: str | None, changes: dict[str, Any], run: Path) -> Path:
+    """A copy of the topology in the run folder, with its switches of this kind and `changes` made: the one that every
+    program of the lab reads.
+    """
     source, target = builtin_file(topology), run / "topology.yaml"
     load(source)
     text = source.read_text()
+    if switch is not None:
+        text = with_kind(text, switch)
     if changes:
         value = yaml.safe_load(text)
         for place, new in changes.items():

@@ -14,7 +14,7 @@ from typing import Any
 from mininet.link import Intf, OVSLink
 from mininet.link import Link as VethLink
 from mininet.net import Mininet
-from mininet.node import Host, OVSSwitch
+from mininet.node import Host, OVSSwitch, Switch
 from rostrum.lab.namespace import LabError
 from rostrum.topologies.model import End, Link, Server, Topology
 
@@ -45,11 +45,18 @@ def problems(topology: Topology) -> list[str]:
                 f"{name}: its interface {longest} is longer than {INTERFACE_NAME_MAX} letters; choose a shorter name"
             )
     found += [
-        f"{switch.name}: the lab has no {switch.southbound} switches"
+        f"{switch.name}: its P4Runtime server at {switch.p4.address} would not be on this machine; write 127.0.0.1"
         for switch in topology.switches.values()
-        if switch.southbound != "openflow"
+        if switch.p4 and not switch.p4.address.is_loopback
     ]
     return found
+
+
+class Ports(Switch):  # type: ignore[misc]
+    """Interfaces of a switch that a program of its own will forward between."""
+
+    def start(self, controllers: object) -> None:
+        """Nothing: its program is started by the supervisor, with the names of these interfaces."""
 
 
 class Network:
@@ -69,7 +76,10 @@ class Network:
 
     def start(self) -> None:
         """Returns when every interface is up. Switches wait for their controller (fail_mode=secure)."""
-        for switch in self.topology.switches.values():
+        for number, switch in enumerate(self.topology.switches.values()):
+            if switch.p4:
+                self._switches[switch.name] = self._net.addSwitch(switch.name, cls=Ports, dpid=f"{1 << 40 | number:x}")
+                continue
             self._switches[switch.name] = self._net.addSwitch(
                 switch.name,
                 cls=OVSSwitch,
@@ -108,7 +118,13 @@ class Network:
         return subprocess.Popen(["mnexec", "-a", str(self.hosts[server].pid), *argv], **options)
 
     def _is_patch(self, link: Link) -> bool:
-        return self.core_links == "patch" and {link.a.node, link.b.node} <= set(self.topology.switches)
+        """Between two switches that Open vSwitch is."""
+        ends = [self.topology.switches.get(end.node) for end in (link.a, link.b)]
+        return self.core_links == "patch" and all(end is not None and end.p4 is None for end in ends)
+
+    def interfaces(self, switch: str) -> dict[int, str]:
+        """Port -> interface of a switch."""
+        return {port: switch_interface(End(switch, port)) for port in self.topology.switches[switch].neighbours}
 
     def _management(self) -> None:
         """A bridge that carries manager, agents' links to it, and OCS controllers, whose addresses it has."""
@@ -168,7 +184,10 @@ class Network:
 
     def _connect_controllers(self) -> None:
         manager, command = self.topology.manager, ["ovs-vsctl"]
-        for name in self._switches:
+        names = [name for name, switch in self.topology.switches.items() if switch.p4 is None]
+        if not names:
+            return
+        for name in names:
             command += ["--", "set-controller", name, f"tcp:{manager.address}:{manager.openflow_port}"]
             # A manager that comes back should not wait for a switch's patience; the rules stay while it is away.
             command += ["--", "set", "bridge", name, "fail_mode=secure"]

@@ -15,6 +15,7 @@ class Options:
     quota: str = "4G"
     reserve: str = "128M"  # memory each agent keeps ready: that of virtual machines is slow to come
     core_links: str = "patch"
+    p4_target: str = ""  # what plays P4 switches, if there are any
     bound_s: float = 30.0  # for each thing waited for
     manager_options: tuple[str, ...] = ()
     agent_options: tuple[str, ...] = ()

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rostrum.lab import p4switches
 from rostrum.lab.namespace import LabError
 from rostrum.lab.rest import Rest
-from rostrum.topologies.model import Topology
+from rostrum.topologies.model import Switch, Topology
 
 
 @dataclass(frozen=True)
@@ -21,15 +22,20 @@ class Condition:
 
 
 def listening(topology: Topology, programs: Mapping[str, object]) -> list[Condition]:
-    """OCS controllers and the manager take connections."""
+    """P4 switches, OCS controllers and the manager take connections."""
     conditions = []
+    for switch in topology.switches.values():
+        if switch.p4 and switch.name in programs:
+            address, port = str(switch.p4.address), switch.p4.port
+            conditions.append(Condition(f"{switch.name} to take P4Runtime sessions", _tcp(address, port)))
     if "ocs" in programs:
         for ocs in topology.ocs.values():
             conditions.append(Condition(f"{ocs.name} to take TL1 sessions", _tcp(str(ocs.address), ocs.tl1_port)))
     if "manager" in programs:
         address = str(topology.manager.address)
         conditions.append(Condition("the manager to take agents", _tcp(address, topology.manager.thrift_port)))
-        conditions.append(Condition("the manager to take switches", _tcp(address, topology.manager.openflow_port)))
+        if any(switch.p4 is None for switch in topology.switches.values()):
+            conditions.append(Condition("the manager to take switches", _tcp(address, topology.manager.openflow_port)))
         conditions.append(Condition("the manager to take REST calls", _tcp(address, topology.manager.rest_port)))
     return conditions
 
@@ -70,19 +76,28 @@ def _devices(run: Path) -> str:
 def _unicast(topology: Topology) -> str:
     # Flows are asked, not the connection's state in the database: that one lags by seconds.
     lacking = []
-    for switch in topology.switches:
-        flows = subprocess.run(
-            ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        ).stdout
-        known = set(re.findall(r"nw_dst=([0-9.]+)", flows))
+    for switch in topology.switches.values():
+        known = _destinations(switch)
         absent = [server.name for server in topology.servers.values() if str(server.address) not in known]
         if absent:
-            lacking.append(f"{switch} has no rule for {', '.join(absent)}")
+            lacking.append(f"{switch.name} has no rule for {', '.join(absent)}")
     return "; ".join(lacking)
+
+
+def _destinations(switch: Switch) -> set[str]:
+    if switch.p4:
+        try:
+            return p4switches.destinations(switch)
+        except LabError:
+            return set()
+    flows = subprocess.run(
+        ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch.name],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    ).stdout
+    return set(re.findall(r"nw_dst=([0-9.]+)", flows))
 
 
 def _sockets(agents: list[str], run: Path) -> str:

@@ -1,0 +1,69 @@
+"""P4 switches of a lab: which program plays them, how it is started, and what one holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import grpc
+from finsy.proto import p4r, p4r_grpc
+from rostrum.lab.namespace import LabError
+from rostrum.lab.processes import Program
+from rostrum.topologies.model import Switch, Topology
+
+BMV2, REFERENCE = "bmv2", "p4-reference-target"
+OPENFLOW = "openvswitch"
+TARGETS = {BMV2: "simple_switch_grpc", REFERENCE: "the reference target that comes with rostrum, slow"}
+THRIFT_PORT = 19090  # and up: BMv2's own debugging ports, one for each switch
+UNICAST_TABLE = 0x02000001  # docs/p4.md
+ASK_BOUND_S = 2.0
+
+
+def choose() -> str:
+    """BMv2 where it is on the PATH, else the reference target; ROSTRUM_P4_TARGET=bmv2 or p4-reference-target decides
+    otherwise. Raises LabError.
+    """
+    wanted = os.environ.get("ROSTRUM_P4_TARGET", "")
+    here = shutil.which("simple_switch_grpc")
+    if wanted not in ("", *TARGETS):
+        raise LabError(f"ROSTRUM_P4_TARGET={wanted}: there are {', '.join(TARGETS)}")
+    if wanted == BMV2 and not here:
+        raise LabError("ROSTRUM_P4_TARGET=bmv2, but simple_switch_grpc is not on the PATH")
+    return wanted or (BMV2 if here else REFERENCE)
+
+
+def forwarding(topology: Topology, target: str) -> str:
+    """What forwards in a lab: `openvswitch`, `bmv2`, `p4-reference-target`, or two of them joined by `+`."""
+    kinds = {switch.p4 is not None for switch in topology.switches.values()}
+    return "+".join([*([target] if True in kinds else []), *([OPENFLOW] if False in kinds else [])])
+
+
+def program(switch: Switch, interfaces: dict[int, str], number: int, target: str, run: Path) -> Program:
+    """The process that is this switch. `interfaces`: port -> name. It listens on the topology's address only."""
+    assert switch.p4 is not None
+    argv = (
+        [shutil.which("simple_switch_grpc") or ""] if target == BMV2 else [sys.executable, "-m", "rostrum.lab.p4target"]
+    )
+    argv += ["--no-p4", "--device-id", str(switch.p4.device_id), "--thrift-port", str(THRIFT_PORT + number)]
+    for port, name in sorted(interfaces.items()):
+        argv += ["-i", f"{port}@{name}"]
+    argv += ["--", "--grpc-server-addr", f"{switch.p4.address}:{switch.p4.port}"]
+    argv += ["--priority-queues", str(switch.p4.queues)]
+    # Before other work on this machine: hardware does not wait for its users.
+    return Program(switch.name, ["nice", "-n", "-10", *argv], run / "switches" / f"{switch.name}.log")
+
+
+def destinations(switch: Switch) -> set[str]:
+    """IPv4 addresses that the switch forwards unicast to, as it says itself. Raises LabError."""
+    assert switch.p4 is not None
+    question = p4r.Entity(table_entry=p4r.TableEntry(table_id=UNICAST_TABLE))
+    request = p4r.ReadRequest(device_id=switch.p4.device_id, entities=[question])
+    try:
+        with grpc.insecure_channel(f"{switch.p4.address}:{switch.p4.port}") as channel:
+            parts = list(p4r_grpc.P4RuntimeStub(channel).Read(request, timeout=ASK_BOUND_S))
+    except grpc.RpcError as error:
+        raise LabError(f"{switch.name} does not tell its entries: {error}") from error
+    values = [field.lpm.value for part in parts for one in part.entities for field in one.table_entry.match]
+    return {".".join(str(byte) for byte in value.rjust(4, b"\0")) for value in values}
