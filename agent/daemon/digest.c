@@ -5,7 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
+
+#include "daemon/xxh3.h"
+
+#define READ_BYTES (128u << 10) /* of a file at a time: still in the processor's cache when it is digested */
+#define WARM_BYTES 8192u        /* digested as soon as so much of a chunk has come in order */
+#define STREAMS 2u
+
+/* A chunk that comes in order, digested while it lies in the processor's cache. */
+typedef struct {
+    void *state;
+    uint64_t chunk;
+    bool active;
+    uint32_t there, done; /* bytes from the chunk's beginning on: without a gap, and digested */
+} stream;
 
 struct rs_digest_tree {
     uint8_t algorithm;
@@ -18,15 +31,15 @@ struct rs_digest_tree {
     uint32_t *present; /* [chunks] bytes there */
     uint32_t *queue;   /* [chunks] ring of full chunks, in the order they filled; each enters once */
     uint8_t *leaves;   /* [chunks][width] */
-    uint8_t *buffer;   /* one chunk, for step_file; on demand */
+    uint8_t *buffer;   /* for step_file; on demand */
     EVP_MD_CTX *sha;
+    const rs_xxh3 *xxh3;
+    stream streams[STREAMS]; /* of xxh3: a chunk's is the one of its parity, so that the next chunk has the other */
 };
 
 static bool digest_bytes(rs_digest_tree *tree, const uint8_t *data, size_t length, uint8_t *out) {
     if (tree->algorithm == RS_DIGEST_XXH3) {
-        XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, length));
-        memcpy(out, canonical.digest, sizeof canonical.digest);
+        tree->xxh3->whole(data, length, out);
         return true;
     }
     return EVP_DigestInit_ex(tree->sha, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(tree->sha, data, length) == 1 &&
@@ -36,6 +49,16 @@ static bool digest_bytes(rs_digest_tree *tree, const uint8_t *data, size_t lengt
 static uint64_t chunk_length(const rs_digest_tree *tree, uint64_t chunk) {
     uint64_t begin = chunk * RS_DIGEST_CHUNK;
     return tree->size - begin < RS_DIGEST_CHUNK ? tree->size - begin : RS_DIGEST_CHUNK;
+}
+
+static bool make_hashers(rs_digest_tree *tree) {
+    if (tree->algorithm == RS_DIGEST_SHA256)
+        return (tree->sha = EVP_MD_CTX_new()) != NULL;
+    tree->xxh3 = rs_xxh3_best();
+    for (unsigned i = 0; i < STREAMS; i++)
+        if (!(tree->streams[i].state = tree->xxh3->create()))
+            return false;
+    return true;
 }
 
 rs_digest_tree *rs_digest_tree_new(uint8_t algorithm, uint64_t size) {
@@ -53,9 +76,7 @@ rs_digest_tree *rs_digest_tree_new(uint8_t algorithm, uint64_t size) {
     tree->present = calloc(count, sizeof *tree->present);
     tree->queue = calloc(count, sizeof *tree->queue);
     tree->leaves = calloc(count, tree->width);
-    if (algorithm == RS_DIGEST_SHA256)
-        tree->sha = EVP_MD_CTX_new();
-    if (!tree->present || !tree->queue || !tree->leaves || (algorithm == RS_DIGEST_SHA256 && !tree->sha)) {
+    if (!tree->present || !tree->queue || !tree->leaves || !make_hashers(tree)) {
         rs_digest_tree_free(tree);
         return NULL;
     }
@@ -66,6 +87,9 @@ void rs_digest_tree_free(rs_digest_tree *tree) {
     if (!tree)
         return;
     EVP_MD_CTX_free(tree->sha);
+    for (unsigned i = 0; i < STREAMS; i++)
+        if (tree->streams[i].state)
+            tree->xxh3->release(tree->streams[i].state);
     free(tree->present);
     free(tree->queue);
     free(tree->leaves);
@@ -76,6 +100,21 @@ void rs_digest_tree_free(rs_digest_tree *tree) {
 static void chunk_filled(rs_digest_tree *tree, uint64_t chunk) {
     tree->queue[(tree->ready_first + tree->ready) % tree->chunks] = (uint32_t)chunk;
     tree->ready++;
+}
+
+static stream *stream_of(rs_digest_tree *tree, uint64_t chunk) {
+    return &tree->streams[chunk % STREAMS];
+}
+
+/* Bytes of a chunk came: the first of it, or what follows those before. */
+static void follow(rs_digest_tree *tree, uint64_t chunk, uint32_t offset, uint32_t length) {
+    stream *s = stream_of(tree, chunk);
+    if (offset == 0 && tree->present[chunk] == 0 && s->state) {
+        tree->xxh3->begin(s->state);
+        *s = (stream){.state = s->state, .chunk = chunk, .active = true, .there = length};
+    } else if (s->active && s->chunk == chunk && offset == s->there) {
+        s->there += length;
+    }
 }
 
 bool rs_digest_tree_present(rs_digest_tree *tree, uint64_t offset, uint64_t length) {
@@ -92,6 +131,7 @@ bool rs_digest_tree_present(rs_digest_tree *tree, uint64_t offset, uint64_t leng
             if (!apply && part > full - tree->present[chunk])
                 return false;
             if (apply) {
+                follow(tree, chunk, (uint32_t)(at - chunk * RS_DIGEST_CHUNK), (uint32_t)part);
                 tree->present[chunk] += (uint32_t)part;
                 if (tree->present[chunk] == full)
                     chunk_filled(tree, chunk);
@@ -116,22 +156,54 @@ uint64_t rs_digest_tree_pending(const rs_digest_tree *tree) {
     return tree->ready;
 }
 
-/* Digests the chunk at the head of the queue from `data`. False if the crypto library failed: the chunk stays pending,
- * so there is never a final digest that was not taken. */
-static bool digest_next(rs_digest_tree *tree, const uint8_t *data) {
-    uint64_t chunk = tree->queue[tree->ready_first];
-    if (!digest_bytes(tree, data, (size_t)chunk_length(tree, chunk), tree->leaves + chunk * tree->width))
-        return false;
+static void digest_warm(const rs_digest_tree *tree, stream *s, const uint8_t *chunk, uint32_t end) {
+    tree->xxh3->add(s->state, chunk + s->done, end - s->done);
+    s->done = end;
+}
+
+/* The chunk at the head of the queue has its digest. */
+static void chunk_done(rs_digest_tree *tree) {
     tree->ready_first = (tree->ready_first + 1) % tree->chunks;
     tree->ready--;
     tree->done++;
+}
+
+/* Digests the chunk at the head of the queue, of an object at `data`. False if the crypto library failed: the chunk
+ * stays pending, so there is never a final digest that was not taken. */
+static bool digest_next(rs_digest_tree *tree, const uint8_t *data) {
+    uint64_t chunk = tree->queue[tree->ready_first];
+    uint8_t *leaf = tree->leaves + chunk * tree->width;
+    uint32_t length = (uint32_t)chunk_length(tree, chunk);
+    stream *s = stream_of(tree, chunk);
+    if (s->active && s->chunk == chunk) {
+        digest_warm(tree, s, data + chunk * RS_DIGEST_CHUNK, length);
+        tree->xxh3->end(s->state, leaf);
+        s->active = false;
+    } else if (!digest_bytes(tree, data + chunk * RS_DIGEST_CHUNK, length, leaf)) {
+        return false;
+    }
+    chunk_done(tree);
     return true;
+}
+
+void rs_digest_tree_warm(rs_digest_tree *tree, const uint8_t *data) {
+    for (unsigned i = 0; i < STREAMS; i++) {
+        stream *s = &tree->streams[i];
+        uint64_t full = s->active ? chunk_length(tree, s->chunk) : 0;
+        if (s->active && s->there > s->done && (s->there - s->done >= WARM_BYTES || s->there == full))
+            digest_warm(tree, s, data + s->chunk * RS_DIGEST_CHUNK, s->there);
+    }
+    while (tree->ready > 0) {
+        uint64_t chunk = tree->queue[tree->ready_first];
+        const stream *s = stream_of(tree, chunk);
+        if (!s->active || s->chunk != chunk || s->done < chunk_length(tree, chunk) || !digest_next(tree, data))
+            return;
+    }
 }
 
 uint64_t rs_digest_tree_step(rs_digest_tree *tree, const uint8_t *data, uint64_t max_chunks) {
     uint64_t count = 0;
-    while (count < max_chunks && tree->ready &&
-           digest_next(tree, data + tree->queue[tree->ready_first] * RS_DIGEST_CHUNK))
+    while (count < max_chunks && tree->ready && digest_next(tree, data))
         count++;
     return count;
 }
@@ -153,23 +225,50 @@ static bool read_whole(int fd, uint8_t *to, size_t length, uint64_t offset) {
     return true;
 }
 
-int64_t rs_digest_tree_step_file(rs_digest_tree *tree, int fd, uint64_t max_chunks) {
-    if (!tree->buffer && tree->ready) {
-        tree->buffer = malloc(RS_DIGEST_CHUNK);
-        if (!tree->buffer) {
-            errno = ENOMEM;
-            return -1;
-        }
+static bool add_bytes(const rs_digest_tree *tree, size_t length) {
+    if (!tree->sha) {
+        tree->xxh3->add(tree->streams[0].state, tree->buffer, length);
+        return true;
     }
+    return EVP_DigestUpdate(tree->sha, tree->buffer, length) == 1;
+}
+
+/* The chunk at the head of the queue, out of the file. */
+static bool digest_next_file(rs_digest_tree *tree, int fd) {
+    uint64_t chunk = tree->queue[tree->ready_first], at = chunk * RS_DIGEST_CHUNK;
+    uint64_t end = at + chunk_length(tree, chunk);
+    uint8_t *leaf = tree->leaves + chunk * tree->width;
+    tree->streams[0].active = tree->streams[1].active = false;
+    if (!tree->sha)
+        tree->xxh3->begin(tree->streams[0].state);
+    else if (EVP_DigestInit_ex(tree->sha, EVP_sha256(), NULL) != 1)
+        return false;
+    for (size_t part; at < end; at += part) {
+        part = end - at < READ_BYTES ? (size_t)(end - at) : READ_BYTES;
+        if (!read_whole(fd, tree->buffer, part, at))
+            return false;
+        errno = EIO;
+        if (!add_bytes(tree, part))
+            return false;
+    }
+    if (!tree->sha)
+        tree->xxh3->end(tree->streams[0].state, leaf);
+    else if (EVP_DigestFinal_ex(tree->sha, leaf, NULL) != 1)
+        return false;
+    chunk_done(tree);
+    return true;
+}
+
+int64_t rs_digest_tree_step_file(rs_digest_tree *tree, int fd, uint64_t max_chunks) {
     uint64_t count = 0;
+    if (!tree->buffer && tree->ready && !(tree->buffer = malloc(READ_BYTES))) {
+        errno = ENOMEM;
+        return -1;
+    }
     for (; count < max_chunks && tree->ready; count++) {
-        uint64_t chunk = tree->queue[tree->ready_first];
-        if (!read_whole(fd, tree->buffer, (size_t)chunk_length(tree, chunk), chunk * RS_DIGEST_CHUNK))
+        errno = EIO; /* of the crypto library, which sets none */
+        if (!digest_next_file(tree, fd))
             return -1;
-        if (!digest_next(tree, tree->buffer)) {
-            errno = EIO;
-            return -1;
-        }
     }
     return (int64_t)count;
 }

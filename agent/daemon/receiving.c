@@ -244,8 +244,12 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
 
 void rs_receiving_delivered(void *context) {
     (void)context;
-    for (unsigned i = 0; i < stored_count; i++)
-        rs_digest_tree_present(stored[i].receiving->tree, stored[i].offset, stored[i].length);
+    for (unsigned i = 0; i < stored_count; i++) {
+        const rs_receiving *r = stored[i].receiving;
+        rs_digest_tree_present(r->tree, stored[i].offset, stored[i].length);
+        if (r->base.object && r->base.object->map)
+            rs_digest_tree_warm(r->tree, r->base.object->map);
+    }
     stored_count = 0;
 }
 
