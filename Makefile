@@ -2,10 +2,10 @@
 PYTHON := build/venv/bin/python
 ARGS ?=
 
-.PHONY: help setup build demo test lint fuzz lock clean
+.PHONY: help setup build demo test lint fuzz p4 lock clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## install Debian packages (as root) and the Python environment in build/venv
 	@.ci/setup
@@ -27,6 +27,9 @@ lint: setup  ## formatters, linters, type checkers
 
 fuzz: setup  ## every fuzz target for two minutes
 	@.ci/test fuzz --fuzz-seconds 120
+
+p4:  ## compile the switches' P4 program into p4src/build (needs p4c)
+	@python3 p4src/compile.py
 
 lock:  ## resolve requirements.in into requirements.lock, in a clean environment
 	@rm -rf build/lock && python3 -m venv build/lock

@@ -1,0 +1,92 @@
+/* The program of rostrum's switches, top of rack and core. docs/p4.md is its contract with the control plane.
+ *
+ *           ingress                                                                         egress
+ *  frame  +---------+   unicast, ARP      +---------+         +----------+  +----------+  +---------+
+ *  ------>| parser, |-------------------->| Unicast |-------->| Priority |->| queues,  |->| Prune,  |--> deparser
+ *         | sanity  |                     +---------+         | DSCP,    |  | replica- |  | Sent    |    (IPv4
+ *         +---------+   +-----------+  +-----------+  +-----+ | PCP,     |  | tion     |  +---------+    checksum)
+ *              |   '--->| Admission |->| Multicast |->|First|>| queue    |  +----------+
+ *              | multi- +-----------+  +-----------+  |Light| +----------+
+ *              v  cast        |              |        +-----+
+ *            Drop           Drop           Drop          '--> digest
+ */
+#define V1MODEL_VERSION 20200408
+#include <core.p4>
+#include <v1model.p4>
+
+#include "include/ids.p4"
+#include "include/sizes.p4"
+#include "include/headers.p4"
+#include "include/parser.p4"
+#include "blocks/unicast.p4"
+#include "blocks/admission.p4"
+#include "blocks/multicast.p4"
+#include "blocks/priority.p4"
+#include "blocks/telemetry.p4"
+
+/* What no table needs to see. */
+control Sanity(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard) {
+    apply {
+        if (standard.parser_error != error.NoError) {
+            meta.reason = REASON_MALFORMED;
+        } else if (hdr.ipv4.isValid()) {
+            if (hdr.ipv4.version != 4 || hdr.ipv4.header_words < 5 || hdr.ipv4.total_bytes < 20) {
+                meta.reason = REASON_MALFORMED;
+            } else if (standard.checksum_error == 1) {
+                meta.reason = REASON_CHECKSUM;
+            }
+        } else if (!hdr.arp.isValid()) {
+            meta.reason = REASON_OTHER_FRAME;
+        }
+    }
+}
+
+control TorIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    Received()   received;
+    Sanity()     sanity;
+    Unicast()    unicast;
+    Admission()  admission;
+    Multicast()  multicast;
+    FirstLight() first_light;
+    Priority()   priority;
+    Drop()       drop;
+
+    apply {
+        received.apply(standard);
+        sanity.apply(hdr, meta, standard);
+        if (meta.reason == REASON_NONE) {
+            if (hdr.ipv4.isValid() && hdr.ipv4.destination[31:28] == MULTICAST_PREFIX) {
+                admission.apply(hdr, meta, standard);
+                if (meta.reason == REASON_NONE) {
+                    multicast.apply(hdr, meta, standard);
+                }
+                if (meta.reason == REASON_NONE) {
+                    first_light.apply(hdr, standard);
+                }
+            } else {
+                unicast.apply(meta, standard);
+            }
+        }
+        if (meta.reason == REASON_NONE) {
+            priority.apply(hdr, meta, standard);
+        } else {
+            drop.apply(meta, standard);
+        }
+    }
+}
+
+control TorEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    Prune() prune;
+    Sent()  sent;
+
+    apply {
+        bool pruned;
+        prune.apply(standard, pruned);
+        if (!pruned) {
+            sent.apply(standard);
+        }
+    }
+}
+
+@pkginfo(name = "rostrum-tor", version = "1", organization = "rostrum", url = "docs/p4.md")
+V1Switch(FrameParser(), VerifyHeader(), TorIngress(), TorEgress(), UpdateHeader(), FrameDeparser()) main;
