@@ -28,7 +28,7 @@ control Priority(inout headers_t hdr, in metadata_t meta, inout standard_metadat
     @brief("What a priority level means on the wire and in the queues")
     table priority_tags {
         key = {
-            meta.level: exact @id(1) @name("level") @brief("0: unicast and ARP; of multicast, as its path's entry says");
+            meta.level: exact @id(1) @name("level") @brief("0: unicast, ARP; of multicast as its path says");
         }
         actions = {
             tag;

@@ -113,7 +113,7 @@ control FirstLight(in headers_t hdr, in standard_metadata_t standard) {
 
     @id(ID_WATCH) @name(".watch")
     @brief("Raise one first_light_t digest for each epoch")
-    @description("When `confirm` packets in a row of sessions not before `first_session` came. Another epoch arms anew.")
+    @description("When `confirm` packets in a row of sessions from `first_session` on came. Another epoch arms anew.")
     action watch(@id(1) bit<16> slot, @id(2) bit<32> epoch, @id(3) bit<32> first_session, @id(4) bit<8> confirm) {
         asked = { slot, epoch, first_session, confirm };
     }
