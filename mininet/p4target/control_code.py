@@ -71,12 +71,11 @@ class ControlCode:
             self._go(table.next_miss if table.by_hit else table.next_by_action[action.id])
             return
         self._look_up(table)
-        if table.counted or table.meter or table.by_hit:
+        if table.meter or table.by_hit:
             out.line(f"hit = e is not T{table.index}.miss")
         if table.counted:
-            with out.block("if hit:"):
-                out.line("e.packets += 1")
-                out.line("e.octets += length")
+            out.line("e.packets += 1")
+            out.line("e.octets += length")
         if table.meter:
             self._direct_meter(table)
         self._actions(table, each_goes=not table.by_hit and len(followers) > 1)

@@ -55,6 +55,9 @@ class Meters:
             self._meters[index] = self.new()
         return self._meters[index]
 
+    def configured(self, index: int) -> bool:
+        return index in self._meters and bool(self._meters[index].rates())
+
     def new(self) -> Meter:
         return Meter(self.unit, self._clock_us)
 

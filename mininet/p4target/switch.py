@@ -83,13 +83,19 @@ class Switch:
         """Forwards by a program from now on. Groups and clone sessions are gone, as is what the queues held."""
         return self.commit(self.compile(program))
 
-    def commit(self, pipeline: Pipeline) -> Pipeline:
+    def commit(
+        self,
+        pipeline: Pipeline,
+        groups: dict[int, tuple[tuple[int, int], ...]] | None = None,
+        sessions: dict[int, tuple[tuple[int, int], ...]] | None = None,
+    ) -> Pipeline:
+        """Forwards by a pipeline, with its groups and clone sessions, from now on."""
         for port in self.ports.values():
             for queue in port.queues:
                 queue.clear()
         self._again.clear()
-        self.groups.clear()
-        self.sessions.clear()
+        self.groups = {} if groups is None else groups
+        self.sessions = {} if sessions is None else sessions
         self.pipeline = pipeline
         return pipeline
 

@@ -205,13 +205,14 @@ class Table:
         return entry
 
     def set_default(self, action: int, arguments: Sequence[int]) -> Entry:
-        self.miss = self._entry((), 0, action, arguments)
+        old, self.miss = self.miss, self._entry((), 0, action, arguments)
+        self.miss.packets, self.miss.octets = old.packets, old.octets
         if not self.exact:
             self.find.clear()
         return self.miss
 
     def reset_default(self) -> None:
-        self.miss = self.initial
+        self.miss = Entry((), 0, self.initial.action, self.initial.arguments)
         if not self.exact:
             self.find.clear()
 
