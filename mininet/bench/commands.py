@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,33 @@ import click
 from rich.console import Console
 from rostrum.lab.bench import cases
 from rostrum.lab.bench.cases import Entry
+from rostrum.lab.bench.install import install
+from rostrum.lab.bench.summary import summarize
+from rostrum.lab.bench.table import figures, table
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError, PrivateNamespace
 from rostrum.lab.processes import agent_program
 from rostrum.topologies.places import build_folder, short
 
-OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
+OUT = Console(highlight=False, soft_wrap=True)
 SOCKET_BYTES = 128 << 20  # what tools may ask for; ours needs no such setting
 SOCKET_LIMITS = ("rmem_max", "wmem_max")
+GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP, "peers": cases.PEERS}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the command line asks for."""
+
+    quick: bool
+    only: tuple[str, ...]
+    cases: tuple[str, ...]
+    tools: str
+    repeat: int | None
+    seed: int
+    tune: bool | None
+    resume: bool
+    folder: Path
 
 
 @click.group()
@@ -38,115 +57,124 @@ def bench() -> None:
 
 @bench.command()
 @click.option(
-    "--quick", is_flag=True, help="Under five minutes: smaller objects, fewer cases, every figure of the summary."
+    "--quick", is_flag=True, help="Under five minutes: smaller objects, fewer rounds; fills the whole summary."
 )
 @click.option("--only", multiple=True, metavar="WORDS",
               help="Only cases whose name has all these words, such as 9000,free,loss0; may be repeated.")  # fmt: skip
-@click.option("--case", "names", multiple=True, metavar="NAME", help="Just this case, planned or not: see below.")
-@click.option("--tools", help="Only these, separated by commas; `ours`, `raw`, `multicast`, `tcp` are groups.")
-@click.option("--repeat", type=click.IntRange(1, 99), help="Rounds of each case [5].")
-@click.option("--seed", default=1, show_default=True, help="Of data and order.")
-@click.option("--resume", is_flag=True, help="Go on with the results that are there; what was run is not run again.")
-@click.option("--list", "list_", is_flag=True, help="Show the cases and tools, and run nothing.")
+@click.option("--case", "cases", multiple=True, metavar="NAME", help="Just this case, planned or not; may be repeated.")
+@click.option("--tools", default="", help="Only these, separated by commas; or groups: " + ", ".join(GROUPS) + ".")
+@click.option("--repeat", type=click.IntRange(1, 99), help="Rounds of each case; in each, every tool has a turn [5].")
+@click.option("--seed", default=1, show_default=True, help="Of the data and the order of turns.")
+@click.option("--tune/--no-tune", default=None,
+              help="Try some rates first for tools that must be told one [the full bench does].")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Go on with the results that are there: what was run is not run again.")
+@click.option("--list", "list_", is_flag=True, help="Show cases and tools, and run nothing.")
+@click.option("--from", "source", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Make table, picture and summary of these results, and run nothing.")  # fmt: skip
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=build_folder() / "bench",
-              help="For results, logs and pictures [build/bench].")  # fmt: skip
-def datapath(
-    quick: bool,
-    only: tuple[str, ...],
-    names: tuple[str, ...],
-    tools: str | None,
-    repeat: int | None,
-    seed: int,
-    resume: bool,
-    list_: bool,
-    folder: Path,
-) -> None:
+              help="For results, logs, table and picture [build/bench].")  # fmt: skip
+def datapath(list_: bool, source: Path | None, **given: Any) -> None:
     """One object from a sender to many receivers: time, processor time, memory.
 
-    In private namespaces joined by a bridge. A case is called MTU-OFFLOAD-LINK-LOSS-RECEIVERS-SIZE: for example
-    9000-off-free-loss1-r3-512M is MTU 9000, offload off, a link that is not limited, 1 % loss at each of three
-    receivers, 512 MB; 1500-off-300mbit-loss0-r3-128M has a link of 300 Mbit/s.
+    In private namespaces joined by a bridge, tmpfs to tmpfs, every copy checked. The full bench takes some three
+    hours and can be stopped and resumed. Tools that are not there are installed. Figures mean something only when
+    nothing else uses the machine.
+
+    A case is called MTU-OFFLOAD-LINK-LOSS-RECEIVERS-SIZE: 9000-off-free-loss1-r3-512M is MTU 9000, offload off, a
+    link that is not limited, 1 % loss at each of three receivers, 512 MB; in 1500-off-300mbit-loss0-r3-128M the
+    sender's link carries 300 Mbit/s.
 
     \b
       rostrum bench datapath --list
       rostrum bench datapath --only 9000,free,loss1 --tools ours,uftp
-      rostrum bench datapath --case 9000-on-free-loss0-r3-256M --tools rostrum-udp-gso,raw-udp-gso --repeat 5
+      rostrum bench datapath --case 9000-on-free-loss0-r3-256M --tools rostrum-udp-gso,raw-udp-gso --repeat 3
     """
+    wish = Wish(**given)
     try:
-        entries = plan(quick, only, names, tools, repeat)
-        if list_:
-            show_plan(entries)
-            return
-        _run(
-            entries,
-            folder,
-            seed,
-            resume,
-            {"quick": quick, "only": only, "case": names, "tools": tools, "repeat": repeat},
-        )
+        if source:
+            report(json.loads(source.read_text()), wish.folder)
+        elif list_:
+            for entry in plan(wish):
+                OUT.print(f"{entry.case.name:30} {entry.repeat} x {', '.join(entry.tools)}")
+        else:
+            run(plan(wish), wish)
     except LabError as error:
         raise click.ClickException(str(error)) from error
 
 
-GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP}
-
-
-def plan(
-    quick: bool, only: tuple[str, ...], names: tuple[str, ...], tools: str | None, repeat: int | None
-) -> list[Entry]:
-    """The entries that options ask for. Raises click.BadParameter."""
-    wanted = [name for word in (tools or "").split(",") if word for name in GROUPS.get(word, (word,))]
-    unknown = [name for name in wanted if name not in cases.EVERY]
+def plan(wish: Wish) -> list[Entry]:
+    """The entries that the options ask for. Raises click.BadParameter."""
+    tools = [name for word in wish.tools.split(",") if word for name in GROUPS.get(word, (word,))]
+    unknown = [name for name in tools if name not in cases.EVERY]
     if unknown:
         words = f"no such tool: {', '.join(unknown)}; there are {', '.join(cases.EVERY)}, and {', '.join(GROUPS)}"
         raise click.BadParameter(words, param_hint="--tools")
-    if names:
+    if wish.cases:
         try:
-            found = [Entry(cases.parse(name), tuple(wanted) or cases.TOOLS, repeat or 5) for name in names]
+            found = [Entry(cases.parse(name), tuple(tools) or cases.TOOLS, wish.repeat or 5) for name in wish.cases]
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--case") from error
     else:
-        found = cases.chosen(
-            cases.quick() if quick else cases.full(repeat or 5), only=only, tools=wanted, repeat=repeat
-        )
+        planned = cases.quick() if wish.quick else cases.full(wish.repeat or 5)
+        found = cases.chosen(planned, only=wish.only, tools=tools, repeat=wish.repeat)
     if not found:
         raise click.BadParameter("no case is left; see --list", param_hint="--only")
     return cases.ordered(found)
 
 
-def show_plan(entries: list[Entry]) -> None:
-    for entry in entries:
-        OUT.print(f"{entry.case.name:30} {entry.repeat} x {', '.join(entry.tools)}")
-
-
-def _run(entries: list[Entry], folder: Path, seed: int, resume: bool, parameters: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    results = folder / "results.json"
+def run(entries: list[Entry], wish: Wish) -> None:
+    """Installs, runs, reports. Raises LabError."""
+    wish.folder.mkdir(parents=True, exist_ok=True)
+    programs, place, results = programs_folder(), build_folder() / "bench-tools", wish.folder / "results.json"
+    missing = install({tool for entry in entries for tool in entry.tools}, programs.parents[2], place, OUT.print)
+    for name, why in missing.items():
+        OUT.print(f"{name} is missing: {why}")
     job = {
         "entries": [{"case": asdict(entry.case), "tools": entry.tools, "repeat": entry.repeat} for entry in entries],
-        "seed": seed,
-        "folder": str(folder),
-        "programs": str(programs_folder()),
-        "missing": {},
-        "results": str(results),
-        "resume": resume and results.exists(),
-        "manifest": manifest(seed, parameters),
+        "seed": wish.seed,
+        "folder": str(wish.folder.resolve()),
+        "programs": str(programs),
+        "place": str(place),
+        "missing": missing,
+        "tune": not (wish.quick or wish.cases) if wish.tune is None else wish.tune,
+        "results": str(results.resolve()),
+        "resume": wish.resume and results.exists(),
+        "manifest": manifest(wish.seed, {**asdict(wish), "folder": str(wish.folder)}),
     }
-    file = folder / "job.json"
+    file = wish.folder / "job.json"
     file.write_text(json.dumps(job, indent=1) + "\n")
     began = time.monotonic()
-    with _large_socket_buffers(), PrivateNamespace(
-        switches=True, log=folder / "logs" / "switches",
-        command=[sys.executable, "-m", "rostrum.lab.bench.inside", str(file)],
-    ) as inside:  # fmt: skip
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: sys.exit(1))
-        status = inside.wait()
+    inside = [sys.executable, "-m", "rostrum.lab.bench.inside", str(file.resolve())]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    with (
+        _large_socket_buffers(),
+        PrivateNamespace(log=wish.folder.resolve() / "logs" / "switches", command=inside) as ns,
+    ):
+        status = ns.wait()
     if status:
-        raise LabError(f"the bench ended with status {status}; logs are in {short(folder / 'logs')}")
-    OUT.print(
-        f"{(time.monotonic() - began) / 60:.1f} min; every run is in {short(results)}, logs in {short(folder / 'logs')}"
-    )
+        raise LabError(f"the bench ended with status {status}; logs are in {short(wish.folder / 'logs')}")
+    OUT.print(f"{(time.monotonic() - began) / 60:.1f} min\n")
+    report(json.loads(results.read_text()), wish.folder)
+
+
+def report(results: dict[str, Any], folder: Path) -> None:
+    """Writes table, picture and summary of results into a folder, and prints the first and the last."""
+    from rostrum.lab.bench.picture import draw  # matplotlib takes its time to load
+
+    runs = results["runs"]
+    summary = {
+        **summarize(runs),
+        "manifest": {name: results["manifest"][name] for name in ("commit", "time", "machine")},
+    }
+    text = f"{table(runs)}\n{figures(summary)}\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "table.md").write_text(text)
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    draw(runs, folder / "bench.png")
+    click.echo(text)
+    OUT.print(f"every run: {short(folder / 'results.json')}; figures: {short(folder / 'summary.json')}; "
+              f"picture: {short(folder / 'bench.png')}; logs: {short(folder / 'logs')}")  # fmt: skip
 
 
 def programs_folder() -> Path:

@@ -90,7 +90,7 @@ class Fabric:
         inside = ["ip", "-n", name]
         must(*inside, "link", "set", "lo", "up")
         for interface, address in (("eth0", host.address), ("mgmt", host.management)):
-            must(*inside, "address", "add", f"{address}/24", "dev", interface)
+            must(*inside, "address", "add", f"{address}/24", "broadcast", "+", "dev", interface)
             must(*inside, "link", "set", interface, "up")
         must(*inside, "route", "add", "224.0.0.0/4", "dev", "eth0")
         return host

@@ -1,6 +1,7 @@
 """The bench's process inside the private namespaces: `python -m rostrum.lab.bench.inside JOB`.
 
-JOB is a JSON file: {"entries": [...], "seed", "folder", "programs", "missing", "results", "resume", "manifest"}; it
+JOB is a JSON file: {"entries": [...], "seed", "folder", "programs", "place", "missing", "results", "resume", "tune",
+"manifest"}; it
 writes `results`.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 from rostrum.lab.bench.cases import Case, Entry
 from rostrum.lab.bench.runner import Record, Runner, run_all, turns
 from rostrum.lab.bench.tools import all_tools
+from rostrum.lab.bench.tuning import settle, tune
 from rostrum.lab.namespace import LabError
 
 
@@ -34,11 +36,25 @@ def writer(results: Path, manifest: dict[str, Any]) -> Callable[[list[Record]], 
     return write
 
 
+def say(words: str) -> None:
+    print(words, flush=True)
+
+
+def _tuned(runner: Runner, entries: list[Entry], before: dict[str, Any], wanted: bool) -> list[Record]:
+    """Best rates, found now or by the bench that is gone on with; the trials."""
+    trials: list[Record] = before["manifest"].get("tuning", [])
+    if not trials and wanted:
+        return tune(runner, entries, say)
+    settle(runner.tools, trials)
+    return trials
+
+
 def main(job: dict[str, Any]) -> int:
     results = Path(job["results"])
-    done = json.loads(results.read_text())["runs"] if job["resume"] else []
+    before = json.loads(results.read_text()) if job["resume"] else {"runs": [], "manifest": {}}
+    done = before["runs"]
     plan = list(turns(entries_of(job["entries"]), job["seed"]))
-    tools = all_tools()
+    tools = all_tools(Path(job["place"]))
     manifest = {
         **job["manifest"],
         "timed": {name: tool.timed for name, tool in tools.items()},
@@ -48,10 +64,11 @@ def main(job: dict[str, Any]) -> int:
     try:
         runner = Runner(Path(job["folder"]), Path(job["programs"]), tools, job["missing"], job["seed"])
         if runner.softirq.why:
-            print(runner.softirq.why, flush=True)
+            say(runner.softirq.why)
+        manifest["tuning"] = _tuned(runner, entries_of(job["entries"]), before, job["tune"])
         write = writer(results, manifest)
         write(done)
-        run_all(runner, plan, done, write, lambda words: print(words, flush=True))
+        run_all(runner, plan, done, write, say)
     except LabError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
