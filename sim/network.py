@@ -53,6 +53,7 @@ class HostParams:
     max_receivers: int = 0
     receiver_silence_ns: int = 0
     sender_silence_ns: int = 0
+    room_bytes: int = 16 << 20  # at its socket, as rostrumd has it
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ static void incoming(sim *s, host *h, rs_xfer xfer) {
         return;
     remember(s, h, info.object.data, xfer);
     rs_group group = info.group_address ? info.group_address : RS_NO_GROUP;
-    if (rs_incoming_accept(h->node, s->now, xfer, group, 0) != RS_OK)
+    if (rs_incoming_accept(h->node, s->now, xfer, group, h->room) != RS_OK)
         rs_incoming_refuse(h->node, s->now, xfer, "out of memory");
 }
 

@@ -135,7 +135,7 @@ uint32_t sim_add_host(sim *s, const sim_host_params *params) {
     s->host_capacity = (uint32_t)capacity;
     s->places[at].host = true;
     s->places[at].host_index = s->host_count;
-    s->hosts[s->host_count++] = (host){.place = at, .node = node};
+    s->hosts[s->host_count++] = (host){.place = at, .node = node, .room = params->room_bytes};
     return reserve_sources(s) ? at : SIM_ERROR;
 }
 

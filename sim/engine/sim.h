@@ -50,6 +50,7 @@ typedef struct {
     uint32_t max_receivers;
     int64_t receiver_silence_ns;
     int64_t sender_silence_ns;
+    uint64_t room_bytes; /* that may wait at its socket, as it tells senders; nothing waits here, hosts are quick */
 } sim_host_params;
 
 /* What the manager answers a sender that wants a path. */

@@ -81,6 +81,7 @@ typedef struct {
     rs_node *node;
     sim_path_params path;
     bool has_path;
+    uint64_t room;
     receiving *receivings;
     uint32_t receiving_count, receiving_capacity;
 } host;
