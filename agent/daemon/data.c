@@ -263,6 +263,7 @@ static int look(rs_data *data) {
 static void wake_by_arrivals(rs_data *data, bool by_arrivals) {
     if (by_arrivals)
         data->look_at = RS_NEVER;
+    rs_io_wake(data->io, by_arrivals);
     rs_loop_watch(data->loop, &data->readable, rs_io_receive_fd(data->io), by_arrivals ? EPOLLIN : 0);
 }
 

@@ -100,6 +100,11 @@ int rs_io_send_fd(const rs_io *io) {
     return io->ops->send_fd(io);
 }
 
+void rs_io_wake(rs_io *io, bool by_arrivals) {
+    if (io->ops->wake)
+        io->ops->wake(io, by_arrivals);
+}
+
 uint64_t rs_io_drops(const rs_io *io, rs_io_group group) {
     return io->ops->drops(io, group);
 }

@@ -228,6 +228,10 @@ static int lossy_send_fd(const rs_io *base) {
     return rs_io_send_fd(((const lossy_io *)base)->inner);
 }
 
+static void lossy_wake(rs_io *base, bool by_arrivals) {
+    rs_io_wake(((lossy_io *)base)->inner, by_arrivals);
+}
+
 static uint64_t lossy_drops(const rs_io *base, rs_io_group group) {
     return rs_io_drops(((const lossy_io *)base)->inner, group);
 }
@@ -251,6 +255,7 @@ static const rs_io_ops lossy_ops = {.name = "lossy",
                                     .receive = lossy_receive,
                                     .receive_fd = lossy_receive_fd,
                                     .send_fd = lossy_send_fd,
+                                    .wake = lossy_wake,
                                     .drops = lossy_drops,
                                     .receive_room = lossy_receive_room,
                                     .stats = lossy_stats};

@@ -361,6 +361,11 @@ static int packet_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
     return (int)total;
 }
 
+/* The ring tells of blocks and not of packets. */
+static void packet_wake(rs_io *base, bool by_arrivals) {
+    rs_io_wake(((packet_io *)base)->sockets, by_arrivals);
+}
+
 static int packet_receive_fd(const rs_io *base) {
     return ((const packet_io *)base)->epoll_fd;
 }
@@ -406,6 +411,7 @@ const rs_io_ops rs_io_packet_ring = {.name = "packet",
                                      .receive = packet_receive,
                                      .receive_fd = packet_receive_fd,
                                      .send_fd = packet_send_fd,
+                                     .wake = packet_wake,
                                      .drops = packet_drops,
                                      .receive_room = packet_receive_room,
                                      .stats = packet_stats};

@@ -217,6 +217,20 @@ void rs_sockets_leave(rs_io *base, rs_io_group number) {
     io->group_count--;
 }
 
+/* Of many groups few are lively: the others may stay watched. */
+void rs_sockets_wake(rs_io *base, bool by_arrivals) {
+    rs_sockets *io = (rs_sockets *)base;
+    for (unsigned i = 0; i < io->group_room; i++) {
+        rs_socket_group *group = &io->groups[i];
+        struct epoll_event event = {.events = EPOLLIN};
+        if (group->fd < 0 || group->muted != by_arrivals || (!by_arrivals && !group->lively))
+            continue;
+        if (epoll_ctl(io->epoll_fd, by_arrivals ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, group->fd, &event) == 0)
+            group->muted = !by_arrivals;
+        group->lively = false;
+    }
+}
+
 rs_socket_group *rs_sockets_next(rs_sockets *io) {
     do
         io->next_slot = (io->next_slot + 1) % io->group_room;

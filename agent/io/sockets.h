@@ -10,6 +10,7 @@ typedef struct {
     int fd; /* -1 = free */
     rs_io_group number;
     uint64_t drops;
+    bool lively, muted;     /* something came since rs_sockets_wake; not watched until it is called again */
     unsigned last_batch;    /* messages of the last read: how many places are worth predicting next time */
     unsigned last_segments; /* datagrams the kernel puts together in a message, of late */
 } rs_socket_group;
@@ -46,6 +47,7 @@ rs_socket_group *rs_sockets_next(rs_sockets *io);
 /* Reads the kernel's count of drops that came with a message. */
 void rs_sockets_note_drops(rs_socket_group *group, struct msghdr *message);
 
+void rs_sockets_wake(rs_io *io, bool by_arrivals);
 int rs_sockets_receive_fd(const rs_io *io);
 int rs_sockets_send_fd(const rs_io *io);
 uint64_t rs_sockets_drops(const rs_io *io, rs_io_group number);

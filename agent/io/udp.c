@@ -97,6 +97,7 @@ static bool read_group(udp_io *io, rs_socket_group *group, unsigned limit, const
         return false;
     }
     group->last_batch = (unsigned)received;
+    group->lively = true;
     unsigned kept = 0;
     for (unsigned i = 0; i < (unsigned)received; i++) {
         uint32_t length = b->messages[i].msg_len;
@@ -136,6 +137,7 @@ const rs_io_ops rs_io_udp = {.name = "udp",
                              .receive = udp_receive,
                              .receive_fd = rs_sockets_receive_fd,
                              .send_fd = rs_sockets_send_fd,
+                             .wake = rs_sockets_wake,
                              .drops = rs_sockets_drops,
                              .receive_room = rs_sockets_receive_room,
                              .stats = rs_sockets_stats};

@@ -24,7 +24,7 @@
 #include "io/sockets.h"
 
 #define SEND_SEGMENTS 64u    /* the kernel's UDP_MAX_SEGMENTS, 64 until Linux 6.8 */
-#define SEGMENTS 128u        /* places predicted for one message at most */
+#define SEGMENTS 128u        /* places predicted for one message at most; RS_IO_BATCH fit */
 #define WANTED_MIN 8u        /* ... or messages read at once, at least: to learn that more come */
 #define BOUNCE_BYTES 67584u  /* room for the largest message and a header behind it */
 #define MESSAGE_BYTES 65536u /* of which the kernel may fill so many */
@@ -384,7 +384,7 @@ static void deliver_backlog(gso_io *io, unsigned limit, const rs_io_sink *sink, 
 static bool read_group(gso_io *io, rs_socket_group *group, unsigned limit, const rs_io_sink *sink, unsigned *total) {
     gso_read *r = io->read;
     bool joined = group->last_segments > 1;
-    unsigned wanted = joined ? group->last_segments * 2 : group->last_batch * 2;
+    unsigned wanted = joined ? group->last_segments + group->last_segments / 8 + 1 : group->last_batch * 2;
     unsigned most = joined ? SEGMENTS : RS_IO_BATCH;
     wanted = wanted > WANTED_MIN ? wanted : WANTED_MIN;
     wanted = wanted < most ? wanted : most;
@@ -403,11 +403,12 @@ static bool read_group(gso_io *io, rs_socket_group *group, unsigned limit, const
         m->length = r->headers[i].msg_len;
         m->segment = segment_of(&r->headers[i]);
         all_fit = all_fit && fits(r, m);
-        unsigned count = segments_of(m), before = group->last_segments;
-        group->last_segments = count > before - before / 4 ? count : before - before / 4;
+        unsigned count = segments_of(m), before = group->last_segments, less = before - (before + 15) / 16;
+        group->last_segments = count > less ? count : less; /* a batch ends with a message that is not full */
         segments += count;
     }
     group->last_batch = (unsigned)received;
+    group->lively = true;
     rs_sockets_note_drops(group, &r->headers[received - 1].msg_hdr);
     if (all_fit && segments <= limit && segments <= SEGMENTS) {
         deliver_patterns(io, group->number, (unsigned)received, sink);
@@ -453,6 +454,7 @@ const rs_io_ops rs_io_udp_gso = {
     .receive = gso_receive,
     .receive_fd = rs_sockets_receive_fd,
     .send_fd = rs_sockets_send_fd,
+    .wake = rs_sockets_wake,
     .drops = rs_sockets_drops,
     .receive_room = rs_sockets_receive_room,
     .stats = rs_sockets_stats};

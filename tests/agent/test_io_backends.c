@@ -189,6 +189,39 @@ static void backend__what_there_is_room_for_waits(void **state) {
     assert_int_equal(rs_io_drops(f->in, GROUP), 0);
 }
 
+static bool is_readable(io_fixture *f, int timeout_ms) {
+    struct pollfd wait = {.fd = rs_io_receive_fd(f->in), .events = POLLIN};
+    return poll(&wait, 1, timeout_ms) == 1;
+}
+
+/* Who looks by the clock gets everything, and may wait for arrivals again at any time. */
+static void backend__arrivals_need_not_wake(void **state) {
+    pairing *p = *state;
+    io_fixture *f = open_pair(p, 0);
+    unsigned sns[] = {0, 1, 2, 3};
+    io_send_fragments(f, sns, 1);
+    io_receive(f, 1, 256);
+    rs_io_wake(f->in, false);
+    io_send_fragments(f, sns + 1, 1);
+    const rs_io_sink sink = io_fixture_sink(f);
+    for (int waited = 0; f->delivered < 2 && waited < WAIT_MS; waited++) {
+        if (places_by_kernel(p))
+            assert_false(is_readable(f, 1));
+        else
+            poll(NULL, 0, 1);
+        rs_io_receive(f->in, 256, &sink);
+    }
+    assert_int_equal(f->delivered, 2);
+    io_send_fragments(f, sns + 2, 1);
+    rs_io_wake(f->in, true);
+    assert_true(is_readable(f, WAIT_MS));
+    io_receive(f, 1, 256);
+    io_send_fragments(f, sns + 3, 1);
+    assert_true(is_readable(f, WAIT_MS));
+    io_receive(f, 1, 256);
+    io_check_image(f);
+}
+
 static void backend__what_cannot_be_sent_is_an_error_not_a_stop(void **state) {
     pairing *p = *state;
     io_fixture *f = open_pair(p, 0);
@@ -275,6 +308,7 @@ int main(void) {
         CASE(backend__two_groups_at_once_are_told_apart, false),
         CASE(backend__drops_are_counted, true),
         CASE(backend__what_there_is_room_for_waits, true),
+        CASE(backend__arrivals_need_not_wake, false),
         CASE(backend__what_cannot_be_sent_is_an_error_not_a_stop, false),
         CASE(backend__unreadable_payload_is_said, false),
     };
