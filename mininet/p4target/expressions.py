@@ -19,10 +19,22 @@ COMPARISON = {"==": "==", "!=": "!=", ">": ">", ">=": ">=", "<": "<", "<=": "<="
 
 
 class Data(NamedTuple):
-    """Source of an integer. `bits`: it is known to be 0 or more and below 2**bits; None: nothing is known."""
+    """Source of an integer. `bits`: it is known to be 0 or more and below 2**bits; None: nothing is known. `part`: it
+    is bits of a variable, (variable, shift, mask), so that further shifts and masks can be joined to it."""
 
     source: str
     bits: int | None
+    part: tuple[str, int, int] | None = None
+
+
+def bits_of(name: str, shift: int, mask: int, whole: bool) -> Data:
+    """Some bits of a variable. `whole`: there are none above them."""
+    if not mask:
+        return Data("0", 0)
+    source = f"({name} >> {shift})" if shift else name
+    if not whole:
+        source = f"({source} & {literal(mask)})"
+    return Data(source, mask.bit_length(), (name, shift, mask))
 
 
 def unwrap(node: Any) -> dict[str, Any]:
@@ -79,15 +91,12 @@ class Translator:
         return self.member(header, info)
 
     def member(self, header: Header, info: Field) -> Data:
-        source = f"h{header.index}"
-        if info.shift_bits:
-            source = f"({source} >> {info.shift_bits})"
-        if info.shift_bits + info.width_bits < header.width_bits:
-            source = f"({source} & {literal(info.mask)})"
+        whole = info.shift_bits + info.width_bits == header.width_bits
+        found = bits_of(f"h{header.index}", info.shift_bits, info.mask, whole)
         if info.signed:
             top = literal(1 << (info.width_bits - 1))
-            return Data(f"(({source} ^ {top}) - {top})", None)
-        return Data(source, info.width_bits)
+            return Data(f"(({found.source} ^ {top}) - {top})", None)
+        return found
 
     def header_named(self, name: str) -> Header:
         if name not in self.program.headers:
@@ -265,6 +274,9 @@ class Translator:
             return self._shift(op, left, right, constant(leaf["right"]))
         if op in ("/", "%"):
             return Data(f"{'divide' if op == '/' else 'modulo'}({left.source}, {right.source})", left.bits)
+        mask = constant(leaf["right"])
+        if op == "&" and mask is not None and mask >= 0:
+            return masked(left, mask)
         return self._arithmetic(op, left, right)
 
     def _element(self, leaf: dict[str, Any]) -> Data:
@@ -297,6 +309,9 @@ class Translator:
         if by < 0:
             return Data("0", 0)
         if op == ">>":
+            if left.part is not None:
+                name, shift, mask = left.part
+                return bits_of(name, shift + by, mask >> by, False)
             return Data(f"({left.source} >> {by})", max(0, left.bits - by) if left.bits is not None else None)
         if by > SHIFT_MAX_BITS:
             return Data("0", 0)
@@ -316,6 +331,17 @@ class Translator:
         return Data(f"({left.source} {op} {right.source})", bits)
 
 
+def masked(value: Data, mask: int) -> Data:
+    """A value and a constant mask, which may change nothing, or join one that is there."""
+    if value.bits is not None and not ((1 << value.bits) - 1) & ~mask:
+        return value
+    if value.part is not None:
+        name, shift, inner = value.part
+        return bits_of(name, shift, inner & mask, False)
+    bits = mask.bit_length() if value.bits is None else min(mask.bit_length(), value.bits)
+    return Data(f"({value.source} & {literal(mask)})", bits)
+
+
 def widest(left: Data, right: Data) -> int | None:
     return None if left.bits is None or right.bits is None else max(left.bits, right.bits)
 
@@ -331,6 +357,4 @@ def cut(value: Data, info: Field, *, pattern: bool) -> str:
     if info.signed and not pattern:
         top = literal(1 << (width - 1))
         return f"((({value.source} + {top}) & {literal(mask)}) - {top})"
-    if value.bits is not None and value.bits <= width:
-        return value.source
-    return f"({value.source} & {literal(mask)})"
+    return masked(value, mask).source

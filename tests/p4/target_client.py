@@ -91,13 +91,10 @@ class Session:
         self._call.cancel()
 
 
-class Target:
-    """A switch, its service, and a stub for it."""
+class Client:
+    """A controller's connection to a target."""
 
-    def __init__(self, address: str, **options: Any) -> None:
-        self.switch = Switch(**{key: value for key, value in options.items() if key != "cpu_port"})
-        self.service = Service(self.switch, DEVICE, options.get("cpu_port"))
-        self.server, _ = serve(self.service, address)
+    def __init__(self, address: str) -> None:
         self.channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
         self.stub = p4r_grpc.P4RuntimeStub(self.channel)
         self.election_id = 1
@@ -149,6 +146,19 @@ class Target:
         if self.session is not None:
             self.session.close()
         self.channel.close()
+
+
+class Target(Client):
+    """A switch and its service in this process, and a client of it."""
+
+    def __init__(self, address: str, **options: Any) -> None:
+        self.switch = Switch(**{key: value for key, value in options.items() if key != "cpu_port"})
+        self.service = Service(self.switch, DEVICE, options.get("cpu_port"))
+        self.server, _ = serve(self.service, address)
+        super().__init__(address)
+
+    def close(self) -> None:
+        super().close()
         self.server.stop(0).wait(BOUND_S)
         self.service.close()
 
