@@ -2,7 +2,7 @@
 PYTHON := build/venv/bin/python
 ARGS ?=
 
-.PHONY: help setup build demo test lint fuzz p4 lock clean
+.PHONY: help setup build demo bench test lint fuzz p4 lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ build: setup  ## build the agent and its library in build/agent
 
 demo: build  ## one object to six servers through an emulated optical circuit; ARGS="--size 512M --receivers 3"
 	@build/venv/bin/rostrum lab run demo $(ARGS)
+
+bench: build  ## one object to many, beside the tools people use (as root; hours); ARGS=--quick for under 5 minutes
+	@build/venv/bin/rostrum bench datapath $(ARGS)
 
 test: setup  ## all tests and checks (as root for those on real switches); ARGS="unit fuzz" for some groups
 	@.ci/test $(ARGS)

@@ -113,7 +113,7 @@ def quick() -> list[Entry]:
     """Fills every figure of the summary in some four minutes: smaller objects, and only who is needed."""
     entries = []
     auto, tcp = OURS[:1], TCP
-    for mtu, size in ((9000, 128 * MB), (1500, 32 * MB)):
+    for mtu, size in ((9000, 128 * MB), (1500, 64 * MB)):
         for loss in (0.0, 1.0, 5.0):
             entries.append(Entry(limited(mtu, loss, size), auto, 2))
     size = 256 * MB

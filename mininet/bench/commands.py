@@ -80,9 +80,10 @@ def datapath(list_: bool, source: Path | None, **given: Any) -> None:
     hours and can be stopped and resumed. Tools that are not there are installed. Figures mean something only when
     nothing else uses the machine.
 
-    A case is called MTU-OFFLOAD-LINK-LOSS-RECEIVERS-SIZE: 9000-off-free-loss1-r3-512M is MTU 9000, offload off, a
-    link that is not limited, 1 % loss at each of three receivers, 512 MB; in 1500-off-300mbit-loss0-r3-128M the
-    sender's link carries 300 Mbit/s.
+    \b
+    A case is called MTU-OFFLOAD-LINK-LOSS-RECEIVERS-SIZE:
+      9000-off-free-loss1-r3-512M     MTU 9000, offload off, link not limited, 1 % loss at each of 3 receivers
+      1500-on-300mbit-loss0-r7-128M   MTU 1500, offload on, the sender's link carries 300 Mbit/s, 7 receivers
 
     \b
       rostrum bench datapath --list

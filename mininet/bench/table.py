@@ -59,7 +59,7 @@ def _row(case: cases.Case, tool: str, records: list[Record]) -> list[str]:
     return [
         name,
         runs + (f" ({bad['outcome']})" if bad else ""),
-        _spread(good, seconds, 3),
+        _spread(good, seconds, 3) + _data_phase(good),
         _spread(good, lambda record: goodput(record) / 1e9, 3),
         f"{statistics.median(map(seconds, good)) / case.ideal_s:.3f}" if case.rate_bps else "",
         _middle(good, lambda record: record["sender_s"], 2),
@@ -70,6 +70,12 @@ def _row(case: cases.Case, tool: str, records: list[Record]) -> list[str]:
         _middle(good, lambda record: record["facts"].get("repaired"), 0),
         _middle(good, lambda record: max(record["resident_mb"].values()), 0),
     ]
+
+
+def _data_phase(records: list[Record]) -> str:
+    """For tools with a fixed start: the time without it."""
+    middle = _middle(records, lambda record: record["facts"].get("data_s"), 3)
+    return f", data {middle}" if middle else ""
 
 
 def _lost_percent(record: Record) -> float | None:

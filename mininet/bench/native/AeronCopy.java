@@ -36,6 +36,7 @@ public final class AeronCopy {
     private static final int OFFSET = Long.BYTES;
     private static final int SEGMENT = 1 << 29;
     private static final int FRAGMENTS = 64;
+    private static final int WARM_UP = 20_000;
 
     private final UnsafeBuffer[] segments;
     private final long size;
@@ -82,10 +83,24 @@ public final class AeronCopy {
         }
     }
 
+    /** Messages that are nothing: Java compiles what it will need, as it has in a program that runs all day. */
+    private static void warmUp(final ExclusivePublication publication, final IdleStrategy idle) {
+        final UnsafeBuffer nothing = new UnsafeBuffer(new byte[publication.maxPayloadLength()]);
+        nothing.putLong(0, -1);
+        for (int sent = 0; sent < WARM_UP;) {
+            final long result = publication.offer(nothing);
+            sent += result > 0 ? 1 : 0;
+            idle.idle(result > 0 ? 1 : 0);
+        }
+    }
+
     private void receive(final Subscription subscription, final IdleStrategy idle) {
         final long[] received = {0};
         final FragmentHandler handler = (buffer, at, length, header) -> {
             final long offset = buffer.getLong(at);
+            if (offset < 0) {
+                return;
+            }
             segments[(int) (offset / SEGMENT)].putBytes(
                 (int) (offset % SEGMENT), buffer, at + OFFSET, length - OFFSET);
             received[0] += length - OFFSET;
@@ -126,6 +141,7 @@ public final class AeronCopy {
                     while (!publication.isConnected()) {
                         Thread.sleep(1);
                     }
+                    warmUp(publication, idle);
                     System.out.println("ready");
                     while (!Files.exists(Path.of(words[6]))) {
                         Thread.sleep(0, 200_000);

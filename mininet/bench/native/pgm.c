@@ -3,8 +3,8 @@
  *   pgm receive --address 10.0.0.2 --sender 10.0.0.1 --file F --size N
  *   pgm send --address 10.0.0.1 --rate 600e6 --mtu 1500 --receivers 3 --file F
  *
- * Each message is its offset in the file and a piece of it. PGM itself does not tell a sender what arrived: a receiver that
- * has all opens a TCP connection to the sender, which ends when all have. */
+ * Each message is its offset in the file and a piece of it. PGM itself does not tell a sender what arrived: a receiver
+ * that has all opens a TCP connection to the sender, which ends when all have. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ _Noreturn static void die_of(const char *what, const pgm_error_t *error) {
     exit(1);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the socket */
+/* ------------------------------------------------------------------------------------------------------- the socket */
 
 static void set_int(pgm_sock_t *sock, int option, int value) {
     if (!pgm_setsockopt(sock, IPPROTO_PGM, option, &value, sizeof value)) {
@@ -129,7 +129,7 @@ static void wait_for(pgm_sock_t *sock, bool sends) {
         poll(fds, (nfds_t)count, 1);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the two sides */
+/* ---------------------------------------------------------------------------------------------------- the two sides */
 
 static struct sockaddr_in done_at(const char *address) {
     return (struct sockaddr_in){

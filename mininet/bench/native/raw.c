@@ -28,6 +28,7 @@
 #define STEP (2u << 20)        /* of a file's memory made at once */
 #define STALL_NS 1000000000ull /* no receiver gets on: packets were lost */
 #define PAUSE_NS 20000
+#define WINDOW_PACKETS 900 /* less than the kernel lets wait between two interfaces (net.core.netdev_max_backlog) */
 #define SOCKET_BYTES (64 << 20)
 
 static const rs_raw_method *const methods[] = {&rs_raw_udp, &rs_raw_udp_gso, &rs_raw_packet, &rs_raw_xdp};
@@ -124,6 +125,7 @@ static void report(const rs_raw *raw, double seconds) {
 static void run_sender(rs_raw *raw, const rs_raw_method *method, uint64_t window_bytes) {
     void *sender = method->sender(raw);
     uint64_t window = window_bytes / raw->payload, next = 0, start = now_ns(), seen = 0, seen_at = start;
+    window = window > WINDOW_PACKETS ? WINDOW_PACKETS : window;
     while (next < raw->packets || least(raw, true) < raw->packets) {
         uint64_t low = least(raw, false), limit = low + window;
         if (low > seen) {

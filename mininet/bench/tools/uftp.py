@@ -50,10 +50,10 @@ class Uftp(Rated, Plain):
 
 
 def facts(output: str) -> dict[str, int]:
-    """What uftp says at its end: receivers that are complete, and packets that were asked for again."""
+    """What uftp says: receivers that are complete, and packets that were asked for again (by each receiver)."""
     return {
         "complete": len(re.findall(r"Host: \S+\s+Status: Completed", output)),
-        "repaired": sum(int(number) for number in re.findall(r"NAKs: +(\d+)", output)),
+        "repaired": sum(int(number) for number in re.findall(r"Got (\d+) NAKs for section", output)),
     }
 
 
