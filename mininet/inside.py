@@ -81,7 +81,8 @@ class Supervisor:
         if "ocs" in options.parts and self.topology.ocs:
             self.programs["ocs"] = processes.ocs_emulator(file, self.run)
         if "manager" in options.parts:
-            self.programs["manager"] = processes.manager(file, self.run, list(options.manager_options))
+            patience = ["--light-bound", p4switches.LIGHT_BOUND] if options.p4_target == p4switches.REFERENCE else []
+            self.programs["manager"] = processes.manager(file, self.run, [*patience, *options.manager_options])
         if "agents" in options.parts and not processes.agent_program().exists():
             raise LabError(f"{processes.agent_program()} is not built; run make build")
         extra = [*options.agent_options, *(("--seed", str(options.seed)) if options.seed is not None else ())]

@@ -78,7 +78,8 @@ class Lab:
         """Starts a lab and returns when it is ready. Raises LabError saying what was waited for.
 
         `or_another`: if a lab of this name runs, take name-2, name-3 ... `switch`: make its switches OpenFlow ones
-        ("openflow"), P4 ones ("p4"), or P4 only at the top of racks ("mixed"). `changes`: values of the topology file
+        ("openflow"), P4 ones ("p4"), or P4 only at the top of racks ("mixed"); with P4 switches, links that are faster
+        than these can take become slower (p4switches.RATE_MAX). `changes`: values of the topology file
         to replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota,
         core_links, bound_s, manager_options, agent_options).
         """
@@ -287,8 +288,11 @@ def _topology_file(topology: str | Path, switch: str | None, changes: dict[str, 
     text = source.read_text()
     if switch is not None:
         text = with_kind(text, switch)
-    if changes:
-        value = yaml.safe_load(text)
+    value = yaml.safe_load(text)
+    slow = switch in ("p4", "mixed")
+    if slow:
+        value["links"] = p4switches.slowed(value["links"], p4switches.choose())
+    if changes or slow:
         for place, new in changes.items():
             *way, last = place.split(".")
             inner = value

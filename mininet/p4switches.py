@@ -6,16 +6,22 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
 from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import Program
+from rostrum.topologies import rate_bps
 from rostrum.topologies.model import Switch, Topology
 
 BMV2, REFERENCE = "bmv2", "p4-reference-target"
 OPENFLOW = "openvswitch"
 TARGETS = {BMV2: "simple_switch_grpc", REFERENCE: "the reference target that comes with rostrum, slow"}
+# What links of a lab are made to carry at most, so that they and not the switches are what is full: all switches of a
+# lab share a machine.
+RATE_MAX = {BMV2: "400M", REFERENCE: "100M"}
+LIGHT_BOUND = "2s"  # agents' patience with the reference target: on a busy machine a rule takes it tenths of a second
 THRIFT_PORT = 19090  # and up: BMv2's own debugging ports, one for each switch
 UNICAST_TABLE = 0x02000001  # docs/p4.md
 ASK_BOUND_S = 2.0
@@ -32,6 +38,12 @@ def choose() -> str:
     if wanted == BMV2 and not here:
         raise LabError("ROSTRUM_P4_TARGET=bmv2, but simple_switch_grpc is not on the PATH")
     return wanted or (BMV2 if here else REFERENCE)
+
+
+def slowed(links: list[dict[str, Any]], target: str) -> list[dict[str, Any]]:
+    """Links of a topology file, none of them faster than this target can take."""
+    most = RATE_MAX[target]
+    return [{**link, "rate": most} if rate_bps(link["rate"]) > rate_bps(most) else link for link in links]
 
 
 def forwarding(topology: Topology, target: str) -> str:

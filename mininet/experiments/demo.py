@@ -16,17 +16,19 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 from rostrum.client import Agent, CreatedFile, Event, RostrumError
-from rostrum.lab import figures
+from rostrum.lab import figures, p4switches
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.topologies import TopologyError, load
+from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.model import Topology
 from rostrum.topologies.places import short
 from rostrum.topologies.units import Duration, Size, rate_text, size_text
 
 CHUNK_BYTES = 8 << 20
 READ_BOUND_S = 10.0
+SIZE, P4_SIZE = 64 << 20, 16 << 20
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 
 
@@ -35,6 +37,7 @@ class Plan:
     """What the demo was asked to do."""
 
     size: int
+    switch: str | None
     sender: str
     receivers: int
     ocs_delay_s: float
@@ -46,7 +49,9 @@ class Plan:
 
 
 @click.command()
-@click.option("--size", type=Size(), default="64M", show_default=True, help="Of the object: random data.")
+@click.option("--size", type=Size(), help="Of the object: random data. [64M; 16M over P4 switches]")
+@click.option("--switch", type=click.Choice(KINDS), help="Kind of the switches; mixed: P4 ones at the top of racks, an "
+              "OpenFlow core. [openflow]")  # fmt: skip
 @click.option("--receivers", default=6, show_default=True, help="Servers that get it, in other racks than the sender.")
 @click.option("--sender", default="h1", show_default=True, help="The server that has it.")
 @click.option("--ocs-delay", "ocs_delay_s", type=Duration(), default="70ms", show_default=True,
@@ -59,14 +64,23 @@ class Plan:
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), is_flag=False, flag_value="-",
               metavar="[FILE]", help="Where figures go [build/demo.json]; no FILE: to standard output.")  # fmt: skip
 def command(
-    json_file: Path | None, ocs_delay_s: float, ringing_s: float | None, seed: int | None, **given: Any
+    json_file: Path | None,
+    size: int | None,
+    switch: str | None,
+    ocs_delay_s: float,
+    ringing_s: float | None,
+    seed: int | None,
+    **given: Any,
 ) -> None:
     """Send one object to many servers over an optical circuit, and account for every millisecond.
 
     Starts a lab of its own. Ends with status 0 only if every receiver has every byte: each copy is read back through
     the receiver's agent and compared by SHA-256 with what was sent.
     """
+    p4 = switch in ("p4", "mixed")
     plan = Plan(
+        size=size if size is not None else P4_SIZE if p4 else SIZE,
+        switch=switch,
         ocs_delay_s=ocs_delay_s,
         ringing_s=min(0.005, ocs_delay_s / 14) if ringing_s is None else ringing_s,
         seed=int.from_bytes(os.urandom(4)) if seed is None else seed,
@@ -75,6 +89,8 @@ def command(
     to_output, json_file = json_file == Path("-"), json_file or Path("build/demo.json")
     OUT.stderr = to_output  # what is for people goes there
     try:
+        if p4:
+            announce(plan, shrunk=size is None)
         report = run(plan)
     except (LabError, RostrumError, TopologyError) as error:
         raise click.ClickException(str(error)) from error
@@ -99,7 +115,8 @@ def run(plan: Plan) -> dict[str, Any]:
     receivers = choose(load(plan.topology), plan.sender, plan.receivers)
     with ERR.status("starting the lab") as status:
         lab = Lab.start(
-            plan.topology, name=plan.name or "demo", or_another=plan.name is None, changes=changes, seed=plan.seed,
+            plan.topology, name=plan.name or "demo", or_another=plan.name is None, switch=plan.switch, changes=changes,
+            seed=plan.seed,
             reserve=str(plan.size + (2 << 20)), progress=lambda text: status.update(f"lab: waiting for {text}"),
         )  # fmt: skip
     with lab:
@@ -109,7 +126,7 @@ def run(plan: Plan) -> dict[str, Any]:
         )
         first = transfer(lab, plan, receivers, data_id=1, emulated_ms=delay_ms)
         show(first)
-        report = {**first, "logs": str(lab.run), "manifest": manifest(plan.seed, asdict(plan))}
+        report = {**first, "switch": lab.switch, "logs": str(lab.run), "manifest": manifest(plan.seed, asdict(plan))}
         if plan.again and first["ok"]:
             OUT.print("\nagain, over the circuit that is there")
             second = transfer(lab, plan, receivers, data_id=2, emulated_ms=delay_ms)
@@ -118,6 +135,15 @@ def run(plan: Plan) -> dict[str, Any]:
             report["ok"] = second["ok"]
         report["manager"] = lab.rest.get("/v1/stats")["thrift_response"]
     return report
+
+
+def announce(plan: Plan, shrunk: bool) -> None:
+    """Says what P4 switches on one machine cost: nothing here is slower in silence."""
+    target = p4switches.choose()
+    smaller = f", and the object has {size_text(plan.size)} instead of {size_text(SIZE)}" if shrunk else ""
+    OUT.print(
+        f"P4 switches: {target} ({p4switches.TARGETS[target]}); links carry {p4switches.RATE_MAX[target]}bit/s{smaller}"
+    )
 
 
 def choose(topology: Topology, sender: str, count: int) -> list[str]:

@@ -27,7 +27,7 @@ RULE_LINES = [
 ]
 
 
-@pytest.fixture(params=["memory", "bmv2"])
+@pytest.fixture(params=["memory", "reference", "bmv2"])
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
     made: Server
     if request.param == "memory":

@@ -1,0 +1,171 @@
+"""A lab with P4 switches at the top of racks, or everywhere: paths, admission, counters, first light, a switch killed.
+
+On the reference target in a mixed fabric, and on BMv2 in a pure one where it is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rostrum.lab import p4switches
+from rostrum.lab.lab import Lab
+
+from tests.lab.objects import check, data_of, forget, send, until
+from tests.lab.plain import PORT, SIZE, deliver, heard, listen, send_argv
+
+pytestmark = pytest.mark.lab
+
+COUNT = 60
+GAP_S = 0.004
+FAR = ["h3", "h5", "h7"]
+
+
+@pytest.fixture(
+    scope="module", params=[(p4switches.REFERENCE, "mixed"), (p4switches.BMV2, "p4")], ids=lambda one: one[0]
+)
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    target, switch = request.param
+    if target == p4switches.BMV2 and not shutil.which("simple_switch_grpc"):
+        pytest.skip("simple_switch_grpc (BMv2) is not installed")
+    before = os.environ.get("ROSTRUM_P4_TARGET")
+    os.environ["ROSTRUM_P4_TARGET"] = target
+    try:
+        with Lab.start(
+            "hybrid-4x2", name="t-p4", switch=switch, seed=1, agent_options=("--start-on", "switches")
+        ) as lab:
+            yield lab
+    finally:
+        os.environ.pop("ROSTRUM_P4_TARGET")
+        if before is not None:
+            os.environ["ROSTRUM_P4_TARGET"] = before
+
+
+@pytest.fixture(autouse=True)
+def clean(lab: Lab) -> Iterator[None]:
+    yield
+    for path in lab.rest.get("/v1/paths")["paths"]:
+        if path["state"] in ("queued", "configuring", "active"):
+            lab.rest.call("DELETE", f"/v1/paths/{path['id']}")
+
+
+def request(lab: Lab, **wanted: Any) -> dict[str, Any]:
+    """An active path."""
+    status, path = lab.rest.call("POST", "/v1/paths", wanted)
+    assert status == 201, path
+    path = lab.rest.get(f"/v1/paths/{path['id']}?wait=active&timeout_ms=8000")
+    assert path["state"] == "active", path
+    return path
+
+
+def refused(lab: Lab, switch: str, port: int) -> int:
+    ports = lab.rest.get(f"/v1/switches/{switch}/counters")["ports"]
+    return int(next(row for row in ports if row["port"] == port)["refused"]["packets"])
+
+
+def test_what_forwards__is_named(lab: Lab) -> None:
+    assert lab.switch in ("p4-reference-target+openvswitch", "bmv2")
+
+
+@pytest.mark.parametrize("kind", ["packet", "circuit"])
+def test_path__delivers_marks_counts(lab: Lab, kind: str) -> None:
+    path = request(lab, sender="h1", receivers=["h2", "h3", "h5"] if kind == "packet" else FAR, kind=kind)
+    names = path["receivers"]
+    got = deliver(lab, "h1", names, path["group"], count=COUNT, interval_s=GAP_S)
+    assert {name: row["received"] for name, row in got.items()} == dict.fromkeys(names, COUNT)
+    assert all(row["tos"] == [46 << 2] for row in got.values())
+    found = lab.rest.get(f"/v1/paths/{path['id']}/counters")
+    tors = {lab.topology.servers[name].tor for name in ("h1", *names)}
+    assert tors <= {row["switch"] for row in found["switches"]}
+    delivered = {row["to"]: row["packets"] for one in found["switches"] for row in one["delivered"]}
+    assert {name: delivered[name] for name in names} == dict.fromkeys(names, COUNT)
+    assert all(row["granted"]["packets"] == row["received"]["packets"] == COUNT for row in found["switches"])
+    assert all(row["received"]["bytes"] == COUNT * (SIZE + 42) for row in found["switches"])
+
+
+STRANGERS = [("h2", 1, 2, ""), ("h4", 2, 2, ""), ("h1", 1, 1, "10.0.1.77")]  # server, rack, port, another address
+
+
+@pytest.mark.parametrize(("server", "rack", "port", "address"), STRANGERS)
+def test_admission__without_a_grant_nobody_reaches_a_groups_receivers(
+    lab: Lab, server: str, rack: int, port: int, address: str
+) -> None:
+    """Not from another port of the sender's rack or a receiver's, nor from the sender's port with another address."""
+    path = request(lab, sender="h1", receivers=["h3", "h5"])
+    before = refused(lab, f"tor{rack}", port)
+    argv = send_argv(lab, server, path["group"], COUNT, GAP_S)
+    victims = {name: listen(lab, name, path["group"], COUNT) for name in ("h3", "h5")}
+    if address:
+        lab.execute(server, ["ip", "address", "add", f"{address}/16", "dev", f"{server}-eth0"])
+        argv[-1] = address
+    try:
+        lab.execute(server, argv)
+    finally:
+        if address:
+            lab.execute(server, ["ip", "address", "del", f"{address}/16", "dev", f"{server}-eth0"])
+    assert {name: heard(program)["received"] for name, program in victims.items()} == {"h3": 0, "h5": 0}
+    until(lambda: refused(lab, f"tor{rack}", port) - before >= COUNT, f"tor{rack} to have refused it")
+    got = deliver(lab, "h1", ["h3", "h5"], path["group"], count=COUNT, interval_s=GAP_S)
+    assert {name: row["received"] for name, row in got.items()} == {"h3": COUNT, "h5": COUNT}, "the sender's own"
+
+
+def test_transfer__starts_on_light_that_switches_saw(lab: Lab) -> None:
+    data = data_of(2_000_000, 1)
+    result = send(lab, "h1", FAR, data)
+    check(lab, result, FAR, data)
+    path = lab.rest.get(f"/v1/paths/{result.response_id}?wait=ended&timeout_ms=5000")
+    assert {row["rack"] for row in path["first_light"]} == {"tor2", "tor3", "tor4"}
+    log = (lab.run / "h1" / "agent.log").read_text()
+    assert f"light=switches path={result.response_id}" in log
+    forget(lab, ["h1", *FAR], result.data_id)
+
+
+def test_switch_killed_and_started_again__its_rules_come_back(lab: Lab) -> None:
+    path = request(lab, sender="h1", receivers=["h3", "h5"], kind="packet")
+    steady = listen(lab, "h5", path["group"], 10**6)
+    flow = lab.popen("h1", send_argv(lab, "h1", path["group"], 10**6, GAP_S, size=1000))
+    try:
+        lab.kill("tor2")
+        until(lambda: not _up(lab, "tor2"), "tor2 to be down")
+        assert lab.rest.get(f"/v1/paths/{path['id']}")["state"] == "active"
+        lab.start_program("tor2")
+        until(lambda: _up(lab, "tor2"), "tor2 to be up")
+        again = listen(lab, "h3", path["group"], COUNT)
+        assert heard(again)["distinct"] == COUNT
+    finally:
+        flow.kill()
+        flow.wait()
+    assert heard(steady)["received"] > COUNT, "others' light is not touched"
+    lab.execute("h4", ["ping", "-c1", "-W2", "10.0.3.1"])
+
+
+def test_switch_killed_under_a_transfer__it_goes_on_to_the_end(lab: Lab) -> None:
+    data = data_of(6_000_000, 2)
+
+    def interrupt() -> None:
+        lab.kill("tor3")
+        lab.start_program("tor3")
+
+    timer = threading.Timer(0.4, interrupt)
+    timer.start()
+    try:
+        result = send(lab, "h1", FAR, data)
+    finally:
+        timer.join()
+    check(lab, result, FAR, data)
+    forget(lab, ["h1", *FAR], result.data_id)
+
+
+def _up(lab: Lab, switch: str) -> bool:
+    return bool(next(row for row in lab.rest.get("/v1/switches")["switches"] if row["name"] == switch)["up"])
+
+
+def test_stranger_on_the_data_port__is_refused_too(lab: Lab) -> None:
+    """A group of the range that no path has: dropped where it enters, and counted."""
+    before = refused(lab, "tor4", 1)
+    lab.execute("h7", send_argv(lab, "h7", "239.192.255.254", COUNT, GAP_S, port=PORT))
+    until(lambda: refused(lab, "tor4", 1) - before >= COUNT, "tor4 to refuse it")
