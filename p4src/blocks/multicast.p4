@@ -47,11 +47,11 @@ control Multicast(in headers_t hdr, inout metadata_t meta, inout standard_metada
 }
 
 /* In egress. The replication engine copies to every port of the group; a path that has its ingress port among them
- * (as an OpenFlow group may) must not send back.
+ * (as an OpenFlow group may) must not send back. Unicast never gets here: it was dropped in ingress.
  */
 control Prune(inout standard_metadata_t standard, out bool pruned) {
     apply {
-        pruned = standard.instance_type == INSTANCE_REPLICATION && standard.egress_port == standard.ingress_port;
+        pruned = standard.egress_port == standard.ingress_port;
         if (pruned) {
             mark_to_drop(standard);
         }

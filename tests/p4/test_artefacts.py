@@ -119,6 +119,15 @@ def test_tables_are_as_the_contract_says(info: p4i.P4Info) -> None:
     assert len(info.tables) == len(re.findall(r"^\| `\w+` \| 0x02", CONTRACT, re.MULTILINE))
 
 
+def test_a_fresh_switch_uses_one_queue() -> None:
+    """BMv2 has one unless told otherwise, and drops what is for a queue that it has not."""
+    tables = [one for part in json.loads((BUILD / "tor.json").read_text())["pipelines"] for one in part["tables"]]
+    (entry,) = [one["default_entry"] for one in tables if one["name"] == "egress_queues"]
+    assert [int(value, 16) for value in entry["action_data"]] == [1]
+    assert not entry["action_const"]
+    assert not entry["action_entry_const"]
+
+
 def test_actions_are_as_the_contract_says(info: p4i.P4Info) -> None:
     for action in info.actions:
         parameters = ", ".join(f"{one.name}: {one.bitwidth}" for one in action.params)
