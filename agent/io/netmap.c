@@ -136,7 +136,7 @@ typedef enum { PLACED, FULL, UNREADABLE } placed;
 static placed place(netmap_io *io, const rs_io_packet *packet) {
     uint32_t datagram = packet->header_length + packet->payload_length, total = RS_FRAME_HEADERS + datagram;
     if (datagram > RS_IO_PAYLOAD_MAX || total > io->sockets.interface.mtu + RS_FRAME_ETHERNET) {
-        rs_sockets_send_failed(&io->sockets, EMSGSIZE, packet);
+        rs_messages_failed(&io->sockets.log, EMSGSIZE, packet);
         return PLACED;
     }
     rs_nm_ring *ring = rs_nm_free_ring(&io->port, &io->port.nic, &io->sending);

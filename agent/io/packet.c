@@ -27,6 +27,7 @@
 #include "io/frame.h"
 #include "io/interface.h"
 #include "io/members.h"
+#include "io/messages.h"
 #include "io/packet_filter.h"
 #include "io/packet_ring.h"
 #include "io/sockets.h"
@@ -53,7 +54,7 @@ typedef struct {
     unsigned counted;
     unsigned meagre_blocks; /* in a row, while dense */
     rs_io_stats stats;
-    int last_send_errno;
+    rs_messages log;
 } packet_io;
 
 /* -------------------------------------------------------------------------------------------------------- opening */
@@ -104,6 +105,7 @@ static rs_io *packet_open(const rs_io_options *options, char *error) {
     }
     io->base.ops = &rs_io_packet_ring;
     io->options = *options;
+    io->log = (rs_messages){.options = &io->options, .interface = &io->interface, .stats = &io->stats};
     io->send_fd = io->ring.fd = io->epoll_fd = -1;
     size_t ring = (size_t)(options->receive_buffer > 0 ? options->receive_buffer : RING_BYTES);
     bool ok = !options->loopback;
@@ -143,18 +145,6 @@ static void write_front(const packet_io *io, front *f, const rs_io_packet *packe
     rs_frame_build(f->frame, &sender, packet->address, packet->port, packet->header_length + packet->payload_length);
 }
 
-/* As any on the data channel may be, it is lost; each new cause is told. */
-static void send_failed(packet_io *io, int cause, const rs_io_packet *packet) {
-    io->stats.send_errors++;
-    if (cause == io->last_send_errno)
-        return;
-    io->last_send_errno = cause;
-    char text[160];
-    snprintf(text, sizeof text, "a datagram of %u bytes could not be sent on %s: %s",
-             packet->header_length + packet->payload_length, io->interface.name, strerror(cause));
-    rs_io_warn(&io->options, text);
-}
-
 static bool too_large(const packet_io *io, const rs_io_packet *packet) {
     return packet->header_length + packet->payload_length + RS_FRAME_IP + RS_FRAME_UDP > io->interface.mtu;
 }
@@ -171,23 +161,7 @@ static int send_frames(packet_io *io, const rs_io_packet *packets, unsigned coun
         vectors[i][2] = (struct iovec){(void *)(uintptr_t)packets[i].payload, packets[i].payload_length};
         messages[i].msg_hdr = (struct msghdr){.msg_iov = vectors[i], .msg_iovlen = 3};
     }
-    unsigned taken = 0;
-    while (taken < count) {
-        int sent = sendmmsg(io->send_fd, messages + taken, count - taken, 0);
-        if (sent > 0) {
-            for (int i = 0; i < sent; i++, taken++)
-                io->stats.bytes_sent += packets[taken].header_length + packets[taken].payload_length;
-            io->stats.packets_sent += (uint64_t)sent;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            break;
-        } else if (errno == EFAULT) {
-            return taken > 0 ? (int)taken : RS_IO_UNREADABLE;
-        } else if (errno != EINTR) {
-            send_failed(io, errno, &packets[taken]);
-            taken++;
-        }
-    }
-    return (int)taken;
+    return rs_messages_send(&io->log, io->send_fd, messages, packets, count);
 }
 
 static int packet_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
@@ -197,7 +171,7 @@ static int packet_send(rs_io *base, const rs_io_packet *packets, unsigned count)
         const rs_io_packet *first = packets + taken;
         bool group = IN_MULTICAST(first->address);
         if (group && too_large(io, first)) {
-            send_failed(io, EMSGSIZE, first);
+            rs_messages_failed(&io->log, EMSGSIZE, first);
             taken++;
             continue;
         }

@@ -52,6 +52,7 @@ static bool open_send_socket(rs_sockets *io, char *error) {
 
 bool rs_sockets_open(rs_sockets *io, const rs_io_options *options, char *error) {
     io->options = *options;
+    io->log = (rs_messages){.options = &io->options, .interface = &io->interface, .stats = &io->stats};
     io->send_fd = io->epoll_fd = -1;
     if (io->options.receive_buffer <= 0)
         io->options.receive_buffer = 16 << 20;
@@ -81,17 +82,6 @@ void rs_sockets_close(rs_sockets *io) {
 
 /* -------------------------------------------------------------------------------------------------------- sending */
 
-void rs_sockets_send_failed(rs_sockets *io, int cause, const rs_io_packet *packet) {
-    io->stats.send_errors++;
-    if (cause == io->last_send_errno)
-        return;
-    io->last_send_errno = cause;
-    char text[160];
-    snprintf(text, sizeof text, "a datagram of %u bytes could not be sent on %s: %s",
-             packet->header_length + packet->payload_length, io->interface.name, strerror(cause));
-    rs_io_warn(&io->options, text);
-}
-
 int rs_sockets_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
     rs_sockets *io = (rs_sockets *)base;
     struct mmsghdr messages[RS_IO_BATCH];
@@ -108,23 +98,7 @@ int rs_sockets_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
                                               .msg_iov = vectors[i],
                                               .msg_iovlen = packets[i].payload_length > 0 ? 2 : 1};
     }
-    unsigned taken = 0;
-    while (taken < count) {
-        int sent = sendmmsg(io->send_fd, messages + taken, count - taken, 0);
-        if (sent > 0) {
-            for (int i = 0; i < sent; i++, taken++)
-                io->stats.bytes_sent += packets[taken].header_length + packets[taken].payload_length;
-            io->stats.packets_sent += (uint64_t)sent;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            break;
-        } else if (errno == EFAULT) {
-            return taken > 0 ? (int)taken : RS_IO_UNREADABLE;
-        } else if (errno != EINTR) {
-            rs_sockets_send_failed(io, errno, &packets[taken]);
-            taken++;
-        }
-    }
-    return (int)taken;
+    return rs_messages_send(&io->log, io->send_fd, messages, packets, count);
 }
 
 /* --------------------------------------------------------------------------------------------------------- groups */

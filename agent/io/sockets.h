@@ -2,9 +2,7 @@
 #ifndef RS_IO_SOCKETS_H
 #define RS_IO_SOCKETS_H
 
-#include <sys/socket.h>
-
-#include "io/interface.h"
+#include "io/messages.h"
 
 typedef struct {
     int fd; /* -1 = free */
@@ -26,7 +24,7 @@ typedef struct {
     unsigned group_count, group_room; /* slots in use are anywhere in [0, group_room) */
     unsigned next_slot;               /* whose turn it is to be read first */
     rs_io_stats stats;
-    int last_send_errno;
+    rs_messages log;
     bool buffer_warned;
 } rs_sockets;
 
@@ -37,8 +35,6 @@ void rs_sockets_close(rs_sockets *io);
 
 /* One datagram a message: contract of rs_io_ops.send. */
 int rs_sockets_send(rs_io *io, const rs_io_packet *packets, unsigned count);
-/* A datagram that cannot be sent is lost, as any on the data channel may be; each new cause is told. */
-void rs_sockets_send_failed(rs_sockets *io, int cause, const rs_io_packet *packet);
 
 bool rs_sockets_join(rs_io *io, rs_io_group number, uint32_t address, uint16_t port, char *error);
 void rs_sockets_leave(rs_io *io, rs_io_group number);

@@ -120,7 +120,7 @@ static placed place(xdp_io *io, const rs_io_packet *packet) {
     uint32_t datagram = packet->header_length + packet->payload_length;
     uint32_t total = RS_FRAME_HEADERS + datagram, segments = (total + xdp->chunk - 1) / xdp->chunk;
     if (datagram > RS_IO_PAYLOAD_MAX || total > io->sockets.interface.mtu + RS_FRAME_ETHERNET) {
-        rs_sockets_send_failed(&io->sockets, EMSGSIZE, packet);
+        rs_messages_failed(&io->sockets.log, EMSGSIZE, packet);
         return PLACED;
     }
     if (segments > xdp->unused_count)

@@ -16,7 +16,7 @@ static const rs_io_options loopback = {.interface = "lo", .address = LOCALHOST, 
 
 static int set_up(void **state) {
     io_fixture *f = io_fixture_new();
-    io_fixture_open(f, "udp", &loopback, "auto", &loopback);
+    io_fixture_open(f, "udp", &loopback, "udp", &loopback);
     *state = f;
     return 0;
 }
@@ -173,6 +173,30 @@ static void io__wrong_options_are_explained(void **state) {
     options.mtu = 100000;
     assert_null(rs_io_open("udp", &options, error));
     assert_non_null(strstr(error, "MTU"));
+}
+
+static void remember(void *context, rs_io_log_level level, const char *text) {
+    (void)level;
+    snprintf(context, RS_IO_ERROR_MAX, "%s", text);
+}
+
+static void io__auto_takes_the_best_that_works_and_says_why(void **state) {
+    (void)state;
+    char error[RS_IO_ERROR_MAX], said[RS_IO_ERROR_MAX] = "", expected[80];
+    rs_io_options options = loopback;
+    options.log = remember;
+    options.log_context = said;
+    options.loopback = true; /* packet cannot */
+    rs_io *best = rs_io_open("udp-gso", &options, error), *chosen = rs_io_open("auto", &options, error);
+    assert_non_null(chosen);
+    assert_string_equal(rs_io_name(chosen), rs_io_name(best)); /* udp-gso, or udp where that does not work */
+    snprintf(expected, sizeof expected, "auto chose %s: ", rs_io_name(chosen));
+    assert_non_null(strstr(said, expected));
+    rs_io_close(best);
+    rs_io_close(chosen);
+    options.interface = "nosuch0";
+    assert_null(rs_io_open("auto", &options, error));
+    assert_non_null(strstr(error, "nosuch0"));
 }
 
 /* ---------------------------------------------------------------------------------------------------------- lossy */
@@ -349,6 +373,7 @@ int main(void) {
         with_sockets(udp__a_full_socket_counts_its_drops),
         with_sockets(udp__unreadable_payload_is_said),
         cmocka_unit_test(io__wrong_options_are_explained),
+        cmocka_unit_test(io__auto_takes_the_best_that_works_and_says_why),
         cmocka_unit_test(lossy__wrong_specs_are_explained),
         cmocka_unit_test(lossy__shares_and_runs_are_as_asked),
         cmocka_unit_test(lossy__same_seed_same_losses),
