@@ -1,10 +1,14 @@
 /* RATE, both ways: a receiver says how much gets through and what its NIC has left; the sender's rate follows. Ours. */
 #include "core/state.h"
 
-#define REPORT_LEAST (1 * RS_MS) /* between two reports, when something is wrong */
-#define ACTIVE_FOR (50 * RS_MS)  /* a transfer takes part in the NIC's share so long after its last high-rate packet */
-#define RING_LEAST 256           /* a ring smaller than what may be under way cannot tell what was lost of it */
-#define LOGS_MOST 8              /* rate cuts told a person, per session */
+#define REPORT_LEAST (1 * RS_MS)  /* between two reports, when something is wrong */
+#define ACTIVE_FOR (50 * RS_MS)   /* a transfer takes part in the NIC's share so long after its last high-rate packet */
+#define REPORTS_EACH 50000        /* ns per receiver: all together at most 20,000 a second that are asked for */
+#define REPORTS_STARTING (200000) /* ns between two of them in start-up */
+#define REPORTS_STEADY (1 * RS_MS) /* and later */
+#define FIRST_BYTES (64 << 10)     /* a round trip of start-up begins with */
+#define FIRST_TRIP (RS_MS / 2)     /* and takes at least that long: hosts are slow to look at their first packets */
+#define LOGS_MOST 8                /* rate cuts told a person, per session */
 
 /* The receiver's side. */
 
@@ -77,9 +81,53 @@ rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t 
 
 /* The sender's side. */
 
+bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
+    return r->state == RS_RECIPIENT_ACTIVE && r->lit && r->link.peer->up && now - r->seen_at < RS_SILENT &&
+           r->seen_pos + 1 < r->start_pos + (x->end - x->first);
+}
+
+static uint32_t wire_bytes(const rs_sending *x) {
+    return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
+}
+
 void rs_rate_apply(rs_node *node, rs_sending *x) {
     (void)node;
     x->pacer.rate_bps = rs_rate_bps(&x->rate);
+}
+
+static void find_slowest(rs_sending *x, rs_time now) {
+    x->rate_of = NULL;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (rs_holds_back(x, r, now) && r->road.wanted_bps &&
+            (!x->rate_of || r->road.wanted_bps < x->rate_of->road.wanted_bps))
+            x->rate_of = r;
+    }
+    if (x->rate_of)
+        x->rate.road_bps = x->rate_of->road.wanted_bps;
+}
+
+/* Start-up begins with about FIRST_BYTES in a round trip, which any queue takes. */
+void rs_rate_begin(rs_sending *x, rs_time now) {
+    rs_time trip = FIRST_TRIP;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (r->state == RS_RECIPIENT_ACTIVE && r->lit && r->link.peer->rtt.smoothed > trip)
+            trip = r->link.peer->rtt.smoothed;
+    }
+    int64_t first = (int64_t)(FIRST_BYTES * 8 * UINT64_C(1000000000) / (uint64_t)trip);
+    rs_marks_start(&x->marks, now, REPORTS_EACH * x->recipient_count, REPORTS_STARTING);
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        r->trip_pos = 0;
+        r->road.based = false; /* time went by in which nothing was sent at high rate */
+        if (!r->road.wanted_bps)
+            rs_road_start(&r->road, wire_bytes(x), first);
+    }
+    x->high_pos = x->pos;
+    x->first_window = FIRST_BYTES / wire_bytes(x) + 2;
+    x->rate.road_bps = first;
+    find_slowest(x, now);
 }
 
 static void find_least_share(rs_sending *x) {
@@ -89,7 +137,7 @@ static void find_least_share(rs_sending *x) {
         if (r->state == RS_RECIPIENT_ACTIVE && r->share_bps && (least == 0 || r->share_bps < least))
             least = r->share_bps;
     }
-    x->rate.share_bps = least / 100 * 97;
+    x->rate.share_bps = least / 100 * 99;
 }
 
 static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, uint64_t expected, uint64_t lost) {
@@ -99,6 +147,39 @@ static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, u
              r->dropped ? ", dropped at its socket" : "",
              r->watch.cut_ppm ? "" : "; a lower rate does not lessen that, so it is not lowered");
     rs_emit(node, &event);
+}
+
+/* In start-up reports are asked for more often, and again when the window holds little of them. */
+static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
+    rs_time every = slowest->road.found ? REPORTS_STEADY : REPORTS_STARTING;
+    rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
+    rs_marks_every(&x->marks, quarter < every ? quarter : every);
+}
+
+static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t pos, const rs_message *m) {
+    const rs_mark *mark = rs_marks_at(&x->marks, pos);
+    rs_road_report report = {.now = now,
+                             .at = (rs_time)(m->rate.at & INT64_MAX),
+                             .pos = pos,
+                             .sent_at = rs_marks_time(&x->marks, pos),
+                             .received = m->rate.received,
+                             .under_way = x->pos - pos};
+    if (mark && mark->pos > r->trip_pos) {
+        r->trip_pos = mark->pos;
+        report.trip = now - mark->at;
+    }
+    r->road.room = 2 * rs_window_room(x, r);
+    r->road.reports_every = x->marks.every;
+    bool starting = !r->road.found;
+    if (!rs_road_heard(&r->road, &report))
+        return;
+    if (starting && r->road.found)
+        x->rate_from_pos = x->pos; /* start-up goes too fast on purpose */
+    if (r == x->rate_of || !x->rate_of || r->road.wanted_bps < x->rate.road_bps) {
+        find_slowest(x, now);
+        if (x->rate_of)
+            pace_marks(x, x->rate_of);
+    }
 }
 
 static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, const rs_message *m) {
@@ -117,10 +198,16 @@ static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient 
     r->rated_pos = pos;
     r->rated_received = m->rate.received;
     r->rated_dropped = m->rate.dropped;
-    if (r->expected < RS_RATE_SAMPLE)
+    bool by_queue = !r->road.found || rs_road_speaks(&r->road, now);
+    rs_loss_verdict verdict = by_queue && !r->dropped
+                                  ? RS_LOSS_FINE
+                                  : rs_rate_feedback(&x->rate, now, &r->watch, r->expected, r->lost, r->dropped);
+    if (verdict == RS_LOSS_UNSURE)
         return;
-    if (rs_rate_feedback(&x->rate, now, &r->watch, r->expected, r->lost, r->dropped)) {
+    if (verdict == RS_LOSS_CUT) {
         x->rate_from_pos = x->pos;
+        if (r->dropped) /* others may use that socket, or it takes less than was said */
+            r->room = rs_window_room(x, r) * 2 / 4 * 3 * (x->t.fragment_size + RS_DATA_HEADER);
         if (x->cuts_logged++ < LOGS_MOST)
             log_cut(node, x, r, r->expected, r->lost);
     }
@@ -128,8 +215,15 @@ static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient 
     r->dropped = false;
 }
 
+/* The position of the newest sn a receiver has seen: in the one round of this session that concerns it, which began
+ * with its initial sn. */
+static uint64_t position(const rs_sending *x, const rs_recipient *r, uint64_t sn) {
+    uint64_t ring = x->end - x->first, offset = sn - x->first, start = r->start_pos % ring;
+    uint64_t pos = r->start_pos + (offset >= start ? offset - start : offset + ring - start);
+    return pos < x->pos ? pos : x->pos - 1;
+}
+
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    uint64_t ring = x->end - x->first;
     if (m->session > x->t.session)
         return RS_RX_BAD;
     int64_t share = m->rate.share_bps < INT64_MAX ? (int64_t)m->rate.share_bps : INT64_MAX;
@@ -137,15 +231,13 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
         r->share_bps = share;
         find_least_share(x);
     }
-    if (m->session == x->t.session && x->phase == RS_PHASE_HIGH_RATE && r->lit && ring >= RING_LEAST) {
+    if (m->session == x->t.session && x->phase == RS_PHASE_HIGH_RATE && r->lit) {
         if (m->rate.highest < x->first || m->rate.highest >= x->end)
             return RS_RX_BAD;
-        uint64_t offset = m->rate.highest - x->first;
-        if (offset < x->pos) {
-            uint64_t pos = offset + (x->pos - 1 - offset) / ring * ring;
-            rs_window_seen(node, now, x, r, pos);
-            take_losses(node, now, x, r, pos, m);
-        }
+        uint64_t pos = position(x, r, m->rate.highest);
+        rs_window_seen(node, now, x, r, pos);
+        follow_road(x, now, r, pos, m);
+        take_losses(node, now, x, r, pos, m);
         rs_rate_tick(&x->rate, now);
     }
     rs_rate_apply(node, x);

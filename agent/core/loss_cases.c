@@ -1,7 +1,7 @@
 #include "core/loss_cases.h"
 
-#define REORDER_MAX 32  /* how far behind the prior sn a straggler may be */
-#define ROUND_CONFIRM 3 /* that many in a row so near are the second round after all */
+#define REORDER_MAX 1024 /* how far behind the prior sn a straggler may be: processors' queues overtake each other */
+#define ROUND_CONFIRM 3  /* that many in a row so near are the second round after all */
 
 void rs_ring_start(rs_ring *r, uint64_t first, uint64_t end) {
     *r = (rs_ring){.first = first, .end = end};
@@ -40,10 +40,17 @@ static uint64_t near_by(const rs_ring *r) {
     return ring / 8 < REORDER_MAX ? ring / 8 : REORDER_MAX;
 }
 
+/* Stragglers may come many in a row too, but none of them was here before: the second round shows at the initial or at
+ * the prior sn, which were. */
+static bool is_round(const rs_ring *r, uint64_t sn) {
+    bool again = sn == r->prior || rs_ring_distance(r, r->initial, sn) < r->run;
+    return r->run >= ROUND_CONFIRM && again;
+}
+
 /* In the sent range: case 3, or a straggler. */
 static rs_loss behind(rs_ring *r, uint64_t sn) {
     count_run(r, sn);
-    if (rs_ring_distance(r, sn, r->prior) <= near_by(r) && r->run < ROUND_CONFIRM)
+    if (rs_ring_distance(r, sn, r->prior) <= near_by(r) && !is_round(r, sn))
         return (rs_loss){.what = RS_CASE_LATE};
     r->round_done = true;
     return (rs_loss){.what = RS_CASE_ROUND, .lost_after = r->prior, .lost_before = r->initial};

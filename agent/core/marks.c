@@ -13,9 +13,12 @@ static const rs_mark *nth(const rs_marks *m, uint64_t n) {
     return &m->ring[n % RS_MARKS];
 }
 
+rs_time rs_marks_may(const rs_marks *m) {
+    return m->count ? nth(m, m->count - 1)->at + m->least : INT64_MIN;
+}
+
 bool rs_marks_packet(rs_marks *m, rs_time now, uint64_t pos, bool last) {
-    bool may = m->count == 0 || now - nth(m, m->count - 1)->at >= m->least;
-    if (now < m->due && !(last && may))
+    if (now < m->due && !(last && now >= rs_marks_may(m)))
         return false;
     m->ring[m->count++ % RS_MARKS] = (rs_mark){pos, now};
     m->due = now + m->every;

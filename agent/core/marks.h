@@ -27,6 +27,8 @@ void rs_marks_start(rs_marks *marks, rs_time now, rs_time least, rs_time every);
 void rs_marks_every(rs_marks *marks, rs_time every);
 /* A packet is being sent; `last`: none may follow for a while. True if it asks for a report. Positions increase. */
 bool rs_marks_packet(rs_marks *marks, rs_time now, uint64_t pos, bool last);
+/* When the next packet may ask for a report at the earliest. */
+rs_time rs_marks_may(const rs_marks *marks);
 /* The newest mark at or before the position that is still remembered, NULL if there is none. */
 const rs_mark *rs_marks_at(const rs_marks *marks, uint64_t pos);
 /* When the position was sent, between two marks in proportion; RS_NEVER if that is forgotten. */

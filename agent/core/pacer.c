@@ -22,8 +22,11 @@ rs_time rs_pacer_due(const rs_pacer *p) {
 
 void rs_pacer_sent(rs_pacer *p, rs_time now, uint32_t wire_bytes) {
     rs_time cost = rs_wire_time(wire_bytes, p->rate_bps);
-    rs_time depth = cost * RS_PACER_BURST < RS_PACER_DEPTH ? cost * RS_PACER_BURST : RS_PACER_DEPTH;
-    rs_time quantum = cost * (RS_PACER_BURST / 2) < RS_PACER_QUANTUM ? cost * (RS_PACER_BURST / 2) : RS_PACER_QUANTUM;
+    rs_time depth = rs_wire_time(RS_PACER_DEPTH_BITS / 8, p->rate_bps);
+    depth = depth < RS_PACER_DEPTH_LEAST  ? RS_PACER_DEPTH_LEAST
+            : depth > RS_PACER_DEPTH_MOST ? RS_PACER_DEPTH_MOST
+                                          : depth;
+    rs_time quantum = cost * RS_PACER_BURST < RS_PACER_QUANTUM ? cost * RS_PACER_BURST : RS_PACER_QUANTUM;
     p->tat = (p->tat > now - depth ? p->tat : now - depth) + cost;
     /* Sent ahead of its time no further than now: the bucket may be filled while idle (tat in the past, down to now -
      * depth), never owed. */

@@ -9,8 +9,11 @@
 #include "core/types.h"
 
 #define RS_PACER_QUANTUM 250000 /* 0.25 ms */
-#define RS_PACER_DEPTH 2000000  /* 2 ms: what a late caller may catch up; at 1 Gb/s 28 packets of 9 KB */
-#define RS_PACER_BURST 64       /* packets, however fast */
+/* What a late caller may catch up: what fits into the queue that roads are held at (road.c), which is empty by then. */
+#define RS_PACER_DEPTH_BITS (128000 * 8)
+#define RS_PACER_DEPTH_LEAST 1000000 /* 1 ms */
+#define RS_PACER_DEPTH_MOST 4000000
+#define RS_PACER_BURST 32 /* packets of a quantum, however fast */
 
 typedef struct {
     int64_t rate_bps;

@@ -10,8 +10,7 @@
 #define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
 #define DRAIN (1 * RS_MS)             /* from the last data packet to releasing the path: let it get there first */
 #define FEEDBACK (5 * RS_MS)
-#define FEEDBACK_EACH 50000        /* ns per receiver: at most 20,000 RATE messages a second in all */
-#define FEEDBACK_MARKS (1 * RS_MS) /* between two packets that ask for a report */
+#define FEEDBACK_EACH 50000 /* ns per receiver: at most 20,000 RATE messages a second in all */
 
 void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase) {
     if (x->phase == phase)
@@ -74,6 +73,7 @@ static void open_to_all(rs_node *node, rs_time now, rs_sending *x) {
         r->lit = r->rated = r->dropped = false;
         r->expected = r->lost = 0;
         r->watch = (rs_loss_watch){0};
+        r->road = (rs_road){0};
         if (x->sessions == 1)
             r->link.heard_at = now; /* from now on it owes answers */
         rs_say(node, now, &r->link, RS_SAY_OPEN);
@@ -109,7 +109,7 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
     x->light_confirm = node->config.light_confirm ? node->config.light_confirm : grant->reconfiguration ? 3 : 1;
     x->feedback_interval =
         FEEDBACK_EACH * x->recipient_count > FEEDBACK ? FEEDBACK_EACH * x->recipient_count : FEEDBACK;
-    rs_rate_start(&x->rate, now, ceiling / 100 * 97 + 1, 2 * x->feedback_interval);
+    rs_rate_start(&x->rate, now, ceiling / 100 * 99 + 1, 2 * x->feedback_interval);
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
     x->stats.granted_at = now;
     x->stats.high_rate_at = x->stats.data_done_at = 0;
@@ -129,12 +129,11 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     x->rate_from_pos = x->pos;
     x->rate.epoch_end = now + x->rate.epoch;
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
-    rs_rate_apply(node, x);
-    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
-    rs_marks_start(&x->marks, now, FEEDBACK_EACH * x->recipient_count, FEEDBACK_MARKS);
+    rs_rate_begin(x, now);
     rs_window_start(x, now);
-    rs_repair_high_rate(x);
+    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
     rs_data_schedule(node, now, x);
+    rs_repair_high_rate(x);
 }
 
 /* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. */

@@ -10,6 +10,7 @@
 #include "core/ranges.h"
 #include "core/rate.h"
 #include "core/repair_table.h"
+#include "core/road.h"
 #include "core/rtt.h"
 #include "core/seqset.h"
 #include "core/timers.h"
@@ -123,6 +124,8 @@ typedef struct {
     uint64_t expected, lost;
     bool dropped;
     rs_loss_watch watch;
+    rs_road road;
+    uint64_t trip_pos; /* the newest mark it has reported */
     int64_t share_bps;
 } rs_recipient;
 
@@ -183,7 +186,10 @@ struct rs_sending {
     rs_time feedback_interval;
     uint32_t cuts_logged;
     rs_marks marks;          /* of high rate: when what was sent, where reports are asked for */
+    rs_recipient *rate_of;   /* the one whose road is the slowest; NULL = none is known */
     rs_recipient *window_of; /* the slowest, whose word holds the data channel back; NULL = nobody */
+    uint64_t high_pos;       /* high rate began there */
+    uint64_t first_window;   /* packets that may be under way when it begins */
     bool path_lit;           /* by the word of its switches, when light_pos was next */
     uint64_t light_pos;
     uint64_t window_pos;    /* no data packet from here on, for now */
@@ -339,11 +345,13 @@ void rs_data_stop(rs_node *node, rs_sending *x);
 rs_time rs_data_deadline(const rs_node *node);
 
 #define RS_TAIL_LATEST (250 * RS_MS) /* after DATA_FNSD what is missing is asked for, even while data packets come */
+#define RS_SILENT (100 * RS_MS)      /* who reports nothing for so long holds nobody back: patches are for it */
 #define RS_QUIET_REPORTS 2           /* feedback intervals between two reports when nothing is wrong */
 
 /* window.c: how far the data channel runs ahead */
-void rs_window_start(rs_sending *x, rs_time now);                  /* high rate begins */
-uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r); /* packets that may be under way to it */
+void rs_window_start(rs_sending *x, rs_time now);                    /* high rate begins */
+uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r); /* half of what may wait at it, in packets */
+uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r);   /* packets that may be under way to it */
 void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos);
 void rs_window_left(rs_node *node, rs_time now, rs_sending *x,
                     const rs_recipient *r); /* done, failed or out of reach */
@@ -371,6 +379,8 @@ void rs_map_timeout(rs_node *node, rs_time now, rs_receiving *x);
 void rs_next_map(rs_time now, rs_receiving *x, rs_message *m);
 
 /* feedback.c: RATE both ways */
+bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */
+void rs_rate_begin(rs_sending *x, rs_time now);                              /* high rate begins */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
 void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x);

@@ -2,28 +2,35 @@
  * what may wait at its socket, and no further than AHEAD at the present rate, so that what a switch or a host cannot
  * carry waits at the sender and not in buffers on the way, where it would be late first and lost later. The first bound
  * keeps sockets from overflowing whatever the rate; the second is generous: a host that is busy with something else for
- * some milliseconds must not stop the others. A receiver that says nothing for SILENT holds nobody up. Ours. */
+ * some milliseconds must not stop the others. A receiver that says nothing for RS_SILENT holds nobody up. Ours. */
 #include "core/state.h"
 
 #define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */
 #define AHEAD_LEAST 16                   /* packets */
 #define ROOM_UNKNOWN (UINT64_C(4) << 20) /* bytes taken for granted at a receiver that does not say */
 #define ROOM_LEAST 2                     /* packets */
-#define SILENT (100 * RS_MS)             /* then patches are for it */
+
+uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {
+    uint64_t fits = (r->room ? r->room : ROOM_UNKNOWN) / 2 / (x->t.fragment_size + RS_DATA_HEADER);
+    return fits > ROOM_LEAST ? fits : ROOM_LEAST;
+}
 
 uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
-    rs_time time = AHEAD + 2 * r->link.peer->rtt.smoothed + 3 * x->marks.every;
+    rs_time time = AHEAD + 2 * r->road.least + 3 * x->marks.every;
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, rs_rate_bps(&x->rate));
     uint64_t packets = (uint64_t)(time / packet);
-    uint64_t fits = (r->room ? r->room : ROOM_UNKNOWN) / 2 / (x->t.fragment_size + RS_DATA_HEADER);
+    uint64_t fits = rs_window_room(x, r);
     packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;
-    fits = fits > ROOM_LEAST ? fits : ROOM_LEAST;
+    if (!r->road.found) { /* slow start (RFC 5681): it doubles in a round trip */
+        uint64_t seen = r->seen_pos > x->high_pos ? r->seen_pos - x->high_pos : 0;
+        fits = x->first_window + seen < fits ? x->first_window + seen : fits;
+    }
     return packets < fits ? packets : fits;
 }
 
 /* Its round ends within the window, or it is finished by other means. */
 static bool out_of_it(const rs_sending *x, const rs_recipient *r, rs_time now, uint64_t window) {
-    return r->state != RS_RECIPIENT_ACTIVE || !r->lit || !r->link.peer->up || now - r->seen_at >= SILENT ||
+    return r->state != RS_RECIPIENT_ACTIVE || !r->lit || !r->link.peer->up || now - r->seen_at >= RS_SILENT ||
            r->seen_pos + window >= r->start_pos + (x->end - x->first);
 }
 
@@ -74,8 +81,12 @@ void rs_window_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipien
 }
 
 rs_time rs_window_due(rs_sending *x, rs_time now) {
-    if (x->phase != RS_PHASE_HIGH_RATE || x->pos < x->window_pos)
+    if (x->phase != RS_PHASE_HIGH_RATE)
         return now;
-    find(x, now);
-    return x->pos < x->window_pos ? now : x->window_of->seen_at + SILENT;
+    if (x->pos >= x->window_pos)
+        find(x, now);
+    if (x->pos >= x->window_pos)
+        return x->window_of->seen_at + RS_SILENT;
+    /* The last one waits until it may ask for a report: without one nothing would open the window again. */
+    return x->pos + 1 == x->window_pos && rs_marks_may(&x->marks) > now ? rs_marks_may(&x->marks) : now;
 }

@@ -220,7 +220,29 @@ static bool lost(net *n, rs_peer to, const rs_data_header *h) {
         return true;
     if (n->knobs.drop && n->knobs.drop(n, to, h, n->knobs.drop_context))
         return true;
-    return n->knobs.loss > 0 && net_random(n) < n->knobs.loss;
+    if (n->knobs.loss <= 0)
+        return false;
+    if (n->knobs.burst <= 1)
+        return net_random(n) < n->knobs.loss;
+    double leave = 1 / n->knobs.burst, enter = n->knobs.loss / (1 - n->knobs.loss) * leave; /* Gilbert */
+    s->in_burst = net_random(n) < (s->in_burst ? 1 - leave : enter);
+    return s->in_burst;
+}
+
+/* The sender's own port: a queue of bytes. False if it is full. */
+static bool through_uplink(net *n, rs_peer from, const rs_packet_out *out, rs_time *at) {
+    net_server *s = &n->servers[from];
+    if (n->knobs.uplink_bps == 0)
+        return true;
+    double each = (out->payload_length + RS_DATA_HEADER + RS_WIRE_OVERHEAD) * 8e9 / (double)n->knobs.uplink_bps;
+    rs_time start = s->uplink_free > n->knobs.now ? s->uplink_free : n->knobs.now;
+    if ((double)(start - n->knobs.now) * (double)n->knobs.uplink_bps / 8e9 > (double)n->knobs.uplink_bytes) {
+        n->knobs.uplink_drops++;
+        return false;
+    }
+    s->uplink_free = start + (rs_time)each;
+    *at = s->uplink_free;
+    return true;
 }
 
 /* The port or socket in front of a slow server: a queue; what does not fit is lost. */
@@ -263,14 +285,19 @@ static void put_data(net *n, rs_peer from, const rs_packet_out *out) {
         n->last_sn = h.sn;
     }
     hash(n, out->header, out->header_length);
+    rs_time leaves = n->knobs.now;
+    if (!through_uplink(n, from, out, &leaves))
+        return;
     for (rs_peer to = 0; to < n->server_count; to++) {
         if (to == from || n->servers[to].dead || n->servers[to].frozen || lost(n, to, &h))
             continue;
-        rs_time at = n->knobs.now + n->knobs.data_delay;
+        rs_time at = leaves + n->knobs.data_delay;
         if (n->knobs.data_jitter)
             at += (rs_time)(net_random(n) * (double)n->knobs.data_jitter);
         if (!through_bottleneck(n, to, out, &at))
             continue;
+        if (n->knobs.look)
+            at = (at + n->knobs.look - 1) / n->knobs.look * n->knobs.look;
         int copies = n->knobs.duplicate > 0 && net_random(n) < n->knobs.duplicate ? 2 : 1;
         for (int copy = 0; copy < copies; copy++) {
             net_item *i = item(DO_DATA, at + copy * 20 * US, from, to);

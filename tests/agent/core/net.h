@@ -45,6 +45,10 @@ typedef struct {
     rs_time control_delay, connect_delay, manager_delay;
     int64_t control_rate_bps; /* of each connection; 0 = endless */
     double loss;              /* of data packets, everywhere */
+    double burst;             /* mean number of packets lost in a row; 0 = each by itself */
+    int64_t uplink_bps;       /* the senders' own ports: what they carry; 0 = endless */
+    uint64_t uplink_bytes;    /* and the queue in front of each */
+    rs_time look;             /* receivers look at their sockets so often; 0 = at once */
     double duplicate;
     bool grant; /* the manager grants `path` (accepted_size 0 = all) when asked */
     rs_path_grant path;
@@ -54,6 +58,7 @@ typedef struct {
     /* what came of it */
     uint64_t data_packets;   /* put on the data channel, repair packets too */
     uint64_t repair_packets; /* of these, with fragments in them */
+    uint64_t uplink_drops;   /* data packets that found the queue full */
     uint64_t contradictions; /* data packets that contradict the transfer they name */
     uint64_t trace;          /* hash of everything said and told */
 } net_knobs;
@@ -74,10 +79,11 @@ rs_time net_run(net *n, rs_time bound);
 void net_dark_until(net *n, rs_peer server, rs_time time); /* no data packet reaches it before; RS_NEVER = ever */
 void net_ringing_until(net *n, rs_peer server, rs_time time, double loss);
 void net_bottleneck(net *n, rs_peer server, int64_t rate_bps, uint32_t buffer_packets, bool at_socket);
-void net_kill(net *n, rs_peer server);      /* crashes: says nothing any more, its connections end */
-void net_freeze(net *n, rs_peer server);    /* says nothing any more, its connections stay */
-void net_restart(net *n, rs_peer server);   /* anew, with nothing known */
-void net_cut(net *n, rs_peer a, rs_peer b); /* the control connection ends, what is on the way is lost */
+void net_room(net *n, rs_peer server, uint64_t bytes); /* what it tells senders that its socket takes */
+void net_kill(net *n, rs_peer server);                 /* crashes: says nothing any more, its connections end */
+void net_freeze(net *n, rs_peer server);               /* says nothing any more, its connections stay */
+void net_restart(net *n, rs_peer server);              /* anew, with nothing known */
+void net_cut(net *n, rs_peer a, rs_peer b);            /* the control connection ends, what is on the way is lost */
 void net_unreachable(net *n, rs_peer server, bool unreachable); /* its control channel cannot be connected */
 void net_application(net *n, rs_peer server, net_app app);
 void net_bad_digest(net *n, rs_peer server);

@@ -44,7 +44,9 @@ typedef struct {
     uint32_t buffer_packets;
     bool at_socket;
     uint64_t room;     /* told as the bytes its socket takes */
-    rs_time port_free; /* the bottleneck's queue is empty then */
+    rs_time port_free;   /* the bottleneck's queue is empty then */
+    rs_time uplink_free; /* and that of its own port */
+    bool in_burst;
     net_app app;
     net_store stores[OBJECTS_MAX];
     uint32_t store_count;

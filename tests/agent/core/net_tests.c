@@ -26,6 +26,10 @@ void net_bottleneck(net *n, rs_peer server, int64_t rate_bps, uint32_t buffer_pa
     n->servers[server].at_socket = at_socket;
 }
 
+void net_room(net *n, rs_peer server, uint64_t bytes) {
+    n->servers[server].room = bytes;
+}
+
 void net_cut(net *n, rs_peer a, rs_peer b) {
     net_connection *c = between(n, a, b);
     if (!c->up)

@@ -85,6 +85,20 @@ static void straggler__is_no_second_round(void **state) {
     assert_false(r.round_done);
 }
 
+/* Packets on their way through one processor of a host while the next ones go through another. */
+static void many_stragglers_in_a_row__are_no_second_round(void **state) {
+    (void)state;
+    rs_ring r;
+    rs_ring_start(&r, 0, 100000);
+    for (uint64_t sn = 18; sn < 25857; sn++)
+        rs_ring_packet(&r, sn, 1);
+    assert_int_equal(rs_ring_packet(&r, 25957, 1).what, RS_CASE_GAP);
+    for (uint64_t sn = 25857; sn < 25957; sn++)
+        assert_int_equal(rs_ring_packet(&r, sn, 1).what, RS_CASE_LATE);
+    assert_int_equal(rs_ring_packet(&r, 25958, 1).what, RS_CASE_NEXT);
+    assert_false(r.round_done);
+}
+
 static void straggler_from_before_light__is_no_lost_ring(void **state) {
     (void)state;
     rs_ring r = lit_at(60, 61);
@@ -113,6 +127,7 @@ int main(void) {
         cmocka_unit_test(light__is_a_run_of_consecutive_packets),
         cmocka_unit_test(ring_of_one__is_light_and_round_at_once),
         cmocka_unit_test(straggler__is_no_second_round),
+        cmocka_unit_test(many_stragglers_in_a_row__are_no_second_round),
         cmocka_unit_test(straggler_from_before_light__is_no_lost_ring),
         cmocka_unit_test(near_second_round__is_noticed_by_a_run),
     };
