@@ -27,7 +27,7 @@ DELIVERED = "delivered"
 DELIVERED_READ = 8  # its first indexes are compared; the array is too large to be read for every vector
 
 MARKER_SOURCE, MARKER_GROUP = "203.0.113.100", "239.255.255.1"
-MARKER_PORT, MARKER_REPLICATION, MARKER_SLOT = 6, 65_000, 4095
+MARKER_PORT, MARKER_REPLICATION, MARKER_SLOT = 6, 4000, 4095
 
 
 Marks = Counter[tuple[str, int, int]]  # (counter, index, frame's bytes): what markers added

@@ -7,17 +7,32 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 from finsy import P4CounterEntry, P4DigestEntry, P4DirectCounterEntry, P4Schema, P4TableEntry
 from finsy.p4entity import P4DigestList, decode_entity, encode_entities, encode_updates
-from finsy.proto import U128, p4r, p4r_grpc
+from finsy.proto import U128, p4r, p4r_grpc, rpc_status
 
 CALL_S = 20.0
 DIGEST = "first_light_t"
+
+
+class Refused(Exception):
+    """A target did not do what was written; the text says which updates, and what it answered."""
+
+
+def said(error: Any, updates: Sequence[Any]) -> str:
+    words = [f"{error.code().name}: {error.details()}"]
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            for update, packed in zip(updates, rpc_status.Status.FromString(value).details, strict=False):
+                one = p4r.Error()
+                if packed.Unpack(one) and one.canonical_code:
+                    words.append(f"{one.canonical_code} {one.message} (code {one.code}): {update}")
+    return "\n".join(words)
 
 
 class Control:
@@ -66,11 +81,15 @@ class Control:
         self.write([+P4DigestEntry(DIGEST, max_list_size=1, max_timeout_ns=0, ack_timeout_ns=1_000_000_000)])
 
     def write(self, updates: Iterable[Any]) -> None:
-        """Updates (+insert, -delete, ~modify; plain is refused) in one request. Raises grpc.RpcError."""
+        """Updates (+insert, -delete, ~modify; plain is refused) in one request. Raises Refused."""
         encoded = encode_updates(updates, self.schema)
-        if encoded:
-            request = p4r.WriteRequest(device_id=self.device_id, election_id=self.election_id, updates=encoded)
+        if not encoded:
+            return
+        request = p4r.WriteRequest(device_id=self.device_id, election_id=self.election_id, updates=encoded)
+        try:
             self._stub.Write(request, timeout=CALL_S)
+        except grpc.RpcError as error:
+            raise Refused(said(error, encoded)) from None
 
     def read(self, *entities: Any) -> Iterator[Any]:
         request = p4r.ReadRequest(device_id=self.device_id, entities=encode_entities(entities, self.schema))
