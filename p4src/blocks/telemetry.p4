@@ -91,7 +91,7 @@ control Row(in headers_t hdr, in standard_metadata_t standard, in watch_t watch,
             }
             if (run < watch.confirm) {
                 nexts.read(next, watch.slot);
-                if (sn != next) {
+                if (sn != next && hdr.rostrum.first == 0) { // with `first`, the ring has gone around
                     run = 0;
                 }
                 run = run + 1;
@@ -140,7 +140,7 @@ control FirstLight(in headers_t hdr, in standard_metadata_t standard) {
     }
 
     apply {
-        if (hdr.rostrum.isValid()) {
+        if (hdr.rostrum.isValid() && hdr.rostrum.repair == 0) {
             first_light.apply();
             if (asked.epoch != 0) {
                 // Little-endian on the wire.

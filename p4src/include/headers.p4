@@ -55,7 +55,11 @@ header udp_t {
 header rostrum_t {
     bit<16>  magic;
     bit<8>   version;
-    bit<8>   flags;
+    bit<4>   other_flags;
+    bit<1>   repair;  // not data: what would be session and sn may mean something else
+    bit<1>   report;
+    bit<1>   attempt;
+    bit<1>   first;   // the first sn of the session's ring
     bit<32>  session;
     bit<128> app_id;
     bit<64>  data_id;

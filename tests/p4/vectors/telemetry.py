@@ -131,13 +131,28 @@ FIRST_LIGHT = [
     lit("epoch 0 is never raised", Write(+watch(1, G, slot=8, epoch=0)), packets(0, 1), ()),
     lit("a slot beyond the registers raises nothing", Write(+watch(1, G, slot=4096, epoch=1)), packets(0), ()),
     lit(
-        "flags of any kind, known or not, do not matter",
-        Write(+watch(1, G, slot=9, epoch=100, confirm=6)),
-        tuple(
-            Send(1, data(S, G, sn=sn, flags=flags))
-            for sn, flags in enumerate((FIRST, ATTEMPT, REPORT, REPAIR, 0xF0, 0xFF))
-        ),
-        (light(100, 5),),
+        "other flags, known or not, do not matter",
+        Write(+watch(1, G, slot=9, epoch=100, confirm=5)),
+        tuple(Send(1, data(S, G, sn=sn, flags=flags)) for sn, flags in enumerate((FIRST, ATTEMPT, REPORT, 0xF0, 0xF7))),
+        (light(100, 4),),
+    ),
+    lit(
+        "a row goes on when the session's ring has gone around",
+        Write(+watch(1, G, slot=15, epoch=100, confirm=4)),
+        (Send(1, data(S, G, sn=5, flags=FIRST)), *packets(6), Send(1, data(S, G, sn=5, flags=FIRST)), *packets(6)),
+        (light(100, 6),),
+    ),
+    lit(
+        "an object of one fragment makes a row too",
+        Write(+watch(1, G, slot=16, epoch=100, confirm=3)),
+        (Send(1, data(S, G, flags=FIRST)),) * 4,
+        (light(100, 0),),
+    ),
+    lit(
+        "repairs are no data: they neither make a row nor break it",
+        Write(+watch(1, G, slot=17, epoch=100, confirm=2)),
+        tuple(Send(1, data(S, G, sn=sn, flags=flags)) for sn, flags in ((3, 0), (4, REPAIR), (99, REPAIR), (4, 0))),
+        (light(100, 4),),
     ),
     lit(
         "what is not rostrum's data is no light",
