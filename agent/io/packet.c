@@ -50,6 +50,7 @@ typedef struct {
     rs_io *sockets; /* back end `udp`: sends to single hosts, receives while packets are sparse */
     int epoll_fd;   /* over the ring and the sockets */
     bool dense;
+    bool unfit;             /* the ring, for what comes here: sockets it is */
     uint64_t counted_since; /* ns; `counted` packets came since then, while sparse */
     unsigned counted;
     unsigned meagre_blocks; /* in a row, while dense */
@@ -97,7 +98,7 @@ static bool watch_both(packet_io *io, char *error) {
     return false;
 }
 
-static rs_io *packet_open(const rs_io_options *options, char *error) {
+rs_io *rs_packet_open(const rs_io_options *options, bool tells_joined, char *error) {
     packet_io *io = calloc(1, sizeof *io);
     if (!io) {
         snprintf(error, RS_IO_ERROR_MAX, "no memory for packet I/O");
@@ -112,7 +113,7 @@ static rs_io *packet_open(const rs_io_options *options, char *error) {
     if (!ok)
         snprintf(error, RS_IO_ERROR_MAX, "a host's own frames do not come back to it");
     if (ok && rs_interface_find(options, &io->interface, error) && open_send_socket(io, error) &&
-        rs_packet_ring_open(&io->ring, &io->interface, ring, error)) {
+        rs_packet_ring_open(&io->ring, &io->interface, ring, tells_joined, error)) {
         io->options.interface = io->interface.name;
         io->sockets = rs_io_udp.open(&io->options, error);
         if (io->sockets && watch_both(io, error))
@@ -120,6 +121,10 @@ static rs_io *packet_open(const rs_io_options *options, char *error) {
     }
     packet_close(&io->base);
     return NULL;
+}
+
+static rs_io *packet_open(const rs_io_options *options, char *error) {
+    return rs_packet_open(options, rs_packet_ring_tells_joined(), error);
 }
 
 /* -------------------------------------------------------------------------------------------------------- sending */
@@ -300,7 +305,19 @@ static unsigned read_ring(packet_io *io, unsigned limit, const rs_io_sink *sink)
     return total;
 }
 
+/* Sockets cut what comes joined. */
+static void give_ring_up(packet_io *io) {
+    io->unfit = true;
+    set_dense(io, false);
+    rs_io_warn(&io->options, "datagrams come joined, and the rings of this kernel do not tell how to cut them (Linux "
+                             "6.2): they are received by sockets");
+}
+
 static void choose_mode(packet_io *io, unsigned by_sockets, unsigned from_ring) {
+    if (io->ring.joined > 0 && !io->unfit)
+        give_ring_up(io);
+    if (io->unfit)
+        return;
     if (io->dense) {
         if (from_ring > 0)
             io->meagre_blocks = io->ring.meagre <= SPARSE_PACKETS ? io->meagre_blocks + 1 : 0;

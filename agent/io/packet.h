@@ -7,4 +7,7 @@
 
 extern const rs_io_ops rs_io_packet_ring;
 
+/* Opens it as on a kernel whose rings tell how joined datagrams are to be cut, or not (packet_ring.h). */
+rs_io *rs_packet_open(const rs_io_options *options, bool tells_joined, char *error);
+
 #endif

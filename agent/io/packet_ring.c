@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "io/packet_filter.h"
@@ -19,8 +20,15 @@
 #define FRAME_BYTES 2048u /* the kernel wants to know; blocks are filled without gaps whatever it is */
 #define GSO_UDP_L4 5      /* VIRTIO_NET_HDR_GSO_UDP_L4, in the headers since Linux 6.2 */
 
+bool rs_packet_ring_tells_joined(void) {
+    struct utsname kernel;
+    unsigned major = 0, minor = 0;
+    bool known = uname(&kernel) == 0 && sscanf(kernel.release, "%u.%u", &major, &minor) == 2;
+    return !known || major > 6 || (major == 6 && minor >= 2);
+}
+
 static bool set_up(rs_packet_ring *ring, size_t bytes) {
-    int version = TPACKET_V3, one = 1;
+    int version = TPACKET_V3, told = ring->tells_joined;
     ring->block_bytes = RS_PACKET_BLOCK_BYTES;
     ring->blocks = bytes > 2 * (size_t)ring->block_bytes ? (unsigned)(bytes / ring->block_bytes) : 2;
     ring->bytes = (size_t)ring->blocks * ring->block_bytes;
@@ -31,7 +39,7 @@ static bool set_up(rs_packet_ring *ring, size_t bytes) {
                                          .tp_retire_blk_tov = RS_PACKET_BLOCK_MS};
     const rs_members none = {0};
     if (setsockopt(ring->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof version) != 0 ||
-        setsockopt(ring->fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one) != 0 ||
+        setsockopt(ring->fd, SOL_PACKET, PACKET_VNET_HDR, &told, sizeof told) != 0 ||
         setsockopt(ring->fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) != 0 ||
         !rs_packet_filter_attach(ring->fd, &none))
         return false;
@@ -40,8 +48,12 @@ static bool set_up(rs_packet_ring *ring, size_t bytes) {
     return ring->map != NULL;
 }
 
-bool rs_packet_ring_open(rs_packet_ring *ring, const rs_interface *interface, size_t bytes, char *error) {
-    *ring = (rs_packet_ring){.fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), .meagre = UINT32_MAX};
+bool rs_packet_ring_open(rs_packet_ring *ring, const rs_interface *interface, size_t bytes, bool tells_joined,
+                         char *error) {
+    *ring = (rs_packet_ring){.fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+                             .tells_joined = tells_joined,
+                             .mtu = interface->mtu,
+                             .meagre = UINT32_MAX};
     if (ring->fd < 0) {
         snprintf(error, RS_IO_ERROR_MAX, "cannot open a packet socket: %s%s", strerror(errno),
                  errno == EPERM ? " (CAP_NET_RAW is needed)" : "");
@@ -106,25 +118,35 @@ void rs_packet_ring_take(rs_packet_ring *ring) {
         give_back(ring);
 }
 
-/* Checksums the kernel or the NIC has looked at, or that are still to be made, are right. */
-static bool parse(const struct tpacket3_hdr *packet, rs_ring_packet *out) {
-    const uint8_t *start = (const uint8_t *)packet;
-    uint32_t link = (uint32_t)packet->tp_net - packet->tp_mac;
+/* How a packet's datagram is to be cut. False: it cannot be. */
+static bool find_segment(rs_packet_ring *ring, const struct tpacket3_hdr *packet, rs_ring_packet *out) {
     struct virtio_net_hdr offload;
-    if (packet->tp_snaplen < link || !rs_frame_parse(start + packet->tp_net, packet->tp_snaplen - link, &out->datagram))
-        return false;
-    memcpy(&offload, start + packet->tp_mac - sizeof offload, sizeof offload);
     out->segment = out->datagram.length;
+    if (!ring->tells_joined) {
+        bool joined = out->datagram.length + RS_FRAME_IP + RS_FRAME_UDP > ring->mtu;
+        ring->joined += joined;
+        return !joined;
+    }
+    memcpy(&offload, (const uint8_t *)packet + packet->tp_mac - sizeof offload, sizeof offload);
     if (offload.gso_type == GSO_UDP_L4 && offload.gso_size > 0 && offload.gso_size < out->segment)
         out->segment = offload.gso_size;
-    else if (offload.gso_type != VIRTIO_NET_HDR_GSO_NONE && offload.gso_type != GSO_UDP_L4)
+    return offload.gso_type == VIRTIO_NET_HDR_GSO_NONE || offload.gso_type == GSO_UDP_L4;
+}
+
+/* Checksums the kernel or the NIC has looked at, or that are still to be made, are right. */
+static bool parse(rs_packet_ring *ring, const struct tpacket3_hdr *packet, rs_ring_packet *out) {
+    const uint8_t *start = (const uint8_t *)packet;
+    uint32_t link = (uint32_t)packet->tp_net - packet->tp_mac;
+    if (packet->tp_snaplen < link || !rs_frame_parse(start + packet->tp_net, packet->tp_snaplen - link, &out->datagram))
+        return false;
+    if (!find_segment(ring, packet, out))
         return false;
     return (packet->tp_status & (TP_STATUS_CSUMNOTREADY | TP_STATUS_CSUM_VALID)) != 0 || rs_frame_sound(&out->datagram);
 }
 
 bool rs_packet_ring_peek(rs_packet_ring *ring, rs_ring_packet *out) {
     while (ring->left > 0 || begin(ring)) {
-        if (parse(packet_of(ring), out))
+        if (parse(ring, packet_of(ring), out))
             return true;
         ring->bad++;
         rs_packet_ring_take(ring);

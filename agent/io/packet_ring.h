@@ -14,10 +14,12 @@ typedef struct {
     int fd; /* readable when a block is ours */
     uint8_t *map;
     size_t bytes;
-    uint32_t block_bytes;
+    uint32_t block_bytes, mtu;
+    bool tells_joined;      /* the kernel says how joined datagrams are to be cut */
     unsigned blocks, block; /* in all, and the one that is next */
     uint32_t left, at; /* packets of that block not yet taken, and where the next one is in it; left 0: not begun */
     uint64_t bad;      /* packets that are no sound datagrams */
+    uint64_t joined;   /* packets of joined datagrams of which it is not known how to cut them: lost */
     uint32_t meagre;   /* packets of the last block if time was up before it was full, else UINT32_MAX */
 } rs_packet_ring;
 
@@ -27,9 +29,14 @@ typedef struct {
     uint32_t segment;
 } rs_ring_packet;
 
+/* This kernel's rings tell of joined datagrams how they are to be cut (Linux 6.2). Older ones lose them if they are asked
+ * to tell, and give them uncut otherwise. */
+bool rs_packet_ring_tells_joined(void);
+
 /* A ring of at most `bytes` (at least two blocks) that receives nothing until rs_packet_filter_attach. False
  * with words in `error`; rs_packet_ring_close either way. */
-bool rs_packet_ring_open(rs_packet_ring *ring, const rs_interface *interface, size_t bytes, char *error);
+bool rs_packet_ring_open(rs_packet_ring *ring, const rs_interface *interface, size_t bytes, bool tells_joined,
+                         char *error);
 void rs_packet_ring_close(rs_packet_ring *ring);
 
 /* The packet that is next. False: none is ours. It stays valid until rs_packet_ring_take. */

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "io/packet_ring.h"
 #include "io_fixture.h"
 
 typedef struct {
@@ -17,6 +18,10 @@ static io_fixture *open_pair(pairing *p, int receive_buffer) {
     rs_io_options receiving = io_veth_to;
     if (strcmp(p->out, "udp-gso") == 0 && strcmp(p->in, "netmap") == 0) {
         print_message("skipped: datagrams that stay joined up to the receiver are longer than netmap's buffers\n");
+        skip();
+    }
+    if (strcmp(p->out, "udp-gso") == 0 && strcmp(p->in, "packet") == 0 && !rs_packet_ring_tells_joined()) {
+        print_message("skipped: a few joined datagrams are lost until sockets receive them (test_io_packet.c)\n");
         skip();
     }
     receiving.receive_buffer = receive_buffer;
@@ -174,6 +179,10 @@ static void backend__drops_are_counted(void **state) {
 /* Nobody reads while as much comes as there is said to be room for. */
 static void backend__what_there_is_room_for_waits(void **state) {
     pairing *p = *state;
+    if (strcmp(p->in, "netmap") == 0) {
+        print_message("skipped: what waits in an emulated ring fills the sending socket's buffer, which is smaller\n");
+        skip();
+    }
     io_fixture *f = open_pair(p, 4 << 20);
     uint8_t header[RS_IO_HEADER_BYTES];
     rs_io_packet packet = io_fragment_packet(f, FRAGMENTS, header); /* of no fragment */
