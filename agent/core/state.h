@@ -193,6 +193,8 @@ struct rs_sending {
     bool path_lit;           /* by the word of its switches, when light_pos was next */
     uint64_t light_pos;
     uint64_t window_pos;    /* no data packet from here on, for now */
+    uint32_t probes;         /* times in a row that a shut window let some packets through */
+    rs_time probed_at;
     uint64_t rate_from_pos; /* what was sent before says nothing of the present rate */
     rs_timer data_timer;
     rs_list in_ready;

@@ -2,13 +2,19 @@
  * what may wait at its socket, and no further than AHEAD at the present rate, so that what a switch or a host cannot
  * carry waits at the sender and not in buffers on the way, where it would be late first and lost later. The first bound
  * keeps sockets from overflowing whatever the rate; the second is generous: a host that is busy with something else for
- * some milliseconds must not stop the others. A receiver that says nothing for RS_SILENT holds nobody up. Ours. */
+ * some milliseconds must not stop the others. A receiver that says nothing for RS_SILENT holds nobody up.
+ *
+ * A burst may take all that was under way to a receiver, with every packet that asked for a report: nothing would come
+ * to open the window. So a shut window lets a few packets through now and then (as TCP does after a lost tail, RFC 8985),
+ * each time after twice as long. Ours. */
 #include "core/state.h"
 
 #define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */
 #define AHEAD_LEAST 16                   /* packets */
 #define ROOM_UNKNOWN (UINT64_C(4) << 20) /* bytes taken for granted at a receiver that does not say */
 #define ROOM_LEAST 2                     /* packets */
+#define PROBE_AFTER (2 * RS_MS)          /* and two round trips, and the time between reports */
+#define PROBE_PACKETS 8
 
 uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {
     uint64_t fits = (r->room ? r->room : ROOM_UNKNOWN) / 2 / (x->t.fragment_size + RS_DATA_HEADER);
@@ -69,6 +75,8 @@ void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, 
     r->seen_at = now;
     if (pos > r->seen_pos)
         r->seen_pos = pos;
+    if (r == x->window_of)
+        x->probes = 0;
     if (x->phase != RS_PHASE_HIGH_RATE)
         return;
     if (r == x->window_of || r->seen_pos + rs_window_of(x, r) < x->window_pos)
@@ -80,13 +88,26 @@ void rs_window_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipien
         find_anew(node, now, x);
 }
 
+/* When a shut window lets some packets through. */
+static rs_time probe_due(const rs_sending *x) {
+    const rs_recipient *r = x->window_of;
+    rs_time after = (PROBE_AFTER + 2 * r->road.least + x->marks.every) << x->probes;
+    return (x->probes && x->probed_at > r->seen_at ? x->probed_at : r->seen_at) + after;
+}
+
 rs_time rs_window_due(rs_sending *x, rs_time now) {
     if (x->phase != RS_PHASE_HIGH_RATE)
         return now;
     if (x->pos >= x->window_pos)
         find(x, now);
-    if (x->pos >= x->window_pos)
-        return x->window_of->seen_at + RS_SILENT;
+    if (x->pos >= x->window_pos) {
+        rs_time due = probe_due(x), silent = x->window_of->seen_at + RS_SILENT;
+        if (now < due)
+            return due < silent ? due : silent;
+        x->probes++;
+        x->probed_at = now;
+        x->window_pos = x->pos + PROBE_PACKETS;
+    }
     /* The last one waits until it may ask for a report: without one nothing would open the window again. */
     return x->pos + 1 == x->window_pos && rs_marks_may(&x->marks) > now ? rs_marks_may(&x->marks) : now;
 }
