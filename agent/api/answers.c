@@ -83,6 +83,8 @@ void rs_api_encode_sent(rs_api_message *out, uint64_t tag, const rostrum_send_re
     rs_put_u64(out, result->packets_attempt);
     rs_put_u64(out, result->packets_redundant);
     rs_put_u64(out, result->packets_patched);
+    rs_put_u64(out, result->packets_repair);
+    rs_put_u64(out, result->losses_repaired);
     rs_put_u64(out, result->bytes_sent);
     rs_put_i64(out, result->rate_bps);
     rs_put_text(out, result->cause);
@@ -213,6 +215,8 @@ static void get_sent(rs_reader *in, rostrum_send_result *result) {
     result->packets_attempt = rs_get_u64(in);
     result->packets_redundant = rs_get_u64(in);
     result->packets_patched = rs_get_u64(in);
+    result->packets_repair = rs_get_u64(in);
+    result->losses_repaired = rs_get_u64(in);
     result->bytes_sent = rs_get_u64(in);
     result->rate_bps = rs_get_i64(in);
     rs_get_text(in, result->cause, sizeof result->cause);

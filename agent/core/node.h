@@ -79,7 +79,7 @@ typedef enum {
     RS_EV_PHASE,       /* the session entered `phase` */
     RS_EV_FIRST_LIGHT, /* INTL_SEQ of `peer` came in, initial sn in `sn` */
     RS_EV_NO_LIGHT,    /* `peer` got nothing within light_bound (one event per such peer) */
-    RS_EV_PEER_DONE,   /* DATA_RCVD of `peer`; `bytes` = fragments patched for it */
+    RS_EV_PEER_DONE,   /* DATA_RCVD of `peer`; `bytes` = fragments patched or repaired for it */
     RS_EV_PEER_FAILED, /* `peer` is given up, `cause` says why; the others go on */
     RS_EV_PATH_DONE,   /* the data channel is done: release the path (before the last patches) */
     /* Every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); its id is invalid after this. */

@@ -11,14 +11,16 @@
 #define CHOICE_LEAST 32    /* data packets before anything can be said about loss */
 #define CHOICE_WINDOW 8192 /* after so many the older half counts half */
 #define CHOICE_ASKED 8
-#define PATCHES_DEAR 200 /* patching costs a packet in so many of the data channel or more: 0.5 % */
-#define SPARED_LEAST 400 /* and one in so many of them can be spared: 0.25 % */
-#define BURST 16         /* repairs in a row, and data packets at least before the next */
-#define GATHERED 8       /* losses of each receiver that loses much, to begin a burst */
-#define HOLD 2048        /* packets: a loss waits so long for company, */
+#define PATCHES_DEAR 200  /* patching costs a packet in so many of the data channel or more: 0.5 % */
+#define SPARED_LEAST 400  /* and one in so many of them can be spared: 0.25 % */
+#define PATCHES_WAITING 8 /* of one receiver, at most */
+#define BURST 16          /* repairs in a row, and data packets at least before the next */
+#define GATHERED 8        /* losses of each receiver that loses much, to begin a burst */
+#define HOLD 2048         /* packets: a loss waits so long for company, */
 #define HOLD_LEAST (20 * RS_MS)
 #define HOLD_MOST (500 * RS_MS)
-#define MARKS 2 /* a mark goes out so many times: one may be lost */
+#define ENDING (30 * RS_MS) /* so long before the end of a round without a tail nothing waits */
+#define MARKS 2             /* a mark goes out so many times: one may be lost */
 #define MARK_AGAIN (10 * RS_MS)
 #define MARKS_MOST 12 /* unanswered in a row: the tail ends */
 #define TAIL_LEAST (250 * RS_MS)
@@ -152,12 +154,14 @@ static void tell_result(rs_node *node, const rs_sending *x) {
     rs_emit(node, &event);
 }
 
-/* What the table still holds is asked for again after DATA_FNSD. */
+/* What the table still holds, and what is still to be patched, is asked for again after DATA_FNSD. */
 void rs_repair_end(rs_node *node, rs_sending *x) {
     rs_repairing *p = &x->repair;
     if (p->coded) {
         tell_result(node, x);
         x->stats.repairs_mended += p->table.mended;
+        for (uint32_t i = 0; i < x->recipient_count; i++)
+            x->recipients[i].want.count = 0;
     }
     rs_repair_table_free(&p->table, &node->allocator);
     p->tail = p->coded = false;
@@ -252,14 +256,39 @@ static bool covers(const rs_repair_set *s, const uint64_t must[RS_REPAIR_WORDS])
     return true;
 }
 
+/* A circuit is given back when the round is over: light is dear, and the packet network carries patches beside it. With
+ * a further session to come there is no tail either: neither waits for the other. */
+static bool tail_follows(const rs_sending *x) {
+    return x->grant.kind == RS_PATH_PACKET && x->end == x->t.fragments;
+}
+
 static rs_time hold(const rs_sending *x) {
-    rs_time time = HOLD * rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->pacer.rate_bps);
+    rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->pacer.rate_bps);
+    rs_time time = HOLD * packet;
+    if (!tail_follows(x) && x->stop_pos > x->pos && (rs_time)(x->stop_pos - x->pos) < ENDING / packet)
+        return 0;
     return time < HOLD_LEAST ? HOLD_LEAST : time > HOLD_MOST ? HOLD_MOST : time;
 }
 
 /* The table fills up. */
 static bool is_pressed(const rs_repair_table *t) {
     return t->count - t->dead > t->capacity / 4 * 3;
+}
+
+/* As in the paper, what nobody else lost. False if its receiver has patches enough waiting for it: ranges that are too
+ * many become fewer and longer. */
+static bool patch(rs_node *node, rs_time now, rs_sending *x, const rs_repair_set *s) {
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (!(s->serves[i / 64] >> i % 64 & 1))
+            continue;
+        if (r->want.count >= PATCHES_WAITING)
+            return false;
+        rs_ranges_add(&r->want, s->sn[0], s->sn[0] + 1);
+        rs_patch_ready(node, now, &r->link, true);
+    }
+    rs_repair_patched(&x->repair.table, s);
+    return true;
 }
 
 /* While data flows: a set that is as good as it can be goes out, another waits for company until its oldest member has
@@ -279,12 +308,8 @@ static bool pick_now(rs_node *node, rs_time now, rs_sending *x, rs_repair_set *s
             return false;
         if (s->served > 1)
             return true;
-        rs_repair_patched(&p->table, s); /* nobody else lost anything meanwhile: as in the paper */
-        for (uint32_t i = 0; i < x->recipient_count; i++)
-            if (s->serves[i / 64] >> i % 64 & 1) {
-                rs_ranges_add(&x->recipients[i].want, s->sn[0], s->sn[0] + 1);
-                rs_patch_ready(node, now, &x->recipients[i].link, true);
-            }
+        if (!patch(node, now, x, s))
+            return true;
     }
     return false;
 }
@@ -378,14 +403,12 @@ void rs_repair_data_sent(rs_sending *x) {
 
 /* --------------------------------------------------------------------------------------------------------- the tail */
 
-/* The round is over. True: the path is kept for the tail's repairs. A circuit is given back at once: light is dear, and
- * the packet network carries patches beside it. With a further session to come there is no tail either: patches do not
- * wait for it, nor it for them. */
+/* The round is over. True: the path is kept for the tail's repairs. */
 bool rs_repair_tail(rs_node *node, rs_time now, rs_sending *x) {
     rs_repairing *p = &x->repair;
     if (!p->coded || !x->path_held)
         return false;
-    if (x->grant.kind != RS_PATH_PACKET || x->end < x->t.fragments) {
+    if (!tail_follows(x)) {
         rs_repair_end(node, x);
         return false;
     }

@@ -190,7 +190,7 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
     case RS_SAY_DATA_RCVD:
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;
-        m->data_rcvd.patched = x->stats.patches_received;
+        m->data_rcvd.patched = x->stats.patches_received + x->stats.repairs_used;
         rs_wire_cause_set(&m->data_rcvd.cause, x->rcvd_status == RS_RCVD_WHOLE ? "" : x->link.cause);
         return true;
     default:

@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "daemon/combine.h"
 #include "daemon/nic.h"
 #include "daemon/units.h"
 
@@ -75,12 +76,28 @@ static void send_message(rs_agent *agent, const rs_packet_out *out) {
     rs_control_send(agent->control, out->peer, out->header, out->header_length, out->payload_length ? &payload : NULL);
 }
 
+static void on_unreadable(void *context, rs_xfer xfer) {
+    rs_agent *agent = context;
+    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+    if (transfer && transfer->sending)
+        rs_sending_cancel(agent, transfer, "the object's file became shorter while it was being sent");
+}
+
 static void send_data(rs_agent *agent, const rs_packet_out *out) {
     rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
     if (!transfer || !transfer->object || (out->payload_length > 0 && !transfer->object->map))
         return;
+    const uint8_t *payload = out->payload_length ? transfer->object->map + out->payload_offset : NULL;
+    if (out->combine.count > 0) {
+        uint8_t *room = rs_data_payload_room(agent->data);
+        if (!rs_combine_make(room, out->payload_length, transfer->object->map, &out->combine)) {
+            on_unreadable(agent, out->xfer);
+            return;
+        }
+        payload = room;
+    }
     rs_sending_count(transfer, out->payload_length);
-    rs_data_push(agent->data, out->payload_length ? transfer->object->map + out->payload_offset : NULL);
+    rs_data_push(agent->data, payload);
 }
 
 /* True: packets went out. */
@@ -252,13 +269,6 @@ static void on_dropped(void *context, rs_group group, uint64_t count) {
     rs_receive_drops(agent->node, rs_agent_now(agent), group, count);
 }
 
-static void on_unreadable(void *context, rs_xfer xfer) {
-    rs_agent *agent = context;
-    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
-    if (transfer && transfer->sending)
-        rs_sending_cancel(agent, transfer, "the object's file became shorter while it was being sent");
-}
-
 static void log_io(void *context, rs_io_log_level level, const char *text) {
     (void)context;
     rs_log(level == RS_IO_LOG_WARNING ? RS_LOG_WARNING : RS_LOG_INFO, "io", "%s", text);
@@ -327,7 +337,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .attempt_interval = o->attempt_interval,
                               .light_confirm = o->light_confirm,
                               .start_policy = o->start_policy,
-                              .repairs = RS_REPAIRS_PATCHES_ONLY,
+                              .repairs = o->repairs,
                               .receiver_silence_bound = o->silence_bound,
                               .sender_silence_bound = o->silence_bound,
                               .answer_bound =
@@ -362,10 +372,11 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
                                          .delivered = rs_receiving_delivered,
                                          .dropped = on_dropped,
                                          .unreadable = on_unreadable};
+    agent->repairs = rs_repairs_new();
     agent->data = rs_data_new(agent->loop, io, &callbacks);
-    if (!agent->data)
+    if (!agent->data || !agent->repairs)
         rs_log(RS_LOG_ERROR, "data", "memory is short");
-    return agent->data != NULL;
+    return agent->data && agent->repairs;
 }
 
 static bool start_control(rs_agent *agent) {
@@ -484,6 +495,7 @@ void rs_agent_free(rs_agent *agent) {
     if (agent->store)
         rs_store_close(agent->store);
     rs_data_free(agent->data);
+    rs_repairs_free(agent->repairs);
     if (agent->node)
         rs_node_free(agent->node);
     rs_peers_free(&agent->peers);

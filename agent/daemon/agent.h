@@ -16,6 +16,7 @@
 #include "daemon/loop.h"
 #include "daemon/options.h"
 #include "daemon/peers.h"
+#include "daemon/repairs.h"
 #include "daemon/store.h"
 
 #define RS_TRANSFER_BUCKETS 256u
@@ -51,6 +52,7 @@ typedef struct rs_agent {
     rs_store *store;
     rs_control *control;
     rs_data *data;
+    rs_repairs *repairs; /* received */
     rs_api_server *api;
     rs_link *link; /* NULL without a manager */
     rs_watch api_watch, link_watch, signal_watch;

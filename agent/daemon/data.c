@@ -7,10 +7,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
+#include "core/wire.h"
 #include "daemon/log.h"
+#include "io/guard.h"
 
 #define GROUPS_MAX 1024u
+#define ROOM_EACH ((size_t)RS_FRAGMENT_MAX)
+#define ROOMS_BYTES (RS_IO_BATCH * ROOM_EACH)
 #define RECEIVE_TURN 256u                    /* datagrams read before the rest of the loop has its turn */
 #define DENSE_GAP (150 * RS_MICROSECOND)     /* two arrivals closer than this are dense; attempts come more seldom */
 #define DENSE_LOOK (400 * RS_MICROSECOND)    /* time between two looks at dense arrivals */
@@ -43,7 +48,9 @@ struct rs_data {
     rs_packet_out slots[RS_IO_BATCH];
     destination destinations[RS_IO_BATCH];
     unsigned filled;
-    bool blocked;
+    uint8_t *rooms; /* for RS_IO_BATCH payloads, taken in turn */
+    unsigned next_room;
+    bool guarded, blocked;
     rs_time blocked_since;
     /* receiving */
     rs_time last_arrival, look_at; /* look_at RS_NEVER: arrivals wake the loop */
@@ -63,10 +70,13 @@ rs_data *rs_data_new(rs_loop *loop, rs_io *io, const rs_data_callbacks *callback
     data->loop = loop;
     data->io = io;
     data->callbacks = *callbacks;
+    void *rooms = mmap(NULL, ROOMS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    data->rooms = rooms == MAP_FAILED ? NULL : rooms;
+    data->guarded = rs_guard_start();
     data->look_at = RS_NEVER;
     data->readable = (rs_watch){.ready = readable, .context = data};
     data->writable = (rs_watch){.ready = writable, .context = data};
-    if (!rs_loop_watch(loop, &data->readable, rs_io_receive_fd(io), EPOLLIN)) {
+    if (!data->rooms || !data->guarded || !rs_loop_watch(loop, &data->readable, rs_io_receive_fd(io), EPOLLIN)) {
         rs_data_free(data);
         return NULL;
     }
@@ -79,6 +89,10 @@ void rs_data_free(rs_data *data) {
     rs_loop_unwatch(data->loop, &data->readable);
     rs_loop_unwatch(data->loop, &data->writable);
     rs_io_close(data->io);
+    if (data->rooms)
+        munmap(data->rooms, ROOMS_BYTES);
+    if (data->guarded)
+        rs_guard_stop();
     free(data);
 }
 
@@ -219,6 +233,10 @@ rs_packet_out *rs_data_slot(rs_data *data) {
 void rs_data_push(rs_data *data, const uint8_t *payload) {
     const data_group *group = &data->groups[data->slots[data->filled].group];
     data->destinations[data->filled++] = (destination){payload, group->address, group->port};
+}
+
+uint8_t *rs_data_payload_room(rs_data *data) {
+    return data->rooms + (size_t)(data->next_room++ % RS_IO_BATCH) * ROOM_EACH;
 }
 
 void rs_data_forget(rs_data *data, rs_xfer xfer) {

@@ -41,6 +41,8 @@ uint64_t rs_data_room(const rs_data *data, rs_group group);
 rs_packet_out *rs_data_slot(rs_data *data);
 /* `payload` is where the packet's payload lies, until rs_data_flush returns with nothing waiting or rs_data_forget. */
 void rs_data_push(rs_data *data, const uint8_t *payload);
+/* Room for a payload of the packet being filled that lies nowhere yet: RS_FRAGMENT_MAX bytes, until it was sent. */
+uint8_t *rs_data_payload_room(rs_data *data);
 void rs_data_flush(rs_data *data);
 /* A transfer's memory goes away: what waits of it is not sent. */
 void rs_data_forget(rs_data *data, rs_xfer xfer);

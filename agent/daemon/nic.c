@@ -37,7 +37,7 @@ int64_t rs_nic_rate(const char *interface) {
 }
 
 uint32_t rs_fragment_size(uint32_t mtu) {
-    uint32_t headers = 20 + 8 + RS_DATA_HEADER;
+    uint32_t headers = 20 + 8 + RS_REPAIR_HEADER; /* the longer one: repairs carry as much */
     uint32_t room = mtu > headers ? mtu - headers : 0;
     if (room > RS_FRAGMENT_MAX)
         room = RS_FRAGMENT_MAX;

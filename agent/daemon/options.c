@@ -132,6 +132,12 @@ static bool take_light_confirm(rs_options *o, const char *text, char *error) {
     return true;
 }
 
+static bool take_repairs(rs_options *o, const char *text, char *error) {
+    bool patches = strcmp(text, "patches") == 0;
+    o->repairs = patches ? RS_REPAIRS_PATCHES_ONLY : RS_REPAIRS_BY_LOSS;
+    return patches || strcmp(text, "by-loss") == 0 || wrong(error, "it is by-loss or patches");
+}
+
 static bool take_start_on(rs_options *o, const char *text, char *error) {
     static const char *names[] = {"last", "first", "switches"}; /* in the order of rs_start_policy */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -201,6 +207,8 @@ static const option options_table[] = {
     {"start-on", "last|first|switches",
      "go to high rate when the last, or the first, receiver has light; switches: or when P4 switches saw it [last]",
      take_start_on},
+    {"repairs", "by-loss|patches", "mend losses by multicast where that costs less, or always point to point [by-loss]",
+     take_repairs},
     {"silence-bound", "TIME", "give up a peer that says nothing this long [5s]", take_silence_bound},
     {"digest", "xxh3|sha256", "digest of objects added here [xxh3]", take_digest},
     {"max-connections", "N", "control connections at a time [1024]", take_max_connections},

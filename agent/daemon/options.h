@@ -26,6 +26,7 @@ typedef struct {
     rs_time attempt_interval; /* 0 = by the circuit technology */
     uint32_t light_confirm;   /* 0 = the core's choice */
     rs_start_policy start_policy;
+    rs_repair_policy repairs;
     rs_time silence_bound; /* 0 = the core's */
     const char *loss;      /* NULL = none */
     uint64_t seed;         /* 0 = random */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/agent.h"
+#include "daemon/combine.h"
 #include "daemon/units.h"
 
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
@@ -225,6 +226,8 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
                                  .header = header,
                                  .header_length = header_length,
                                  .payload_length = payload_length};
+    if (rs_wire_data_header_length(header, header_length) == RS_REPAIR_HEADER && header_length == RS_DATA_HEADER)
+        return rs_repairs_take(agent->repairs, group, header, payload_length);
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
     if (result.verdict == RS_RX_BAD)
         count_bad(agent, "data-channel", "somebody");
@@ -242,8 +245,31 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
     return place;
 }
 
+static void take_repair(rs_agent *agent, const rs_repair_packet *repair) {
+    const rs_packet_in packet = {.channel = RS_CH_GROUP,
+                                 .peer = RS_NO_PEER,
+                                 .group = repair->group,
+                                 .header = repair->header,
+                                 .header_length = sizeof repair->header,
+                                 .payload_length = repair->payload_length};
+    rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
+    if (result.verdict == RS_RX_BAD)
+        count_bad(agent, "data-channel", "somebody");
+    if (result.verdict != RS_RX_STORE && result.verdict != RS_RX_COMBINE)
+        return;
+    rs_receiving *r = find(agent, result.xfer);
+    uint8_t *place = r ? place_of(agent, r, result.offset, result.length) : NULL;
+    if (!place)
+        return;
+    memcpy(place, repair->payload, result.length);
+    if (result.verdict == RS_RX_COMBINE)
+        rs_combine_xor(place, result.length, r->base.object->map, result.combine);
+    rs_digest_tree_present(r->tree, result.offset, result.length);
+}
+
 void rs_receiving_delivered(void *context) {
-    (void)context;
+    rs_agent *agent = context;
+    rs_repair_packet repair;
     for (unsigned i = 0; i < stored_count; i++) {
         const rs_receiving *r = stored[i].receiving;
         rs_digest_tree_present(r->tree, stored[i].offset, stored[i].length);
@@ -251,6 +277,8 @@ void rs_receiving_delivered(void *context) {
             rs_digest_tree_warm(r->tree, r->base.object->map);
     }
     stored_count = 0;
+    while (rs_repairs_next(agent->repairs, &repair))
+        take_repair(agent, &repair);
 }
 
 bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length,

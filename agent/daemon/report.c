@@ -59,7 +59,7 @@ void rs_report_now(rs_agent *agent, rs_sending *s) {
                                           .bytes = s->result.size,
                                           .sent_packets = s->stats.packets_sent,
                                           .redundant_packets = s->stats.packets_redundant,
-                                          .patched_packets = s->stats.patches_sent,
+                                          .patched_packets = s->stats.patches_sent + s->stats.repairs_sent,
                                           .receivers = receivers,
                                           .receiver_count = s->receiver_count};
     rs_link_report(agent->link, rs_agent_now(agent), &report);

@@ -40,13 +40,29 @@ void rs_guard_stop(void) {
         (void)sigaction(SIGBUS, &former, NULL);
 }
 
-bool rs_guard_copy(void *to, const void *from, size_t length) {
+bool rs_guard_run(void (*work)(void *context), void *context) {
     if (sigsetjmp(resume, 0) != 0)
         return false;
     copying = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    memcpy(to, from, length);
+    work(context);
     atomic_signal_fence(memory_order_seq_cst);
     copying = 0;
     return true;
+}
+
+typedef struct {
+    void *to;
+    const void *from;
+    size_t length;
+} copy;
+
+static void do_copy(void *context) {
+    const copy *c = context;
+    memcpy(c->to, c->from, c->length);
+}
+
+bool rs_guard_copy(void *to, const void *from, size_t length) {
+    copy c = {to, from, length};
+    return rs_guard_run(do_copy, &c);
 }

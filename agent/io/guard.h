@@ -13,5 +13,8 @@ void rs_guard_stop(void);
 
 /* False: one of the two cannot be read or written; what was copied until then stays. */
 bool rs_guard_copy(void *to, const void *from, size_t length);
+/* False: `work` met memory that cannot be read or written, and was left in the middle. It must hold nothing that its
+ * end would have given back. */
+bool rs_guard_run(void (*work)(void *context), void *context);
 
 #endif

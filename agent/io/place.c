@@ -57,14 +57,17 @@ unsigned rs_place_all(rs_placement *placements, unsigned count) {
         pending += is_pending(p);
     }
     unsigned moved = pending;
-    while (pending > 0) {
+    for (bool upward = false; pending > 0; upward = !upward) {
         unsigned before = pending;
-        /* From the last to the first: after a loss all that follow lie too low, and the last one's target is free. */
-        for (unsigned i = count; i-- > 0;)
+        /* From the last to the first: after a loss all that follow lie too low, and the last one's target is free. Then
+         * from the first: after a datagram that was not predicted all that follow lie too high. */
+        for (unsigned k = 0; k < count; k++) {
+            unsigned i = upward ? k : count - 1 - k;
             if (is_pending(&placements[i]) && !is_blocked(placements, count, i)) {
                 move(&placements[i]);
                 pending--;
             }
+        }
         if (pending == before)
             break_cycle(placements, count);
     }

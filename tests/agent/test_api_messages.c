@@ -179,6 +179,8 @@ static void events_and_results__round_trip(void **context) {
                                                .packets_attempt = 14,
                                                .packets_redundant = 15,
                                                .packets_patched = 16,
+                                               .packets_repair = 19,
+                                               .losses_repaired = 20,
                                                .bytes_sent = 17,
                                                .rate_bps = 18};
     rs_api_encode_sent(&message, 2, &result);

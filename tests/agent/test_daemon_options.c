@@ -50,6 +50,7 @@ static void options__defaults(void **state) {
     assert_string_equal(o.io, "auto");
     assert_int_equal(o.attempt_interval, 0);
     assert_int_equal(o.start_policy, RS_START_ON_LAST);
+    assert_int_equal(o.repairs, RS_REPAIRS_BY_LOSS);
     assert_int_equal(o.reserve_bytes, 0);
     assert_null(o.loss);
 }
@@ -61,7 +62,7 @@ static void options__everything_set(void **state) {
                            "--manager 10.255.0.1:9090 --control-port 81 --data-port 82 --quota 4G --reserve 128M --mtu "
                            "1500 --nic-rate 2.5G "
                            "--io udp --receive-buffer 8M --attempt-interval 1.4ms --light-confirm 5 --start-on first "
-                           "--silence-bound 2s "
+                           "--silence-bound 2s --repairs patches "
                            "--digest sha256 --max-connections 9 --loss gilbert:0.01:5 --seed 42 --log-level warning",
                            &o),
                      RS_OPTIONS_RUN);
@@ -78,6 +79,7 @@ static void options__everything_set(void **state) {
     assert_int_equal(o.attempt_interval, 1400000);
     assert_int_equal(o.light_confirm, 5);
     assert_int_equal(o.start_policy, RS_START_ON_FIRST);
+    assert_int_equal(o.repairs, RS_REPAIRS_PATCHES_ONLY);
     assert_true(o.silence_bound == INT64_C(2000000000));
     assert_int_equal(o.max_connections, 9);
     assert_string_equal(o.loss, "gilbert:0.01:5");
@@ -122,6 +124,7 @@ static void options__wrong_ones_are_explained(void **state) {
         {NEEDED "--attempt-interval 1h", "1.4ms"},
         {NEEDED "--light-confirm 0", "1 to 255"},
         {NEEDED "--start-on middle", "last, first or switches"},
+        {NEEDED "--repairs never", "by-loss or patches"},
         {NEEDED "--silence-bound 1ms", "100ms"},
         {NEEDED "--digest md5", "sha256"},
         {NEEDED "--loss rain", "gilbert"},

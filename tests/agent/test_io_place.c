@@ -84,6 +84,18 @@ static void place__one_loss_shifts_all_that_follow(void **state) {
     free(w);
 }
 
+static void place__one_stranger_shifts_all_that_follow(void **state) {
+    (void)state;
+    world *w = new_world();
+    arrive(w, 0, SLOT, 2 * SLOT, -1); /* a repair, say, which was not predicted */
+    for (int i = 1; i < (int)SLOTS; i++)
+        arrive(w, i, SLOT, SLOT, i - 1);
+    assert_int_equal(rs_place_all(w->placements, w->count), SLOTS - 1);
+    for (unsigned i = 1; i < SLOTS; i++)
+        assert_at(w, i, i - 1, SLOT);
+    free(w);
+}
+
 static void place__cycle_of_reordered_datagrams(void **state) {
     (void)state;
     world *w = new_world();
@@ -165,6 +177,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(place__right_predictions_are_left_alone),
         cmocka_unit_test(place__one_loss_shifts_all_that_follow),
+        cmocka_unit_test(place__one_stranger_shifts_all_that_follow),
         cmocka_unit_test(place__cycle_of_reordered_datagrams),
         cmocka_unit_test(place__unwanted_datagram_frees_its_slot),
         cmocka_unit_test(place__longer_than_predicted),

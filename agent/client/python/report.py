@@ -114,6 +114,8 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
         receivers.add_row(one.name, *_receiver_cells(result, one))
     console.print(receivers)
     sent = f"{result.packets_sent} packets, {result.packets_redundant} redundant, {result.packets_patched} patched"
+    if result.packets_repair:
+        sent += f", {result.packets_repair} repairs by multicast for {result.losses_repaired} losses"
     way = f"{result.path} path" + (f" ({result.reason})" if result.reason else "")
     rate = f"; up to {rate_text(result.rate_bps)}" if result.rate_bps else ""
     console.print(f"{way}; {result.sessions} session(s); {sent}{rate}", markup=False, soft_wrap=True)

@@ -158,7 +158,9 @@ class SendResult:
     packets_sent: int
     packets_attempt: int
     packets_redundant: int
-    packets_patched: int
+    packets_patched: int  # sent again on the control channel
+    packets_repair: int  # repair packets by multicast, not in packets_sent
+    losses_repaired: int  # losses they mended, all receivers together
     bytes_sent: int
     rate_bps: int
     receivers: tuple[Receiver, ...] = ()

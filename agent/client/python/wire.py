@@ -127,13 +127,13 @@ def _event(take: _Fields) -> Event:
 _SENT_TIMES = ("requested_ns", "accepted_ns", "attempt_ns", "high_rate_ns", "data_done_ns", "released_ns", "done_ns")
 _SENT_NUMBERS = (
     "reconfiguration_ns", "sessions", "fragment_size", "packets_sent", "packets_attempt", "packets_redundant",
-    "packets_patched", "bytes_sent", "rate_bps",
+    "packets_patched", "packets_repair", "losses_repaired", "bytes_sent", "rate_bps",
 )  # fmt: skip
 
 
 def _sent(take: _Fields) -> SendResult:
     ok, path, data_id, size = take.take("BBQQ")
-    numbers = dict(zip(_SENT_TIMES + _SENT_NUMBERS, take.take("7qqII5Qq"), strict=True))
+    numbers = dict(zip(_SENT_TIMES + _SENT_NUMBERS, take.take("7qqII7Qq"), strict=True))
     return SendResult(
         ok=bool(ok), path=name_of(PATHS, path), data_id=data_id, size=size, **numbers,
         cause=take.text(), reason=take.text(), response_id=take.text(),

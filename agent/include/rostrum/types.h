@@ -82,6 +82,8 @@ typedef struct {
     uint64_t packets_attempt;   /* of these, in the attempt phase */
     uint64_t packets_redundant; /* of these, beyond one per fragment */
     uint64_t packets_patched;   /* sent again on the control channel */
+    uint64_t packets_repair;    /* repair packets by multicast, not in packets_sent */
+    uint64_t losses_repaired;   /* losses they mended, all receivers together */
     uint64_t bytes_sent;        /* payload bytes, data channel and patches */
     int64_t rate_bps;           /* highest pacing rate reached */
 

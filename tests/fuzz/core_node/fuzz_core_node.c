@@ -1,5 +1,6 @@
-/* Two nodes on a network run by the fuzzer: the input is a program of calls, deliveries, losses and forged packets.
- * Checked besides the sanitizers: output ends, deadlines move, a fragment is stored once, memory is given back. */
+/* Three nodes on a network run by the fuzzer, two of which are called: the input is a program of calls, deliveries,
+ * losses and forged packets. Checked besides the sanitizers: output ends, deadlines move, a fragment is stored once,
+ * memory is given back. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "core/node.h"
 #include "core/wire.h"
 
-#define NODES 2
+#define NODES 3
 #define FRAGMENTS_MOST 2048
 #define QUEUE 256
 #define POLLS_MOST 20000
@@ -20,7 +21,7 @@ typedef struct {
 } bytes;
 
 typedef struct {
-    uint32_t to;
+    uint32_t from, to;
     rs_packet_out packet;
 } flying;
 
@@ -64,9 +65,9 @@ static rs_object_id object(world *w) {
 
 static void receive(world *w, uint32_t to, const rs_packet_in *in) {
     rs_rx_result r = rs_receive(w->node[to], w->now, in);
-    if (r.verdict != RS_RX_STORE)
+    if (r.verdict != RS_RX_STORE && r.verdict != RS_RX_COMBINE)
         return;
-    must(r.length == in->payload_length);
+    must(r.verdict == RS_RX_COMBINE ? r.length <= in->payload_length : r.length == in->payload_length);
     if (r.xfer != w->stored_of[to]) {
         memset(w->stored[to], 0, sizeof w->stored[to]);
         w->stored_of[to] = r.xfer;
@@ -78,6 +79,12 @@ static void receive(world *w, uint32_t to, const rs_packet_in *in) {
     uint64_t sn = r.offset / info.fragment_size;
     must(sn < FRAGMENTS_MOST && !w->stored[to][sn]);
     w->stored[to][sn] = 1;
+    if (r.verdict != RS_RX_COMBINE)
+        return;
+    must(r.combine->count > 0 && r.combine->count < RS_COMBINE_MAX);
+    for (uint32_t i = 0; i < r.combine->count; i++) /* within the object, and none of them what is to be made */
+        must(r.combine->length[i] <= r.length && r.combine->offset[i] != r.offset &&
+             r.combine->offset[i] + r.combine->length[i] <= info.size);
 }
 
 static void deliver(world *w, uint32_t which) {
@@ -87,7 +94,7 @@ static void deliver(world *w, uint32_t which) {
     w->head = (w->head + 1) % QUEUE;
     w->queued--;
     rs_packet_in in = {.channel = f.packet.channel,
-                       .peer = f.packet.channel == RS_CH_GROUP ? RS_NO_PEER : 1 - f.to,
+                       .peer = f.packet.channel == RS_CH_GROUP ? RS_NO_PEER : f.from,
                        .group = f.packet.group,
                        .header = f.packet.header,
                        .header_length = f.packet.header_length,
@@ -130,8 +137,9 @@ static void pump(world *w, uint32_t n) {
         while (rs_poll_tx(w->node[n], w->now, &out)) {
             any = true;
             must(++polls < POLLS_MOST && out.header_length <= RS_HEADER_MAX);
-            if (w->queued < QUEUE && (out.channel == RS_CH_GROUP || out.peer < NODES))
-                w->queue[(w->head + w->queued++) % QUEUE] = (flying){1 - n, out};
+            for (uint32_t to = 0; to < NODES; to++)
+                if (w->queued < QUEUE && to != n && (out.channel == RS_CH_GROUP || out.peer == to))
+                    w->queue[(w->head + w->queued++) % QUEUE] = (flying){n, to, out};
         }
     }
 }
@@ -149,7 +157,7 @@ static void forge(world *w, uint32_t to) {
     rs_message m;
     uint8_t header[RS_HEADER_MAX];
     memset(&m, 0, sizeof m);
-    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_PONG);
+    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_PTCH_MAP);
     m.object = object(w);
     m.session = (uint32_t)(take(w, 1) % 5);
     if (m.session == 4)
@@ -168,6 +176,14 @@ static void forge(world *w, uint32_t to) {
     } else if (m.type == RS_MSG_PTCH_DATA) {
         m.ptch_data.sn = a;
         payload = (uint32_t)(b % 1500);
+    } else if (m.type == RS_MSG_PTCH_MAP) {
+        m.ptch_map.from = a;
+        m.ptch_map.base = a + b % 300;
+        m.ptch_map.number = (uint32_t)(b % 5);
+        m.ptch_map.last = b % 2;
+        m.ptch_map.bits = 24;
+        for (int i = 0; i < 3; i++)
+            m.ptch_map.map[i] = (uint8_t)take(w, 1);
     } else if (m.type == RS_MSG_OPEN_ACK || m.type == RS_MSG_DATA_RCVD) {
         m.open_ack.status = m.data_rcvd.status = (uint8_t)(a % 3);
         rs_wire_cause_set(m.type == RS_MSG_OPEN_ACK ? &m.open_ack.cause : &m.data_rcvd.cause, "\x1b[2J forged");
@@ -202,8 +218,30 @@ static void forge_data(world *w, uint32_t to) {
     receive(w, to, &in);
 }
 
+static void forge_repair(world *w, uint32_t to) {
+    uint8_t header[RS_REPAIR_HEADER];
+    rs_repair_header h = {.object = object(w),
+                          .session = (uint32_t)(take(w, 1) % 4),
+                          .number = 1 + (uint32_t)take(w, 1),
+                          .count = (uint32_t)(take(w, 1) % (RS_COMBINE_MAX + 1))};
+    uint64_t flags = take(w, 1);
+    h.mark = flags & 1 || h.count == 0;
+    h.done = flags & 2;
+    h.member[0] = h.count ? take(w, 2) : 0;
+    for (uint32_t i = 1; i < h.count; i++)
+        h.member[i] = h.member[i - 1] + 1 + take(w, 1) % 255;
+    rs_wire_encode_repair(&h, header);
+    rs_packet_in in = {.channel = RS_CH_GROUP,
+                       .peer = RS_NO_PEER,
+                       .group = 1,
+                       .header = header,
+                       .header_length = sizeof header,
+                       .payload_length = (uint32_t)take(w, 2) % 1500};
+    receive(w, to, &in);
+}
+
 static void garbage(world *w, uint32_t to) {
-    uint8_t header[64];
+    uint8_t header[80];
     size_t length = take(w, 1) % sizeof header;
     for (size_t i = 0; i < length; i++)
         header[i] = (uint8_t)take(w, 1);
@@ -216,9 +254,11 @@ static void garbage(world *w, uint32_t to) {
 }
 
 static void open_transfer(world *w, uint32_t n) {
-    const rs_peer receivers[] = {1 - n, 7};
-    rs_send_params params = {
-        .object = object(w), .size = take(w, 2), .receivers = receivers, .receiver_count = take(w, 1) % 4 ? 1 : 2};
+    const rs_peer receivers[] = {1 - n, 2, 7};
+    rs_send_params params = {.object = object(w),
+                             .size = take(w, 2),
+                             .receivers = receivers,
+                             .receiver_count = 1 + (uint32_t)take(w, 1) % 3};
     rs_xfer xfer;
     if (rs_send_open(w->node[n], w->now, &params, &xfer) == RS_OK)
         w->last[n] = xfer;
@@ -310,8 +350,8 @@ static void pass_time(world *w) {
         w->now = next;
     else
         w->now += (rs_time)(1) << (how % 34);
-    wake(w, 0);
-    wake(w, 1);
+    for (uint32_t n = 0; n < NODES; n++)
+        wake(w, n);
 }
 
 static void step(world *w) {
@@ -356,11 +396,14 @@ static void step(world *w) {
         for (uint32_t i = 0; i < 16 && w->queued; i++)
             deliver(w, 0);
         break;
+    case 13:
+        forge_repair(w, n);
+        break;
     default:
         pass_time(w);
     }
-    pump(w, 0);
-    pump(w, 1);
+    for (uint32_t each = 0; each < NODES; each++)
+        pump(w, each);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
