@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rostrum.lab.bench import cases
+from rostrum.lab.bench.account import machine_busy_s
 from rostrum.lab.bench.cases import Entry
 from rostrum.lab.bench.install import install
 from rostrum.lab.bench.summary import summarize
@@ -27,6 +29,8 @@ from rostrum.topologies.places import build_folder, short
 OUT = Console(highlight=False, soft_wrap=True)
 SOCKET_BYTES = 128 << 20  # what tools may ask for; ours needs no such setting
 SOCKET_LIMITS = ("rmem_max", "wmem_max")
+LOOK_S = 0.5
+QUIET = 0.05  # share of the machine's processor time that others may use
 GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP, "peers": cases.PEERS}
 
 
@@ -140,8 +144,12 @@ def run(entries: list[Entry], wish: Wish) -> None:
         "tune": not (wish.quick or wish.cases) if wish.tune is None else wish.tune,
         "results": str(results.resolve()),
         "resume": wish.resume and results.exists(),
-        "manifest": manifest(wish.seed, {**asdict(wish), "folder": str(wish.folder)}),
+        "manifest": {**manifest(wish.seed, {**asdict(wish), "folder": str(wish.folder)}), "load": os.getloadavg()},
     }
+    if (busy := busy_share()) > QUIET:
+        OUT.print(
+            f"note: {busy:.0%} of this machine's processor time is used by others; good for a try, not for figures"
+        )
     file = wish.folder / "job.json"
     file.write_text(json.dumps(job, indent=1) + "\n")
     began = time.monotonic()
@@ -168,7 +176,7 @@ def report(results: dict[str, Any], folder: Path) -> None:
         **summarize(runs),
         "manifest": {name: results["manifest"][name] for name in ("commit", "time", "machine")},
     }
-    text = f"{table(runs)}\n{figures(summary)}\n"
+    text = f"{table(runs)}\n{figures(summary)}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(text)
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
@@ -176,6 +184,13 @@ def report(results: dict[str, Any], folder: Path) -> None:
     click.echo(text)
     OUT.print(f"every run: {short(folder / 'results.json')}; figures: {short(folder / 'summary.json')}; "
               f"picture: {short(folder / 'bench.png')}; logs: {short(folder / 'logs')}")  # fmt: skip
+
+
+def busy_share() -> float:
+    """What others use of this machine's processor time just now."""
+    began, before = time.monotonic(), machine_busy_s()
+    time.sleep(LOOK_S)
+    return (machine_busy_s() - before) / (time.monotonic() - began) / (os.cpu_count() or 1)
 
 
 def programs_folder() -> Path:

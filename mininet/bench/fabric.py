@@ -112,6 +112,15 @@ class Fabric:
             sums.append(sum(struct.unpack(f"={bpf.possible_cpus()}Q", raw)))
         return sums[0], sums[1]
 
+    def overflows(self, case: Case) -> int:
+        """Datagrams that receivers' sockets had no room for, so far."""
+        total = 0
+        for host in self.receivers(case):
+            lines = [line.split() for line in must(*host.argv("cat", "/proc/net/snmp")).splitlines()]
+            names, values = (line for line in lines if line[0] == "Udp:")
+            total += int(values[names.index("RcvbufErrors")])
+        return total
+
     # -- what a case says ----------------------------------------------------------------------------------------
 
     def configure(self, case: Case) -> None:

@@ -48,6 +48,7 @@ class Run:
     """What a tool works with. `sides`: "sender" and "receivers", whose processes are accounted and ended."""
 
     case: Case
+    round: int
     fabric: Fabric
     programs_folder: Path  # of the programs built from `native`
     source: Path  # the object, on the sender's disk

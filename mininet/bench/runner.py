@@ -69,7 +69,8 @@ class Runner:
 
     def run(self, turn: Turn) -> Record:
         """One run; its record, whatever became of it. Raises LabError if the bench itself fails."""
-        record: Record = {"case": {**asdict(turn.case), "name": turn.case.name}, "tool": turn.tool, "round": turn.round}
+        case = {**asdict(turn.case), "name": turn.case.name}
+        record: Record = {"case": case, "tool": turn.tool, "round": turn.round}
         tool = self.tools.get(turn.tool)
         why = self.missing.get(turn.tool) or (tool.unfit(turn.case) if tool else "no such tool")
         if why or tool is None:
@@ -80,7 +81,7 @@ class Runner:
         shutil.rmtree(logs, ignore_errors=True)
         logs.mkdir(parents=True)
         sides = {name: self.groups.side(name) for name in ("sender", "receivers")}
-        run = Run(turn.case, self.fabric, self.programs, source, logs, sides, seed=self.seed + turn.round)
+        run = Run(turn.case, turn.round, self.fabric, self.programs, source, logs, sides, self.seed + turn.round)
         for host in self.fabric.hosts[1:]:
             shutil.rmtree(host.folder / "received", ignore_errors=True)
             (host.folder / "received").mkdir()
@@ -120,9 +121,11 @@ class Runner:
             record.update(outcome="timeout", words=str(error))
         except ToolFailed as error:
             record.update(outcome="failed", words=str(error))
-        return {**record, "facts": run.facts}
+        commands = {program.host.name: program.argv for program in run.programs[:2] + run.programs[-1:]}
+        return {**record, "facts": run.facts, "commands": commands if not run.round else {}}
 
     def _costs(self, run: Run) -> dict[str, float | None]:
+        """Counters that only grow."""
         softirq = self.softirq.by_namespace()
         inodes = [host.inode for host in run.receivers]
         passed, dropped = self.fabric.lost_frames()
@@ -134,6 +137,7 @@ class Runner:
             "receivers_softirq_s": None if softirq is None else sum(softirq.get(inode, 0.0) for inode in inodes),
             "frames_passed": passed,
             "frames_dropped": dropped,
+            "socket_overflows": self.fabric.overflows(run.case),
         }
 
     def _check(self, tool: Tool, run: Run) -> Record:

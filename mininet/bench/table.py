@@ -21,6 +21,7 @@ HEAD = (
     "s per GB",
     "machine busy s",
     "frames lost %",
+    "overflows",
     "repaired",
     "memory MB",
 )
@@ -67,6 +68,7 @@ def _row(case: cases.Case, tool: str, records: list[Record]) -> list[str]:
         _middle(good, cpu_per_gb, 2),
         _middle(good, lambda record: record["machine_s"], 2),
         _middle(good, _lost_percent, 2),
+        _middle(good, lambda record: record.get("socket_overflows"), 0),
         _middle(good, lambda record: record["facts"].get("repaired"), 0),
         _middle(good, lambda record: max(record["resident_mb"].values()), 0),
     ]
@@ -105,21 +107,27 @@ def short(text: str, most: int = 100) -> str:
 
 
 def figures(summary: dict[str, Any]) -> str:
-    """The summary's figures beside their goals."""
-    rows = []
+    """The summary's figures beside their goals; those that this bench did not measure are only named."""
+    rows, absent = [], []
     for key, goal in GOALS.items():
         details, value = summary["figures"][key], summary[key]
+        if value is None:
+            absent.append(key)
+            continue
         best = details["best_back_end"]
-        rows.append([
-            key,
-            "not measured" if value is None else f"{value:.3f}",
-            f"{'<=' if goal.better == 'lower' else '>='} {goal.bound:g}",
-            "" if value is None else "met" if details["met"] else "missed",
-            f"{details['by_back_end'][best]:.3f} {best}" if best else "",
-            details["compared_with"],
-            goal.meaning,
-        ])  # fmt: skip
-    return markdown(("figure", "value", "goal", "", "best back end", "beside", "meaning"), rows)
+        rows.append(
+            [
+                key,
+                f"{value:.3f}",
+                f"{'<=' if goal.better == 'lower' else '>='} {goal.bound:g}",
+                "met" if details["met"] else "missed",
+                f"{details['by_back_end'][best]:.3f} {best}",
+                details["compared_with"],
+                goal.meaning,
+            ]
+        )
+    text = markdown(("figure", "value", "goal", "", "best back end", "beside", "meaning"), rows) + "\n" if rows else ""
+    return text + (f"not measured: {', '.join(absent)}\n" if absent else "")
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

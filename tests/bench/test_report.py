@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from rostrum.lab.bench import install
 from rostrum.lab.bench.cases import base, limited
 from rostrum.lab.bench.commands import bench
-from rostrum.lab.bench.table import markdown, table
+from rostrum.lab.bench.summary import summarize
+from rostrum.lab.bench.table import figures, markdown, table
 
 from tests.bench.records import failed, record
 
@@ -51,6 +52,12 @@ def test_table__a_fixed_start_is_told_apart() -> None:
     assert (
         cells(table([record(base(9000), "udpcast", 3.0, facts={"data_s": 1.0})]), "udpcast")[2] == "3.000, data 1.000"
     )
+
+
+def test_figures__what_was_not_measured_is_named_and_no_more() -> None:
+    text = figures(summarize([record(base(9000), "rostrum"), record(base(9000), "uftp", 3.0)]))
+    assert cells(text, "vs_best_tool_9000_loss0")[:4] == ["vs_best_tool_9000_loss0", "3.000", ">= 2.5", "met"]
+    assert "| limited_9000_loss0" not in text and "not measured: limited_9000_loss0," in text
 
 
 def test_markdown__lines_up() -> None:
