@@ -151,7 +151,10 @@ FIRST_LIGHT = [
     lit(
         "repairs are no data: they neither make a row nor break it",
         Write(+watch(1, G, slot=17, epoch=100, confirm=2)),
-        tuple(Send(1, data(S, G, sn=sn, flags=flags)) for sn, flags in ((3, 0), (4, REPAIR), (99, REPAIR), (4, 0))),
+        tuple(
+            Send(1, data(S, G, sn=sn, flags=flags))
+            for sn, flags in ((1, REPAIR), (2, REPAIR), (3, 0), (50, REPAIR), (4, 0))
+        ),
         (light(100, 4),),
     ),
     lit(
