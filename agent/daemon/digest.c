@@ -4,12 +4,11 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/xxh3.h"
+#include "io/guard.h"
 
-#define READ_BYTES (128u << 10) /* of a file at a time: still in the processor's cache when it is digested */
-#define WARM_BYTES 8192u        /* digested as soon as so much of a chunk has come in order */
+#define WARM_BYTES 8192u /* digested as soon as so much of a chunk has come in order */
 #define STREAMS 2u
 
 /* A chunk that comes in order, digested while it lies in the processor's cache. */
@@ -31,7 +30,7 @@ struct rs_digest_tree {
     uint32_t *present; /* [chunks] bytes there */
     uint32_t *queue;   /* [chunks] ring of full chunks, in the order they filled; each enters once */
     uint8_t *leaves;   /* [chunks][width] */
-    uint8_t *buffer;   /* for step_file; on demand */
+    bool guards;       /* SIGBUS, for step_shared */
     EVP_MD_CTX *sha;
     const rs_xxh3 *xxh3;
     stream streams[STREAMS]; /* of xxh3: a chunk's is the one of its parity, so that the next chunk has the other */
@@ -93,7 +92,8 @@ void rs_digest_tree_free(rs_digest_tree *tree) {
     free(tree->present);
     free(tree->queue);
     free(tree->leaves);
-    free(tree->buffer);
+    if (tree->guards)
+        rs_guard_stop();
     free(tree);
 }
 
@@ -208,68 +208,27 @@ uint64_t rs_digest_tree_step(rs_digest_tree *tree, const uint8_t *data, uint64_t
     return count;
 }
 
-static bool read_whole(int fd, uint8_t *to, size_t length, uint64_t offset) {
-    while (length) {
-        ssize_t got = pread(fd, to, length, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            if (got == 0)
-                errno = EIO;
-            return false;
-        }
-        to += got;
-        offset += (uint64_t)got;
-        length -= (size_t)got;
-    }
-    return true;
+typedef struct {
+    rs_digest_tree *tree;
+    const uint8_t *data;
+    bool ok;
+} guarded;
+
+static void digest_guarded(void *context) {
+    guarded *g = context;
+    g->ok = digest_next(g->tree, g->data);
 }
 
-static bool add_bytes(const rs_digest_tree *tree, size_t length) {
-    if (!tree->sha) {
-        tree->xxh3->add(tree->streams[0].state, tree->buffer, length);
-        return true;
-    }
-    return EVP_DigestUpdate(tree->sha, tree->buffer, length) == 1;
-}
-
-/* The chunk at the head of the queue, out of the file. */
-static bool digest_next_file(rs_digest_tree *tree, int fd) {
-    uint64_t chunk = tree->queue[tree->ready_first], at = chunk * RS_DIGEST_CHUNK;
-    uint64_t end = at + chunk_length(tree, chunk);
-    uint8_t *leaf = tree->leaves + chunk * tree->width;
-    tree->streams[0].active = tree->streams[1].active = false;
-    if (!tree->sha)
-        tree->xxh3->begin(tree->streams[0].state);
-    else if (EVP_DigestInit_ex(tree->sha, EVP_sha256(), NULL) != 1)
-        return false;
-    for (size_t part; at < end; at += part) {
-        part = end - at < READ_BYTES ? (size_t)(end - at) : READ_BYTES;
-        if (!read_whole(fd, tree->buffer, part, at))
-            return false;
-        errno = EIO;
-        if (!add_bytes(tree, part))
-            return false;
-    }
-    if (!tree->sha)
-        tree->xxh3->end(tree->streams[0].state, leaf);
-    else if (EVP_DigestFinal_ex(tree->sha, leaf, NULL) != 1)
-        return false;
-    chunk_done(tree);
-    return true;
-}
-
-int64_t rs_digest_tree_step_file(rs_digest_tree *tree, int fd, uint64_t max_chunks) {
+int64_t rs_digest_tree_step_shared(rs_digest_tree *tree, const uint8_t *data, uint64_t max_chunks) {
     uint64_t count = 0;
-    if (!tree->buffer && tree->ready && !(tree->buffer = malloc(READ_BYTES))) {
-        errno = ENOMEM;
+    guarded next = {.tree = tree, .data = data};
+    if (!tree->guards && !(tree->guards = rs_guard_start()))
         return -1;
-    }
-    for (; count < max_chunks && tree->ready; count++) {
-        errno = EIO; /* of the crypto library, which sets none */
-        if (!digest_next_file(tree, fd))
+    for (; count < max_chunks && tree->ready; count++)
+        if (!rs_guard_run(digest_guarded, &next) || !next.ok) {
+            errno = EIO;
             return -1;
-    }
+        }
     return (int64_t)count;
 }
 

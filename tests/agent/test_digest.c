@@ -202,7 +202,7 @@ static void present__refuses_what_cannot_be_and_changes_nothing(void **context) 
     free(data);
 }
 
-static void step_file__equals_memory_and_tells_a_short_file(void **context) {
+static void step_shared__equals_memory_and_tells_a_short_file(void **context) {
     (void)context;
     uint64_t state = seed;
     size_t size = 3 * MIB + 77;
@@ -211,11 +211,13 @@ static void step_file__equals_memory_and_tells_a_short_file(void **context) {
     int fd = memfd_create("digest", MFD_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, data, size), size);
+    uint8_t *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
     rs_digest_tree *tree = rs_digest_tree_new(RS_DIGEST_XXH3, size);
     assert_non_null(tree);
     rs_digest_tree_all_present(tree);
-    assert_int_equal(rs_digest_tree_step_file(tree, fd, 1), 1);
-    assert_int_equal(rs_digest_tree_step_file(tree, fd, 100), 3);
+    assert_int_equal(rs_digest_tree_step_shared(tree, map, 1), 1);
+    assert_int_equal(rs_digest_tree_step_shared(tree, map, 100), 3);
     assert_true(rs_digest_tree_final(tree, &got));
     assert_true(rs_digest_equal(&expected, &got));
     rs_digest_tree_free(tree);
@@ -225,10 +227,11 @@ static void step_file__equals_memory_and_tells_a_short_file(void **context) {
     rs_digest_tree_all_present(tree);
     assert_int_equal(ftruncate(fd, (off_t)MIB + 5), 0);
     errno = 0;
-    assert_int_equal(rs_digest_tree_step_file(tree, fd, 100), -1);
+    assert_int_equal(rs_digest_tree_step_shared(tree, map, 100), -1);
     assert_int_equal(errno, EIO);
     assert_false(rs_digest_tree_final(tree, &got));
     rs_digest_tree_free(tree);
+    munmap(map, size);
     close(fd);
     free(data);
 }
@@ -267,7 +270,7 @@ int main(void) {
         cmocka_unit_test(warm__in_order_leaves_nothing_to_do),
         cmocka_unit_test(xxh3__every_way_gives_the_same),
         cmocka_unit_test(present__refuses_what_cannot_be_and_changes_nothing),
-        cmocka_unit_test(step_file__equals_memory_and_tells_a_short_file),
+        cmocka_unit_test(step_shared__equals_memory_and_tells_a_short_file),
         cmocka_unit_test(one_wrong_byte_is_another_digest),
         cmocka_unit_test(new__refuses_unknown_algorithms_and_absurd_sizes),
     };
