@@ -8,6 +8,7 @@
 #define REPORTS_STEADY (1 * RS_MS) /* and later */
 #define FIRST_BYTES (64 << 10)     /* a round trip of start-up begins with */
 #define FIRST_TRIP (RS_MS / 2)     /* and takes at least that long: hosts are slow to look at their first packets */
+#define HOST_QUEUE (6 * RS_MS)     /* may stand in a receiver's host: it is busy with something else */
 #define LOGS_MOST 8                /* rate cuts told a person, per session */
 
 /* The receiver's side. */
@@ -27,7 +28,8 @@ void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_messag
     m->rate.received = x->session_received;
     m->rate.dropped = x->session_dropped;
     m->rate.share_bps = (uint64_t)nic_share(node, now, x);
-    m->rate.at = (uint64_t)x->data_at;
+    m->rate.at = (uint64_t)(x->data_at - x->waited);
+    m->rate.waited = (uint64_t)x->waited;
     x->reported_at = now;
     x->report_due = RS_NEVER; /* whatever the reason was */
 }
@@ -77,6 +79,14 @@ rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t 
         any = true;
     }
     return any ? RS_OK : RS_ERR_UNKNOWN;
+}
+
+void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (x->group == group)
+            x->waited = waited;
+    }
 }
 
 /* The sender's side. */
@@ -156,6 +166,15 @@ static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
     rs_marks_every(&x->marks, quarter < every ? quarter : every);
 }
 
+/* A round trip of the road alone: less what the packet waited in the receiver's host, as far as its socket may fill
+ * without harm, and less what this host came late to look at the report, by the time it should have sent. */
+static rs_time trip_of(const rs_sending *x, rs_time now, const rs_road_report *report, rs_time waited) {
+    const rs_timer *data = &x->data_timer;
+    rs_time late = data->at && data->due < now ? now - data->due : 0;
+    rs_time trip = now - report->sent_at - late - (waited < HOST_QUEUE ? waited : HOST_QUEUE);
+    return trip > 1 ? trip : 1;
+}
+
 static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t pos, const rs_message *m) {
     const rs_mark *mark = rs_marks_at(&x->marks, pos);
     rs_road_report report = {.now = now,
@@ -166,7 +185,7 @@ static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t po
                              .under_way = x->pos - pos};
     if (mark && mark->pos > r->trip_pos) {
         r->trip_pos = mark->pos;
-        report.trip = now - mark->at;
+        report.trip = trip_of(x, now, &report, (rs_time)(m->rate.waited & INT64_MAX));
     }
     r->road.room = 2 * rs_window_room(x, r);
     r->road.reports_every = x->marks.every;

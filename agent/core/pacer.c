@@ -20,6 +20,10 @@ rs_time rs_pacer_due(const rs_pacer *p) {
     return p->wake;
 }
 
+void rs_pacer_resume(rs_pacer *p, rs_time now) {
+    p->tat = p->tat > now ? p->tat : now;
+}
+
 void rs_pacer_sent(rs_pacer *p, rs_time now, uint32_t wire_bytes) {
     rs_time cost = rs_wire_time(wire_bytes, p->rate_bps);
     rs_time depth = rs_wire_time(RS_PACER_DEPTH_BITS / 8, p->rate_bps);

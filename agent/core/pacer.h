@@ -9,8 +9,8 @@
 #include "core/types.h"
 
 #define RS_PACER_QUANTUM 250000 /* 0.25 ms */
-/* What a late caller may catch up: what fits into the queue that roads are held at (road.c), which is empty by then. */
-#define RS_PACER_DEPTH_BITS (128000 * 8)
+/* What a late caller may catch up: about what fits into the queue that roads are held at (road.c), empty by then. */
+#define RS_PACER_DEPTH_BITS (256000 * 8)
 #define RS_PACER_DEPTH_LEAST 1000000 /* 1 ms */
 #define RS_PACER_DEPTH_MOST 4000000
 #define RS_PACER_BURST 32 /* packets of a quantum, however fast */
@@ -24,6 +24,8 @@ typedef struct {
 void rs_pacer_start(rs_pacer *pacer, rs_time now, int64_t rate_bps);
 bool rs_pacer_ready(const rs_pacer *pacer, rs_time now);
 void rs_pacer_sent(rs_pacer *pacer, rs_time now, uint32_t wire_bytes);
+/* There was nothing to send until now, so there is nothing to catch up. */
+void rs_pacer_resume(rs_pacer *pacer, rs_time now);
 /* When it is ready next; in the past if it is ready. */
 rs_time rs_pacer_due(const rs_pacer *pacer);
 

@@ -192,8 +192,8 @@ struct rs_sending {
     uint64_t first_window;   /* packets that may be under way when it begins */
     bool path_lit;           /* by the word of its switches, when light_pos was next */
     uint64_t light_pos;
-    uint64_t window_pos;    /* no data packet from here on, for now */
-    uint32_t probes;         /* times in a row that a shut window let some packets through */
+    uint64_t window_pos; /* no data packet from here on, for now */
+    uint32_t probes;     /* times in a row that a shut window let some packets through */
     rs_time probed_at;
     uint64_t rate_from_pos; /* what was sent before says nothing of the present rate */
     rs_timer data_timer;
@@ -238,6 +238,7 @@ struct rs_receiving {
     /* feedback */
     rs_time feedback_interval, reported_at, report_due, active_at;
     uint64_t session_received, session_dropped;
+    rs_time waited; /* of the newest data packet in this host, before it was read */
     bool active;
     rs_time data_at;   /* last data packet of the present session */
     rs_time tail_due;  /* the tail is asked for then, unless data packets still come */

@@ -59,8 +59,10 @@ static void find(rs_sending *x, rs_time now) {
 static void find_anew(rs_node *node, rs_time now, rs_sending *x) {
     bool shut = x->pos >= x->window_pos;
     find(x, now);
-    if (shut && x->pos < x->window_pos)
+    if (shut && x->pos < x->window_pos) {
+        rs_pacer_resume(&x->pacer, now);
         rs_data_schedule(node, now, x);
+    }
 }
 
 void rs_window_start(rs_sending *x, rs_time now) {

@@ -310,6 +310,7 @@ static void put_fields(cursor *c, const rs_message *m) {
         put(c, m->rate.dropped, 8);
         put(c, m->rate.share_bps, 8);
         put(c, m->rate.at, 8);
+        put(c, m->rate.waited, 8);
         break;
     case RS_MSG_ABORT:
         put_cause(c, &m->abort.cause);
@@ -363,6 +364,7 @@ static void get_fields(cursor *c, rs_message *m) {
         m->rate.dropped = get(c, 8);
         m->rate.share_bps = get(c, 8);
         m->rate.at = get(c, 8);
+        m->rate.waited = get(c, 8);
         break;
     case RS_MSG_ABORT:
         get_cause(c, &m->abort.cause);

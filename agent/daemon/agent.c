@@ -269,6 +269,11 @@ static void on_dropped(void *context, rs_group group, uint64_t count) {
     rs_receive_drops(agent->node, rs_agent_now(agent), group, count);
 }
 
+static void on_waited(void *context, rs_group group, rs_time time) {
+    rs_agent *agent = context;
+    rs_receive_waited(agent->node, group, time);
+}
+
 static void log_io(void *context, rs_io_log_level level, const char *text) {
     (void)context;
     rs_log(level == RS_IO_LOG_WARNING ? RS_LOG_WARNING : RS_LOG_INFO, "io", "%s", text);
@@ -371,6 +376,7 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
                                          .deliver = rs_receiving_deliver,
                                          .delivered = rs_receiving_delivered,
                                          .dropped = on_dropped,
+                                         .waited = on_waited,
                                          .unreadable = on_unreadable};
     agent->repairs = rs_repairs_new();
     agent->data = rs_data_new(agent->loop, io, &callbacks);

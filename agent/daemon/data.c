@@ -255,9 +255,11 @@ void rs_data_forget(rs_data *data, rs_xfer xfer) {
 
 /* ------------------------------------------------------------------------------------------------------ receiving */
 
-static void tell_drops(rs_data *data) {
+static void tell_waits_and_drops(rs_data *data) {
     for (uint32_t i = 0; i < data->group_room; i++) {
         data_group *group = &data->groups[i];
+        if (group->receivers > 0)
+            data->callbacks.waited(data->callbacks.context, i, rs_io_waited(data->io, i));
         uint64_t drops = group->receivers > 0 ? rs_io_drops(data->io, i) : group->drops;
         if (drops != group->drops) {
             data->callbacks.dropped(data->callbacks.context, i, drops - group->drops);
@@ -272,7 +274,7 @@ static int look(rs_data *data) {
     int count = rs_io_receive(data->io, RECEIVE_TURN, &sink);
     if (count > 0) {
         data->callbacks.delivered(data->callbacks.context);
-        tell_drops(data);
+        tell_waits_and_drops(data);
     }
     return count;
 }

@@ -18,6 +18,8 @@ typedef struct {
     void (*delivered)(void *context);
     /* The socket dropped that many more datagrams of a group. */
     void (*dropped)(void *context, rs_group group, uint64_t count);
+    /* The newest datagram delivered of a group had waited so long in this host; 0: not known. */
+    void (*waited)(void *context, rs_group group, rs_time time);
     /* The payload of a packet of this transfer cannot be read: its file was shortened. */
     void (*unreadable)(void *context, rs_xfer xfer);
 } rs_data_callbacks;

@@ -134,6 +134,10 @@ uint64_t rs_io_receive_room(const rs_io *io, rs_io_group group) {
     return io->ops->receive_room(io, group);
 }
 
+int64_t rs_io_waited(const rs_io *io, rs_io_group group) {
+    return io->ops->waited ? io->ops->waited(io, group) : 0;
+}
+
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out) {
     memset(out, 0, sizeof *out);
     io->ops->stats(io, out);

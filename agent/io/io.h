@@ -88,6 +88,7 @@ typedef struct {
     void (*wake)(rs_io *io, bool by_arrivals); /* NULL: arrivals cost the same either way */
     uint64_t (*drops)(const rs_io *io, rs_io_group group);
     uint64_t (*receive_room)(const rs_io *io, rs_io_group group);
+    int64_t (*waited)(const rs_io *io, rs_io_group group); /* may be NULL */
     void (*stats)(const rs_io *io, rs_io_stats *out);
 } rs_io_ops;
 
@@ -132,6 +133,8 @@ uint64_t rs_io_drops(const rs_io *io, rs_io_group group);
 /* Bytes of datagrams of about the MTU that may wait there before any is dropped: what the system granted, not what was
  * asked for, less what it needs to keep them. Groups may share it (rings). 0: no such group. */
 uint64_t rs_io_receive_room(const rs_io *io, rs_io_group group);
+/* How long (ns) the newest datagram received of a group had waited in this host before it was read; 0: not known. */
+int64_t rs_io_waited(const rs_io *io, rs_io_group group);
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out);
 const char *rs_io_name(const rs_io *io);
 

@@ -236,6 +236,10 @@ static uint64_t lossy_drops(const rs_io *base, rs_io_group group) {
     return rs_io_drops(((const lossy_io *)base)->inner, group);
 }
 
+static int64_t lossy_waited(const rs_io *base, rs_io_group group) {
+    return rs_io_waited(((const lossy_io *)base)->inner, group);
+}
+
 static uint64_t lossy_receive_room(const rs_io *base, rs_io_group group) {
     return rs_io_receive_room(((const lossy_io *)base)->inner, group);
 }
@@ -258,6 +262,7 @@ static const rs_io_ops lossy_ops = {.name = "lossy",
                                     .wake = lossy_wake,
                                     .drops = lossy_drops,
                                     .receive_room = lossy_receive_room,
+                                    .waited = lossy_waited,
                                     .stats = lossy_stats};
 
 rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error) {

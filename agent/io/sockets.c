@@ -3,12 +3,16 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
+#include <linux/time_types.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* -------------------------------------------------------------------------------------------------------- opening */
@@ -128,6 +132,15 @@ static rs_socket_group *free_group(rs_sockets *io) {
     return fresh;
 }
 
+/* The time at which the kernel took the last datagram read from the socket from the network. */
+static bool taken_at(int fd, struct timespec *out) {
+    struct __kernel_timespec stamp;
+    if (ioctl(fd, SIOCGSTAMPNS_NEW, &stamp) != 0)
+        return false;
+    *out = (struct timespec){.tv_sec = stamp.tv_sec, .tv_nsec = (long)stamp.tv_nsec};
+    return true;
+}
+
 /* Bound to the group's own address, so that no other group's datagrams come in. */
 static int open_group_socket(rs_sockets *io, uint32_t address, uint16_t port) {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -151,6 +164,8 @@ static int open_group_socket(rs_sockets *io, uint32_t address, uint16_t port) {
         return -1;
     }
     set_buffer(io, fd, SO_RCVBUFFORCE, SO_RCVBUF, io->options.receive_buffer);
+    struct timespec none;
+    (void)taken_at(fd, &none); /* the first question makes the kernel keep these times */
     return fd;
 }
 
@@ -235,6 +250,16 @@ int rs_sockets_send_fd(const rs_io *base) {
 uint64_t rs_sockets_drops(const rs_io *base, rs_io_group number) {
     const rs_socket_group *group = find_group((const rs_sockets *)base, number);
     return group ? group->drops : 0;
+}
+
+int64_t rs_sockets_waited(const rs_io *base, rs_io_group number) {
+    const rs_socket_group *group = find_group((const rs_sockets *)base, number);
+    struct timespec taken, now;
+    if (!group || !taken_at(group->fd, &taken))
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t waited = (int64_t)(now.tv_sec - taken.tv_sec) * 1000000000 + (now.tv_nsec - taken.tv_nsec);
+    return waited > 0 && waited < INT64_C(1000000000) ? waited : 0; /* that clock may be set at any time */
 }
 
 /* The kernel counts the memory a datagram lies in, up to twice its bytes, and gives it back with a delay of up to a

@@ -48,6 +48,7 @@ int rs_sockets_receive_fd(const rs_io *io);
 int rs_sockets_send_fd(const rs_io *io);
 uint64_t rs_sockets_drops(const rs_io *io, rs_io_group number);
 uint64_t rs_sockets_receive_room(const rs_io *io, rs_io_group number);
+int64_t rs_sockets_waited(const rs_io *io, rs_io_group number);
 void rs_sockets_stats(const rs_io *io, rs_io_stats *out);
 
 #endif

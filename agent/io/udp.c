@@ -140,4 +140,5 @@ const rs_io_ops rs_io_udp = {.name = "udp",
                              .wake = rs_sockets_wake,
                              .drops = rs_sockets_drops,
                              .receive_room = rs_sockets_receive_room,
+                             .waited = rs_sockets_waited,
                              .stats = rs_sockets_stats};

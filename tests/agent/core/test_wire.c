@@ -106,6 +106,7 @@ static rs_message sample(rs_message_type type) {
         m.rate.dropped = type == RS_MSG_RATE ? 3 : 0;
         m.rate.share_bps = type == RS_MSG_RATE ? 4 : 0;
         m.rate.at = type == RS_MSG_RATE ? 5 : 0;
+        m.rate.waited = type == RS_MSG_RATE ? 6 : 0;
         if (type == RS_MSG_DATA_FNSD)
             m.rate.highest = 0;
     }
