@@ -41,6 +41,7 @@ class Owner:
         self.clock = clock
         self.agents: Agents | None = None
         self.devices: Devices | None = None
+        self.hearers: list[Callable[[act.Action], None]] = []  # of every action, after it was carried out
         self._events: deque[ev.Event] = deque()
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
@@ -100,6 +101,8 @@ class Owner:
             actions, self.manager.core.out = self.manager.core.out, []
         for action in actions:
             self._carry_out(action)
+            for hear in self.hearers:
+                hear(action)
 
     def _carry_out(self, action: act.Action) -> None:
         if isinstance(action, act.Respond):

@@ -8,7 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal, TypeVar
 
-from fastapi import FastAPI, Query, Response
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import validation
 from rostrum.controller.core.model import SouthboundError
@@ -18,6 +19,8 @@ from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.core.words import shown
 from rostrum.controller.execution import Devices
 from rostrum.controller.northbound import counters, problems, schemas, views
+from rostrum.controller.northbound.meters import Meters, RestMeter
+from rostrum.controller.northbound.metrics import Metrics
 from rostrum.controller.northbound.problems import Refused
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Latency
@@ -42,6 +45,12 @@ class Rest:
         self.latency = Latency()
         self.thrift_latency = thrift_latency
         self.refused = connections_refused
+        self.meter = RestMeter()
+        self.meters = Meters(self.core, self.wall)
+        owner.hearers.append(self.meters.hear)
+        self.metrics = Metrics(
+            owner, self.meters, self.meter, thrift_latency, connections_refused, VERSION, self.started
+        )
         self._numbers = itertools.count(1)
 
     @property
@@ -94,6 +103,7 @@ def create(rest: Rest) -> FastAPI:
     )
     problems.install(app)
     app.add_middleware(problems.BodyLimit)
+    app.add_middleware(rest.meter.around)
     _paths(app, rest)
     _network(app, rest)
     _state(app, rest)
@@ -250,6 +260,12 @@ def _state(app: FastAPI, rest: Rest) -> None:
             device_orders_under_way=rest.owner.devices.busy if rest.owner.devices else 0,
             connections_refused=rest.refused(),
         )
+
+    @app.get("/metrics", tags=["state"], response_class=PlainTextResponse)
+    async def show_metrics(request: Request) -> Response:
+        """Everything a monitoring system wants, in Prometheus' text format."""
+        page, media_type = rest.metrics.page(request.headers.get("accept", ""))
+        return Response(page, media_type=media_type)
 
 
 def _latency(latency: Latency) -> schemas.LatencyView:
