@@ -198,10 +198,10 @@ def check_machine() -> None:
         )
 
 
-def buffers_library() -> Path:
-    """The library that gives ovs-vswitchd larger packet buffers, compiled when its source is new."""
-    source = FOLDER / "vswitchd_buffers.c"
-    name = f"vswitchd_buffers-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.so"
+def buffers_library(switch: str = "vswitchd") -> Path:
+    """The library that gives a software switch larger packet buffers, compiled when its source is new."""
+    source = FOLDER / f"{switch}_buffers.c"
+    name = f"{switch}_buffers-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.so"
     library = BUILD / "lab-tools" / name
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)

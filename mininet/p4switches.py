@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
-from rostrum.lab.namespace import LabError
+from rostrum.lab.namespace import LabError, buffers_library
 from rostrum.lab.processes import Program
 from rostrum.topologies import rate_bps
 from rostrum.topologies.model import Switch, Topology
@@ -20,8 +20,9 @@ OPENFLOW = "openvswitch"
 TARGETS = {BMV2: "simple_switch_grpc", REFERENCE: "the reference target that comes with rostrum, slow"}
 # What links of a lab are made to carry at most, so that they and not the switches are what is full: all switches of a
 # lab share a machine.
-RATE_MAX = {BMV2: "400M", REFERENCE: "100M"}
+RATE_MAX = {BMV2: "200M", REFERENCE: "100M"}
 LIGHT_BOUND = "2s"  # agents' patience with the reference target: on a busy machine a rule takes it tenths of a second
+QUEUE_DEPTH = 1000  # packets, as at the ports' own queues (network.py)
 THRIFT_PORT = 19090  # and up: BMv2's own debugging ports, one for each switch
 UNICAST_TABLE = 0x02000001  # docs/p4.md
 ASK_BOUND_S = 2.0
@@ -55,16 +56,19 @@ def forwarding(topology: Topology, target: str) -> str:
 def program(switch: Switch, interfaces: dict[int, str], number: int, target: str, run: Path) -> Program:
     """The process that is this switch. `interfaces`: port -> name. It listens on the topology's address only."""
     assert switch.p4 is not None
-    argv = (
-        [shutil.which("simple_switch_grpc") or ""] if target == BMV2 else [sys.executable, "-m", "rostrum.lab.p4target"]
-    )
-    argv += ["--no-p4", "--device-id", str(switch.p4.device_id), "--thrift-port", str(THRIFT_PORT + number)]
+    thrift = str(THRIFT_PORT + number)
+    argv = [sys.executable, "-m", "rostrum.lab.p4target"]
+    if target == BMV2:
+        argv = [sys.executable, "-m", "rostrum.lab.bmv2", str(QUEUE_DEPTH), thrift, "--", "simple_switch_grpc"]
+    argv += ["--no-p4", "--device-id", str(switch.p4.device_id), "--thrift-port", thrift]
     for port, name in sorted(interfaces.items()):
         argv += ["-i", f"{port}@{name}"]
     argv += ["--", "--grpc-server-addr", f"{switch.p4.address}:{switch.p4.port}"]
     argv += ["--priority-queues", str(switch.p4.queues)]
     # Before other work on this machine: hardware does not wait for its users.
-    return Program(switch.name, ["nice", "-n", "-10", *argv], run / "switches" / f"{switch.name}.log")
+    libraries = [buffers_library(), *([buffers_library("bmv2")] if target == BMV2 else [])]
+    buffers = ["env", "LD_PRELOAD=" + ":".join(str(one) for one in libraries)]
+    return Program(switch.name, ["nice", "-n", "-10", *buffers, *argv], run / "switches" / f"{switch.name}.log")
 
 
 def destinations(switch: Switch) -> set[str]:
