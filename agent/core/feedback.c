@@ -182,7 +182,8 @@ static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t po
                              .pos = pos,
                              .sent_at = rs_marks_time(&x->marks, pos),
                              .received = m->rate.received,
-                             .under_way = x->pos - pos};
+                             .under_way = x->pos - pos,
+                             .idle = x->pacer.lost};
     if (mark && mark->pos > r->trip_pos) {
         r->trip_pos = mark->pos;
         report.trip = trip_of(x, now, &report, (rs_time)(m->rate.waited & INT64_MAX));

@@ -21,6 +21,7 @@ rs_time rs_pacer_due(const rs_pacer *p) {
 }
 
 void rs_pacer_resume(rs_pacer *p, rs_time now) {
+    p->lost += p->tat < now ? now - p->tat : 0;
     p->tat = p->tat > now ? p->tat : now;
 }
 
@@ -31,6 +32,7 @@ void rs_pacer_sent(rs_pacer *p, rs_time now, uint32_t wire_bytes) {
             : depth > RS_PACER_DEPTH_MOST ? RS_PACER_DEPTH_MOST
                                           : depth;
     rs_time quantum = cost * RS_PACER_BURST < RS_PACER_QUANTUM ? cost * RS_PACER_BURST : RS_PACER_QUANTUM;
+    p->lost += p->tat < now - depth ? now - depth - p->tat : 0;
     p->tat = (p->tat > now - depth ? p->tat : now - depth) + cost;
     /* Sent ahead of its time no further than now: the bucket may be filled while idle (tat in the past, down to now -
      * depth), never owed. */

@@ -8,15 +8,16 @@
 #define TRIPS_FOR (4 * MS)
 /* The queue wanted, beside half the time that a change takes to show: long enough to keep the place busy while a host
  * does something else for a moment, short enough to fit anywhere. */
-#define TARGET_BITS (128e3 * 8)
+#define TARGET_BITS (192e3 * 8)
 #define TARGET_LEAST (1 * MS)
-#define TARGET_MOST (4 * MS)
+#define TARGET_MOST (6 * MS)
 #define LOSS_BURST 16 /* packets that may well be lost together without congestion */
 #define LOSS_SAMPLE_TRIED 2048
 #define LOSS_SAMPLE_MOST 8192
 #define LOSS_SAMPLE 512 /* packets */
 #define LOSS_MUCH 0.02
-#define FADING 0.9 /* of what came behind a queue, each sample */
+#define IDLE_PART 16 /* of a sample's time: then the sender was the slow one */
+#define FADING 0.9   /* of what came behind a queue, each sample */
 #define SHALLOW_LEAST (200 * US)
 #define GROWTH_NUM 5 /* start-up: times 5/2 each round trip */
 #define GROWTH_DEN 2
@@ -83,8 +84,9 @@ static int64_t bps(const rs_road *r, uint64_t packets, rs_time time) {
 static void take_rate(rs_road *r, const rs_road_report *n, rs_time time) {
     uint64_t came = n->received - r->base.received;
     rs_time since = n->at - r->base.at;
-    if (!rs_road_speaks(r, n->now)) {
-        int64_t rate = bps(r, n->pos - r->base.pos, time);
+    bool idle = n->idle - r->base.idle > time / IDLE_PART;
+    if (!rs_road_speaks(r, n->now) || idle) {
+        int64_t rate = bps(r, idle ? came : n->pos - r->base.pos, time);
         r->rate_bps = rate > r->rate_bps ? rate : r->rate_bps;
         r->queued_time = 0;
         return;
