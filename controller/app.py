@@ -25,6 +25,7 @@ from rostrum.controller.core.values import Settings
 from rostrum.controller.execution import Devices
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound import rest as rest_api
+from rostrum.controller.northbound.access import Access, AccessError, AccessOptions
 from rostrum.controller.northbound.http_server import HttpServer
 from rostrum.controller.northbound.thrift_service import ThriftService
 from rostrum.controller.owner import Owner
@@ -42,10 +43,12 @@ OcsFactory = Callable[[Any, Callable[[], None], Callable[[str], None], Callable[
 
 
 class App:
-    """A running manager. Fabric and OCS drivers can be replaced, for tests."""
+    """A running manager. Fabric and OCS drivers can be replaced, for tests. Raises AccessError."""
 
     def __init__(self, config: Config, fabric: FabricFactory | None = None, ocs: OcsFactory | None = None) -> None:
         self.config = config
+        self.access = Access(config.access)
+        self.doors = {address: self.access.door(address) for address in config.addresses}
         topology, settings = config.topology, config.settings
         self.owner = Owner(Manager(topology, settings, time.monotonic_ns()))
         post = self.owner.post
@@ -69,7 +72,7 @@ class App:
         )
         self.thrift = ThriftService(self.owner, f"rostrum-manager {topology.name}", settings.boot_id)
         self.owner.devices, self.owner.agents = self.devices, self.thrift
-        self.rest = rest_api.Rest(self.owner, self.thrift.latency, lambda: self.thrift.refused)
+        self.rest = rest_api.Rest(self.owner, self.thrift.latency, lambda: self.thrift.refused, self.access)
         self.http = HttpServer(rest_api.create(self.rest))
         self.thrift_port = self.rest_port = 0
 
@@ -85,7 +88,9 @@ class App:
             await driver.start()
         for address in config.addresses:
             self.thrift_port = await self.thrift.start(address, self.thrift_port)
-            self.rest_port = await self.http.listen_tcp(address, self.rest_port)
+            self.rest_port = await self.http.listen_tcp(
+                address, self.rest_port, self.doors[address], self.access.tls(self.doors[address])
+            )
         await self.http.listen_unix(self.socket)
         self._write_facts()
         log.info(
@@ -178,6 +183,7 @@ async def run(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     app = App(config)
+    loop.add_signal_handler(signal.SIGHUP, app.access.reload)
     try:
         await app.start()
         await stop.wait()
@@ -251,6 +257,29 @@ def _ns(seconds: float) -> int:
 )
 @click.option("--thrift-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
 @click.option("--rest-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
+@click.option(
+    "--rest-tokens",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="Who may use REST, by bearer tokens (rostrum manager token makes them); read anew when it changes. "
+    "This or --rest-client-ca is needed to listen on any address but loopback.",
+)
+@click.option(
+    "--rest-tls",
+    type=(click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, dir_okay=False)),
+    metavar="CERTIFICATE KEY",
+    default=None,
+    help="REST over TLS on addresses that are not loopback (PEM files).",
+)
+@click.option(
+    "--rest-client-ca",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="Clients with a certificate signed by this may use REST (PEM file; with --rest-tls).",
+)
+@click.option(
+    "--rest-open", is_flag=True, help="Let everybody use REST who reaches its address: for private networks only."
+)
 @click.option("--openflow-port", type=click.IntRange(0, 65535), default=None, help="Default: the topology's; 0 = any.")
 @click.option(
     "--priority",
@@ -287,6 +316,10 @@ def main(
     listen: tuple[str, ...],
     thrift_port: int | None,
     rest_port: int | None,
+    rest_tokens: Path | None,
+    rest_tls: tuple[Path, Path] | None,
+    rest_client_ca: Path | None,
+    rest_open: bool,
     openflow_port: int | None,
     priority: int,
     election_id: int,
@@ -322,11 +355,14 @@ def main(
         level=priority,
         boot_id=time.time_ns() // 1_000_000,
     )
-    config = Config(loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program)
+    access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
+    config = Config(
+        loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program, access
+    )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(config))
-    except SouthboundError as error:
+    except (SouthboundError, AccessError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"cannot listen on {', '.join(config.addresses)}: {error}") from error

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import httpx
@@ -54,12 +55,37 @@ def _client(manager: str | None, lab: str) -> tuple[str, httpx.Client]:
     if manager and not manager.startswith(("http://", "https://")) and not manager.startswith(("/", ".", "~")):
         manager = f"http://{manager}"
     if manager and manager.startswith("http"):
-        return manager, httpx.Client(base_url=manager, trust_env=False)
+        token = _token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        verify = _tls() if manager.startswith("https") else True
+        return manager, httpx.Client(base_url=manager, trust_env=False, headers=headers, verify=verify)
     socket = Path(manager).expanduser() if manager else labs_folder() / lab / "manager.sock"
     if socket.is_dir():
         socket = socket / "manager.sock"
     transport = httpx.HTTPTransport(uds=str(socket))
     return str(socket), httpx.Client(base_url="http://manager", transport=transport)
+
+
+def _token() -> str:
+    """$ROSTRUM_TOKEN, else what is in the file $ROSTRUM_TOKEN_FILE."""
+    file = os.environ.get("ROSTRUM_TOKEN_FILE")
+    if os.environ.get("ROSTRUM_TOKEN") or not file:
+        return os.environ.get("ROSTRUM_TOKEN", "").strip()
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"ROSTRUM_TOKEN_FILE: {error}") from error
+
+
+def _tls() -> ssl.SSLContext:
+    """For https: $ROSTRUM_CA is whom to trust (default: the system's); $ROSTRUM_CERT and $ROSTRUM_KEY are ours."""
+    try:
+        made = ssl.create_default_context(cafile=os.environ.get("ROSTRUM_CA"))
+        if os.environ.get("ROSTRUM_CERT"):
+            made.load_cert_chain(os.environ["ROSTRUM_CERT"], os.environ.get("ROSTRUM_KEY"))
+    except (OSError, ssl.SSLError) as error:
+        raise click.ClickException(f"ROSTRUM_CA, ROSTRUM_CERT or ROSTRUM_KEY: {error}") from error
+    return made
 
 
 def _with_api(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -289,6 +315,22 @@ def manager_trace(api: Api, as_json: bool, output: Path) -> None:
         _print_json({"file": str(output), "requests": len(lines)})
     else:
         OUT.print(f"{len(lines)} requests in {output}" + ("" if len(lines) < TRACE_MAX else ", the last ones"))
+
+
+@manager.command("token")
+@click.argument("name")
+@click.option("--file", "file", type=click.Path(dir_okay=False, path_type=Path), required=True,
+              help="The manager's --rest-tokens; made if it is not there.")  # fmt: skip
+@click.option("--tenant", default="default", show_default=True, help="Whom the caller belongs to, for the audit log.")
+@click.option("--role", type=click.Choice(["read", "write"]), default="read", show_default=True)
+def manager_token(name: str, file: Path, tenant: str, role: Literal["read", "write"]) -> None:
+    """Make a token with which NAME may use REST. It is printed once; the file keeps its hash only."""
+    from rostrum.controller.northbound import access
+
+    try:
+        click.echo(access.new_token(file, name, tenant, role))
+    except access.AccessError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @manager.command("run", context_settings={"ignore_unknown_options": True}, add_help_option=False)

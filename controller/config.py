@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rostrum.controller.core.values import Settings
+from rostrum.controller.northbound.access import AccessOptions
 from rostrum.topologies.model import Topology
 
 
@@ -22,6 +23,7 @@ class Config:
     openflow_port: int | None = None
     election_id: int = 1  # at P4 switches: of several managers the highest is primary
     p4_program: Path | None = None  # folder of the compiled program; None = as it comes with rostrum
+    access: AccessOptions = field(default_factory=AccessOptions)  # to REST
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -87,7 +87,9 @@ def ocs_emulator(file: Path, run: Path) -> Program:
 
 
 def manager(file: Path, run: Path, extra: list[str]) -> Program:
-    command = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--run", str(run), *extra]
+    # --rest-open: the lab's networks are namespaces of its own, which nothing else reaches.
+    command = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--run", str(run), "--rest-open"]
+    command += extra
     return Program("manager", command, run / "manager.log")
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from rostrum.controller.northbound.access import DOOR, LOOPBACK, PEER, SOCKET, Door
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 BACKLOG = 512
 STARTUP_BOUND_S = 10.0
@@ -23,25 +27,35 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Protocol(HttpToolsProtocol):
+    """Keeps what a client's certificate says."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"][PEER] = self.transport.get_extra_info("peercert")
+
+
 class HttpServer:
     def __init__(self, app: FastAPI) -> None:
         self._app = app
         self._running: list[tuple[_Server, asyncio.Task[None]]] = []
 
-    async def listen_tcp(self, host: str, port: int) -> int:
-        """Returns the port. Raises OSError if the address cannot be had."""
+    async def listen_tcp(
+        self, host: str, port: int, door: Door = LOOPBACK, tls: Mapping[str, Any] | None = None
+    ) -> int:
+        """Returns the port. `tls`: uvicorn's ssl options. Raises OSError if the address cannot be had."""
         bound = socket.create_server(
             (host, port), backlog=BACKLOG, family=socket.AF_INET6 if ":" in host else socket.AF_INET
         )
         bound.setblocking(False)
         number: int = bound.getsockname()[1]
-        await self._serve(_Server(self._config()), [bound])
+        await self._serve(_Server(self._config(door, **(tls or {}))), [bound])
         return number
 
     async def listen_unix(self, path: Path) -> None:
         """A socket left behind by a manager that was killed is replaced. Raises OSError."""
         _remove(path)
-        await self._serve(_Server(self._config(str(path))), None)
+        await self._serve(_Server(self._config(SOCKET, uds=str(path))), None)
 
     async def close(self) -> None:
         """Requests under way have a moment to end."""
@@ -52,12 +66,12 @@ class HttpServer:
             task.cancel()
         self._running.clear()
 
-    def _config(self, uds: str | None = None) -> uvicorn.Config:
+    def _config(self, door: Door, **more: Any) -> uvicorn.Config:
         return uvicorn.Config(
-            self._app,
-            uds=uds,
+            _behind(door, self._app),
+            **more,
             loop="none",
-            http="httptools",
+            http=_Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -78,6 +92,13 @@ class HttpServer:
                     task.result()
                     raise OSError("the HTTP server ended at once")
                 await asyncio.sleep(0.005)
+
+
+def _behind(door: Door, app: ASGIApp) -> ASGIApp:
+    async def marked(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, DOOR: door}, receive, send)
+
+    return marked
 
 
 def _remove(path: Path) -> None:

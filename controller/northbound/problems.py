@@ -18,7 +18,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MEDIA_TYPE = "application/problem+json"
 BODY_MAX = 256 << 10
-TITLES = {404: "Not found", 405: "Method not allowed", 409: "Denied", 413: "Too large", 422: "Bad request", 503: "Busy"}
+TITLES = {
+    401: "Not known",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Denied",
+    413: "Too large",
+    422: "Bad request",
+    503: "Busy",
+}
 
 
 class Refused(Exception):
@@ -69,12 +78,18 @@ def _document(app: FastAPI) -> dict[str, Any]:
     if not app.openapi_schema:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for operations in made["paths"].values():
-            for operation in operations.values():
+            for method, operation in operations.items():
+                if method != "get":
+                    operation["responses"]["403"] = responses(403)[403]
+                operation["responses"]["401"] = responses(401)[401]
                 if "422" in operation["responses"]:
                     operation["responses"]["422"] = responses(422)[422]
         known = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             known.pop(name, None)
+        schemes = {"bearer": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}}
+        made["components"]["securitySchemes"] = schemes
+        made["security"] = [{"bearer": []}, {"certificate": []}, {}]  # the last: unix socket and loopback
         known["Problem"] = Problem.model_json_schema()
         app.openapi_schema = made
     return app.openapi_schema

@@ -19,6 +19,7 @@ from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.core.words import shown
 from rostrum.controller.execution import Devices
 from rostrum.controller.northbound import counters, problems, schemas, views
+from rostrum.controller.northbound.access import Access, AccessOptions
 from rostrum.controller.northbound.meters import Meters, RestMeter
 from rostrum.controller.northbound.metrics import Metrics
 from rostrum.controller.northbound.problems import Refused
@@ -38,8 +39,15 @@ DESCRIPTION = "Multicast paths through packet switches and optical circuits: ask
 class Rest:
     """The application and what its handlers share."""
 
-    def __init__(self, owner: Owner, thrift_latency: Latency, connections_refused: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        thrift_latency: Latency,
+        connections_refused: Callable[[], int],
+        access: Access | None = None,
+    ) -> None:
         self.owner = owner
+        self.access = access or Access(AccessOptions())
         self.wall = views.WallClock()
         self.started = owner.clock()
         self.latency = Latency()
@@ -103,6 +111,7 @@ def create(rest: Rest) -> FastAPI:
     )
     problems.install(app)
     app.add_middleware(problems.BodyLimit)
+    app.add_middleware(rest.access.around)
     app.add_middleware(rest.meter.around)
     _paths(app, rest)
     _network(app, rest)

@@ -166,7 +166,7 @@ class Fabric:
         file.write_text(yaml.safe_dump(self._topology(mtu, rate_bps or FREE_BPS), sort_keys=False))
         with (run / "manager.log").open("ab") as log:
             self._manager = subprocess.Popen(
-                [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--run", str(run)],
+                [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--run", str(run), "--rest-open"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         self._await_manager(run)
