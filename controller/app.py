@@ -289,6 +289,13 @@ def _ns(seconds: float) -> int:
     help="Level of multicast at switches, by DSCP (P4: PCP and queue too); 0 = that of everything else.",
 )
 @click.option(
+    "--light-confirm",
+    type=click.IntRange(1, 255),
+    default=3,
+    show_default=True,
+    help="Data packets in a row that are first light to P4 switches, on a circuit that is being made.",
+)
+@click.option(
     "--election-id",
     type=click.IntRange(1, 2**63),
     default=1,
@@ -322,6 +329,7 @@ def main(
     rest_open: bool,
     openflow_port: int | None,
     priority: int,
+    light_confirm: int,
     election_id: int,
     p4_program: Path | None,
     verbose: bool,
@@ -352,6 +360,7 @@ def main(
         quarantine_ns=_ns(quarantine),
         session_bytes=session_bytes,
         paths_per_server=paths_per_server,
+        light_confirm=light_confirm,
         level=priority,
         boot_id=time.time_ns() // 1_000_000,
     )

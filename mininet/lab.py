@@ -70,6 +70,7 @@ class Lab:
         name: str = "lab",
         or_another: bool = False,
         switch: str | None = None,
+        p4_target: str = "",
         changes: dict[str, Any] | None = None,
         progress: Progress = lambda _: None,
         detached: bool = False,
@@ -79,17 +80,19 @@ class Lab:
 
         `or_another`: if a lab of this name runs, take name-2, name-3 ... `switch`: make its switches OpenFlow ones
         ("openflow"), P4 ones ("p4"), or P4 only at the top of racks ("mixed"); with P4 switches, links that are faster
-        than these can take become slower (p4switches.RATE_MAX). `changes`: values of the topology file
+        than these can take become slower (p4switches.RATE_MAX). `p4_target`: what plays P4 switches, if it is not to be
+        chosen (p4switches.choose). `changes`: values of the topology file
         to replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota,
         core_links, bound_s, manager_options, agent_options).
         """
         with _starting(name, or_another) as run:
             shutil.rmtree(run, ignore_errors=True)
             run.mkdir(parents=True)
-            file = _topology_file(topology, switch, changes or {}, run)
+            target = p4_target or p4switches.choose()
+            file = _topology_file(topology, switch, target, changes or {}, run)
             parsed = load(file)
             _check_socket_paths(parsed, run)
-            target = p4switches.choose() if any(one.p4 for one in parsed.switches.values()) else ""
+            target = target if any(one.p4 for one in parsed.switches.values()) else ""
             given = Options(topology=str(file), run=str(run), p4_target=target, **options)
             namespace = _open(run, given)
             forwards = p4switches.forwarding(parsed, target)
@@ -279,7 +282,9 @@ def _open(run: Path, options: Options) -> PrivateNamespace:
     return namespace
 
 
-def _topology_file(topology: str | Path, switch: str | None, changes: dict[str, Any], run: Path) -> Path:
+def _topology_file(
+    topology: str | Path, switch: str | None, p4_target: str, changes: dict[str, Any], run: Path
+) -> Path:
     """A copy of the topology in the run folder, with its switches of this kind and `changes` made: the one that every
     program of the lab reads.
     """
@@ -291,7 +296,7 @@ def _topology_file(topology: str | Path, switch: str | None, changes: dict[str, 
     value = yaml.safe_load(text)
     slow = switch in ("p4", "mixed")
     if slow:
-        value["links"] = p4switches.slowed(value["links"], p4switches.choose())
+        value["links"] = p4switches.slowed(value["links"], p4_target)
     if changes or slow:
         for place, new in changes.items():
             *way, last = place.split(".")

@@ -19,7 +19,6 @@ from rostrum.controller.core.schedulers.base import Scheduler
 from rostrum.controller.core.values import REST, Settings
 from rostrum.topologies.model import Topology
 
-LIGHT_CONFIRM = 3
 BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -150,7 +149,7 @@ class Core:
             source.address,
             self.settings.level,
             # As receivers do: through a circuit that is just being made, single packets get before its light is steady.
-            confirm=LIGHT_CONFIRM if path.reconfiguration_ns else 1,
+            confirm=self.settings.light_confirm if path.reconfiguration_ns else 1,
             racks={servers[name].tor for name in request.receivers} - {source.tor},
         )
 

@@ -170,6 +170,7 @@ class Settings:
     queue_max: int = 10_000
     history_max: int = 1_000  # paths and transfers remembered after their end
     idle_rule_sets: int = 64  # rules kept for an identical path to come
+    light_confirm: int = 3  # packets in a row that are light to switches, on a circuit that is being made
     level: int = LEVEL_MULTICAST  # priority of multicast at switches; 0 = that of everything else
     boot_id: int = 1
 

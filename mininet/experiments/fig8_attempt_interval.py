@@ -44,12 +44,14 @@ from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.ocs import timing
 from rostrum.topologies import TopologyError, load
+from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.loader import builtin_file
 from rostrum.topologies.model import Reconfiguration, Topology
 from rostrum.topologies.units import Size, size_text
 
 INTERVALS = "70us,200us,700us,1.4ms,2ms,7ms,20ms,70ms"
 QUICK_INTERVALS = "70us,700us,2ms,7ms,70ms"
+POLICIES = ("last", "first", "switches")
 INTERVAL_MIN_S, INTERVAL_MAX_S = 1e-6, 10.0  # what rostrumd takes
 REPEATS, QUICK_REPEATS = 32, 6
 ROUND_REPEATS = 16  # at most so many in one lab
@@ -106,9 +108,11 @@ class Plan:
     seed: int
     topology: str
     name: str | None
+    switch: str | None = None
+    policies: tuple[str, ...] = ("last", "first")
 
     def configurations(self) -> list[Configuration]:
-        found = [Configuration(one, policy) for policy in ("last", "first") for one in self.intervals]
+        found = [Configuration(one, policy) for policy in self.policies for one in self.intervals]
         return [*found, Configuration(None, "last")] if self.defaults else found
 
     def rounds(self) -> list[int]:
@@ -136,6 +140,11 @@ class Plan:
 @click.option("--quick", is_flag=True, help=f"{QUICK_INTERVALS}, {QUICK_REPEATS} repeats: under two minutes.")
 @click.option("--seed", type=click.IntRange(1, 2**32 - 1), help="Of all that is drawn [a new one, printed].")
 @click.option("--topology", default="hybrid-4x2", show_default=True, help="A topology file, or a built-in one's name.")
+@click.option(
+    "--switch", type=click.Choice(KINDS), help="Kind of the switches; P4 ones tell of first light. [openflow]"
+)
+@click.option("--start-on", "policies", type=click.Choice(POLICIES), multiple=True,
+              help="When to go to high rate [last and first; over P4 switches all three]")  # fmt: skip
 @click.option("--name", help="Of the labs: logs of the last are in build/lab/NAME [fig8, or fig8-2 ... if that runs].")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/fig8.json",
               show_default=True, help="Where the numbers go.")  # fmt: skip
@@ -147,8 +156,8 @@ def command(json_file: Path, png_file: Path, from_file: Path | None, quick: bool
     """Attempt interval against losses, redundancy, attempt time and extra time (the paper's Fig. 8).
 
     Sends the same object again and again over circuits that are just being made, with attempt packets from every 70 us
-    to every 70 ms, and high rate starting on the last or on the first receiver's light. Some ten minutes.
-    docs/reproducing.md tells what came out.
+    to every 70 ms, and high rate starting on the last or on the first receiver's light, or when P4 switches have seen
+    light at every rack. Some ten minutes. docs/reproducing.md tells what came out.
     """
     report = earlier(from_file) if from_file else fresh(quick, json_file, **given)
     found = read_rows(report)
@@ -185,6 +194,7 @@ def fresh(quick: bool, json_file: Path, **given: Any) -> dict[str, Any]:
     """The report of a run with these options, written to the file too."""
     given["intervals"] = given["intervals"] or Durations().convert(QUICK_INTERVALS if quick else INTERVALS, None, None)
     given["repeats"] = given["repeats"] or (QUICK_REPEATS if quick else REPEATS)
+    given["policies"] = given["policies"] or (POLICIES if given["switch"] in ("p4", "mixed") else POLICIES[:2])
     given["seed"] = given["seed"] or random.SystemRandom().randrange(1, 2**32)
     plan = Plan(**given)
     try:
@@ -279,7 +289,8 @@ def start_lab(plan: Plan, one: Configuration, number: int) -> Lab:
         interval = f"{round(one.interval_s * 1e9)}ns"
         options = ("--attempt-interval", interval, "--start-on", one.start_on, "--light-confirm", "1")
     return Lab.start(
-        plan.topology, name=plan.name or "fig8", or_another=plan.name is None, changes=changes, agent_options=options,
+        plan.topology, name=plan.name or "fig8", or_another=plan.name is None, switch=plan.switch, changes=changes,
+        agent_options=options, manager_options=() if one.interval_s is None else ("--light-confirm", "1"),
         seed=plan.seed + number,
     )  # fmt: skip
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rostrum.lab.experiments.fig8_summary import Configuration, Run, cdf, percentile
 
-LINES = {"last": "-", "first": "--"}
-COLOURS = {"last": "#1f4e8c", "first": "#c0561f"}
+LINES = {"last": "-", "first": "--", "switches": ":"}
+COLOURS = {"last": "#1f4e8c", "first": "#c0561f", "switches": "#2d7d46"}
 
 Values = Callable[[Sequence[Run]], list[float]]
 
@@ -102,6 +102,8 @@ def _series(
 def _trend(panel: Any, configurations: Sequence[Configuration], runs: Sequence[Run], values: Values) -> None:
     for start_on, colour in COLOURS.items():
         series = _series(configurations, runs, values, start_on)
+        if not series:
+            continue
         at = [interval for interval, _ in series]
         label = f"start on {start_on}: "
         panel.plot(at, [percentile(own, 50) for _, own in series], "o-", ms=4, color=colour, label=f"{label}median")

@@ -18,6 +18,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rostrum.lab import p4switches
 from rostrum.lab.experiments import priority_plot
 from rostrum.lab.experiments.fig8_summary import percentile
 from rostrum.lab.lab import Lab
@@ -61,6 +62,8 @@ class Run:
 
 @click.command()
 @click.option("--switch", "kinds", type=click.Choice(KINDS), multiple=True, help="[openflow and p4]")
+@click.option("--p4-target", "targets", type=click.Choice([*p4switches.TARGETS]), multiple=True,
+              help="What plays P4 switches [BMv2 if it is installed, else the reference target]")  # fmt: skip
 @click.option("--rate", default="50M", show_default=True, help="Of every link: what the slowest switch here can fill.")
 @click.option("--seconds", type=click.FloatRange(0.5, 120), default=4.0, show_default=True, help="Of each measurement.")
 @click.option("--repeats", type=click.IntRange(1, 100), default=5, show_default=True, help="Of each case, in turn.")
@@ -97,29 +100,41 @@ def command(json_file: Path, png_file: Path, from_file: Path | None, seed: int |
 
 
 def run(
-    kinds: tuple[str, ...], rate: str, seconds: float, repeats: int, rounds: int, seed: int, name: str | None
+    kinds: tuple[str, ...],
+    targets: tuple[str, ...],
+    rate: str,
+    seconds: float,
+    repeats: int,
+    rounds: int,
+    seed: int,
+    name: str | None,
 ) -> dict[str, Any]:
     """The report. Raises LabError, TopologyError."""
     bps = rate_bps(rate)
     runs: list[Run] = []
-    cases = [(kind, tagging) for kind in kinds for tagging in LEVELS]
+    cases = [
+        (kind, target, tagging)
+        for kind in kinds
+        for target in (("",) if kind == "openflow" else targets or (p4switches.choose(),))
+        for tagging in LEVELS
+    ]
     chance = random.Random(seed)
     with Progress(console=ERR) as progress:
         task = progress.add_task(f"seed {seed}", total=len(cases) * rounds * (repeats + 1))
         for number in range(rounds):
             order = list(cases)
             chance.shuffle(order)
-            for kind, tagging in order:
-                progress.update(task, description=f"round {number + 1} of {rounds}: {kind}, {tagging}")
-                with start_lab(kind, tagging, rate, name or "priority") as lab:
+            for kind, target, tagging in order:
+                progress.update(task, description=f"round {number + 1} of {rounds}: {kind} {target}, {tagging}")
+                with start_lab(kind, target, tagging, rate, name or "priority") as lab:
                     group = path(lab)
                     for turn in range(repeats + 1):
                         rivals = RIVALS if turn else ()  # first alone
                         runs.append(measure(lab, kind, tagging, group, rivals, bps, seconds, number))
                         progress.advance(task)
     parameters = {
-        "kinds": kinds, "rate": rate, "seconds": seconds, "repeats": repeats, "rounds": rounds, "size": SIZE,
-        "multicast_share": MULTICAST_SHARE, "rival_share": RIVAL_SHARE, "levels": LEVELS,
+        "kinds": kinds, "targets": targets, "rate": rate, "seconds": seconds, "repeats": repeats, "rounds": rounds,
+        "size": SIZE, "multicast_share": MULTICAST_SHARE, "rival_share": RIVAL_SHARE, "levels": LEVELS,
     }  # fmt: skip
     return {
         "experiment": "priority-protection",
@@ -129,13 +144,13 @@ def run(
     }
 
 
-def start_lab(kind: str, tagging: str, rate: str, name: str) -> Lab:
+def start_lab(kind: str, target: str, tagging: str, rate: str, name: str) -> Lab:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "racks.yaml"
         file.write_text(hybrid(Hybrid(racks=3, servers=3, rate=rate, name="priority")))
         return Lab.start(
-            file, name=name, or_another=True, switch=kind, parts=("ocs", "manager"), core_links="veth",
-            manager_options=("--priority", str(LEVELS[tagging])),
+            file, name=name, or_another=True, switch=kind, p4_target=target, parts=("ocs", "manager"),
+            core_links="veth", manager_options=("--priority", str(LEVELS[tagging])),
         )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ On the reference target in a mixed fabric, and on BMv2 in a pure one where it is
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -32,17 +31,9 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     target, switch = request.param
     if target == p4switches.BMV2 and not shutil.which("simple_switch_grpc"):
         pytest.skip("simple_switch_grpc (BMv2) is not installed")
-    before = os.environ.get("ROSTRUM_P4_TARGET")
-    os.environ["ROSTRUM_P4_TARGET"] = target
-    try:
-        with Lab.start(
-            "hybrid-4x2", name="t-p4", switch=switch, seed=1, agent_options=("--start-on", "switches")
-        ) as lab:
-            yield lab
-    finally:
-        os.environ.pop("ROSTRUM_P4_TARGET")
-        if before is not None:
-            os.environ["ROSTRUM_P4_TARGET"] = before
+    options = ("--start-on", "switches")
+    with Lab.start("hybrid-4x2", name="t-p4", switch=switch, p4_target=target, seed=1, agent_options=options) as lab:
+        yield lab
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from ipaddress import IPv4Address
+from typing import Any
 
 import pytest
 from finsy import P4MulticastGroupEntry, P4TableEntry
@@ -94,12 +95,13 @@ class Switch:
         """Every delivery counter in use."""
         groups = [one for one in self.entities.values() if one.HasField("packet_replication_engine_entry")]
         found = [P4MulticastGroupEntry.decode(one, PIPELINE.schema) for one in groups]
-        return [replica.instance for group in found for replica in group.replicas]  # type: ignore[union-attr]
+        replicas: list[Any] = [replica for group in found for replica in group.replicas]
+        return [replica.instance for replica in replicas]
 
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(0, 2**32))
-def test_any_history__the_switch_holds_the_rules_and_nothing_else(steps, seed: int) -> None:  # type: ignore[no-untyped-def]
+def test_any_history__the_switch_holds_the_rules_and_nothing_else(steps: list[Any], seed: int) -> None:
     switch = Switch(seed)
     book = switch.book()
     wanted: dict[tuple[int, IPv4Address], MulticastRule] = {}
