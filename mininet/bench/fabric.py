@@ -15,13 +15,13 @@ import os
 import signal
 import struct
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from rostrum.lab import processes
 from rostrum.lab.bench.account import compiled, must, pinned
 from rostrum.lab.bench.cases import Case
 from rostrum.lab.namespace import LabError
@@ -164,15 +164,13 @@ class Fabric:
         run.mkdir(exist_ok=True)
         file = run / "topology.yaml"
         file.write_text(yaml.safe_dump(self._topology(mtu, rate_bps or FREE_BPS), sort_keys=False))
-        with (run / "manager.log").open("ab") as log:
-            self._manager = subprocess.Popen(
-                [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--run", str(run), "--rest-open"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        self._await_manager(run)
+        program = processes.manager(file, run, [])
+        with program.log.open("ab") as log:
+            self._manager = subprocess.Popen(program.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._await_manager(run, self._manager)
         self._told = (mtu, rate_bps)
 
-    def _await_manager(self, run: Path) -> None:
+    def _await_manager(self, run: Path, manager: subprocess.Popen[bytes]) -> None:
         until, missing = time.monotonic() + UP_BOUND_S, ""
         while time.monotonic() < until:
             with contextlib.suppress(LabError):
@@ -180,6 +178,9 @@ class Fabric:
                 if health["ready"]:
                     return
                 missing = "; ".join(health["missing"])
+            if manager.poll() is not None:
+                words = (run / "manager.log").read_text(errors="replace").strip().splitlines()[-1:]
+                raise LabError(f"the manager ended: {' '.join(words)}")
             time.sleep(0.05)
         raise LabError(f"the manager is not ready after {UP_BOUND_S:.0f} s: {missing}; its log: {run / 'manager.log'}")
 

@@ -280,7 +280,7 @@ static void parse(int argc, char **argv, settings *set, rs_raw *raw) {
 }
 
 int main(int argc, char **argv) {
-    settings set = {.window = 4u << 20};
+    settings set = {.window = 8u << 20};
     rs_raw raw = {.group = 0xEFC00101, .port = 7070, .file_fd = -1};
     parse(argc, argv, &set, &raw);
     prctl(PR_SET_TIMERSLACK, 1);

@@ -13,6 +13,7 @@ from rostrum.client.names import app_id_of
 from rostrum.lab.bench.cases import Case
 from rostrum.lab.bench.fabric import FREE_BPS, Host
 from rostrum.lab.bench.run import Plain, Run, TimedOut, ToolFailed
+from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import agent_program
 
 OBJECT = 1
@@ -41,7 +42,10 @@ class Ours(Plain):
 
     def prepare(self, run: Run) -> None:
         rate_bps = run.case.rate_bps if self.told else 0
-        run.fabric.manager(run.case.mtu, rate_bps)
+        try:
+            run.fabric.manager(run.case.mtu, rate_bps)
+        except LabError as error:
+            raise ToolFailed(str(error)) from error
         agents = []
         for host in [run.sender, *run.receivers]:
             store = host.folder / "store"
