@@ -53,7 +53,7 @@ class ActionCode:
             "recirculate": lambda number: self._note("recirculated", number),
             "modify_field_with_hash_based_offset": self._hash,
             "modify_field_rng_uniform": self._random,
-            "truncate": lambda size: self.out.line(f"trunc = {self.translate.data(size).source}"),
+            "truncate": lambda size: self.out.line(f"trunc = min(trunc, {self.translate.data(size).source})"),
             "log_msg": self._log,
             "assert": lambda condition: self._check(condition, "assert"),
             "assume": lambda condition: self._check(condition, "assume"),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rostrum.lab.p4target.expressions import Data, Translator, literal, unwrap
 from rostrum.lab.p4target.hashes import ALGORITHMS
-from rostrum.lab.p4target.program import Field, Header, ProgramError, construct
+from rostrum.lab.p4target.program import Field, Header, Program, ProgramError, construct
 from rostrum.lab.p4target.source import Source
 
 
@@ -30,8 +30,13 @@ def calculation_source(item: dict[str, Any], translate: Translator, out: Source)
         _collect(inputs, out)
     out.line("buffer = (bits << -wide % 8).to_bytes((wide + 7) // 8, 'big')")
     if payload:
-        out.line("buffer += data[pos:]")
+        # BMv2 counts a truncated packet's bytes from the payload's begin.
+        out.line("buffer += data[pos:pos + trunc]" if truncates(translate.program) else "buffer += data[pos:]")
     return f"hash_{algorithm}(buffer)"
+
+
+def truncates(program: Program) -> bool:
+    return any(item["op"] == "truncate" for action in program.actions.values() for item in action.primitives)
 
 
 class Input(NamedTuple):

@@ -11,6 +11,7 @@ None.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rostrum.lab.p4target.action_code import ActionCode
@@ -22,6 +23,7 @@ from rostrum.lab.p4target.program import Program, ProgramError, construct
 from rostrum.lab.p4target.source import Source
 
 NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
+NOT_TRUNCATED = "0x40000000"
 ALWAYS_SHARED = ("data", "pos", "length", "passes")
 QUEUE_FIELDS = ("enq_timestamp", "enq_qdepth", "deq_timedelta", "deq_qdepth", "qid")
 
@@ -134,15 +136,12 @@ class PipelineCode:
             with out.block(f"if v{header.index}:"):
                 out.line(f"head += h{header.index}.to_bytes({header.width_bytes}, 'big')")
         out.line("frame = head + data[pos:]")
-        if self._uses("truncate"):
-            with out.block("if trunc:"):
-                out.line("frame = frame[:trunc]")
         if self._uses("recirculate"):
             with out.block("if recirculated:"):
                 port = self._required("ingress_port")
                 out.line(f"again(frame, {port}, {RECIRCULATED}, {self._kept('recirculated')}, passes + 1)")
                 out.line("return None")
-        out.line("return frame")
+        out.line("return frame[:trunc]" if self._uses("truncate") else "return frame")
 
     def _uses(self, primitive: str) -> bool:
         return any(item["op"] == primitive for action in self.program.actions.values() for item in action.primitives)
@@ -158,10 +157,15 @@ class PipelineCode:
     # -- functions ------------------------------------------------------------------------------------------------
 
     def _begin(self, out: Source, variables: set[str]) -> None:
-        for first, value in (("h", "0"), ("v", "False"), ("m", "0"), ("x", "0"), ("t", "0")):
+        self._clear(out, variables)
+        out.line("size = plen = len(data)")
+
+    @staticmethod
+    def _clear(out: Source, variables: Iterable[str]) -> None:
+        """Variables as they are before anything happens to a packet."""
+        for first, value in (("h", "0"), ("v", "False"), ("m", "0"), ("x", "0"), ("t", NOT_TRUNCATED)):
             if names := sorted(name for name in variables if name.startswith(first)):
                 out.line(f"{' = '.join(names)} = {value}")
-        out.line("size = plen = len(data)")
 
     def _restore(self, out: Source) -> None:
         if not self.program.field_lists:
@@ -206,7 +210,9 @@ class PipelineCode:
         if group := self._standard("intrinsic_metadata.mcast_grp"):
             with out.block(f"if {group}:"):
                 out.line(f"{kind} = {REPLICATED}")
-                out.line(f"replicate({group}, {priority}, {self._tuple(shared)})")
+                # As in BMv2, copies are whole whatever `truncate` said.
+                whole = [NOT_TRUNCATED if name == "trunc" else name for name in shared]
+                out.line(f"replicate({group}, {priority}, {self._tuple(whole)})")
                 out.line("return")
         with out.block(f"if {port} == DROP_PORT:"):
             out.line("dropped('ingress')")
@@ -218,9 +224,7 @@ class PipelineCode:
         used = body.variables()
         with out.block("def egress(port, rid, shared, queued):"):
             out.line(f"{self._tuple(shared)} = shared")
-            for first, value in (("h", "0"), ("v", "False"), ("m", "0"), ("x", "0"), ("t", "0")):
-                if names := [name for name in own if name.startswith(first)]:
-                    out.line(f"{' = '.join(names)} = {value}")
+            self._clear(out, own)
             out.line(f"{self._required('egress_port')} = port")
             out.line(f"{self._required('egress_spec')} = {(self.drop_port + 1) & self._spec_mask()}")
             if self._required("packet_length") in used:
@@ -254,6 +258,7 @@ class PipelineCode:
         """Headers as they are; metadata as if new, but for the field list and the kind of packet."""
         indent = line[: len(line) - len(line.lstrip())]
         names = ["0" if name.startswith("m") else name for name in shared]
+        names = [NOT_TRUNCATED if name == "trunc" else name for name in names]
         kind = self._required("instance_type")
         plain = [str(EGRESS_CLONE) if name == kind else value for name, value in zip(shared, names, strict=True)]
         out.line(f"{indent}copy = ({', '.join(['data', 'pos', 'length', 'passes + 1', *plain])})")
