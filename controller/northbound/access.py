@@ -24,6 +24,7 @@ log = logging.getLogger("rostrum.access")
 audit = logging.getLogger("rostrum.audit")
 
 Role = Literal["read", "write"]
+CALLER = "rostrum.caller"  # key in an ASGI scope: who calls, a Caller
 DOOR = "rostrum.door"  # key in an ASGI scope: where the request came in, a Door
 PEER = "rostrum.peer"  # key in the scope's state: the client's certificate, as ssl gives it
 READS = ("GET", "HEAD", "OPTIONS")
@@ -144,6 +145,7 @@ class Access:
                 await app(scope, receive, send)
                 return
             caller = self.caller(scope)
+            scope[CALLER] = caller
             writes = scope["method"] not in READS
             status, place = 0, ""
 

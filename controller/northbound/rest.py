@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Annotated, Literal, TypeVar
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import validation
@@ -19,10 +20,11 @@ from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.core.words import shown
 from rostrum.controller.execution import Devices
 from rostrum.controller.northbound import counters, problems, schemas, views
-from rostrum.controller.northbound.access import Access, AccessOptions
+from rostrum.controller.northbound.access import CALLER, Access, AccessOptions
 from rostrum.controller.northbound.meters import Meters, RestMeter
 from rostrum.controller.northbound.metrics import Metrics
 from rostrum.controller.northbound.problems import Refused
+from rostrum.controller.northbound.repeats import KEY_PATTERN, Misused, Repeats
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Latency
 
@@ -32,6 +34,7 @@ LIST_MAX = 1_000
 REFRESH_BOUND_S = 5.0
 
 T = TypeVar("T")
+After = Annotated[str | None, Query(max_length=64, description="Go on behind this: `next` of the page before")]
 Wait = Literal["active", "ended"]
 DESCRIPTION = "Multicast paths through packet switches and optical circuits: ask for one, look at it, give it back."
 
@@ -59,6 +62,7 @@ class Rest:
         self.metrics = Metrics(
             owner, self.meters, self.meter, thrift_latency, connections_refused, VERSION, self.started
         )
+        self.repeats = Repeats()
         self._numbers = itertools.count(1)
 
     @property
@@ -98,8 +102,19 @@ class Rest:
             raise Refused(503, f"{len(self.core.queue)} requests are waiting already; ask again later")
         self.owner.post(ev.RequestReceived(wanted))
         self.latency.add(time.perf_counter_ns() - began)
-        path = self.find(self.core.by_request[REST, number])
-        if path.state is State.FAILED:
+        return self.find(self.core.by_request[REST, number])
+
+    def request_once(self, new: schemas.NewPath, caller: str, key: str | None) -> Path:
+        """As `request`, but a repetition with the same key finds the path that the first one made."""
+        body = new.model_dump_json()
+        try:
+            known = self.owner.path(self.repeats.find(caller, key, body) or "") if key else None
+        except Misused as error:
+            raise Refused(422, str(error)) from error
+        path = known or self.request(new)
+        if key and not known:
+            self.repeats.keep(caller, key, body, path.id)
+        if path.state is State.FAILED and path.stamps.accepted is None:
             raise Refused(409, path.cause, path.id)
         return path
 
@@ -121,9 +136,16 @@ def create(rest: Rest) -> FastAPI:
 
 def _paths(app: FastAPI, rest: Rest) -> None:
     @app.post("/v1/paths", status_code=201, tags=["paths"], responses=problems.responses(409, 413, 422, 503))
-    async def request_path(new: schemas.NewPath, response: Response) -> schemas.PathView:
+    async def request_path(
+        new: schemas.NewPath,
+        request: Request,
+        response: Response,
+        idempotency_key: Annotated[
+            str | None, Header(pattern=KEY_PATTERN, description="The same key and body again: the same path")
+        ] = None,
+    ) -> schemas.PathView:
         """Asks for a multicast path. Answered at once: look at `state` (and `reason` while it is queued)."""
-        path = rest.request(new)
+        path = rest.request_once(new, request.scope[CALLER].name, idempotency_key)
         response.headers["Location"] = f"/v1/paths/{path.id}"
         return rest.view(path)
 
@@ -131,10 +153,13 @@ def _paths(app: FastAPI, rest: Rest) -> None:
     async def list_paths(
         state: Annotated[schemas.StateName | None, Query(description="Only paths in this state")] = None,
         limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
+        after: After = None,
     ) -> schemas.PathList:
         """Paths, the newest first; those that ended are remembered for a while."""
-        found = (one for one in reversed(rest.core.paths.values()) if state in (None, one.state.value))
-        return schemas.PathList(paths=[rest.view(one) for one in itertools.islice(found, limit)])
+        older = _older(rest.core.paths, after, "path")
+        found = itertools.islice((one for one in older if state in (None, one.state.value)), limit + 1)
+        shown_now, more = _page(found, limit)
+        return schemas.PathList(paths=[rest.view(one) for one in shown_now], next=shown_now[-1].id if more else None)
 
     @app.get("/v1/paths/{path_id}", tags=["paths"], responses=problems.responses(404, 422))
     async def show_path(
@@ -171,6 +196,24 @@ def _paths(app: FastAPI, rest: Rest) -> None:
         path = rest.find(path_id)
         rest.owner.post(ev.Released(path.id, path.request.request_id, REST))
         return rest.view(path)
+
+
+def _older(known: OrderedDict[str, T], after: str | None, what: str) -> Iterator[T]:
+    """Newest first, from behind `after` on. Raises Refused if that is not known (any more)."""
+    if after is not None and after not in known:
+        raise Refused(422, f"after: {what} {shown(after)} is not remembered (any more); begin again without it")
+    older = reversed(known.items())
+    if after is not None:
+        for key, _ in older:
+            if key == after:
+                break
+    return (one for _, one in older)
+
+
+def _page(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
+    """The first `limit`, and whether there are more."""
+    rows = list(found)
+    return rows[:limit], len(rows) > limit
 
 
 def _reached(wait: Wait) -> Callable[[Path], bool]:
@@ -231,10 +274,14 @@ async def _read(rest: Rest, ask: Callable[[Devices], Awaitable[T]]) -> T | None:
 
 def _state(app: FastAPI, rest: Rest) -> None:
     @app.get("/v1/transfers", tags=["state"], responses=problems.responses(422))
-    async def list_transfers(limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100) -> schemas.TransferList:
+    async def list_transfers(
+        limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100, after: After = None
+    ) -> schemas.TransferList:
         """Objects that agents send or sent, the newest first."""
-        found = itertools.islice(reversed(rest.core.transfers.values()), limit)
-        return schemas.TransferList(transfers=[views.transfer(rest.core, one, rest.wall) for one in found])
+        found = itertools.islice(_older(rest.core.transfers, after, "transfer"), limit + 1)
+        shown_now, more = _page(found, limit)
+        rows = [views.transfer(rest.core, one, rest.wall) for one in shown_now]
+        return schemas.TransferList(transfers=rows, next=rows[-1].id if more else None)
 
     @app.get("/v1/transfers/{transfer_id}", tags=["state"], responses=problems.responses(404))
     async def show_transfer(transfer_id: str) -> schemas.TransferView:

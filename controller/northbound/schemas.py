@@ -121,6 +121,7 @@ class PathView(BaseModel):
 
 class PathList(BaseModel):
     paths: list[PathView]
+    next: str | None = Field(description="There are more: ask again with after= this; null = no more")
 
 
 class CountView(BaseModel):
@@ -324,6 +325,7 @@ class TransferView(BaseModel):
 
 class TransferList(BaseModel):
     transfers: list[TransferView]
+    next: str | None = Field(description="There are more: ask again with after= this; null = no more")
 
 
 class AgentView(BaseModel):
