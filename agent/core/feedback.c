@@ -92,7 +92,7 @@ void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
 /* The sender's side. */
 
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
-    return r->state == RS_RECIPIENT_ACTIVE && r->lit && r->link.peer->up && now - r->seen_at < RS_SILENT &&
+    return r->state == RS_RECIPIENT_ACTIVE && r->lit && !r->aside && r->link.peer->up && now - r->seen_at < RS_SILENT &&
            r->seen_pos + 1 < r->start_pos + (x->end - x->first);
 }
 
@@ -144,10 +144,18 @@ static void find_least_share(rs_sending *x) {
     int64_t least = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        if (r->state == RS_RECIPIENT_ACTIVE && r->share_bps && (least == 0 || r->share_bps < least))
+        if (r->state == RS_RECIPIENT_ACTIVE && !r->aside && !r->apart && r->share_bps &&
+            (least == 0 || r->share_bps < least))
             least = r->share_bps;
     }
     x->rate.share_bps = least / 100 * 99;
+}
+
+void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x) {
+    find_least_share(x);
+    find_slowest(x, now);
+    rs_rate_apply(node, x);
+    rs_window_anew(node, now, x);
 }
 
 static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, uint64_t expected, uint64_t lost) {
@@ -203,6 +211,8 @@ static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t po
 }
 
 static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, const rs_message *m) {
+    if (r->aside)
+        return; /* it loses for the others' sake */
     bool usable =
         r->rated && r->rated_pos >= x->rate_from_pos && pos >= r->rated_pos && m->rate.received >= r->rated_received;
     if (usable) {
@@ -244,6 +254,8 @@ static uint64_t position(const rs_sending *x, const rs_recipient *r, uint64_t sn
 }
 
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    if (r->apart)
+        return RS_RX_NONE;
     if (m->session > x->t.session)
         return RS_RX_BAD;
     int64_t share = m->rate.share_bps < INT64_MAX ? (int64_t)m->rate.share_bps : INT64_MAX;
@@ -259,6 +271,7 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
         follow_road(x, now, r, pos, m);
         take_losses(node, now, x, r, pos, m);
         rs_rate_tick(&x->rate, now);
+        rs_straggler_look(node, now, x);
     }
     rs_rate_apply(node, x);
     return RS_RX_NONE;

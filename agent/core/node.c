@@ -28,8 +28,8 @@ static bool fill_defaults(rs_config *c) {
     if (c->attempt_interval < 0 || c->patch_timeout < 0 || c->nic_rate_bps < 0 || c->receiver_silence_bound < 0 ||
         c->sender_silence_bound < 0 || c->no_path_bound < 0 || c->answer_bound < 0)
         return false;
-    if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->start_policy > RS_START_ON_SWITCHES ||
-        c->repairs > RS_REPAIRS_PATCHES_ONLY)
+    if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->stragglers > RS_STRAGGLERS_EVICT ||
+        c->start_policy > RS_START_ON_SWITCHES || c->repairs > RS_REPAIRS_PATCHES_ONLY)
         return false;
     c->fragment_size = c->fragment_size ? c->fragment_size : DEFAULT_FRAGMENT;
     c->nic_rate_bps = c->nic_rate_bps ? c->nic_rate_bps : INT64_C(10000000000);
@@ -37,6 +37,7 @@ static bool fill_defaults(rs_config *c) {
     c->sender_silence_bound = c->sender_silence_bound ? c->sender_silence_bound : DEFAULT_BOUND;
     c->no_path_bound = c->no_path_bound ? c->no_path_bound : 60000 * RS_MS;
     c->answer_bound = c->answer_bound ? c->answer_bound : c->no_path_bound;
+    c->stragglers = c->stragglers ? c->stragglers : RS_STRAGGLERS_WAIT;
     c->max_transfers = c->max_transfers ? c->max_transfers : 1024;
     c->max_receivers = c->max_receivers ? c->max_receivers : 1024;
     return c->max_transfers <= 32768 && c->max_receivers <= 65536;

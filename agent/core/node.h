@@ -33,6 +33,15 @@ typedef enum {
     RS_REPAIRS_PATCHES_ONLY = 1 /* point to point, as in the paper */
 } rs_repair_policy;
 
+/* What becomes of a receiver that takes less than half of what half of the others take, while they wait for it
+ * (straggler.c has the rules). */
+typedef enum {
+    RS_STRAGGLERS_DEFAULT = 0, /* as the node's config says */
+    RS_STRAGGLERS_WAIT = 1,    /* all wait for it */
+    RS_STRAGGLERS_DEMOTE = 2,  /* it leaves the data channel and is finished by unicast */
+    RS_STRAGGLERS_EVICT = 3    /* it fails, with these figures as the cause */
+} rs_straggler_policy;
+
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     uint64_t seed;
@@ -49,6 +58,7 @@ typedef struct {
     rs_time sender_silence_bound;   /* a receiver gives up after this long without a word or a packet [5 s] */
     rs_time no_path_bound;          /* a wait for something to happen on a path or of the caller; then a cause [60 s] */
     rs_time answer_bound;           /* a wait for the caller's answer to RS_EV_PATH_WANTED [no_path_bound] */
+    rs_straggler_policy stragglers; /* for transfers that do not say [wait] */
     uint32_t max_transfers;         /* [1024] */
     uint32_t max_receivers;         /* per transfer [1024] */
 } rs_config;
@@ -59,6 +69,7 @@ typedef struct {
     rs_digest digest;
     const rs_peer *receivers;
     uint32_t receiver_count;
+    rs_straggler_policy stragglers;
 } rs_send_params;
 
 /* The manager's answer to RS_EV_PATH_WANTED. */

@@ -222,7 +222,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
         rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
         if (x->state == RS_RX_RECEIVING)
             rs_ask_missing(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
-        if (x->state == RS_RX_RECEIVING && x->path_kind != RS_OPEN_NO_PATH)
+        if (x->state == RS_RX_RECEIVING && (x->path_kind != RS_OPEN_NO_PATH || x->group != RS_NO_GROUP))
             rs_emit(node, &(rs_event){
                               .kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = m->session});
         x->session_news = x->state == RS_RX_OFFERED;

@@ -15,6 +15,15 @@ rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer) {
     }
 }
 
+/* To one that has left the data channel: its session is the whole object, by patches. */
+static void open_apart(const rs_sending *x, rs_message *m) {
+    m->open.first = 0;
+    m->open.end = x->t.fragments;
+    m->open.group_address = 0;
+    m->open.data_port = 0;
+    m->open.path_kind = RS_OPEN_NO_PATH;
+}
+
 static void open_says(const rs_sending *x, rs_message *m) {
     m->type = RS_MSG_OPEN;
     m->open.size = x->t.size;
@@ -41,6 +50,10 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, r
         m->type = RS_MSG_DATA_FNSD;
     else
         return false;
+    if (r->apart)
+        m->session = RS_SESSION_APART;
+    if (r->apart && what == RS_SAY_OPEN)
+        open_apart(x, m);
     return true;
 }
 
@@ -73,7 +86,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
 static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     if (m->session > x->t.session)
         return RS_RX_BAD;
-    if (m->session < x->t.session || r->lit || (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE))
+    if (m->session < x->t.session || r->lit || r->apart || (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE))
         return RS_RX_NONE;
     uint64_t ring = x->end - x->first;
     if (m->intl_seq.sn < x->first || m->intl_seq.sn - x->first >= ring || m->intl_seq.sn - x->first >= x->pos)
@@ -95,7 +108,7 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
 }
 
 static bool ring_named(const rs_sending *x, uint32_t session, rs_session_ring *out) {
-    if (session == RS_SESSION_OBJECT) {
+    if (session == RS_SESSION_OBJECT || session == RS_SESSION_APART) {
         *out = (rs_session_ring){.first = 0, .end = x->t.fragments};
         return true;
     }
@@ -110,7 +123,7 @@ static bool ring_named(const rs_sending *x, uint32_t session, rs_session_ring *o
 /* The range (start, end), both excluded, going around: to the fragments this receiver is to be patched. */
 static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     rs_session_ring ring;
-    if (m->session > x->t.session && m->session != RS_SESSION_OBJECT)
+    if (m->session > x->t.session && m->session != RS_SESSION_OBJECT && !(r->apart && m->session == RS_SESSION_APART))
         return RS_RX_BAD;
     if (!ring_named(x, m->session, &ring))
         return RS_RX_NONE; /* a session long past: the receiver asks again in the ring of the object */

@@ -30,6 +30,14 @@ void rs_road_start(rs_road *r, uint32_t packet_bytes, int64_t first_bps) {
     *r = (rs_road){.packet_bytes = packet_bytes, .room = UINT32_MAX, .wanted_bps = first_bps};
 }
 
+void rs_road_again(rs_road *r) {
+    r->found = false;
+    r->full_bps = r->round_best_bps = 0;
+    r->flat = 0;
+    r->round_pos = 0;
+    r->queued_time = 0;
+}
+
 int64_t rs_road_rate(const rs_road *r) {
     return r->rate_bps;
 }

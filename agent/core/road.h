@@ -59,6 +59,8 @@ typedef struct {
 void rs_road_start(rs_road *road, uint32_t packet_bytes, int64_t first_bps);
 /* Takes a report in. True if the road is known better than before: `wanted_bps` may have changed. */
 bool rs_road_heard(rs_road *road, const rs_road_report *report);
+/* The road may be wider than it could show so far: start-up begins anew, from what is known. */
+void rs_road_again(rs_road *road);
 /* The rate that came out of it lately; 0 = unknown. */
 int64_t rs_road_rate(const rs_road *road);
 /* The queue that stands on it, as time. */

@@ -68,6 +68,7 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->t.fragment_size = node->config.fragment_size;
     x->t.fragments = rs_fragments(params->size, node->config.fragment_size);
     x->t.digest = params->digest;
+    x->stragglers = params->stragglers ? params->stragglers : node->config.stragglers;
     x->t.reserved_events = 16 + 4 * params->receiver_count;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
@@ -79,6 +80,8 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
 
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out) {
     if (!params->receivers || params->receiver_count == 0 || params->digest.length > sizeof params->digest.value)
+        return RS_ERR_INVALID;
+    if (params->stragglers > RS_STRAGGLERS_EVICT)
         return RS_ERR_INVALID;
     if (rs_find_sending(node, &params->object))
         return RS_ERR_EXISTS;
@@ -232,7 +235,7 @@ static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
     x->light_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || r->lit || !r->accepted || r->no_light_told)
+        if (r->state != RS_RECIPIENT_ACTIVE || r->lit || r->apart || !r->accepted || r->no_light_told)
             continue;
         rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
         if (now < since + x->grant.light_bound) {
@@ -317,7 +320,7 @@ void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
     rs_sending *x = (rs_sending *)r->link.transfer;
     if (r->state != RS_RECIPIENT_ACTIVE || x->sessions == 0)
         return;
-    rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_PING | (x->fnsd_said ? RS_SAY_DATA_FNSD : 0));
+    rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_PING | (x->fnsd_said || r->apart ? RS_SAY_DATA_FNSD : 0));
 }
 
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {

@@ -60,7 +60,8 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
     x->dark_due = now + dark;
     x->dark_passed = x->path_lit = false;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
-        x->recipients[i].passed_over = !moved && x->recipients[i].passed_over && !x->recipients[i].lit;
+        rs_recipient *r = &x->recipients[i];
+        r->passed_over = r->apart || (!moved && r->passed_over && !r->lit);
         x->recipients[i].no_light_told = false;
     }
 }
@@ -68,7 +69,7 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
 static void open_to_all(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE)
+        if (r->state != RS_RECIPIENT_ACTIVE || r->apart)
             continue;
         r->lit = r->rated = r->dropped = false;
         r->expected = r->lost = 0;
@@ -152,6 +153,7 @@ static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
 }
 
 static void data_done(rs_node *node, rs_time now, rs_sending *x) {
+    rs_straggler_stop(x);
     bool coded = x->repair.coded;
     rs_data_stop(node, x);
     x->stats.data_done_at = now;

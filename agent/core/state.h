@@ -126,6 +126,11 @@ typedef struct {
     rs_loss_watch watch;
     rs_road road;
     uint64_t trip_pos; /* the newest mark it has reported */
+    /* stragglers */
+    rs_time slow_at, slow_since; /* held the others back last; without a break; 0 = never */
+    int64_t slow_bps;            /* the rate at which it did */
+    bool aside;                  /* does not count while the others are tried */
+    bool apart;                  /* has left the data channel */
     int64_t share_bps;
 } rs_recipient;
 
@@ -185,7 +190,11 @@ struct rs_sending {
     rs_rate rate;
     rs_time feedback_interval;
     uint32_t cuts_logged;
-    rs_marks marks;          /* of high rate: when what was sent, where reports are asked for */
+    rs_marks marks; /* of high rate: when what was sent, where reports are asked for */
+    rs_straggler_policy stragglers;
+    rs_time straggler_due, trial_began, trial_next; /* trial_began 0 = none is on */
+    int64_t trial_found_bps;
+    uint32_t trials;
     rs_recipient *rate_of;   /* the one whose road is the slowest; NULL = none is known */
     rs_recipient *window_of; /* the slowest, whose word holds the data channel back; NULL = nobody */
     uint64_t high_pos;       /* high rate began there */
@@ -356,6 +365,7 @@ void rs_window_start(rs_sending *x, rs_time now);                    /* high rat
 uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r); /* half of what may wait at it, in packets */
 uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r);   /* packets that may be under way to it */
 void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos);
+void rs_window_anew(rs_node *node, rs_time now, rs_sending *x); /* others count than before */
 void rs_window_left(rs_node *node, rs_time now, rs_sending *x,
                     const rs_recipient *r); /* done, failed or out of reach */
 rs_time rs_window_due(rs_sending *x,
@@ -383,6 +393,7 @@ void rs_next_map(rs_time now, rs_receiving *x, rs_message *m);
 
 /* feedback.c: RATE both ways */
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */
+void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x);                /* others count than before */
 void rs_rate_begin(rs_sending *x, rs_time now);                              /* high rate begins */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
@@ -390,6 +401,10 @@ void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x);
 void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x);
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
 void rs_rate_apply(rs_node *node, rs_sending *x);
+
+/* straggler.c: those who hold the others back */
+void rs_straggler_look(rs_node *node, rs_time now, rs_sending *x);
+void rs_straggler_stop(rs_sending *x); /* high rate is over */
 
 /* republic_receiver.c: data packets and one handler per message */
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet);

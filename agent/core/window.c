@@ -36,8 +36,8 @@ uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
 
 /* Its round ends within the window, or it is finished by other means. */
 static bool out_of_it(const rs_sending *x, const rs_recipient *r, rs_time now, uint64_t window) {
-    return r->state != RS_RECIPIENT_ACTIVE || !r->lit || !r->link.peer->up || now - r->seen_at >= RS_SILENT ||
-           r->seen_pos + window >= r->start_pos + (x->end - x->first);
+    return r->state != RS_RECIPIENT_ACTIVE || !r->lit || r->aside || !r->link.peer->up ||
+           now - r->seen_at >= RS_SILENT || r->seen_pos + window >= r->start_pos + (x->end - x->first);
 }
 
 static void find(rs_sending *x, rs_time now) {
@@ -82,6 +82,11 @@ void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, 
     if (x->phase != RS_PHASE_HIGH_RATE)
         return;
     if (r == x->window_of || r->seen_pos + rs_window_of(x, r) < x->window_pos)
+        find_anew(node, now, x);
+}
+
+void rs_window_anew(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->phase == RS_PHASE_HIGH_RATE)
         find_anew(node, now, x);
 }
 

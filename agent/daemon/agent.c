@@ -343,6 +343,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .light_confirm = o->light_confirm,
                               .start_policy = o->start_policy,
                               .repairs = o->repairs,
+                              .stragglers = o->stragglers,
                               .receiver_silence_bound = o->silence_bound,
                               .sender_silence_bound = o->silence_bound,
                               .answer_bound =

@@ -167,6 +167,7 @@ static void serve_send(rs_api_server *server, rs_api_client *client, const rs_ap
                         .process = client->process,
                         .wait_ms = request->wait_ms,
                         .deadline_ms = request->deadline_ms,
+                        .stragglers = (rostrum_straggler_policy)(request->flags >> RS_API_SEND_STRAGGLERS & 3),
                         .receiver_count = request->receiver_count,
                         .receivers = request->receivers};
     server->handlers.on_send(server->handlers.context, &send);

@@ -24,10 +24,11 @@ typedef struct {
 
 typedef struct {
     rs_api_call call;
-    rs_object *object;       /* whole; rs_store_hold it while it is being sent */
-    const char *process;     /* who asks, for logs */
-    uint32_t wait_ms;        /* bound on waiting for a path; 0 = the manager's default */
-    uint32_t deadline_ms;    /* when the transfer should be done, from now, a hint for the scheduler; 0 = none */
+    rs_object *object;    /* whole; rs_store_hold it while it is being sent */
+    const char *process;  /* who asks, for logs */
+    uint32_t wait_ms;     /* bound on waiting for a path; 0 = the manager's default */
+    uint32_t deadline_ms; /* when the transfer should be done, from now, a hint for the scheduler; 0 = none */
+    rostrum_straggler_policy stragglers;
     uint32_t receiver_count; /* 1 ... ROSTRUM_RECEIVERS_MAX, no doubles */
     const char *const *receivers;
 } rs_api_send;

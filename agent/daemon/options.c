@@ -167,6 +167,14 @@ static bool take_max_connections(rs_options *o, const char *text, char *error) {
     return true;
 }
 
+static bool take_stragglers(rs_options *o, const char *text, char *error) {
+    static const char *const names[] = {"wait", "demote", "evict"};
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(text, names[i]) == 0)
+            o->stragglers = (rs_straggler_policy)(RS_STRAGGLERS_WAIT + i);
+    return o->stragglers != RS_STRAGGLERS_DEFAULT || wrong(error, "it is one of wait, demote, evict");
+}
+
 static bool take_loss(rs_options *o, const char *text, char *error) {
     o->loss = text;
     return rs_io_lossy_check(text, error);
@@ -212,6 +220,11 @@ static const option options_table[] = {
     {"silence-bound", "TIME", "give up a peer that says nothing this long [5s]", take_silence_bound},
     {"digest", "xxh3|sha256", "digest of objects added here [xxh3]", take_digest},
     {"max-connections", "N", "control connections at a time [1024]", take_max_connections},
+    {"stragglers", "POLICY",
+     "a receiver less than half as fast as half of the others: wait for it, demote it to unicast, or evict it; for "
+     "sends "
+     "that do not say [wait]",
+     take_stragglers},
     {"loss", "SPEC", "lose received data packets on purpose: uniform:P, burst:P:N, gilbert:P:N or first:N", take_loss},
     {"seed", "N", "seed of every random choice, to repeat a run [random]", take_seed},
     {"log-level", "LEVEL", "debug, info, warning or error [info]", take_log_level},

@@ -27,6 +27,7 @@ typedef struct {
     uint32_t light_confirm;   /* 0 = the core's choice */
     rs_start_policy start_policy;
     rs_repair_policy repairs;
+    rs_straggler_policy stragglers;
     rs_time silence_bound; /* 0 = the core's */
     const char *loss;      /* NULL = none */
     uint64_t seed;         /* 0 = random */

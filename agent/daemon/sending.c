@@ -162,7 +162,8 @@ void rs_sending_api(void *context, const rs_api_send *send) {
                                    .size = send->object->size,
                                    .digest = send->object->digest,
                                    .receivers = s->peers,
-                                   .receiver_count = s->receiver_count};
+                                   .receiver_count = s->receiver_count,
+                                   .stragglers = (rs_straggler_policy)send->stragglers};
     rs_status status = rs_send_open(agent->node, rs_agent_now(agent), &params, &s->base.xfer);
     if (status != RS_OK) {
         code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS

@@ -311,6 +311,7 @@ class Agent:
         wait: float | None = None,
         deadline: float | None = None,
         on_event: Callable[[Event], None] | None = None,
+        stragglers: str | None = None,
     ) -> SendHandle:
         """Starts sending an object to servers, by their names. It goes on when this process ends.
 
@@ -318,9 +319,17 @@ class Agent:
             wait: seconds to wait for a path; None = the manager's default.
             deadline: seconds until it should be done, a hint for the scheduler.
             on_event: called with each event, in the connection's thread.
+            stragglers: what becomes of a receiver less than half as fast as half of the others: "wait" for it,
+                "demote" it to unicast or "evict" it; None = as the agent was told.
+
+        Raises:
+            ValueError: no such policy.
         """
+        if stragglers not in wire.SEND_STRAGGLERS:
+            raise ValueError(f"no policy for stragglers {stragglers!r}: it is one of wait, demote, evict")
         number = data_id_of(data_id)
-        body = wire.send_body(number, list(receivers), wire.SEND_EVENTS, _ms(wait), _ms(deadline))
+        flags = wire.SEND_EVENTS | wire.SEND_STRAGGLERS[stragglers]
+        body = wire.send_body(number, list(receivers), flags, _ms(wait), _ms(deadline))
         tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", on_event=on_event)
         return SendHandle(self._connection, tag, call, number)
 

@@ -66,6 +66,12 @@ Connect = Callable[[], Agent]
 @click.option("--data-id", help="Name or number of the object. Default: the file's name.")
 @click.option("--wait", type=WAIT, help="How long to wait for a path, for example 500ms. Default: the manager's.")
 @click.option("--deadline", type=WAIT, help="When it should be done, from now (a hint).")
+@click.option(
+    "--stragglers",
+    type=click.Choice(["wait", "demote", "evict"]),
+    help="A receiver less than half as fast as half of the others: wait for it, finish it by unicast while the others "
+    "go on, or let it fail. Default: the agent's.",
+)
 @click.option("--keep", is_flag=True, help="Leave the object on the sending server too.")
 @click.option("--replace", is_flag=True, help="Delete an object of that id on the sending server first.")
 @JSON
@@ -77,6 +83,7 @@ def send(
     data_id: str | None,
     wait: float | None,
     deadline: float | None,
+    stragglers: str | None,
     keep: bool,
     replace: bool,
     as_json: bool,
@@ -106,7 +113,7 @@ def send(
                 agent.delete(number)
         agent.add(number, file)
         try:
-            result = _send_and_watch(agent, number, names, wait, deadline, quiet=as_json)
+            result = _send_and_watch(agent, number, names, wait, deadline, stragglers, quiet=as_json)
         finally:
             if not keep:
                 _tidy(agent, number)
@@ -119,9 +126,15 @@ def send(
 
 
 def _send_and_watch(
-    agent: Agent, data_id: int, receivers: list[str], wait: float | None, deadline: float | None, quiet: bool
+    agent: Agent,
+    data_id: int,
+    receivers: list[str],
+    wait: float | None,
+    deadline: float | None,
+    stragglers: str | None,
+    quiet: bool,
 ) -> SendResult:
-    handle = agent.send(data_id, receivers, wait=wait, deadline=deadline)
+    handle = agent.send(data_id, receivers, wait=wait, deadline=deadline, stragglers=stragglers)
     try:
         if not quiet:
             report.follow(handle.events())

@@ -33,6 +33,7 @@ REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, 
 UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS})
 
 SEND_EVENTS = 1
+SEND_STRAGGLERS = {None: 0, "wait": 1 << 1, "demote": 2 << 1, "evict": 3 << 1}
 
 
 @dataclass

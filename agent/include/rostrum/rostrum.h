@@ -69,6 +69,7 @@ typedef struct {
         timeout_ms; /* blocking send only: give up waiting (the transfer goes on); 0 = as long as the agent lives */
     void (*on_event)(void *context, const rostrum_event *event); /* NULL = no events */
     void *context;
+    rostrum_straggler_policy stragglers;
 } rostrum_send_options;
 
 /* Sends the object to the servers named. `options` may be NULL. FAILED if some receiver does not have it; *result

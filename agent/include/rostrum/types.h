@@ -43,6 +43,14 @@ typedef struct {
     char words[ROSTRUM_WORDS_MAX + 1];
 } rostrum_error;
 
+/* What becomes of a receiver that takes less than half of what half of the others take, while they wait for it. */
+typedef enum {
+    ROSTRUM_STRAGGLERS_DEFAULT = 0, /* as the agent was told (rostrumd --stragglers) */
+    ROSTRUM_STRAGGLERS_WAIT = 1,    /* all wait for it */
+    ROSTRUM_STRAGGLERS_DEMOTE = 2,  /* the others go on; it is finished by unicast */
+    ROSTRUM_STRAGGLERS_EVICT = 3    /* the others go on; it fails, and its cause says how slow it was */
+} rostrum_straggler_policy;
+
 typedef enum {
     ROSTRUM_RECEIVER_WAITING = 0, /* no light yet */
     ROSTRUM_RECEIVER_RECEIVING = 1,

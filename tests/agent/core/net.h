@@ -95,6 +95,7 @@ uint64_t net_allocated(const net *n);          /* allocations made so far */
 rs_object_id net_object(uint64_t data);
 rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t receivers, const rs_peer *to,
                    rs_xfer *out);
+void net_stragglers(net *n, rs_straggler_policy policy);    /* of sends from now on */
 rs_xfer net_send_all(net *n, uint64_t data, uint64_t size); /* from server 0 to all the others */
 void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant);
 

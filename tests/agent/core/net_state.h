@@ -76,6 +76,7 @@ struct net {
     int64_t fail_at;
     uint64_t allocations, outstanding;
     rs_config config;
+    rs_straggler_policy stragglers;
 };
 
 void start_node(net *n, rs_peer server);

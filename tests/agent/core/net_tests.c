@@ -97,10 +97,18 @@ rs_object_id net_object(uint64_t data) {
 
 rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t receivers, const rs_peer *to,
                    rs_xfer *out) {
-    rs_send_params params = {.object = net_object(data), .size = size, .receivers = to, .receiver_count = receivers};
+    rs_send_params params = {.object = net_object(data),
+                             .size = size,
+                             .receivers = to,
+                             .receiver_count = receivers,
+                             .stragglers = n->stragglers};
     rs_status status = rs_send_open(n->servers[from].node, n->knobs.now, &params, out);
     pump(n, from);
     return status;
+}
+
+void net_stragglers(net *n, rs_straggler_policy policy) {
+    n->stragglers = policy;
 }
 
 rs_xfer net_send_all(net *n, uint64_t data, uint64_t size) {
