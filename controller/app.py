@@ -111,6 +111,7 @@ class App:
         """Stops serving. Rules and circuits stay: transfers under way finish, and the next manager adopts them."""
         log.info(line("manager stops", paths=sum(p.granted for p in self.owner.manager.core.paths.values())))
         self.owner.close()
+        self.rest.events.close()
         await self.thrift.close()
         await self.http.close()
         await self.devices.close()

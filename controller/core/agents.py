@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rostrum.controller.core import actions as act
 from rostrum.controller.core import adopt
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.intake import release, run_queue, withdraw
@@ -79,6 +80,8 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
     kept = tuple(one for one in report.receivers[:REPORT_RECEIVERS_MAX] if one.server in path.request.receivers)
     was = transfer.report.phase if transfer.report else ""
     transfer.report, transfer.reported = replace(report, receivers=kept), now
+    if report.phase != was:
+        core.emit(act.PathChanged(path.id))  # for those who follow its transfer
     if report.phase != was and report.phase in ("done", "failed"):
         core.counts[f"transfers_{report.phase}"] += 1
         core.log("transfer", transfer=transfer.id, path=path.id, phase=report.phase, cause=report.cause[:200])

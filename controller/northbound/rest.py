@@ -21,6 +21,7 @@ from rostrum.controller.core.words import shown
 from rostrum.controller.execution import Devices
 from rostrum.controller.northbound import counters, problems, schemas, views
 from rostrum.controller.northbound.access import CALLER, Access, AccessOptions
+from rostrum.controller.northbound.events import Events, EventStream
 from rostrum.controller.northbound.meters import Meters, RestMeter
 from rostrum.controller.northbound.metrics import Metrics
 from rostrum.controller.northbound.problems import Refused
@@ -63,6 +64,8 @@ class Rest:
             owner, self.meters, self.meter, thrift_latency, connections_refused, VERSION, self.started
         )
         self.repeats = Repeats()
+        self.events = Events(self.core)
+        owner.hearers.append(self.events.hear)
         self._numbers = itertools.count(1)
 
     @property
@@ -316,6 +319,18 @@ def _state(app: FastAPI, rest: Rest) -> None:
             device_orders_under_way=rest.owner.devices.busy if rest.owner.devices else 0,
             connections_refused=rest.refused(),
         )
+
+    @app.get(
+        "/v1/events",
+        tags=["state"],
+        response_class=EventStream,
+        responses=problems.responses(503),
+    )
+    async def follow_events() -> Response:
+        """Server-sent events: `path` and `transfer` with their new states as they change, `end` with the reason."""
+        if rest.events.full:
+            raise Refused(503, f"{len(rest.events.readers)} readers follow the events already; close one, or poll")
+        return EventStream(rest.events)
 
     @app.get("/metrics", tags=["state"], response_class=PlainTextResponse)
     async def show_metrics(request: Request) -> Response:
