@@ -26,6 +26,7 @@ void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_messag
     m->type = RS_MSG_RATE;
     m->rate.highest = x->ring.prior;
     m->rate.received = x->session_received;
+    m->rate.repairs = x->session_repairs;
     m->rate.dropped = x->session_dropped;
     m->rate.share_bps = (uint64_t)nic_share(node, now, x);
     m->rate.at = (uint64_t)(x->data_at - x->waited);
@@ -190,6 +191,7 @@ static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t po
                              .pos = pos,
                              .sent_at = rs_marks_time(&x->marks, pos),
                              .received = m->rate.received,
+                             .repairs = m->rate.repairs,
                              .under_way = x->pos - pos,
                              .idle = x->pacer.lost};
     if (mark && mark->pos > r->trip_pos) {

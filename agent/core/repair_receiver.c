@@ -90,6 +90,7 @@ static void heed(rs_node *node, rs_time now, rs_receiving *x, const rs_repair_he
     }
     if (x->asks != RS_ASKS_MAPS)
         return;
+    x->session_repairs += h->count > 0;
     x->repair_number = h->number > x->repair_number ? h->number : x->repair_number;
     if (h->done && !x->ended) {
         x->ended = true;

@@ -170,9 +170,12 @@ void rs_repair_end(rs_node *node, rs_sending *x) {
 }
 
 static void end_tail(rs_node *node, rs_time now, rs_sending *x) {
+    bool whole = all_answered(x);
+    for (uint32_t i = 0; i < x->repair.table.receivers; i++)
+        whole &= x->repair.table.of[i].missing == 0;
     rs_repair_end(node, x);
     rs_data_stop(node, x);
-    rs_sender_data_over(node, now, x);
+    rs_sender_data_over(node, now, x, whole);
 }
 
 /* The tail goes on when all have answered the mark, or are not waited for any longer. */

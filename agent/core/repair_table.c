@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define CANDIDATES 128u /* wanted rows looked at for a set */
+#define CANDIDATES 96u /* wanted rows looked at for a set */
+#define NEED 1u        /* how much more those count who want most */
 
 enum { MISSING, FLYING, PATCHED, PLANES };
 
@@ -21,6 +22,12 @@ static void set(rs_repair_table *t, uint32_t row, uint32_t which, uint32_t recei
 
 static void unset(rs_repair_table *t, uint32_t row, uint32_t which, uint32_t receiver) {
     plane(t, row, which)[receiver / 64] &= ~(UINT64_C(1) << receiver % 64);
+}
+
+/* They will lack it when the next repair comes: what flies to them will most likely be there by then. */
+static uint64_t lacking_word(const rs_repair_table *t, uint32_t row, uint32_t word) {
+    const uint64_t *p = plane(t, row, MISSING);
+    return p[word] & ~p[FLYING * t->words + word];
 }
 
 static uint64_t wanted_word(const rs_repair_table *t, uint32_t row, uint32_t word) {
@@ -185,6 +192,7 @@ void rs_repair_forget(rs_repair_table *t, uint32_t receiver, bool whole) {
  * under way for. */
 typedef struct {
     uint64_t once[RS_REPAIR_WORDS], twice[RS_REPAIR_WORDS], gain[RS_REPAIR_WORDS];
+    uint64_t needy[RS_REPAIR_WORDS]; /* those who want most, and so decide how many repairs it takes */
 } growing;
 
 static uint32_t ones(uint64_t word) {
@@ -195,20 +203,20 @@ static uint32_t ones(uint64_t word) {
 }
 
 static uint32_t gain_with(const rs_repair_table *t, const growing *g, uint32_t row) {
-    const uint64_t *missing = plane(t, row, MISSING);
     uint32_t gain = 0;
     for (uint32_t i = 0; i < t->words; i++) {
-        uint64_t twice = g->twice[i] | (g->once[i] & missing[i]);
-        gain += ones((g->gain[i] | wanted_word(t, row, i)) & ~twice);
+        uint64_t twice = g->twice[i] | (g->once[i] & lacking_word(t, row, i));
+        uint64_t served = (g->gain[i] | wanted_word(t, row, i)) & ~twice;
+        gain += ones(served) + NEED * ones(served & g->needy[i]);
     }
     return gain;
 }
 
 static void add(const rs_repair_table *t, growing *g, uint32_t row) {
-    const uint64_t *missing = plane(t, row, MISSING);
     for (uint32_t i = 0; i < t->words; i++) {
-        g->twice[i] |= g->once[i] & missing[i];
-        g->once[i] = (g->once[i] | missing[i]) & ~g->twice[i];
+        uint64_t lacking = lacking_word(t, row, i);
+        g->twice[i] |= g->once[i] & lacking;
+        g->once[i] = (g->once[i] | lacking) & ~g->twice[i];
         g->gain[i] = (g->gain[i] | wanted_word(t, row, i)) & g->once[i];
     }
 }
@@ -236,15 +244,15 @@ static void insert_member(rs_repair_set *s, uint32_t row) {
  * member; `left` if none serves more than without it. The first set's oldest is taken as it is, or it would wait for
  * ever. */
 static uint32_t best_of(const rs_repair_table *t, const growing *g, const rs_repair_set *s, const uint32_t *candidate,
-                        uint32_t left, uint64_t far, uint32_t *served) {
+                        uint32_t left, uint64_t far, uint32_t *most) {
     uint32_t best = left;
     uint64_t reach = s->count ? t->rows[s->row[s->count - 1]].sn + far : 0;
     for (uint32_t i = 0; i < left; i++) {
         if (s->count && t->rows[candidate[i]].sn > reach)
             break;
         uint32_t gain = gain_with(t, g, candidate[i]);
-        if (gain > *served) {
-            *served = gain;
+        if (gain > *most) {
+            *most = gain;
             best = i;
         }
         if (s->count == 0)
@@ -253,33 +261,49 @@ static uint32_t best_of(const rs_repair_table *t, const growing *g, const rs_rep
     return best;
 }
 
-static void grow(const rs_repair_table *t, const uint32_t *from, uint32_t left, uint32_t wanting, uint32_t most,
+static void grow(const rs_repair_table *t, const uint64_t *needy, const uint32_t *from, uint32_t left, uint32_t most,
                  uint64_t far, rs_repair_set *out) {
-    uint32_t candidate[CANDIDATES];
+    uint32_t candidate[CANDIDATES], gain = 0;
     growing g = {0};
     *out = (rs_repair_set){0};
+    memcpy(g.needy, needy, sizeof g.needy);
     memcpy(candidate, from, left * sizeof *from);
-    while (left && out->count < most && out->served < wanting) {
-        uint32_t best = best_of(t, &g, out, candidate, left, far, &out->served);
+    while (left && out->count < most) {
+        uint32_t best = best_of(t, &g, out, candidate, left, far, &gain);
         if (best == left)
             break;
         add(t, &g, candidate[best]);
         insert_member(out, candidate[best]);
         memmove(&candidate[best], &candidate[best + 1], (--left - best) * sizeof candidate[0]);
     }
+    out->gain = gain;
+    for (uint32_t i = 0; i < t->words; i++)
+        out->served += ones(g.gain[i]);
     memcpy(out->serves, g.gain, sizeof out->serves);
 }
 
-bool rs_repair_pick(rs_repair_table *t, rs_repair_set *out) {
-    uint32_t candidate[CANDIDATES], wanting = 0;
-    uint32_t left = t->wanted ? find_candidates(t, candidate) : 0;
-    rs_repair_set near;
-    for (uint32_t i = 0; i < t->receivers; i++)
+/* Returns how many want anything. */
+static uint32_t find_needy(const rs_repair_table *t, uint64_t needy[RS_REPAIR_WORDS]) {
+    uint32_t wanting = 0, most = 0;
+    for (uint32_t i = 0; i < t->receivers; i++) {
         wanting += t->of[i].wanted > 0;
-    grow(t, candidate, left, wanting, RS_REPAIR_SPARSE, RS_REPAIR_FAR, out);
+        most = t->of[i].wanted > most ? t->of[i].wanted : most;
+    }
+    for (uint32_t i = 0; i < t->receivers; i++)
+        if (t->of[i].wanted > most / 4 * 3)
+            needy[i / 64] |= UINT64_C(1) << i % 64;
+    return wanting;
+}
+
+bool rs_repair_pick(rs_repair_table *t, rs_repair_set *out) {
+    uint32_t candidate[CANDIDATES];
+    uint64_t needy[RS_REPAIR_WORDS] = {0};
+    uint32_t left = t->wanted ? find_candidates(t, candidate) : 0, wanting = find_needy(t, needy);
+    rs_repair_set near;
+    grow(t, needy, candidate, left, RS_REPAIR_SPARSE, RS_REPAIR_FAR, out);
     if (out->count == RS_REPAIR_SPARSE && out->served < wanting) {
-        grow(t, candidate, left, wanting, RS_COMBINE_MAX, RS_REPAIR_NEAR, &near);
-        if (near.served > out->served)
+        grow(t, needy, candidate, left, RS_COMBINE_MAX, RS_REPAIR_NEAR, &near);
+        if (near.gain > out->gain)
             *out = near;
     }
     out->full = out->count == RS_COMBINE_MAX || (out->count == RS_REPAIR_SPARSE && out->served < wanting);

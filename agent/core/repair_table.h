@@ -45,6 +45,7 @@ typedef struct {
     uint32_t row[RS_COMBINE_MAX]; /* in increasing order, as the sns are */
     uint64_t sn[RS_COMBINE_MAX];
     bool full;                        /* it has as many members as a packet can name */
+    uint32_t gain;                    /* what it was chosen by */
     uint32_t served;                  /* receivers for whom it is new and of use */
     uint64_t serves[RS_REPAIR_WORDS]; /* they */
     rs_time since;                    /* of its oldest fragment */

@@ -217,7 +217,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
         x->tail_due = RS_NEVER;
         x->repair_number = 0;
         rs_ask_by(node, now, x, RS_ASKS_RANGES);
-        x->session_received = x->session_dropped = 0;
+        x->session_received = x->session_repairs = x->session_dropped = 0;
         rs_ring_start(&x->ring, m->open.first, m->open.end);
         rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
         if (x->state == RS_RX_RECEIVING)

@@ -90,11 +90,11 @@ static int64_t bps(const rs_road *r, uint64_t packets, rs_time time) {
  * the mean, for it is the road's own rate. Without a queue what did not come is lost for other reasons, and the road
  * may take more than it was sent: by a sender that is busy, or held back by another receiver. */
 static void take_rate(rs_road *r, const rs_road_report *n, rs_time time) {
-    uint64_t came = n->received - r->base.received;
+    uint64_t repairs = n->repairs - r->base.repairs, came = n->received - r->base.received + repairs;
     rs_time since = n->at - r->base.at;
     bool idle = n->idle - r->base.idle > time / IDLE_PART;
     if (!rs_road_speaks(r, n->now) || idle) {
-        int64_t rate = bps(r, idle ? came : n->pos - r->base.pos, time);
+        int64_t rate = bps(r, idle ? came : n->pos - r->base.pos + repairs, time);
         r->rate_bps = rate > r->rate_bps ? rate : r->rate_bps;
         r->queued_time = 0;
         return;
@@ -108,7 +108,9 @@ static void take_rate(rs_road *r, const rs_road_report *n, rs_time time) {
 /* Start-up: each round trip shows whether more came out of it than in those before. */
 static void start_up(rs_road *r, const rs_road_report *n, rs_time time) {
     rs_time queue = rs_road_queue(r, n->now);
-    int64_t rate = bps(r, n->pos - r->base.pos, time), got = bps(r, n->received - r->base.received, time);
+    uint64_t repairs = n->repairs - r->base.repairs;
+    int64_t rate = bps(r, n->pos - r->base.pos + repairs, time);
+    int64_t got = bps(r, n->received - r->base.received + repairs, time);
     got = got < rate ? got : rate;
     int64_t grown = (rs_road_speaks(r, n->now) ? got : rate) / GROWTH_DEN * GROWTH_NUM;
     r->wanted_bps = grown > r->wanted_bps ? grown : r->wanted_bps;
@@ -228,7 +230,8 @@ static rs_time sample_time(const rs_road *r, const rs_road_report *n) {
 
 bool rs_road_heard(rs_road *r, const rs_road_report *n) {
     take_trip(r, n);
-    if (!r->based || n->pos < r->base.pos || n->at < r->base.at || n->received < r->base.received) {
+    if (!r->based || n->pos < r->base.pos || n->at < r->base.at || n->received < r->base.received ||
+        n->repairs < r->base.repairs) {
         r->based = true;
         r->base = *n;
         return false;

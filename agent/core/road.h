@@ -20,6 +20,7 @@ typedef struct {
     uint64_t pos;       /* the newest position it saw */
     rs_time sent_at;    /* when that was sent; RS_NEVER = forgotten */
     uint64_t received;  /* packets it has counted */
+    uint64_t repairs;   /* and repair packets, which take their share of the road but have no position */
     uint64_t under_way; /* packets sent after that position */
     rs_time idle;       /* time so far in which the sender sent less than it might: it was late, or held back */
     rs_time trip;       /* from a packet being sent to the report of it; 0 = no such packet */

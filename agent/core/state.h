@@ -246,7 +246,7 @@ struct rs_receiving {
     bool session_news; /* a further session began before the first was accepted */
     /* feedback */
     rs_time feedback_interval, reported_at, report_due, active_at;
-    uint64_t session_received, session_dropped;
+    uint64_t session_received, session_repairs, session_dropped;
     rs_time waited; /* of the newest data packet in this host, before it was read */
     bool active;
     rs_time data_at;   /* last data packet of the present session */
@@ -336,7 +336,8 @@ void rs_sender_advance(rs_node *node, rs_time now,
                        rs_sending *x); /* what the lit, the waiting and the position ask for */
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
-void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x); /* the path is not needed any more */
+/* The path is not needed any more; `whole`: nobody misses anything, as far as is known. */
+void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
 void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too);
 
 /* sender_life.c: open, settle, fail, watch */

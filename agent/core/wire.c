@@ -307,6 +307,7 @@ static void put_fields(cursor *c, const rs_message *m) {
     case RS_MSG_RATE:
         put(c, m->rate.highest, 8);
         put(c, m->rate.received, 8);
+        put(c, m->rate.repairs, 8);
         put(c, m->rate.dropped, 8);
         put(c, m->rate.share_bps, 8);
         put(c, m->rate.at, 8);
@@ -361,6 +362,7 @@ static void get_fields(cursor *c, rs_message *m) {
     case RS_MSG_RATE:
         m->rate.highest = get(c, 8);
         m->rate.received = get(c, 8);
+        m->rate.repairs = get(c, 8);
         m->rate.dropped = get(c, 8);
         m->rate.share_bps = get(c, 8);
         m->rate.at = get(c, 8);

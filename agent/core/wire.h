@@ -137,7 +137,7 @@ typedef struct {
             rs_wire_cause cause;
         } data_rcvd;
         struct {
-            uint64_t highest, received, dropped, share_bps;
+            uint64_t highest, received, repairs, dropped, share_bps;
             uint64_t at;     /* ns of the receiver's clock, when the newest of these packets came to its host */
             uint64_t waited; /* ns that it waited there before it was read */
         } rate;

@@ -21,10 +21,16 @@ typedef struct {
     uint32_t spared; /* receivers from this one on lose nothing; 0 = all do */
     bool bad[64];
     uint64_t lost[64];
+    rs_time data_at, longest_gap; /* between two data packets sent at high rate */
 } losses;
 
 static bool lose(net *n, rs_peer to, const rs_data_header *header, void *context) {
     losses *l = context;
+    if (to == 1 && !(header->flags & (RS_DATA_REPAIR | RS_DATA_ATTEMPT))) {
+        rs_time gap = l->data_at ? net_now(n) - l->data_at : 0;
+        l->longest_gap = gap > l->longest_gap ? gap : l->longest_gap;
+        l->data_at = net_now(n);
+    }
     if (l->spared && to >= l->spared)
         return false;
     double leave = 1 / l->run, enter = leave * l->share / (1 - l->share);
@@ -127,11 +133,75 @@ static void rare_or_one_receivers_loss__patched(void **state) {
     assert_int_equal(one_of_three.sent.repairs_sent, 0);
 }
 
+/* The data channel goes on between repairs, however many there are. */
+static void repairs__do_not_stall_the_data_channel(void **state) {
+    (void)state;
+    losses l = {.share = 0.25, .run = 1};
+    outcome out = run(8, 6000, &l);
+    assert_true(out.sent.repairs_sent > 1500);
+    assert_true(l.longest_gap > 0);
+    assert_true(l.longest_gap < 5 * MS);
+}
+
+/* A packet path is kept for the tail's repairs, for a bounded time; a circuit is given back at once. */
+static void tail__on_a_packet_path_only(void **state) {
+    (void)state;
+    for (int circuit = 0; circuit < 2; circuit++) {
+        losses l = {.share = 0.05, .run = 1};
+        net *n = make(3, &l);
+        net_knob(n)->quiet = false;
+        net_knob(n)->path.kind = circuit ? RS_PATH_CIRCUIT : RS_PATH_PACKET;
+        rs_xfer xfer = net_send_all(n, 1, 4000 * FRAGMENT);
+        outcome out = finish(n, 3, xfer, &l);
+        rs_time released = net_event(n, 0, RS_EV_PATH_DONE, ANYONE)->at;
+        uint32_t finished = 0;
+        for (rs_peer to = 1; to <= 3; to++)
+            finished += net_messages(n, 0, to, RS_MSG_DATA_FNSD);
+        print_message("%s: released %.2f ms after the last data packet, %llu patches\n",
+                      circuit ? "circuit" : "packet path", (double)(released - out.sent.data_done_at) / 1e6,
+                      (unsigned long long)out.sent.patches_sent);
+        assert_true(out.sent.repairs_sent > 0);
+        if (circuit) {
+            assert_true(released - out.sent.data_done_at <= 2 * MS);
+            assert_true(finished >= 1); /* patches for the rest */
+        } else {
+            assert_int_equal(finished, 0); /* nothing was left */
+            assert_true(released - out.sent.data_done_at <= 50 * MS);
+        }
+        net_free(n);
+    }
+}
+
+/* A receiver whose connection breaks, and one that dies, in the middle and in the tail of it. */
+static void connections_and_receivers_that_go__hold_nobody(void **state) {
+    (void)state;
+    for (rs_time at = 5 * MS; at < 300 * MS; at += 23 * MS) {
+        losses l = {.share = 0.05, .run = 3};
+        net *n = make(4, &l);
+        rs_peer all[] = {1, 2, 3, 4};
+        rs_xfer xfer;
+        assert_int_equal(net_send(n, 0, 1, 3600 * FRAGMENT, 4, all, &xfer), RS_OK);
+        net_at(n, at);
+        net_cut(n, 0, 2);
+        net_kill(n, 3);
+        for (rs_time t = at; !net_event(n, 0, RS_EV_SEND_DONE, ANYONE) && t < 60 * SEC; t += 20 * MS)
+            net_at(n, t);
+        assert_non_null(net_event(n, 0, RS_EV_SEND_DONE, ANYONE));
+        for (rs_peer to = 1; to <= 4; to++)
+            assert_true(to == 3 || net_has(n, to, 1));
+        assert_true(net_event(n, 0, RS_EV_PEER_DONE, 1)->at < NET_START + 1500 * MS);
+        net_free(n);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_loss__everything_arrives),
         cmocka_unit_test(random_loss__costs_little_more_than_the_worst_receivers),
         cmocka_unit_test(rare_or_one_receivers_loss__patched),
+        cmocka_unit_test(repairs__do_not_stall_the_data_channel),
+        cmocka_unit_test(tail__on_a_packet_path_only),
+        cmocka_unit_test(connections_and_receivers_that_go__hold_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,8 @@ static uint32_t missed(const world *w, const rs_repair_set *s, uint32_t receiver
     return count;
 }
 
-static void check_set(const world *w, const rs_repair_set *s) {
+/* `sure`: repairs under way have arrived. */
+static void check_set(const world *w, const rs_repair_set *s, bool sure) {
     uint32_t served = 0;
     assert_in_range(s->count, 1, RS_COMBINE_MAX);
     for (uint32_t i = 1; i < s->count; i++) {
@@ -80,7 +81,7 @@ static void check_set(const world *w, const rs_repair_set *s) {
             continue;
         uint64_t sn;
         served++;
-        assert_true(missed(w, s, r, &sn) <= 1); /* it may have got it from a repair that was not meant for it */
+        assert_true(!sure || missed(w, s, r, &sn) <= 1); /* 0: from a repair that was not meant for it */
     }
     assert_int_equal(served, s->served);
     assert_true(served > 0);
@@ -108,7 +109,7 @@ static void three_losses__one_set(void **state) {
     misses(w, 1, 20);
     misses(w, 2, 30);
     assert_true(rs_repair_pick(&w->table, &s));
-    check_set(w, &s);
+    check_set(w, &s, true);
     assert_int_equal(s.count, 3);
     assert_int_equal(s.served, 3);
     rs_repair_sent(&w->table, &s, 1);
@@ -137,7 +138,7 @@ static void two_losses_of_one__not_together(void **state) {
     misses(w, 0, 2);
     misses(w, 1, 2);
     assert_true(rs_repair_pick(&w->table, &s));
-    check_set(w, &s);
+    check_set(w, &s, true);
     assert_int_equal(s.count, 1);
     end(w);
 }
@@ -224,7 +225,7 @@ static double expansion(uint32_t receivers, double loss, double of_repairs) {
     }
     for (uint64_t left = 1; left;) {
         while (rs_repair_pick(&w->table, &s)) {
-            check_set(w, &s);
+            check_set(w, &s, of_repairs == 0);
             rs_repair_sent(&w->table, &s, ++sent);
             for (uint32_t r = 0; r < receivers; r++) {
                 uint64_t sn;
@@ -248,8 +249,8 @@ static void random_losses__near_the_bound(void **state) {
         uint32_t receivers;
         double loss, lossless, lossy; /* bounds of the expansion: repairs arrive; are lost as data packets are */
     } cases[] = {{2, 0.01, 1.0, 1.2},  {3, 0.01, 1.05, 1.2},  {3, 0.05, 1.05, 1.2}, {3, 0.2, 1.2, 1.5},
-                 {8, 0.01, 1.1, 1.2},  {16, 0.01, 1.1, 1.3},  {32, 0.01, 1.2, 1.4}, {32, 0.05, 1.2, 1.4},
-                 {64, 0.01, 1.9, 2.1}, {128, 0.01, 2.6, 2.9}, {256, 0.01, 4.8, 5.5}};
+                 {8, 0.01, 1.1, 1.2},  {16, 0.01, 1.1, 1.3},  {32, 0.01, 1.15, 1.3}, {32, 0.05, 1.15, 1.35},
+                 {64, 0.01, 1.9, 2.1}, {128, 0.01, 2.8, 3.0}, {256, 0.01, 3.6, 3.8}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         random_state = i;
         double lossless = expansion(cases[i].receivers, cases[i].loss, 0);
