@@ -3,7 +3,7 @@
  *
  * Receiver: rs_digest_tree_present and rs_digest_tree_warm for each fragment stored; rs_digest_tree_step whenever there
  * is time (a chunk takes some 0.05 ms with xxh3); rs_digest_tree_final when the object is complete. Sender:
- * rs_digest_tree_all_present, then steps of the shared mapping. Memory: 40 bytes per MiB (56 with SHA-256), allocated by
+ * rs_digest_tree_all_present, then steps of the shared mapping. Memory: 40 bytes per MiB (56 with SHA-256), of
  * rs_digest_tree_new. */
 #ifndef RS_DIGEST_H
 #define RS_DIGEST_H
@@ -38,8 +38,8 @@ void rs_digest_tree_warm(rs_digest_tree *tree, const uint8_t *data);
  * how many it did. */
 uint64_t rs_digest_tree_step(rs_digest_tree *tree, const uint8_t *data, uint64_t max_chunks);
 
-/* The same of a mapping whose file somebody else might shorten. Returns the number done, or -1 with errno (EIO: the file
- * is shorter than the object). */
+/* The same of a mapping whose file somebody else might shorten. Returns the number done, or -1 with errno (EIO: the
+ * file is shorter than the object). */
 int64_t rs_digest_tree_step_shared(rs_digest_tree *tree, const uint8_t *data, uint64_t max_chunks);
 
 /* The object's digest, once every chunk is digested; false before that. */

@@ -123,9 +123,9 @@ int rs_io_receive(rs_io *io, unsigned limit, const rs_io_sink *sink);
 int rs_io_receive_fd(const rs_io *io); /* readable when datagrams are waiting */
 int rs_io_send_fd(const rs_io *io);    /* writable when the queue has room */
 
-/* Whether arrivals need make receive_fd readable (at first they do). Who looks by the clock while datagrams come densely
- * says no: then the kernel does not go through the list of waiters for each datagram, which a virtual network does in
- * the sender's time. What waits when arrivals count again makes it readable at once. */
+/* Whether arrivals need make receive_fd readable (at first they do). Who looks by the clock while datagrams come
+ * densely says no: then the kernel does not go through the list of waiters for each datagram, which a virtual network
+ * does in the sender's time. What waits when arrivals count again makes it readable at once. */
 void rs_io_wake(rs_io *io, bool by_arrivals);
 
 /* Datagrams of a group that this host's buffers dropped since it was joined. */

@@ -29,8 +29,8 @@ typedef struct {
     uint32_t segment;
 } rs_ring_packet;
 
-/* This kernel's rings tell of joined datagrams how they are to be cut (Linux 6.2). Older ones lose them if they are asked
- * to tell, and give them uncut otherwise. */
+/* This kernel's rings tell of joined datagrams how they are to be cut (Linux 6.2). Older ones lose them if they are
+ * asked to tell, and give them uncut otherwise. */
 bool rs_packet_ring_tells_joined(void);
 
 /* A ring of at most `bytes` (at least two blocks) that receives nothing until rs_packet_filter_attach. False
