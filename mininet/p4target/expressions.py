@@ -217,6 +217,8 @@ class Translator:
         if kind == "field":
             return self.field(*value)
         if kind in ("local", "runtime_data"):
+            if not isinstance(value, int) or not 0 <= value < len(self.parameters):
+                raise ProgramError(f"the action has no parameter {value}")
             return Data(f"p{value}", self.parameters[value])
         if kind == "bool":
             return Data("1" if value else "0", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import random
 from typing import Any, Protocol
 
@@ -9,8 +10,22 @@ from rostrum.lab.p4target.expressions import SHIFT_MAX_BITS
 from rostrum.lab.p4target.hashes import ALGORITHMS
 from rostrum.lab.p4target.meters import Meters
 from rostrum.lab.p4target.pipeline_code import PipelineCode
-from rostrum.lab.p4target.program import Program, ProgramError
+from rostrum.lab.p4target.program import MALFORMED, Program, ProgramError
 from rostrum.lab.p4target.tables import Table, TableError
+
+# What generated code uses of objects.
+ATTRIBUTES = {
+    "from_bytes",
+    "to_bytes",
+    "miss",
+    "look_up",
+    "action",
+    "arguments",
+    "packets",
+    "octets",
+    "meter",
+    "colour",
+}
 
 Kept = tuple[int, tuple[int, ...]] | None
 
@@ -43,6 +58,8 @@ class Pipeline:
             self.tables = {name: Table(info) for name, info in program.tables.items()}
         except TableError as error:
             raise ProgramError(str(error)) from error
+        except (*MALFORMED, OverflowError) as error:
+            raise ProgramError(f"tables: not of the expected form ({error})") from error
         # Packets and bytes of each counter array.
         self.counters = {
             name: ([0] * array.size, [0] * array.size)
@@ -57,11 +74,23 @@ class Pipeline:
             code = compile(self.source, "<p4 program>", "exec")
         except RecursionError as error:
             raise ProgramError("an expression is nested too deeply") from error
+        except MALFORMED as error:
+            raise ProgramError(f"not of the expected form ({error})") from error
         except (SyntaxError, OverflowError, MemoryError) as error:
             raise ProgramError(f"the program is beyond what this target can generate code for: {error}") from error
         module = self._module(around)
         exec(code, module)
         self.ingress, self.egress = module["ingress"], module["egress"]
+        self._check_names(module)
+
+    @staticmethod
+    def _check_names(module: dict[str, Any]) -> None:
+        """Nothing the code uses is missing: better now than when the first packet comes by."""
+        for name in ("ingress", "egress", "reparse"):
+            if name in module:
+                unknown = set(module[name].__code__.co_names) - set(module) - set(dir(builtins)) - ATTRIBUTES
+                if unknown:
+                    raise ProgramError(f"{name} uses what it never sets ({', '.join(sorted(unknown))})")
 
     def _module(self, around: Around) -> dict[str, Any]:
         program = self.program

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-ARRAY_SIZE_MAX = 1 << 24
+ARRAY_SIZE_MAX = 1 << 22
+WIDTH_MAX_BITS = 1 << 16
+
+
+# What Python raises on values that are not of the form they should have.
+MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 class ProgramError(Exception):
@@ -29,7 +34,7 @@ def construct(name: str) -> Iterator[None]:
         raise ProgramError(f"{name}: {error}") from error
     except KeyError as error:
         raise ProgramError(f"{name}: {error} is missing or names nothing") from error
-    except (TypeError, ValueError, IndexError, AttributeError) as error:
+    except MALFORMED as error:
         raise ProgramError(f"{name}: not of the expected form ({error})") from error
 
 
@@ -220,13 +225,16 @@ def load_program(text: str | bytes) -> Program:
         raise ProgramError(f"not JSON: {error}") from error
     if not isinstance(root, dict) or "header_types" not in root or "pipelines" not in root:
         raise ProgramError("not a program for BMv2: it has no header_types or pipelines")
-    version = (root.get("__meta__") or {}).get("version", [2, 0])
-    if not isinstance(version, list) or version[:1] != [2]:
+    meta = root.get("__meta__")
+    version = meta.get("version") if isinstance(meta, dict) else None
+    if version is not None and (not isinstance(version, list) or version[:1] != [2]):
         raise ProgramError(f"__meta__.version is {version}, this target reads version 2")
     try:
         return _Reader(root).program
     except RecursionError as error:
         raise ProgramError("nested too deeply") from error
+    except MALFORMED as error:
+        raise ProgramError(f"not of the expected form ({error})") from error
 
 
 class _Reader:
@@ -278,7 +286,7 @@ class _Reader:
         if "*" in widths:
             raise ProgramError("fields of variable length (varbit) are not supported")
         total = left = sum(widths)
-        if any(width <= 0 for width in widths) or total > 1 << 16:
+        if any(width <= 0 for width in widths) or total > WIDTH_MAX_BITS:
             raise ProgramError(f"{total} bits in all, or a field without bits")
         for name, width, *flags in item["fields"]:
             left -= width
@@ -367,6 +375,8 @@ class _Reader:
 
     def _action(self, item: dict[str, Any]) -> None:
         data = item["runtime_data"]
+        if not all(isinstance(each["bitwidth"], int) and 0 < each["bitwidth"] <= WIDTH_MAX_BITS for each in data):
+            raise ProgramError("a parameter's bitwidth is no number of bits")
         self.program.actions[item["id"]] = Action(
             item["id"],
             item["name"],

@@ -79,6 +79,9 @@ def loop(built: Builder) -> None:
         (lambda built: built.parser(state("start", [call("guess")])), "parser state start: operation 0 (guess)"),
         (lambda built: built.parser(state("start", [], default="x")), "parser: no parser state 'x'"),
         (lambda built: built.add("register_arrays", name="r", size=1 << 40, bitwidth=8), "keeps at most"),
+        (change(__meta__=True, pipelines=None), "not of the expected form"),
+        (primitive(assign("h.a", {"type": "runtime_data", "value": -1})), "the action has no parameter -1"),
+        (lambda built: built.root["actions"][0].update(runtime_data=[{"name": "p", "bitwidth": "9"}]), "bitwidth"),
     ],
 )  # fmt: skip
 def test_unsupported_or_broken__is_named(edit: Callable[[Builder], None], words: str) -> None:
