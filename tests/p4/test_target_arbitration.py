@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
+import grpc.aio
 import pytest
-from finsy.proto import U128, p4r
+import uvloop
+from finsy.proto import U128, p4r, p4r_grpc
 from rostrum.lab.p4target.arbitration import STREAMS_MAX
 
 from tests.p4.target_client import DEVICE, MODIFY, Failed, Session, SetAction, Target, running
@@ -194,3 +198,20 @@ def test_write__of_nothing_known(target: Target) -> None:
         target.write((MODIFY, p4r.ActionProfileMember()), (0, p4r.TableEntry()), (MODIFY, p4r.TableEntry(table_id=9)))
     assert caught.value.code == "UNKNOWN"
     assert [code for code, _ in caught.value.details] == [12, 3, 3]
+
+
+def test_a_client_on_uvloop__and_the_target_in_one_process(target: Target, tmp_path: Path) -> None:
+    """The manager's loop is uvloop's; its gRPC is asyncio's, the target's has threads."""
+
+    async def talk() -> tuple[str, int]:
+        async with grpc.aio.insecure_channel(f"unix:{tmp_path / 'p4.sock'}") as channel:
+            stub = p4r_grpc.P4RuntimeStub(channel)
+            version = (await stub.Capabilities(p4r.CapabilitiesRequest(), timeout=10)).p4runtime_api_version
+            stream = stub.StreamChannel()
+            update = p4r.MasterArbitrationUpdate(device_id=DEVICE, election_id=U128.encode(4))
+            await stream.write(p4r.StreamMessageRequest(arbitration=update))
+            answer = await asyncio.wait_for(stream.read(), 10)
+            stream.cancel()
+            return version, answer.arbitration.status.code
+
+    assert uvloop.run(talk()) == ("1.5.0", OK)
