@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from rostrum.lab.bench import cases
 from rostrum.lab.bench.account import machine_busy_s
 from rostrum.lab.bench.cases import Entry
 from rostrum.lab.bench.install import install
+from rostrum.lab.bench.limits import large_socket_buffers
 from rostrum.lab.bench.summary import summarize
 from rostrum.lab.bench.table import figures, table
 from rostrum.lab.manifest import manifest
@@ -27,8 +26,6 @@ from rostrum.lab.processes import agent_program
 from rostrum.topologies.places import build_folder, short
 
 OUT = Console(highlight=False, soft_wrap=True)
-SOCKET_BYTES = 128 << 20  # what tools may ask for; ours needs no such setting
-SOCKET_LIMITS = ("rmem_max", "wmem_max")
 LOOK_S = 0.5
 QUIET = 0.05  # share of the machine's processor time that others may use
 GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP, "peers": cases.PEERS}
@@ -157,7 +154,7 @@ def run(entries: list[Entry], wish: Wish) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     with (
-        _large_socket_buffers(),
+        large_socket_buffers(),
         PrivateNamespace(log=wish.folder.resolve() / "logs" / "switches", command=inside) as ns,
     ):
         status = ns.wait()
@@ -200,17 +197,3 @@ def programs_folder() -> Path:
     if not agent.exists() or not (folder / "raw").exists():
         raise LabError(f"{short(folder)} lacks the bench's programs, or there is no {short(agent)}: make build")
     return folder
-
-
-@contextlib.contextmanager
-def _large_socket_buffers() -> Iterator[None]:
-    """Lets every tool have the socket buffers it asks for; the machine's setting comes back afterwards."""
-    files = {Path("/proc/sys/net/core") / name: 0 for name in SOCKET_LIMITS}
-    for path in files:
-        files[path] = int(path.read_text())
-        path.write_text(str(max(files[path], SOCKET_BYTES)))
-    try:
-        yield
-    finally:
-        for path, value in files.items():
-            path.write_text(str(value))

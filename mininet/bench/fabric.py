@@ -64,6 +64,9 @@ class Fabric:
         must("ip", "address", "add", f"{MANAGER}/24", "dev", "mgmt")
         for bridge in ("br0", "mgmt"):
             must("ip", "link", "set", bridge, "up")
+        # A switch knows no iptables, which the kernel otherwise asks about each packet on a bridge.
+        for path in Path("/proc/sys/net/bridge").glob("bridge-nf-call-*tables"):
+            path.write_text("0")
         self.hosts = [self._host(number) for number in range(1, RECEIVERS_MAX + 2)]
         self._load_loss(cache)
         must("ovs-vsctl", "add-br", "tor1", "--", "set", "bridge", "tor1", "datapath_type=netdev",

@@ -94,7 +94,7 @@ class Run:
         """Waits until each program has written the pattern. Raises ToolFailed."""
         until = time.monotonic() + READY_BOUND_S
         for program in programs:
-            while not re.search(pattern, program.words()):
+            while not re.search(pattern, program.words(), re.MULTILINE):
                 if program.process.poll() is not None:
                     raise ToolFailed(f"{program.argv[0]} on {program.host.name} ended at its start: {program.tail()}")
                 if time.monotonic() > until:

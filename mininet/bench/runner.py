@@ -16,7 +16,7 @@ import numpy
 from rostrum.lab.bench.account import Groups, Peak, Softirq, machine_busy_s, must
 from rostrum.lab.bench.cases import Case, Entry
 from rostrum.lab.bench.fabric import Fabric
-from rostrum.lab.bench.memory import Feeding, Pool
+from rostrum.lab.bench.memory import Feeding, Pool, rehearse
 from rostrum.lab.bench.run import Run, TimedOut, Tool, ToolFailed
 from rostrum.lab.namespace import LabError
 
@@ -75,6 +75,7 @@ class Runner:
         why = self.missing.get(turn.tool) or (tool.unfit(turn.case) if tool else "no such tool")
         if why or tool is None:
             return {**record, "outcome": "missing", "words": why}
+        fresh = turn.case != self.fabric.case
         self.fabric.configure(turn.case)
         source = self._source(turn.case.size)
         logs = self.folder / "logs" / turn.case.name / f"{turn.tool}-{turn.round}"
@@ -86,7 +87,7 @@ class Runner:
             shutil.rmtree(host.folder / "received", ignore_errors=True)
             (host.folder / "received").mkdir()
         try:
-            self.pool.hold(turn.case.size * turn.case.receivers + SPARE)
+            self._ready_memory(turn.case, fresh)
             record.update(self._measure(tool, run))
             if record["outcome"] == "ok":
                 record.update(self._check(tool, run))
@@ -98,6 +99,13 @@ class Runner:
             # What the copies took is free now, and backed still.
             self.pool.hold(turn.case.size * turn.case.receivers + SPARE)
         return record
+
+    def _ready_memory(self, case: Case, fresh: bool) -> None:
+        if fresh:
+            folders = [host.folder for host in self.fabric.receivers(case)]
+            with Feeding(self.pool, folders):
+                rehearse(folders, case.size)
+        self.pool.hold(case.size * case.receivers + SPARE)
 
     def _measure(self, tool: Tool, run: Run) -> Record:
         """Prepares and sends; outcome, time and costs."""

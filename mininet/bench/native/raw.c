@@ -27,7 +27,8 @@
 #define SLOTS_BYTES (4u << 20) /* scratch memory: stays in the cache, as nothing else does */
 #define STEP (2u << 20)        /* of a file's memory made at once */
 #define STALL_NS 1000000000ull /* no receiver gets on: packets were lost */
-#define PAUSE_NS 20000
+#define SENDER_PAUSE_NS 50000
+#define RECEIVER_PAUSE_NS 300000
 #define WINDOW_PACKETS 900 /* less than the kernel lets wait between two interfaces (net.core.netdev_max_backlog) */
 #define SOCKET_BYTES (64 << 20)
 
@@ -136,7 +137,7 @@ static void run_sender(rs_raw *raw, const rs_raw_method *method, uint64_t window
         }
         limit = limit < raw->packets ? limit : raw->packets;
         if (next >= limit || (limit - next < RS_RAW_BATCH && limit < raw->packets)) {
-            pause_ns(PAUSE_NS);
+            pause_ns(SENDER_PAUSE_NS);
             continue;
         }
         unsigned count = limit - next < RS_RAW_BATCH ? (unsigned)(limit - next) : RS_RAW_BATCH;
@@ -156,10 +157,10 @@ static void run_receiver(rs_raw *raw, const rs_raw_method *method) {
     while (atomic_load(&raw->own->count) < raw->packets) {
         unsigned got = method->receive(receiver, raw);
         empty = got > 0 ? 0 : empty + 1;
-        if (empty > 100)
+        if (empty > 20)
             poll(&ready, 1, 100);
         else if (got < RS_RAW_BATCH / 2)
-            pause_ns(5 * PAUSE_NS);
+            pause_ns(RECEIVER_PAUSE_NS);
     }
 }
 
