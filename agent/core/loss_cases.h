@@ -2,8 +2,8 @@
  * sn in the ring.
  *
  * Ours: a packet a little behind the prior sn is taken for a late or doubled one, not for the second round (case 3),
- * unless several in a row confirm it that were here before: network and hosts may reorder. The caller's bitmap stays the
- * truth either way, and DATA_FNSD makes up for a round that was not noticed. */
+ * unless several in a row confirm it that were here before: network and hosts may reorder. The caller's bitmap stays
+ * the truth either way, and DATA_FNSD makes up for a round that was not noticed. */
 #ifndef RS_CORE_LOSS_CASES_H
 #define RS_CORE_LOSS_CASES_H
 

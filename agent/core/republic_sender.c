@@ -86,7 +86,9 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
 static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     if (m->session > x->t.session)
         return RS_RX_BAD;
-    if (m->session < x->t.session || r->lit || r->apart || (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE))
+    if (m->session < x->t.session || r->lit || r->apart)
+        return RS_RX_NONE;
+    if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return RS_RX_NONE;
     uint64_t ring = x->end - x->first;
     if (m->intl_seq.sn < x->first || m->intl_seq.sn - x->first >= ring || m->intl_seq.sn - x->first >= x->pos)

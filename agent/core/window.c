@@ -5,8 +5,8 @@
  * some milliseconds must not stop the others. A receiver that says nothing for RS_SILENT holds nobody up.
  *
  * A burst may take all that was under way to a receiver, with every packet that asked for a report: nothing would come
- * to open the window. So a shut window lets a few packets through now and then (as TCP does after a lost tail, RFC 8985),
- * each time after twice as long. Ours. */
+ * to open the window. So a shut window lets a few packets through now and then (as TCP does after a lost tail, RFC
+ * 8985), each time after twice as long. Ours. */
 #include "core/state.h"
 
 #define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */

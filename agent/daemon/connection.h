@@ -8,6 +8,7 @@
 
 #define RS_CONNECTION_HIGH (128u << 10) /* bytes waiting to be sent at which the core is told to stop */
 #define RS_CONNECTION_LOW (32u << 10)   /* and at which it may go on */
+#define RS_CONNECTIONS_HIGH (8u << 20)  /* bytes waiting on all at which one is stopped as soon as any wait on it */
 #define RS_CONNECTION_OUT_MAX (RS_CONNECTION_HIGH + RS_PATCH_HEADER + RS_FRAGMENT_MAX)
 #define RS_CONNECTION_IN_MAX (2u * (RS_PATCH_HEADER + RS_FRAGMENT_MAX))
 #define RS_CONNECTION_WORDS 200

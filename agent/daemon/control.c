@@ -166,7 +166,10 @@ bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, s
         rs_pool_close(control, c, RS_LOG_WARNING, words);
         return false;
     }
-    if (!c->choked && c->out_length >= RS_CONNECTION_HIGH) {
+    /* Slow readers, however many, must not fill the memory. */
+    bool full = c->out_length >= RS_CONNECTION_HIGH ||
+                (c->out_length > 0 && !c->choked && rs_control_waiting(control) >= RS_CONNECTIONS_HIGH);
+    if (!c->choked && full) {
         c->choked = true;
         control->callbacks.peer_writable(control->callbacks.context, peer, false);
     }

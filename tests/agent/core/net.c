@@ -12,20 +12,27 @@
 /* Memory that can be made to fail, and is counted. */
 
 static void *test_alloc(void *context, size_t size) {
-    net *n = context;
+    net_memory *m = context;
+    net *n = m->net;
     n->allocations++;
     if (n->fail_at >= 0 && n->fail_at-- == 0)
         return NULL;
-    void *memory = calloc(1, size ? size : 1);
-    if (memory)
-        n->outstanding++;
-    return memory;
+    uint64_t *memory = calloc(1, 16 + size);
+    if (!memory)
+        return NULL;
+    n->outstanding++;
+    memory[0] = size;
+    m->bytes += size;
+    m->most = m->bytes > m->most ? m->bytes : m->most;
+    return memory + 2;
 }
 
 static void test_release(void *context, void *memory) {
-    net *n = context;
-    n->outstanding--;
-    free(memory);
+    net_memory *m = context;
+    uint64_t *start = (uint64_t *)memory - 2;
+    m->net->outstanding--;
+    m->bytes -= start[0];
+    free(start);
 }
 
 static void *grow(void *array, size_t count, size_t *capacity, size_t each) {
@@ -100,7 +107,9 @@ static void item_free(net_item *i) {
 void start_node(net *n, rs_peer server) {
     rs_config config = n->config;
     config.seed = n->config.seed + server * 1000 + n->servers[server].epoch;
-    rs_allocator allocator = {.alloc = test_alloc, .release = test_release, .context = n};
+    net_memory *memory = &n->servers[server].memory;
+    rs_allocator allocator = {.alloc = test_alloc, .release = test_release, .context = memory};
+    *memory = (net_memory){.net = n};
     int64_t fail_at = n->fail_at;
     n->fail_at = -1;
     n->servers[server].node = rs_node_new(&config, &allocator);

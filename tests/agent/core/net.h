@@ -88,8 +88,9 @@ void net_unreachable(net *n, rs_peer server, bool unreachable); /* its control c
 void net_application(net *n, rs_peer server, net_app app);
 void net_bad_digest(net *n, rs_peer server);
 void net_verify_takes(net *n, rs_peer server, rs_time time);
-void net_allocations(net *n, int64_t fail_at); /* the so manieth allocation from now fails; -1 = none */
-uint64_t net_allocated(const net *n);          /* allocations made so far */
+void net_allocations(net *n, int64_t fail_at);          /* the so manieth allocation from now fails; -1 = none */
+uint64_t net_allocated(const net *n);                   /* allocations made so far */
+uint64_t net_memory_most(const net *n, rs_peer server); /* bytes its node had at once, at most */
 
 /* Transfers. */
 rs_object_id net_object(uint64_t data);

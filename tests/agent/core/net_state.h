@@ -35,7 +35,13 @@ typedef struct {
 } net_store;
 
 typedef struct {
+    struct net *net;
+    uint64_t bytes, most; /* allocated by its node */
+} net_memory;
+
+typedef struct {
     rs_node *node;
+    net_memory memory;
     bool dead, frozen, unreachable, bad_digest;
     uint32_t epoch;
     rs_time dark_until, ringing_until, verify_time;
@@ -43,7 +49,7 @@ typedef struct {
     int64_t bottleneck_bps;
     uint32_t buffer_packets;
     bool at_socket;
-    uint64_t room;     /* told as the bytes its socket takes */
+    uint64_t room;       /* told as the bytes its socket takes */
     rs_time port_free;   /* the bottleneck's queue is empty then */
     rs_time uplink_free; /* and that of its own port */
     bool in_burst;

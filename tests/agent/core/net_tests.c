@@ -87,6 +87,10 @@ void net_allocations(net *n, int64_t fail_at) {
     n->fail_at = fail_at;
 }
 
+uint64_t net_memory_most(const net *n, rs_peer server) {
+    return n->servers[server].memory.most;
+}
+
 uint64_t net_allocated(const net *n) {
     return n->allocations;
 }
