@@ -371,7 +371,7 @@ def compact(report: dict[str, Any]) -> str:
 def show(report: dict[str, Any]) -> None:
     """The table at the end, and the paper's findings looked for."""
     table = Table("interval", "start on", "circuits", "transfers", "redundant kB", "lost", "with loss", "attempt ms",
-                  "extra ms", box=None, title="median / p99 (over new and over reused circuits)",
+                  "ahead ms", "extra ms", box=None, title="median / p99 (over new and over reused circuits)",
                   title_justify="left")  # fmt: skip
     for row in report["configurations"]:
         for kind in ("new", "reused"):
@@ -383,6 +383,7 @@ def show(report: dict[str, Any]) -> None:
             table.add_row(
                 interval_text(interval), row["start_on"], kind, str(one["transfers"]), _pair(redundant, 0),
                 _pair(one["lost_packets"], 0), f"{one['cases_with_loss']:.1%}", _pair(one["attempt_ms"], 1),
+                _pair(one["ahead_ms"], 1) if one["ahead_ms"] else "-",
                 _pair(one["extra_ms"], 1),
             )  # fmt: skip
     OUT.print(table)

@@ -58,7 +58,8 @@ def draw(png: Path, configurations: Sequence[Configuration], runs: Sequence[Run]
         panel.set_xscale("log")
         panel.set_ylim(bottom=0)
         panel.grid(alpha=0.3)
-    rows[1][0].legend(fontsize=7)
+    if new:
+        rows[1][0].legend(fontsize=7)
     figure.savefig(png, dpi=90)
     plt.close(figure)
 

@@ -135,6 +135,8 @@ def summary(runs: Sequence[Run]) -> dict[str, Any]:
         "attempt_ms": spread([run.attempt_ms for run in runs]),
         "extra_ms": spread([run.extra_ms for run in runs]),
         "steady_ms": spread([run.steady_ms for run in runs]),
+        # How long high rate was on when the last INTL_SEQ came: what was not waited for.
+        "ahead_ms": spread([max(0.0, max(run.light_ms) - run.attempt_ms) for run in runs if run.light_ms]),
     }
 
 
