@@ -4,8 +4,8 @@
 #define MS INT64_C(1000000)
 #define SAMPLE_LEAST (2 * MS)      /* time one sample of the rate is taken over */
 #define SAMPLE_STARTING (200 * US) /* the same in start-up */
-#define TRIPS 4                    /* a queue that was not there once in so many does not stand */
-#define TRIPS_FOR (4 * MS)
+#define TRIPS 6                    /* a queue that was not there once in so many does not stand */
+#define TRIPS_FOR (6 * MS)
 /* The queue wanted, beside half the time that a change takes to show: long enough to keep the place busy while a host
  * does something else for a moment, short enough to fit anywhere. */
 #define TARGET_BITS (192e3 * 8)
@@ -24,7 +24,7 @@
 #define FLAT_ROUNDS 2       /* start-up: so many without growth end it */
 #define ONE 256             /* gains are in 1/256 */
 #define GAIN_STEP (ONE / 4) /* for a queue one target away from the target */
-#define GAIN_LEAST (ONE / 2)
+#define GAIN_LEAST (ONE / 4 * 3)
 
 void rs_road_start(rs_road *r, uint32_t packet_bytes, int64_t first_bps) {
     *r = (rs_road){.packet_bytes = packet_bytes, .room = UINT32_MAX, .wanted_bps = first_bps};
@@ -86,9 +86,11 @@ static int64_t bps(const rs_road *r, uint64_t packets, rs_time time) {
     return (int64_t)((double)packets * r->packet_bytes * 8e9 / (double)time);
 }
 
-/* Behind a queue that overflows the receiver leaps from one packet to another much later, so only what came counts: in
- * the mean, for it is the road's own rate. Without a queue what did not come is lost for other reasons, and the road
- * may take more than it was sent: by a sender that is busy, or held back by another receiver. */
+/* Behind a queue the pace at which the receiver moves on is the road's own, in the mean. What did not come counts too:
+ * random losses are no slower road, and to take them for one, sample after sample, would go down to nothing; where a
+ * queue overflows they make this too fast, but then the queue is long and lessens it (follow), or too short to be
+ * seen, and that is found out from the losses (doubt_room). Without a queue the road may take more than it was sent: by
+ * a sender that is busy, or held back by another receiver. */
 static void take_rate(rs_road *r, const rs_road_report *n, rs_time time) {
     uint64_t repairs = n->repairs - r->base.repairs, came = n->received - r->base.received + repairs;
     rs_time since = n->at - r->base.at;
@@ -100,9 +102,9 @@ static void take_rate(rs_road *r, const rs_road_report *n, rs_time time) {
         return;
     }
     r->queued_packets = r->queued_time > 0 ? r->queued_packets * FADING : 0;
-    r->queued_packets += (double)came;
+    r->queued_packets += (double)(n->pos - r->base.pos + repairs);
     r->queued_time = r->queued_time * FADING + (double)(since > 0 ? since : time);
-    r->rate_bps = (int64_t)(r->queued_packets / (1 - r->missed_always) * r->packet_bytes * 8e9 / r->queued_time);
+    r->rate_bps = (int64_t)(r->queued_packets * r->packet_bytes * 8e9 / r->queued_time);
 }
 
 /* Start-up: each round trip shows whether more came out of it than in those before. */
