@@ -55,6 +55,15 @@ def test_multicast_flow__matches_tags_and_replicates() -> None:
     assert replicate.group_id == messages.group_id(rule)
 
 
+@pytest.mark.parametrize(("level", "dscp"), [(0, None), (1, 10), (5, 46), (7, 56)])
+def test_levels__are_marks_and_are_read_back(level: int, dscp: int | None) -> None:
+    rule = MulticastRule("tor1", 3, IPv4Address("239.192.1.2"), (1, 50), level=level)
+    flow, group = described(rule)
+    marks = [action.value for action in flow.instructions[0].actions if getattr(action, "key", "") == "ip_dscp"]
+    assert marks == ([] if dscp is None else [dscp])
+    assert messages.multicast_rules("tor1", [flow], [group]) == {rule}
+
+
 def test_what_is_not_ours__is_not_read() -> None:
     rule = MulticastRule("tor1", 3, IPv4Address("239.192.1.2"), (1, 50))
     flow, group = described(rule)
