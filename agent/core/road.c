@@ -56,8 +56,14 @@ static rs_time standing(const rs_road *r, rs_time now) {
     return least;
 }
 
+/* What is under way cannot queue for much longer than it takes to leave at the best pace seen: a trip that is longer all
+ * the same is a busy host's, or jitter. So a rate that has become low is not lowered by them any further. */
 rs_time rs_road_queue(const rs_road *r, rs_time now) {
-    return r->trip_count ? standing(r, now) - r->least : 0;
+    rs_time queue = r->trip_count ? standing(r, now) - r->least : 0;
+    if (!r->found || r->full_bps == 0)
+        return queue;
+    double most = 1.25 * (double)r->under_way * r->packet_bytes * 8e9 / (double)r->full_bps;
+    return most < (double)queue ? (rs_time)most : queue;
 }
 
 /* The queue wanted where there is room for it. */
@@ -105,6 +111,7 @@ static void take_rate(rs_road *r, const rs_road_report *n, rs_time time) {
     r->queued_packets += (double)(n->pos - r->base.pos + repairs);
     r->queued_time = r->queued_time * FADING + (double)(since > 0 ? since : time);
     r->rate_bps = (int64_t)(r->queued_packets * r->packet_bytes * 8e9 / r->queued_time);
+    r->full_bps = r->rate_bps > r->full_bps ? r->rate_bps : r->full_bps;
 }
 
 /* Start-up: each round trip shows whether more came out of it than in those before. */
@@ -232,6 +239,7 @@ static rs_time sample_time(const rs_road *r, const rs_road_report *n) {
 
 bool rs_road_heard(rs_road *r, const rs_road_report *n) {
     take_trip(r, n);
+    r->under_way = n->under_way;
     if (!r->based || n->pos < r->base.pos || n->at < r->base.at || n->received < r->base.received ||
         n->repairs < r->base.repairs) {
         r->based = true;

@@ -41,6 +41,7 @@ typedef struct {
     rs_time trips[RS_ROAD_TRIPS], trips_at[RS_ROAD_TRIPS];
     uint32_t trip_count;
     rs_time least; /* round trip without a queue; 0 = unknown */
+    uint64_t under_way;
     /* a place with room for less than the queue wanted loses packets while the queue stands at that room */
     rs_time shallow;         /* the queue it holds, as far as losses show; 0 = what is wanted */
     bool settling;           /* it was lessened just now: the next sample does not count */
@@ -53,7 +54,7 @@ typedef struct {
     rs_time drained_at; /* 0 = not yet */
     /* start-up */
     uint64_t round_pos;
-    int64_t round_best_bps, full_bps;
+    int64_t round_best_bps, full_bps; /* full_bps: later on the best rate seen */
     uint32_t flat;
 } rs_road;
 
