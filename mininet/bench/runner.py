@@ -145,6 +145,7 @@ class Runner:
             "receivers_softirq_s": None if softirq is None else sum(softirq.get(inode, 0.0) for inode in inodes),
             "frames_passed": passed,
             "frames_dropped": dropped,
+            "sent_bytes": self.fabric.sent_bytes(),
             "socket_overflows": self.fabric.overflows(run.case),
         }
 

@@ -21,6 +21,7 @@ HEAD = (
     "s per GB",
     "machine busy s",
     "frames lost %",
+    "sent/size",
     "overflows",
     "repaired",
     "memory MB",
@@ -68,6 +69,7 @@ def _row(case: cases.Case, tool: str, records: list[Record]) -> list[str]:
         _middle(good, cpu_per_gb, 2),
         _middle(good, lambda record: record["machine_s"], 2),
         _middle(good, _lost_percent, 2),
+        _middle(good, _sent_ratio, 3),
         _middle(good, lambda record: record.get("socket_overflows"), 0),
         _middle(good, lambda record: record["facts"].get("repaired"), 0),
         _middle(good, lambda record: max(record["resident_mb"].values()), 0),
@@ -78,6 +80,12 @@ def _data_phase(records: list[Record]) -> str:
     """For tools with a fixed start: the time without it."""
     middle = _middle(records, lambda record: record["facts"].get("data_s"), 3)
     return f", data {middle}" if middle else ""
+
+
+def _sent_ratio(record: Record) -> float | None:
+    """Bytes that left the sender, over the object's."""
+    sent = record.get("sent_bytes")
+    return None if sent is None else float(sent / record["case"]["size"])
 
 
 def _lost_percent(record: Record) -> float | None:

@@ -47,6 +47,7 @@ class Aeron(Plain):
         opened = [word for package in OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")]
         jar = self.place / f"aeron-all-{VERSION}.jar"
         return [
-            *("java", "-XX:+UseSerialGC", "-Xmx256m", *opened, "-cp", f"{jar}:{self.place}", "AeronCopy", role),
+            *("java", "-Daeron.threading.mode=SHARED", "-XX:+UseSerialGC", "-Xmx256m", *opened),
+            *("-cp", f"{jar}:{self.place}", "AeronCopy", role),
             *(host.address, run.sender.address, str(mtu), str(run.case.receivers), str(file), last),
         ]
