@@ -56,8 +56,8 @@ static rs_time standing(const rs_road *r, rs_time now) {
     return least;
 }
 
-/* What is under way cannot queue for much longer than it takes to leave at the best pace seen: a trip that is longer all
- * the same is a busy host's, or jitter. So a rate that has become low is not lowered by them any further. */
+/* What is under way cannot queue for much longer than it takes to leave at the best pace seen: a trip that is longer is
+ * a busy host's, or jitter. So a rate that has become low is not lowered by them any further. */
 rs_time rs_road_queue(const rs_road *r, rs_time now) {
     rs_time queue = r->trip_count ? standing(r, now) - r->least : 0;
     if (!r->found || r->full_bps == 0)

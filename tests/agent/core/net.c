@@ -462,7 +462,7 @@ static void combined(const net_store *store, const rs_rx_result *r, const net_it
     }
 }
 
-static void stored(net *n, net_server *s, const rs_rx_result *r, const net_item *i) {
+static void stored(net_server *s, const rs_rx_result *r, const net_item *i) {
     if (r->verdict != RS_RX_STORE && r->verdict != RS_RX_COMBINE)
         return;
     net_store *store = store_of(s, r->xfer);
@@ -480,7 +480,6 @@ static void stored(net *n, net_server *s, const rs_rx_result *r, const net_item 
     assert_int_equal(store->stored[sn], 0); /* stored once */
     store->stored[sn] = 1;
     store->stored_bytes += r->length;
-    (void)n;
 }
 
 static void connected(net *n, const net_item *i) {
@@ -517,7 +516,7 @@ static void deliver(net *n, net_item *i) {
         n->knobs.contradictions += r.verdict == RS_RX_BAD;
     else
         assert_int_not_equal(r.verdict, RS_RX_BAD); /* nodes make no bad messages */
-    stored(n, s, &r, i);
+    stored(s, &r, i);
 }
 
 static void happen(net *n, net_item *i) {
