@@ -131,7 +131,7 @@ class Fabric:
     # -- what a case says ----------------------------------------------------------------------------------------
 
     def configure(self, case: Case) -> None:
-        """Sets MTU, offloads, rate and loss. Raises LabError."""
+        """Sets MTU, offloads, rate, who is there, and loss. Raises LabError."""
         before = self.case
         if before is None or before.mtu != case.mtu:
             for number, host in enumerate(self.hosts, 1):
@@ -145,6 +145,10 @@ class Fabric:
                 must(*host.argv("ethtool", "-K", "eth0", *state))
         if before is None or before.rate_bps != case.rate_bps:
             self._limit(case.rate_bps, limited=bool(before and before.rate_bps))
+        if before is None or before.receivers != case.receivers:
+            # The bridge floods: hosts that take no part would cost what receivers cost.
+            for number in range(2, RECEIVERS_MAX + 2):
+                must("ip", "link", "set", f"port{number}", "up" if number <= case.receivers + 1 else "down")
         self._loss.update(struct.pack("=I", 0), struct.pack("=I", round(case.loss_percent * 10_000)))
         self.case = case
 
