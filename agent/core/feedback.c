@@ -106,6 +106,10 @@ void rs_rate_apply(rs_node *node, rs_sending *x) {
     x->pacer.rate_bps = rs_rate_bps(&x->rate);
 }
 
+bool rs_road_is_known(const rs_sending *x) {
+    return x->grant.kind == RS_PATH_CIRCUIT && x->grant.rate_bps > 0;
+}
+
 static void find_slowest(rs_sending *x, rs_time now) {
     x->rate_of = NULL;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
@@ -114,7 +118,9 @@ static void find_slowest(rs_sending *x, rs_time now) {
             (!x->rate_of || r->road.wanted_bps < x->rate_of->road.wanted_bps))
             x->rate_of = r;
     }
-    if (x->rate_of)
+    if (rs_road_is_known(x))
+        x->rate.road_bps = 0;
+    else if (x->rate_of)
         x->rate.road_bps = x->rate_of->road.wanted_bps;
 }
 
@@ -137,7 +143,7 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
     }
     x->high_pos = x->pos;
     x->first_window = FIRST_BYTES / wire_bytes(x) + 2;
-    x->rate.road_bps = first;
+    x->rate.road_bps = rs_road_is_known(x) ? 0 : first;
     find_slowest(x, now);
 }
 
@@ -170,7 +176,7 @@ static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, u
 
 /* In start-up reports are asked for more often, and again when the window holds little of them. */
 static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
-    rs_time every = slowest->road.found ? REPORTS_STEADY : REPORTS_STARTING;
+    rs_time every = slowest->road.found || rs_road_is_known(x) ? REPORTS_STEADY : REPORTS_STARTING;
     rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
     rs_marks_every(&x->marks, quarter < every ? quarter : every);
 }
@@ -230,7 +236,7 @@ static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient 
     r->rated_pos = pos;
     r->rated_received = m->rate.received;
     r->rated_dropped = m->rate.dropped;
-    bool by_queue = !r->road.found || rs_road_speaks(&r->road, now);
+    bool by_queue = !rs_road_is_known(x) && (!r->road.found || rs_road_speaks(&r->road, now));
     rs_loss_verdict verdict = by_queue && !r->dropped
                                   ? RS_LOSS_FINE
                                   : rs_rate_feedback(&x->rate, now, &r->watch, r->expected, r->lost, r->dropped);

@@ -395,7 +395,10 @@ void rs_next_map(rs_time now, rs_receiving *x, rs_message *m);
 /* feedback.c: RATE both ways */
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */
 void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x);                /* others count than before */
-void rs_rate_begin(rs_sending *x, rs_time now);                              /* high rate begins */
+/* A circuit carries nobody else, and the manager told its rate: there is nothing to find, and what takes longer on the
+ * way waits in a busy host. Window and losses still hold the sender back where receivers are slower. */
+bool rs_road_is_known(const rs_sending *x);
+void rs_rate_begin(rs_sending *x, rs_time now); /* high rate begins */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
 void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x);

@@ -27,7 +27,7 @@ uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
     uint64_t packets = (uint64_t)(time / packet);
     uint64_t fits = rs_window_room(x, r);
     packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;
-    if (!r->road.found) { /* slow start (RFC 5681): it doubles in a round trip */
+    if (!r->road.found && !rs_road_is_known(x)) { /* slow start (RFC 5681): it doubles in a round trip */
         uint64_t seen = r->seen_pos > x->high_pos ? r->seen_pos - x->high_pos : 0;
         fits = x->first_window + seen < fits ? x->first_window + seen : fits;
     }

@@ -93,6 +93,23 @@ static void words_overtake_packets__nothing_is_asked_for_that_still_comes(void *
     net_free(n);
 }
 
+/* The rate of a circuit is known: what takes longer on the way waits in busy hosts and no queue, however it varies. */
+static void circuit__busy_hosts_do_not_slow_it_down(void **state) {
+    (void)state;
+    net *n = net_new(4, &usual, 8);
+    net_knob(n)->path.kind = RS_PATH_CIRCUIT;
+    net_knob(n)->look = 15 * MS;
+    net_send_all(n, 1, OBJECT);
+    net_at(n, 20 * MS); /* the first packets have shown the light; nothing has to be found out */
+    assert_true(sent_by(n, 38 * MS) > (uint64_t)(15 * MS / PACKET));
+    net_at(n, 3 * SEC);
+    rs_xfer_stats stats = net_stats(n, 1, net_receiving(n, 1));
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(stats.bytes_present, OBJECT);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START < 640 * MS); /* 0.55 s on its wire */
+    net_free(n);
+}
+
 static bool drops_a_burst(net *n, rs_peer to, const rs_data_header *h, void *context) {
     uint32_t *left = context;
     (void)h;
@@ -146,6 +163,7 @@ int main(void) {
         cmocka_unit_test(silent_receiver__holds_nobody_up_for_long),
         cmocka_unit_test(cut_connection__sending_goes_on),
         cmocka_unit_test(slow_port_with_a_queue__nothing_is_lost),
+        cmocka_unit_test(circuit__busy_hosts_do_not_slow_it_down),
         cmocka_unit_test(lost_window__the_sender_asks_again_soon),
         cmocka_unit_test(words_overtake_packets__nothing_is_asked_for_that_still_comes),
         cmocka_unit_test(lost_tail__is_asked_for_once_it_is_quiet),
