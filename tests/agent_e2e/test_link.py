@@ -83,7 +83,8 @@ def named(name: str, number: int = 1) -> tuple[Callable[[list[Call]], bool], str
 
 def test_hello_and_every_call_arrive_as_they_were_meant(manager: FakeManager, probe: Probe) -> None:
     [hello] = manager.heard("hello", "h1")
-    assert hello.args["info"] == {"version": 1, "server": "h1", "boot_id": 1, "control_port": 7071, "live_paths": []}
+    info = {"version": 1, "server": "h1", "boot_id": 1, "control_port": 7071, "live_paths": [], "wants_light": None}
+    assert hello.args["info"] == info
     probe.say("request r1 h3 h5")
     manager.wait_for(*named("request"))
     [request] = manager.heard("request")
