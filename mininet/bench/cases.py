@@ -115,9 +115,9 @@ def quick() -> list[Entry]:
     more rounds: short transfers scatter."""
     entries = []
     auto = OURS[:1]
-    for mtu, size in ((9000, 128 * MB), (1500, 64 * MB)):
+    for mtu in (9000, 1500):
         for loss in (0.0, 1.0, 5.0):
-            entries.append(Entry(limited(mtu, loss, size), auto, 2))
+            entries.append(Entry(limited(mtu, loss, 128 * MB), (UNTOLD,), 2))
     size = 256 * MB
     for case, fast, rounds in (
         (base(9000, size=size), (*RAW, *OURS, *TCP), 3),

@@ -47,6 +47,14 @@ def test_time_over_the_ideal() -> None:
     assert summary["figures"]["limited_9000_loss1"]["met"] is False  # the goal is 1.05
 
 
+def test_time_over_the_ideal__is_of_agents_that_are_not_told_the_rate() -> None:
+    case = limited(9000, 0.0, 125_000_000)
+    runs = [record(case, "rostrum", 1.03), record(case, "rostrum-untold", 1.02), record(case, "rostrum-udp", 1.01)]
+    summary = summarize(runs)
+    assert summary["limited_9000_loss0"] == pytest.approx(1.02)
+    assert summary["figures"]["limited_9000_loss0"]["by_back_end"]["rostrum-udp"] == pytest.approx(1.01)
+
+
 def unlimited(**times_s: float) -> list[dict[str, Any]]:
     return [record(base(9000), tool.replace("_", "-"), time_s) for tool, time_s in times_s.items()]
 
