@@ -36,7 +36,7 @@ typedef struct {
     bool based;
     rs_road_report base;
     int64_t rate_bps; /* the most while no queue stood: it may have had less to carry later; else its own rate */
-    double queued_packets, queued_time; /* while one stands: what came, faded; 0 = none stands */
+    double queued_packets, queued_time; /* while one stands: how far it moved on, faded; 0 = none stands */
     /* how long packets are on it */
     rs_time trips[RS_ROAD_TRIPS], trips_at[RS_ROAD_TRIPS];
     uint32_t trip_count;

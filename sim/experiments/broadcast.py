@@ -55,7 +55,7 @@ def command(
     quick: bool,
     json_file: Path,
 ) -> None:
-    """Time, repairs and control traffic of one object to 3 ... 500 servers, with losses at every receiver.
+    """Time, repairs and control traffic of one object to many servers, with losses at every receiver.
 
     The agent's engine, the manager's trees; no processors and no NICs.
     """

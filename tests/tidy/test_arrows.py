@@ -46,7 +46,7 @@ PACKAGES = {
         "rostrum.controller.core.model",
         "rostrum.controller.southbound.ocs",
     ),
-    "rostrum.sim": ("rostrum.topologies", "rostrum.controller.core", "rostrum.lab.manifest"),
+    "rostrum.sim": ("rostrum.topologies", "rostrum.controller.core", "rostrum.lab.manifest", "rostrum.lab.registry"),
 }
 FORBIDDEN = {"rostrum.controller.northbound": ("rostrum.controller.southbound", "rostrum.controller.app")}
 FOLDERS = {
