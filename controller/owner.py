@@ -14,7 +14,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path
-from rostrum.controller.core.values import PathResponse
+from rostrum.controller.core.values import OverlayView, PathResponse
 from rostrum.controller.execution import Devices
 from rostrum.controller.keyvalue import line
 
@@ -31,6 +31,8 @@ class Agents(Protocol):
     def failed(self, server: str, path_id: str, reason: str) -> None: ...
 
     def light(self, server: str, path_id: str) -> None: ...
+
+    def view(self, server: str, view: OverlayView) -> None: ...
 
 
 class Owner:
@@ -117,6 +119,9 @@ class Owner:
         elif isinstance(action, act.NotifyLight):
             if self.agents:
                 self.agents.light(action.server, action.path_id)
+        elif isinstance(action, act.PushView):
+            if self.agents:
+                self.agents.view(action.server, action.view)
         elif isinstance(action, act.PathChanged):
             for change in self._watchers.get(action.path_id, ()):
                 if not change.done():

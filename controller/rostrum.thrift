@@ -25,6 +25,16 @@ enum PathKind {
   PACKET = 2
 }
 
+/** How data and repairs travel on a path. */
+enum Protocol {
+  /** In a request: the manager chooses. Never in a response. */
+  AUTO = 1,
+  /** Rounds of the whole object, gaps patched by the sender. */
+  REPUBLIC = 2,
+  /** Receivers mend each other's losses along a backup overlay (RDCM): packet trees of two or more receivers. */
+  RDCM = 3
+}
+
 /** Where a server's agent is reached on the packet network. */
 struct ServerAddress {
   1: required string server,
@@ -50,7 +60,9 @@ struct AgentInfo {
   4: required i32 control_port,
   5: required list<LivePath> live_paths,
   /** Ours: call Agent.light for the paths it holds. */
-  6: optional bool wants_light
+  6: optional bool wants_light,
+  /** Ours: it can send and receive by RDCM. Only such agents are called by Agent.view and named in paths of RDCM. */
+  7: optional bool knows_rdcm
 }
 
 struct PathRequest {
@@ -65,7 +77,9 @@ struct PathRequest {
   /** Ours: give up (DENIED) when not accepted within this time; absent = the manager's default. */
   8: optional i32 wait_ms,
   /** Ours: when the transfer should be done, from now; a hint for schedulers. */
-  9: optional i32 deadline_ms
+  9: optional i32 deadline_ms,
+  /** Ours: absent = AUTO. RDCM where it cannot be (one receiver, an agent that does not know it) is DENIED with words. */
+  10: optional Protocol protocol
 }
 
 struct PathResponse {
@@ -89,7 +103,57 @@ struct PathResponse {
   11: optional i32 lease_ms,
   /** Report Manager.no_light for receivers that got no first packet in this time. */
   12: optional i32 light_bound_ms,
-  13: optional list<ServerAddress> receivers
+  13: optional list<ServerAddress> receivers,
+  /** REPUBLIC or RDCM; absent = REPUBLIC. With RDCM an Agent.view of this response follows at once, to the sender and to every receiver. */
+  14: optional Protocol protocol
+}
+
+/** Which of a receiver's two rings (RDCM, Sec. 3.2). */
+enum RingKind {
+  LEAF = 1,
+  PROXY = 2
+}
+
+/** What one node must know of a path's backup overlay. An absent name = there is none: the sender is in no ring (its `children` are the highest
+ * ring, or the only receiver), a receiver that is no proxy has no proxy ring, an only receiver no ring at all (it acknowledges to the sender).
+ * In each ring a receiver acknowledges to predecessor and parent, and repairs its successor.
+ */
+struct OverlayView {
+  1: required string response_id,
+  /** Grows with each change of the overlay; a node that has a higher one ignores this. */
+  2: required i64 version,
+  /** IPv4 multicast group of the path. */
+  3: required string group,
+  4: required binary app_id,
+  5: required i64 data_id,
+  6: required string sender,
+  7: optional string leaf_predecessor,
+  8: optional string leaf_successor,
+  9: optional string leaf_parent,
+  10: optional string proxy_predecessor,
+  11: optional string proxy_successor,
+  12: optional string proxy_parent,
+  /** Who acknowledge to this node as their overlay parent. */
+  13: required list<string> children,
+  /** Of everybody named here. Datagrams between peers go to UDP port `control_port`. */
+  14: required list<ServerAddress> addresses
+}
+
+enum FailureKind {
+  /** Repairs to the server keep failing: it is gone. */
+  RECEIVER = 1,
+  /** The server gets everything by repair for a while: a link of the tree that leads to it is gone. */
+  LINK = 2
+}
+
+/** What a receiver (or, of an only receiver, the sender) finds out about its successor in a ring of the view `version`. */
+struct FailureReport {
+  1: required string response_id,
+  2: required i64 version,
+  3: required FailureKind kind,
+  4: required RingKind ring,
+  /** The successor in that ring. */
+  5: required string server
 }
 
 /** One receiver's outcome, for the manager's transfer list. */
@@ -131,7 +195,10 @@ service Manager {
   oneway void keepalive(),
   /** These receivers sent no INTL_SEQ within light_bound_ms: the manager moves the path (same group) to the packet network, or fails it. */
   oneway void no_light(1: string response_id, 2: list<string> receivers),
-  oneway void report(1: TransferReport report)
+  oneway void report(1: TransferReport report),
+  /** The view of this version is in use: rings of older ones are left, the new predecessors can repair. */
+  oneway void view_used(1: string response_id, 2: i64 version),
+  oneway void failure(1: FailureReport report)
 }
 
 service Agent {
@@ -144,5 +211,7 @@ service Agent {
    *  Only to agents that want it; a hint, said again when the path has moved. */
   oneway void light(1: string response_id),
   /** The path is gone. The transfer fails with this cause unless every receiver is done or can be finished by patches. */
-  oneway void failed(1: string response_id, 2: string reason)
+  oneway void failed(1: string response_id, 2: string reason),
+  /** A node's place in the backup overlay of a path of RDCM, to its sender and receivers; may come to a receiver before the sender's OPEN. */
+  oneway void view(1: OverlayView view)
 }

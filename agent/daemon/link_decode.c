@@ -168,6 +168,8 @@ static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_
     case RS_LINK_CALL_LIGHT:
         message.id = ((rostrumAgentLightArgs *)args)->response_id;
         break;
+    case RS_LINK_CALL_UNKNOWN:
+        break;
     }
     deliver(context, &message);
 }
@@ -186,6 +188,8 @@ static GType args_type(rs_link_call call) {
         return ROSTRUM_TYPE_AGENT_FAILED_ARGS;
     case RS_LINK_CALL_LIGHT:
         return ROSTRUM_TYPE_AGENT_LIGHT_ARGS;
+    case RS_LINK_CALL_UNKNOWN:
+        break;
     }
     return G_TYPE_INVALID;
 }
@@ -195,6 +199,10 @@ bool rs_link_decode(const uint8_t *frame, size_t length, rs_link_deliver_fn *del
     rs_link_call call;
     if (!rs_link_check(frame, length, &call, words, words_size))
         return false;
+    if (call == RS_LINK_CALL_UNKNOWN) {
+        deliver_call(call, NULL, deliver, context);
+        return true;
+    }
     span *s = g_object_new(span_type(), NULL);
     s->at = frame;
     s->left = length;

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rostrum.controller.core.model import MulticastRule, Pair, PathKind, UnicastRule
-from rostrum.controller.core.values import PathResponse
+from rostrum.controller.core.values import OverlayView, PathResponse
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,14 @@ class NotifyLight:
 
     server: str
     path_id: str
+
+
+@dataclass(frozen=True)
+class PushView:
+    """A node's place in a path's backup overlay, to its agent (RDCM)."""
+
+    server: str
+    view: OverlayView
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,7 @@ Action = (
     | NotifyMoved
     | NotifyFailed
     | NotifyLight
+    | PushView
     | InstallRules
     | RemoveRules
     | RearmRules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rostrum.controller.core.model import CrossConnect, Light, MulticastRule
-from rostrum.controller.core.values import LivePath, PathRequest, TransferReport
+from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, TransferReport
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class AgentUp:
     control_port: int
     live_paths: tuple[LivePath, ...] = ()
     wants_light: bool = False  # to hear when every receivers' rack of a path has light
+    knows_rdcm: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,21 @@ class NoLight:
 @dataclass(frozen=True)
 class ReportReceived:
     report: TransferReport
+    origin: str
+
+
+@dataclass(frozen=True)
+class ViewUsed:
+    """A node repairs by the view of this version now (RDCM)."""
+
+    path_id: str
+    version: int
+    origin: str
+
+
+@dataclass(frozen=True)
+class FailureReported:
+    report: FailureReport
     origin: str
 
 
@@ -179,6 +195,8 @@ Event = (
     | KeepAlive
     | NoLight
     | ReportReceived
+    | ViewUsed
+    | FailureReported
     | SwitchUp
     | SwitchDown
     | RulesFound

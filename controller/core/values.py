@@ -24,6 +24,14 @@ class Wanted(Enum):
     PACKET = "packet"
 
 
+class Protocol(Enum):
+    """How data and repairs travel; values as in rostrum.thrift. AUTO only in requests."""
+
+    AUTO = 1
+    REPUBLIC = 2
+    RDCM = 3
+
+
 class State(Enum):
     QUEUED = "queued"
     CONFIGURING = "configuring"
@@ -57,6 +65,7 @@ class PathRequest:
     wait_ms: int | None = None
     deadline_ms: int | None = None
     wanted: Wanted = Wanted.AUTO
+    protocol: Protocol = Protocol.AUTO
     lease_ms: int | None = None  # only for REST's: None = until released; an agent's paths live by its keepalives
 
 
@@ -84,6 +93,57 @@ class PathResponse:
     lease_ms: int = 0
     light_bound_ms: int = 0
     receivers: tuple[ServerAddress, ...] = ()
+    protocol: Protocol = Protocol.REPUBLIC
+
+
+class RingKind(Enum):
+    """Which of a receiver's rings; values as in rostrum.thrift."""
+
+    LEAF = 1
+    PROXY = 2
+
+
+class FailureKind(Enum):
+    """Values as in rostrum.thrift."""
+
+    RECEIVER = 1
+    LINK = 2
+
+
+@dataclass(frozen=True)
+class RingPlace:
+    """A receiver's neighbours in one of its rings (RDCM, Sec. 3.2)."""
+
+    predecessor: str
+    successor: str
+    parent: str
+
+
+@dataclass(frozen=True)
+class OverlayView:
+    """What one node must know of a path's backup overlay; `addresses` of everybody named."""
+
+    path_id: str
+    version: int
+    group: str
+    app_id: bytes
+    data_id: int
+    sender: str
+    leaf: RingPlace | None
+    proxy: RingPlace | None
+    children: tuple[str, ...]
+    addresses: tuple[ServerAddress, ...]
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """What `origin` found out about its successor `server` in a ring of the view `version` (RDCM, Sec. 3.4)."""
+
+    path_id: str
+    version: int
+    kind: FailureKind
+    ring: RingKind
+    server: str
 
 
 @dataclass(frozen=True)

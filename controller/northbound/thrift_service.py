@@ -17,7 +17,7 @@ from typing import Any, cast
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.validation import ID_MAX, unknown_servers
-from rostrum.controller.core.values import PathResponse
+from rostrum.controller.core.values import OverlayView, PathResponse
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound import thrift_values as values
 from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode, idl
@@ -90,6 +90,11 @@ class ThriftService:
         if connection:
             connection.call("light", {"response_id": path_id})
 
+    def view(self, server: str, view: OverlayView) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("view", {"view": values.overlay_view(view)})
+
     def failed(self, server: str, path_id: str, reason: str) -> None:
         connection = self.agents.get(server)
         if connection:
@@ -127,7 +132,11 @@ class ThriftService:
         connection.server, connection.boot_id = server, boot_id
         self.agents[server] = connection
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
-        self.owner.post(ev.AgentUp(server, boot_id, port, live, wants_light=info.wants_light is True))
+        self.owner.post(
+            ev.AgentUp(
+                server, boot_id, port, live, wants_light=info.wants_light is True, knows_rdcm=info.knows_rdcm is True
+            )
+        )
 
     def gone(self, connection: AgentConnection, cause: str) -> None:
         self.connections.discard(connection)
@@ -264,6 +273,13 @@ class AgentConnection(asyncio.Protocol):
     def on_report(self, args: Any, arrived: int) -> None:
         self.service.owner.post(ev.ReportReceived(values.report(args), self.server))
 
+    def on_view_used(self, args: Any, arrived: int) -> None:
+        path_id, version = values.need(args, "response_id", str), values.need(args, "version", int)
+        self.service.owner.post(ev.ViewUsed(path_id, version, self.server))
+
+    def on_failure(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.FailureReported(values.failure(args), self.server))
+
 
 _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "request": AgentConnection.on_request,
@@ -272,4 +288,6 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "keepalive": AgentConnection.on_keepalive,
     "no_light": AgentConnection.on_no_light,
     "report": AgentConnection.on_report,
+    "view_used": AgentConnection.on_view_used,
+    "failure": AgentConnection.on_failure,
 }

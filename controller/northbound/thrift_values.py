@@ -4,22 +4,31 @@ required here.
 
 from __future__ import annotations
 
+from enum import Enum
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, TypeVar
 
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.values import Decision as CoreDecision
 from rostrum.controller.core.values import (
+    FailureKind,
+    FailureReport,
     LivePath,
+    OverlayView,
     PathRequest,
     PathResponse,
+    Protocol,
     ReceiverReport,
+    RingKind,
+    RingPlace,
+    ServerAddress,
     TransferReport,
 )
 from rostrum.controller.core.words import shown
 from rostrum.controller.northbound.thrift_codec import BadMessage, idl
 
 Value = TypeVar("Value")
+Choice = TypeVar("Choice", bound=Enum)
 
 TEXT_MAX = 4096
 APP_ID_BYTES = 16
@@ -53,6 +62,14 @@ def path_kind(code: int) -> PathKind:
     return kind
 
 
+def member(kind: type[Choice], code: int) -> Choice:
+    """Of an enumeration whose values are those of the IDL."""
+    try:
+        return kind(code)
+    except ValueError:
+        raise BadMessage(f"there is no {kind.__name__} {code}") from None
+
+
 def request(args: Any, origin: str) -> PathRequest:
     one = need(args, "request", idl.PathRequest)
     app_id = need(one, "app_id", bytes)
@@ -69,6 +86,7 @@ def request(args: Any, origin: str) -> PathRequest:
         data_id=need(one, "data_id", int),
         wait_ms=one.wait_ms,
         deadline_ms=one.deadline_ms,
+        protocol=Protocol.AUTO if one.protocol is None else member(Protocol, one.protocol),
     )
 
 
@@ -137,11 +155,47 @@ def response(value: PathResponse, reason_max: int) -> Any:
         made.rate_bps = value.rate_bps
         made.lease_ms = value.lease_ms
         made.light_bound_ms = value.light_bound_ms
-        made.receivers = [
-            idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port)
-            for one in value.receivers
-        ]
+        made.receivers = _addresses(value.receivers)
+        made.protocol = value.protocol.value
     return made
+
+
+def _addresses(servers: tuple[ServerAddress, ...]) -> list[Any]:
+    return [idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port) for one in servers]
+
+
+def overlay_view(value: OverlayView) -> Any:
+    """As a Thrift struct."""
+
+    def names(ring: str, place: RingPlace | None) -> dict[str, str]:
+        if place is None:
+            return {}
+        known = {"predecessor": place.predecessor, "successor": place.successor, "parent": place.parent}
+        return {f"{ring}_{role}": server for role, server in known.items()}
+
+    return idl.OverlayView(
+        response_id=value.path_id,
+        version=value.version,
+        group=value.group,
+        app_id=value.app_id,
+        data_id=value.data_id,
+        sender=value.sender,
+        children=list(value.children),
+        addresses=_addresses(value.addresses),
+        **names("leaf", value.leaf),
+        **names("proxy", value.proxy),
+    )
+
+
+def failure(args: Any) -> FailureReport:
+    one = need(args, "report", idl.FailureReport)
+    return FailureReport(
+        need(one, "response_id", str),
+        need(one, "version", int),
+        member(FailureKind, need(one, "kind", int)),
+        member(RingKind, need(one, "ring", int)),
+        need(one, "server", str),
+    )
 
 
 def kind_code(kind: PathKind) -> int:

@@ -9,8 +9,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from rostrum.controller.core.values import Settings, State
+from rostrum.controller.core.values import OverlayView, RingPlace, ServerAddress, Settings, State
 from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode, idl
+from rostrum.controller.northbound.thrift_values import overlay_view
 
 from tests.controller.fakes import FakeAgent, running, until
 from tests.controller.network import Network
@@ -283,3 +284,31 @@ async def test_latency__is_recorded(tmp_path: Path) -> None:
         latency = manager.app.thrift.latency
         assert latency.count == 200
         print(f"thrift response p50 {latency.percentile_ms(50):.3f} ms, p99 {latency.percentile_ms(99):.3f} ms")
+
+
+def test_view__every_name_and_the_absent_ones_survive_the_wire() -> None:
+    """An overlay view as the manager encodes it, read by the IDL."""
+    h2, h3 = ServerAddress("h2", "10.0.1.2", 7071), ServerAddress("h3", "10.0.2.1", 7071)
+    view = OverlayView(
+        "p-1", 7, "239.192.0.5", bytes(16), 9, "h1", RingPlace("h3", "h2", "h1"), None, ("h3",), (h2, h3)
+    )
+    frame = encode("Agent", "view", {"view": overlay_view(view)})
+    name, args = decode("Agent", frame[4:])
+    read = args.view
+    assert name == "view" and (read.response_id, read.version, read.group, read.sender) == (
+        "p-1",
+        7,
+        "239.192.0.5",
+        "h1",
+    )
+    assert (read.leaf_predecessor, read.leaf_successor, read.leaf_parent) == ("h3", "h2", "h1")
+    assert (read.proxy_predecessor, read.proxy_successor, read.proxy_parent) == (None, None, None)
+    assert read.children == ["h3"] and [one.server for one in read.addresses] == ["h2", "h3"]
+
+
+async def test_failure__of_an_unknown_kind_is_refused_with_words(tmp_path: Path) -> None:
+    async with running(tmp_path) as manager:
+        agent = await manager.agent("h1")
+        report = idl.FailureReport(response_id="p-1", version=1, kind=9, ring=1, server="h2")
+        agent.say("failure", report=report)
+        assert "there is no FailureKind 9" in (await agent.expect("goodbye")).reason
