@@ -10,6 +10,7 @@ from ipaddress import IPv4Address
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core import schedulers
+from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.model import MulticastRule, Pair
 from rostrum.controller.core.paths import IdleRules, Path, RuleSet, Transfer
@@ -88,6 +89,7 @@ class Core:
     out: list[act.Action] = field(default_factory=list)
     serial: int = 0
     timers: list[int] = field(default_factory=list)
+    durable: Durable = field(default_factory=Durable)
 
     @classmethod
     def new(cls, topology: Topology, settings: Settings, now: int) -> Core:
