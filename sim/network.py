@@ -104,7 +104,16 @@ class Network:
     def switch(self) -> int:
         return self._number(self._lib.sim_add_switch(self._sim))
 
+    def server(self) -> int:
+        """A host without an engine: it only forwards, until it is given one (`use_node`)."""
+        return self._number(self._lib.sim_add_server(self._sim))
+
+    def use_node(self, host: int, params: HostParams | None = None) -> None:
+        """The agent's engine at a server that has none."""
+        self._check(self._lib.sim_use_node(self._sim, host, self._struct("sim_host_params", params or HostParams())))
+
     def host(self, params: HostParams | None = None) -> int:
+        """A server with the agent's engine."""
         return self._number(self._lib.sim_add_host(self._sim, self._struct("sim_host_params", params or HostParams())))
 
     def link(self, a: int, b: int, params: LinkParams | None = None) -> tuple[int, int]:

@@ -45,9 +45,16 @@ static host *host_at(sim *s, uint32_t node) {
     return &s->hosts[s->places[node].host_index];
 }
 
+/* There is somebody who takes connections. */
+static bool answers(const sim *s, uint32_t node) {
+    if (node >= s->place_count || !s->places[node].host || s->places[node].crashed)
+        return false;
+    const sim_engine *engine = s->hosts[s->places[node].host_index].engine;
+    return engine && engine->ops->peer_up;
+}
+
 void connection_open(sim *s, uint32_t from, uint32_t to) {
-    bool there = to < s->place_count && s->places[to].host && !s->places[to].crashed;
-    thing_put(s, s->now + (there ? CONNECT_NS : REFUSED_NS), THING_CONNECT, from, to, 0, NULL);
+    thing_put(s, s->now + (answers(s, to) ? CONNECT_NS : REFUSED_NS), THING_CONNECT, from, to, NULL);
 }
 
 /* The answer to a connection attempt. */
@@ -55,8 +62,8 @@ void connection_ready(sim *s, uint32_t from, uint32_t to) {
     host *a = host_at(s, from);
     if (s->places[from].crashed)
         return;
-    if (to >= s->place_count || !s->places[to].host || s->places[to].crashed) {
-        rs_peer_down(a->node, s->now, to, "no answer");
+    if (!answers(s, to)) {
+        a->engine->ops->peer_down(a->engine, s->now, to, "no answer");
         host_pump(s, a);
         return;
     }
@@ -64,13 +71,18 @@ void connection_ready(sim *s, uint32_t from, uint32_t to) {
     if (between(s, from, to)->up)
         return;
     between(s, from, to)->up = between(s, to, from)->up = true;
-    if (rs_peer_up(a->node, s->now, to) != RS_OK || rs_peer_up(b->node, s->now, from) != RS_OK) {
+    if (!a->engine->ops->peer_up(a->engine, s->now, to) || !b->engine->ops->peer_up(b->engine, s->now, from)) {
         s->failed = true;
         sim_fail(s, "hosts %u and %u do not take their connection: out of memory", from, to);
         return;
     }
     host_pump(s, a);
     host_pump(s, b);
+}
+
+static void tell_writable(sim *s, uint32_t from, uint32_t to, bool writable) {
+    sim_engine *engine = host_at(s, from)->engine;
+    engine->ops->peer_writable(engine, s->now, to, writable);
 }
 
 void connection_send(sim *s, uint32_t from, uint32_t to, packet *p) {
@@ -81,7 +93,7 @@ void connection_send(sim *s, uint32_t from, uint32_t to, packet *p) {
     s->stats.control_bytes += p->wire_bytes;
     if (!c->full && c->outstanding >= FULL_BYTES) {
         c->full = true;
-        rs_peer_writable(host_at(s, from)->node, s->now, to, false);
+        tell_writable(s, from, to, false);
     }
     network_send(s, from, p);
 }
@@ -95,7 +107,7 @@ static void hand_over(sim *s, connection *c, packet *p) {
     packet_drop(s, p);
     if (c->full && c->outstanding < FULL_BYTES / 2 && !s->places[from].crashed) {
         c->full = false;
-        rs_peer_writable(host_at(s, from)->node, s->now, to, true);
+        tell_writable(s, from, to, true);
         host_pump(s, host_at(s, from));
     }
 }
@@ -131,5 +143,5 @@ void connection_lost(sim *s, packet *p) {
         return;
     }
     s->stats.control_again++;
-    thing_put(s, s->now + AGAIN_NS, THING_AGAIN, p->from, p->to, 0, p);
+    thing_put(s, s->now + AGAIN_NS, THING_AGAIN, p->from, p->to, p);
 }

@@ -1,86 +1,95 @@
-/* A host: the protocol node of agent/core, fed with packets and time, and the application and manager beside it. */
+/* Hosts: a protocol engine is fed with packets, time and answers, and what it puts out goes to the network. */
 #include "engine/state.h"
 
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define STUCK 64 /* turns at one time without the deadline moving: the engine hangs */
 
-static void note(sim *s, const host *h, const rs_event *e, sim_note_kind kind, uint64_t value) {
-    s->notes = sim_grow(s, s->notes, s->note_count, &s->note_capacity, sizeof *s->notes);
-    s->notes[s->note_count++] = (sim_note){.at = s->now,
-                                           .value = value,
-                                           .host = h->place,
-                                           .peer = e->peer == RS_NO_PEER ? SIM_ERROR : e->peer,
-                                           .kind = kind,
-                                           .transfer = e->xfer};
-}
-
-static void remember(sim *s, host *h, uint64_t object, rs_xfer xfer) {
-    for (uint32_t i = 0; i < h->receiving_count; i++)
-        if (h->receivings[i].object == object) {
-            h->receivings[i].xfer = xfer;
-            return;
-        }
-    uint64_t capacity = h->receiving_capacity;
-    h->receivings = sim_grow(s, h->receivings, h->receiving_count, &capacity, sizeof *h->receivings);
-    h->receiving_capacity = (uint32_t)capacity;
-    h->receivings[h->receiving_count++] = (receiving){object, xfer};
-}
-
-static void incoming(sim *s, host *h, rs_xfer xfer) {
-    rs_incoming info;
-    if (rs_incoming_info(h->node, xfer, &info) != RS_OK)
-        return;
-    remember(s, h, info.object.data, xfer);
-    rs_group group = info.group_address ? info.group_address : RS_NO_GROUP;
-    if (rs_incoming_accept(h->node, s->now, xfer, group, h->room) != RS_OK)
-        rs_incoming_refuse(h->node, s->now, xfer, "out of memory");
-}
-
-static void told(sim *s, host *h, const rs_event *e) {
-    switch (e->kind) {
-    case RS_EV_PATH_WANTED:
-        note(s, h, e, SIM_NOTE_PATH_WANTED, e->bytes);
-        if (h->has_path)
-            thing_put(s, s->now + h->path.manager_delay_ns, THING_GRANT, h->place, 0, e->xfer, NULL);
-        break;
-    case RS_EV_PHASE:
-        note(s, h, e, SIM_NOTE_PHASE, e->phase);
-        break;
-    case RS_EV_FIRST_LIGHT:
-        note(s, h, e, SIM_NOTE_FIRST_LIGHT, e->sn);
-        break;
-    case RS_EV_PEER_DONE:
-        note(s, h, e, SIM_NOTE_PEER_DONE, e->bytes);
-        break;
-    case RS_EV_PEER_FAILED:
-        note(s, h, e, SIM_NOTE_PEER_FAILED, 0);
-        break;
-    case RS_EV_PATH_DONE:
-        note(s, h, e, SIM_NOTE_PATH_DONE, 0);
-        break;
-    case RS_EV_SEND_DONE:
-        note(s, h, e, SIM_NOTE_SEND_DONE, e->bytes);
-        s->sent = true;
-        break;
-    case RS_EV_INCOMING:
-    case RS_EV_SESSION:
-        incoming(s, h, e->xfer);
-        break;
-    case RS_EV_COMPLETE:
-        note(s, h, e, SIM_NOTE_COMPLETE, 0);
-        rs_verified(h->node, s->now, e->xfer, true, NULL);
-        break;
-    case RS_EV_RECEIVE_DONE:
-        note(s, h, e, SIM_NOTE_RECEIVE_DONE, e->ok);
-        break;
-    case RS_EV_PEER_WANTED:
-        connection_open(s, h->place, e->peer);
-        break;
-    case RS_EV_NO_LIGHT:
-    case RS_EV_LOG:
-        break;
+bool sim_host_use(sim *s, uint32_t node, sim_engine *engine) {
+    bool is_host = node < s->place_count && s->places[node].host;
+    engine->sim = s;
+    engine->node = node;
+    if (!is_host || s->hosts[s->places[node].host_index].engine) {
+        engine->ops->free(engine);
+        return sim_fail(s, is_host ? "host %u has an engine already" : "node %u is no host", node);
     }
+    s->hosts[s->places[node].host_index].engine = engine;
+    return true;
+}
+
+sim_engine *sim_host_engine(sim *s, uint32_t node, const sim_engine_ops *ops, const char *what) {
+    bool is_host = node < s->place_count && s->places[node].host;
+    sim_engine *engine = is_host ? s->hosts[s->places[node].host_index].engine : NULL;
+    if (engine && engine->ops == ops)
+        return engine;
+    sim_fail(s, "node %u is no host with %s", node, what);
+    return NULL;
+}
+
+void sim_host_pump(sim *s, uint32_t node) {
+    host_pump(s, &s->hosts[s->places[node].host_index]);
+}
+
+void engine_note(sim_engine *engine, sim_note_kind kind, uint32_t peer, uint32_t transfer, uint64_t value) {
+    sim *s = engine->sim;
+    s->notes = sim_grow(s, s->notes, s->note_count, &s->note_capacity, sizeof *s->notes);
+    s->notes[s->note_count++] = (sim_note){
+        .at = s->now, .value = value, .host = engine->node, .peer = peer, .kind = kind, .transfer = transfer};
+    s->sent |= kind == SIM_NOTE_SEND_DONE;
+}
+
+void engine_later(sim_engine *engine, rs_time at, uint32_t what) {
+    thing_put(engine->sim, at, THING_ENGINE, engine->node, what, NULL);
+}
+
+void engine_connect(sim_engine *engine, rs_peer peer) {
+    connection_open(engine->sim, engine->node, peer);
+}
+
+void engine_fail(sim_engine *engine, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(engine->sim->error, sizeof engine->sim->error, format, arguments);
+    va_end(arguments);
+    engine->sim->failed = true;
+}
+
+static void *engine_alloc(void *context, size_t size) {
+    sim *s = context;
+    size_t *memory = calloc(1, sizeof(max_align_t) + size);
+    if (!memory)
+        return NULL;
+    *memory = size;
+    s->stats.engine_bytes += size;
+    return (char *)memory + sizeof(max_align_t);
+}
+
+static void engine_release(void *context, void *memory) {
+    sim *s = context;
+    if (!memory)
+        return;
+    size_t *whole = (size_t *)(void *)((char *)memory - sizeof(max_align_t));
+    s->stats.engine_bytes -= *whole;
+    free(whole);
+}
+
+void *engine_take(sim *s, size_t bytes) {
+    void *memory = engine_alloc(s, bytes);
+    if (!memory) {
+        fprintf(stderr, "rostrum sim: no memory for %zu bytes more\n", bytes);
+        abort();
+    }
+    return memory;
+}
+
+void engine_give(sim *s, void *memory) {
+    engine_release(s, memory);
+}
+
+rs_allocator engine_allocator(sim *s) {
+    return (rs_allocator){engine_alloc, engine_release, s};
 }
 
 static void put_out(sim *s, host *h, const rs_packet_out *out) {
@@ -111,32 +120,31 @@ static uint32_t index_of(const sim *s, const host *h) {
 }
 
 void host_pump(sim *s, host *h) {
-    rs_event event;
-    rs_packet_out out;
-    uint32_t index = index_of(s, h);
+    rs_packet_out out; /* large: engines fill what they use, nobody clears it */
+    sim_engine *e = h->engine;
     if (s->places[h->place].crashed)
         return;
     for (bool any = true; any;) {
         any = false;
-        for (; rs_poll_event(h->node, &event); any = true)
-            told(s, h, &event);
-        for (; rs_poll_tx(h->node, s->now, &out); any = true)
+        for (; e->ops->work_event(e, s->now); any = true)
+            ;
+        for (; e->ops->poll_tx(e, s->now, &out); any = true)
             put_out(s, h, &out);
     }
-    calendar_set(&s->calendar, source_of_host(index), rs_deadline(h->node));
+    calendar_set(&s->calendar, source_of_host(index_of(s, h)), e->ops->deadline(e));
 }
 
 void host_due(sim *s, host *h) {
-    for (int turns = 0; rs_deadline(h->node) <= s->now; turns++) {
+    sim_engine *e = h->engine;
+    for (int turns = 0; e->ops->deadline(e) <= s->now; turns++) {
         if (turns == STUCK) {
-            s->failed = true;
-            sim_fail(s, "the engine of host %u does not move past its deadline", h->place);
+            engine_fail(e, "the engine of host %u does not move past its deadline", h->place);
             return;
         }
-        rs_timeout(h->node, s->now);
+        e->ops->timeout(e, s->now);
         host_pump(s, h);
     }
-    calendar_set(&s->calendar, source_of_host(index_of(s, h)), rs_deadline(h->node));
+    calendar_set(&s->calendar, source_of_host(index_of(s, h)), e->ops->deadline(e));
 }
 
 void host_receive(sim *s, host *h, packet *p) {
@@ -147,26 +155,13 @@ void host_receive(sim *s, host *h, packet *p) {
                        .header = p->header,
                        .header_length = p->header_length,
                        .payload_length = p->payload_length};
-    rs_rx_result r = rs_receive(h->node, s->now, &in);
-    if (r.verdict == RS_RX_BAD) {
-        s->failed = true;
-        sim_fail(s, "host %u finds a packet of host %u malformed", h->place, p->from);
-    } else if (r.verdict == RS_RX_STORE && (r.offset != p->payload_offset || r.length != p->payload_length)) {
-        s->failed = true;
-        sim_fail(s, "host %u would store a fragment at the wrong place", h->place);
-    }
+    if (!h->engine)
+        return;
+    h->engine->ops->receive(h->engine, s->now, &in, p->payload_offset);
     host_pump(s, h);
 }
 
-void host_granted(sim *s, host *h, rs_xfer xfer) {
-    rs_path_grant grant = {.group = h->path.group,
-                           .group_address = h->path.group,
-                           .data_port = 7070,
-                           .accepted_size = h->path.accepted_bytes ? h->path.accepted_bytes : UINT64_MAX,
-                           .kind = h->path.circuit ? RS_PATH_CIRCUIT : RS_PATH_PACKET,
-                           .reconfiguration = h->path.reconfiguration_ns,
-                           .rate_bps = h->path.rate_bps,
-                           .light_bound = h->path.light_bound_ns};
-    rs_path_granted(h->node, s->now, xfer, &grant);
+void host_later(sim *s, host *h, uint32_t what) {
+    h->engine->ops->later(h->engine, s->now, what);
     host_pump(s, h);
 }

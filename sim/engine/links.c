@@ -52,6 +52,10 @@ static void transmit(sim *s, link *l, packet *p) {
     l->free_at = start + rs_wire_time(p->wire_bytes, l->params.rate_bps);
     l->stats.packets++;
     l->stats.bytes += p->wire_bytes;
+    if (p->payload_length || p->kind == PACKET_FLOW) {
+        l->stats.data_packets++;
+        l->stats.data_bytes += p->wire_bytes;
+    }
     if (p->kind == PACKET_GROUP) {
         l->stats.group_packets++;
         l->stats.group_bytes += p->wire_bytes;

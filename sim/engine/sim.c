@@ -18,10 +18,9 @@ void sim_free(sim *s) {
     if (!s)
         return;
     network_forget_routes(s);
-    for (uint32_t i = 0; i < s->host_count; i++) {
-        rs_node_free(s->hosts[i].node);
-        free(s->hosts[i].receivings);
-    }
+    for (uint32_t i = 0; i < s->host_count; i++)
+        if (s->hosts[i].engine)
+            s->hosts[i].engine->ops->free(s->hosts[i].engine);
     for (uint32_t i = 0; i < s->link_count; i++) {
         flights_free(s, &s->links[i].air);
         flights_free(s, &s->links[i].waiting[0]);
@@ -67,26 +66,6 @@ const char *sim_error(const sim *s) {
     return s->error;
 }
 
-/* The engines' memory, counted apart. */
-static void *engine_alloc(void *context, size_t size) {
-    sim *s = context;
-    size_t *memory = calloc(1, sizeof(max_align_t) + size);
-    if (!memory)
-        return NULL;
-    *memory = size;
-    s->stats.engine_bytes += size;
-    return (char *)memory + sizeof(max_align_t);
-}
-
-static void engine_release(void *context, void *memory) {
-    sim *s = context;
-    if (!memory)
-        return;
-    size_t *whole = (size_t *)(void *)((char *)memory - sizeof(max_align_t));
-    s->stats.engine_bytes -= *whole;
-    free(whole);
-}
-
 static bool reserve_sources(sim *s) {
     uint32_t most = s->link_count > s->host_count ? s->link_count : s->host_count;
     return calendar_reserve(&s->calendar, 2 * most) || sim_fail(s, "no memory for more nodes and links");
@@ -108,35 +87,22 @@ uint32_t sim_add_switch(sim *s) {
     return add_place(s);
 }
 
-uint32_t sim_add_host(sim *s, const sim_host_params *params) {
-    rs_config config = {.seed = params->seed,
-                        .fragment_size = params->fragment_size,
-                        .nic_rate_bps = params->nic_rate_bps,
-                        .attempt_interval = params->attempt_interval_ns,
-                        .light_confirm = params->light_confirm,
-                        .start_policy = params->start_on_first ? RS_START_ON_FIRST : RS_START_ON_LAST,
-                        .receiver_silence_bound = params->receiver_silence_ns,
-                        .sender_silence_bound = params->sender_silence_ns,
-                        .max_transfers = params->max_transfers,
-                        .max_receivers = params->max_receivers};
-    rs_allocator allocator = {engine_alloc, engine_release, s};
-    rs_node *node = rs_node_new(&config, &allocator);
-    if (!node) {
-        sim_fail(s, "no such host can be: its parameters are out of range, or memory is short");
-        return SIM_ERROR;
-    }
+uint32_t sim_add_server(sim *s) {
     uint32_t at = add_place(s);
-    if (at == SIM_ERROR) {
-        rs_node_free(node);
+    if (at == SIM_ERROR)
         return SIM_ERROR;
-    }
     uint64_t capacity = s->host_capacity;
     s->hosts = sim_grow(s, s->hosts, s->host_count, &capacity, sizeof *s->hosts);
     s->host_capacity = (uint32_t)capacity;
     s->places[at].host = true;
     s->places[at].host_index = s->host_count;
-    s->hosts[s->host_count++] = (host){.place = at, .node = node, .room = params->room_bytes};
+    s->hosts[s->host_count++] = (host){.place = at};
     return reserve_sources(s) ? at : SIM_ERROR;
+}
+
+uint32_t sim_add_host(sim *s, const sim_host_params *params) {
+    uint32_t at = sim_add_server(s);
+    return at != SIM_ERROR && sim_use_node(s, at, params) ? at : SIM_ERROR;
 }
 
 uint32_t sim_link_between(const sim *s, uint32_t from, uint32_t to) {
@@ -266,7 +232,7 @@ uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint
                                      .gap_ns = rs_wire_time(packet_bytes, rate_bps),
                                      .wire_bytes = packet_bytes,
                                      .stop = stop};
-    thing_put(s, start, THING_FLOW, s->flow_count, 0, 0, NULL);
+    thing_put(s, start, THING_FLOW, s->flow_count, 0, NULL);
     return s->flow_count++;
 }
 
@@ -274,32 +240,18 @@ static host *host_of(const sim *s, uint32_t node) {
     return node < s->place_count && s->places[node].host ? &s->hosts[s->places[node].host_index] : NULL;
 }
 
-void sim_set_path(sim *s, uint32_t node, const sim_path_params *params) {
-    host *h = host_of(s, node);
-    if (!h)
-        return;
-    h->path = *params;
-    h->has_path = true;
-}
-
 uint32_t sim_send(sim *s, uint32_t node, uint64_t object, uint64_t size, const uint32_t *receivers, uint32_t count) {
     host *h = host_of(s, node);
-    rs_xfer xfer = 0;
-    rs_send_params params = {.object = {.app = "rostrum sim", .data = object},
-                             .size = size,
-                             .receivers = receivers,
-                             .receiver_count = count};
-    if (!h) {
-        sim_fail(s, "node %u is no host", node);
+    uint32_t transfer = 0;
+    sim_send_params params = {.object = object, .size = size, .receivers = receivers, .count = count};
+    if (!h || !h->engine || !h->engine->ops->send) {
+        sim_fail(s, "node %u is no host that can send", node);
         return SIM_ERROR;
     }
-    rs_status status = rs_send_open(h->node, s->now, &params, &xfer);
-    if (status != RS_OK) {
-        sim_fail(s, "host %u cannot send: %s", node, rs_strerror(status));
+    if (!h->engine->ops->send(h->engine, s->now, &params, &transfer))
         return SIM_ERROR;
-    }
     host_pump(s, h);
-    return xfer;
+    return transfer;
 }
 
 /* The next thing that happens; false if that is later than `until` or nothing is left. */
@@ -349,39 +301,13 @@ bool sim_link_stats_get(const sim *s, uint32_t index, sim_link_stats *out) {
 }
 
 bool sim_transfer_stats_get(const sim *s, uint32_t node, uint32_t transfer, sim_transfer_stats *out) {
-    host *h = host_of(s, node);
-    rs_xfer_stats stats;
-    if (!h || rs_xfer_stats_get(h->node, transfer, &stats) != RS_OK)
-        return false;
-    *out = (sim_transfer_stats){.sending = stats.sending,
-                                .phase = stats.phase,
-                                .size = stats.size,
-                                .bytes_present = stats.bytes_present,
-                                .fragments = stats.fragments,
-                                .packets_sent = stats.packets_sent,
-                                .packets_attempt = stats.packets_attempt,
-                                .packets_redundant = stats.packets_redundant,
-                                .patches_sent = stats.patches_sent,
-                                .patches_received = stats.patches_received,
-                                .packets_received = stats.packets_received,
-                                .packets_old = stats.packets_old,
-                                .lost = stats.lost,
-                                .rate_bps = stats.rate_bps,
-                                .receivers = stats.receivers,
-                                .receivers_done = stats.receivers_done,
-                                .receivers_failed = stats.receivers_failed,
-                                .granted_at = stats.granted_at,
-                                .high_rate_at = stats.high_rate_at,
-                                .data_done_at = stats.data_done_at};
-    return true;
+    const host *h = host_of(s, node);
+    return h && h->engine && h->engine->ops->stats && h->engine->ops->stats(h->engine, transfer, out);
 }
 
 uint32_t sim_receiving(const sim *s, uint32_t node, uint64_t object) {
     const host *h = host_of(s, node);
-    for (uint32_t i = 0; h && i < h->receiving_count; i++)
-        if (h->receivings[i].object == object)
-            return h->receivings[i].xfer;
-    return 0;
+    return h && h->engine && h->engine->ops->receiving ? h->engine->ops->receiving(h->engine, object) : 0;
 }
 
 void sim_run_stats_get(const sim *s, sim_run_stats *out) {

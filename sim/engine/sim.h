@@ -1,7 +1,7 @@
 /* A deterministic discrete-event network in virtual time that runs the agent's protocol engines (agent/core)
  * unchanged.
  *
- * Nodes are hosts (with a protocol node, and able to forward) or switches; links are directed, with rate, delay, a
+ * Nodes are hosts (able to forward, most with a protocol engine: engine/engine.h) or switches; links are directed, with rate, delay, a
  * queue in bytes, strict priority if wanted, and a loss model. Group packets follow forwarding entries given by the
  * caller; everything else takes shortest paths, shared among equal ones by a hash of source and destination. The
  * control channel is reliable and in order: a lost packet of it is sent again after a time-out; acknowledgements of
@@ -53,6 +53,12 @@ typedef struct {
     uint64_t room_bytes; /* that may wait at its socket, as it tells senders; nothing waits here, hosts are quick */
 } sim_host_params;
 
+typedef struct {
+    uint64_t object, size;
+    const uint32_t *receivers; /* nodes */
+    uint32_t count;
+} sim_send_params;
+
 /* What the manager answers a sender that wants a path. */
 typedef struct {
     uint32_t group;
@@ -88,8 +94,9 @@ typedef struct {
 typedef struct {
     uint64_t packets, bytes; /* put on the wire, with Ethernet's overhead */
     uint64_t group_packets, group_bytes;
-    uint64_t lost;     /* by the loss model */
-    uint64_t overflow; /* no room in the queue */
+    uint64_t data_packets, data_bytes; /* of these, those with a payload: what is not control traffic */
+    uint64_t lost;                     /* by the loss model */
+    uint64_t overflow;                 /* no room in the queue */
 } sim_link_stats;
 
 typedef struct {
@@ -117,7 +124,12 @@ void sim_free(sim *s);
 const char *sim_error(const sim *s);
 
 uint32_t sim_add_switch(sim *s);
+/* A host without an engine: it only forwards, until one of sim_use_... gives it one. */
+uint32_t sim_add_server(sim *s);
+/* A host with the agent's engine. */
 uint32_t sim_add_host(sim *s, const sim_host_params *params);
+/* The agent's engine at a host that has none. */
+bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params);
 uint32_t sim_add_link(sim *s, uint32_t from, uint32_t to, const sim_link_params *params);
 uint32_t sim_link_between(const sim *s, uint32_t from, uint32_t to);
 

@@ -2,10 +2,10 @@
 #ifndef SIM_STATE_H
 #define SIM_STATE_H
 
-#include "core/node.h"
 #include "core/pacer.h"
 #include "core/wire.h"
 #include "engine/calendar.h"
+#include "engine/engine.h"
 #include "engine/sim.h"
 
 #include <stddef.h>
@@ -72,18 +72,8 @@ typedef struct {
 } place;
 
 typedef struct {
-    uint64_t object;
-    rs_xfer xfer;
-} receiving;
-
-typedef struct {
     uint32_t place;
-    rs_node *node;
-    sim_path_params path;
-    bool has_path;
-    uint64_t room;
-    receiving *receivings;
-    uint32_t receiving_count, receiving_capacity;
+    sim_engine *engine; /* NULL: only forwards */
 } host;
 
 typedef struct {
@@ -108,7 +98,7 @@ typedef struct {
     rs_time next, stop;
 } flow;
 
-typedef enum { THING_GRANT, THING_CONNECT, THING_AGAIN, THING_FLOW } thing_kind;
+typedef enum { THING_ENGINE, THING_CONNECT, THING_AGAIN, THING_FLOW } thing_kind;
 
 /* What happens at a time and belongs to no link and no host's clock. */
 typedef struct {
@@ -116,7 +106,6 @@ typedef struct {
     uint64_t order;
     thing_kind kind;
     uint32_t a, b;
-    rs_xfer xfer;
     packet *packet;
 } thing;
 
@@ -161,7 +150,6 @@ void flights_put(sim *s, flights *f, packet *p, rs_time at);
 flight flights_take(flights *f);
 void flights_free(sim *s, flights *f);
 double sim_random(sim *s); /* [0, 1) */
-bool sim_fail(sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* links.c */
 bool link_lose(sim *s, link *l);
@@ -187,10 +175,10 @@ void connection_lost(sim *s, packet *p);
 void host_receive(sim *s, host *h, packet *p);
 void host_due(sim *s, host *h);
 void host_pump(sim *s, host *h);
-void host_granted(sim *s, host *h, rs_xfer xfer);
+void host_later(sim *s, host *h, uint32_t what);
 
 /* things.c */
-void thing_put(sim *s, rs_time at, thing_kind kind, uint32_t a, uint32_t b, rs_xfer xfer, packet *p);
+void thing_put(sim *s, rs_time at, thing_kind kind, uint32_t a, uint32_t b, packet *p);
 void thing_due(sim *s);
 
 static inline uint32_t source_of_link(uint32_t index) {

@@ -5,11 +5,11 @@ static bool earlier(const thing *a, const thing *b) {
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
-void thing_put(sim *s, rs_time at, thing_kind kind, uint32_t a, uint32_t b, rs_xfer xfer, packet *p) {
+void thing_put(sim *s, rs_time at, thing_kind kind, uint32_t a, uint32_t b, packet *p) {
     uint64_t capacity = s->thing_capacity;
     s->things = sim_grow(s, s->things, s->thing_count, &capacity, sizeof *s->things);
     s->thing_capacity = (uint32_t)capacity;
-    thing new = {at, s->order++, kind, a, b, xfer, p};
+    thing new = {at, s->order++, kind, a, b, p};
     uint32_t spot = s->thing_count++;
     for (; spot && earlier(&new, &s->things[(spot - 1) / 2]); spot = (spot - 1) / 2)
         s->things[spot] = s->things[(spot - 1) / 2];
@@ -42,7 +42,7 @@ static void flow_packet(sim *s, uint32_t index) {
     p->wire_bytes = f->wire_bytes;
     p->payload_length = 0;
     p->payload_offset = 0;
-    thing_put(s, s->now + f->gap_ns, THING_FLOW, index, 0, 0, NULL);
+    thing_put(s, s->now + f->gap_ns, THING_FLOW, index, 0, NULL);
     if (s->places[f->from].crashed)
         packet_drop(s, p);
     else
@@ -52,9 +52,9 @@ static void flow_packet(sim *s, uint32_t index) {
 void thing_due(sim *s) {
     thing t = take(s);
     switch (t.kind) {
-    case THING_GRANT:
+    case THING_ENGINE:
         if (!s->places[t.a].crashed)
-            host_granted(s, &s->hosts[s->places[t.a].host_index], t.xfer);
+            host_later(s, &s->hosts[s->places[t.a].host_index], t.b);
         break;
     case THING_CONNECT:
         connection_ready(s, t.a, t.b);

@@ -29,6 +29,7 @@ ROOMS = {
     "agent/client/": ("client/", "api/", "rostrum/"),
     "agent/include/": ("rostrum/",),
     "sim/engine/": ("engine/", "core/"),
+    "sim/baselines/": ("baselines/", "engine/", "core/"),
 }
 
 # Python package -> prefixes of ours it may import besides itself. Longest package first wins.

@@ -1,0 +1,247 @@
+/* The agent's protocol node (agent/core) at a simulated host, with the application and the manager beside it: the
+ * application takes everything, the manager grants the path it was given after a while. */
+#include "core/node.h"
+#include "engine/engine.h"
+
+#include <string.h>
+
+typedef struct {
+    uint64_t object;
+    rs_xfer xfer;
+} receiving;
+
+typedef struct {
+    sim_engine base;
+    rs_node *node;
+    sim_path_params path;
+    bool has_path;
+    uint64_t room;
+    receiving *receivings;
+    uint32_t receiving_count, receiving_capacity;
+} node_engine;
+
+static node_engine *of(sim_engine *engine) {
+    return (node_engine *)(void *)engine;
+}
+
+static void node_free(sim_engine *engine) {
+    node_engine *e = of(engine);
+    sim *s = engine->sim;
+    rs_node_free(e->node);
+    engine_give(s, e->receivings);
+    engine_give(s, e);
+}
+
+static void remember(node_engine *e, uint64_t object, rs_xfer xfer) {
+    for (uint32_t i = 0; i < e->receiving_count; i++)
+        if (e->receivings[i].object == object) {
+            e->receivings[i].xfer = xfer;
+            return;
+        }
+    if (e->receiving_count == e->receiving_capacity) {
+        uint32_t capacity = e->receiving_capacity ? 2 * e->receiving_capacity : 4;
+        receiving *grown = engine_take(e->base.sim, capacity * sizeof *grown);
+        if (e->receiving_count)
+            memcpy(grown, e->receivings, e->receiving_count * sizeof *grown);
+        engine_give(e->base.sim, e->receivings);
+        e->receivings = grown;
+        e->receiving_capacity = capacity;
+    }
+    e->receivings[e->receiving_count++] = (receiving){object, xfer};
+}
+
+static void incoming(node_engine *e, rs_time now, rs_xfer xfer) {
+    rs_incoming info;
+    if (rs_incoming_info(e->node, xfer, &info) != RS_OK)
+        return;
+    remember(e, info.object.data, xfer);
+    rs_group group = info.group_address ? info.group_address : RS_NO_GROUP;
+    if (rs_incoming_accept(e->node, now, xfer, group, e->room) != RS_OK)
+        rs_incoming_refuse(e->node, now, xfer, "out of memory");
+}
+
+static void note(node_engine *e, const rs_event *event, sim_note_kind kind, uint64_t value) {
+    engine_note(&e->base, kind, event->peer == RS_NO_PEER ? SIM_ERROR : event->peer, event->xfer, value);
+}
+
+static bool node_work_event(sim_engine *engine, rs_time now) {
+    node_engine *e = of(engine);
+    rs_event event;
+    if (!rs_poll_event(e->node, &event))
+        return false;
+    switch (event.kind) {
+    case RS_EV_PATH_WANTED:
+        note(e, &event, SIM_NOTE_PATH_WANTED, event.bytes);
+        if (e->has_path)
+            engine_later(engine, now + e->path.manager_delay_ns, event.xfer);
+        break;
+    case RS_EV_PHASE:
+        note(e, &event, SIM_NOTE_PHASE, event.phase);
+        break;
+    case RS_EV_FIRST_LIGHT:
+        note(e, &event, SIM_NOTE_FIRST_LIGHT, event.sn);
+        break;
+    case RS_EV_PEER_DONE:
+        note(e, &event, SIM_NOTE_PEER_DONE, event.bytes);
+        break;
+    case RS_EV_PEER_FAILED:
+        note(e, &event, SIM_NOTE_PEER_FAILED, 0);
+        break;
+    case RS_EV_PATH_DONE:
+        note(e, &event, SIM_NOTE_PATH_DONE, 0);
+        break;
+    case RS_EV_SEND_DONE:
+        note(e, &event, SIM_NOTE_SEND_DONE, event.bytes);
+        break;
+    case RS_EV_INCOMING:
+    case RS_EV_SESSION:
+        incoming(e, now, event.xfer);
+        break;
+    case RS_EV_COMPLETE:
+        note(e, &event, SIM_NOTE_COMPLETE, 0);
+        rs_verified(e->node, now, event.xfer, true, NULL);
+        break;
+    case RS_EV_RECEIVE_DONE:
+        note(e, &event, SIM_NOTE_RECEIVE_DONE, event.ok);
+        break;
+    case RS_EV_PEER_WANTED:
+        engine_connect(engine, event.peer);
+        break;
+    default: /* words for people, and news that no experiment asks for */
+        break;
+    }
+    return true;
+}
+
+static void node_receive(sim_engine *engine, rs_time now, const rs_packet_in *packet, uint64_t payload_offset) {
+    rs_rx_result r = rs_receive(of(engine)->node, now, packet);
+    if (r.verdict == RS_RX_BAD)
+        engine_fail(engine, "host %u finds a packet malformed", engine->node);
+    else if (r.verdict == RS_RX_STORE && (r.offset != payload_offset || r.length != packet->payload_length))
+        engine_fail(engine, "host %u would store a fragment at the wrong place", engine->node);
+}
+
+static void node_timeout(sim_engine *engine, rs_time now) {
+    rs_timeout(of(engine)->node, now);
+}
+
+static rs_time node_deadline(const sim_engine *engine) {
+    return rs_deadline(((const node_engine *)(const void *)engine)->node);
+}
+
+static bool node_poll_tx(sim_engine *engine, rs_time now, rs_packet_out *out) {
+    return rs_poll_tx(of(engine)->node, now, out);
+}
+
+static void node_granted(sim_engine *engine, rs_time now, uint32_t xfer) {
+    const sim_path_params *path = &of(engine)->path;
+    rs_path_grant grant = {.group = path->group,
+                           .group_address = path->group,
+                           .data_port = 7070,
+                           .accepted_size = path->accepted_bytes ? path->accepted_bytes : UINT64_MAX,
+                           .kind = path->circuit ? RS_PATH_CIRCUIT : RS_PATH_PACKET,
+                           .reconfiguration = path->reconfiguration_ns,
+                           .rate_bps = path->rate_bps,
+                           .light_bound = path->light_bound_ns};
+    rs_path_granted(of(engine)->node, now, xfer, &grant);
+}
+
+static bool node_send(sim_engine *engine, rs_time now, const sim_send_params *params, uint32_t *transfer) {
+    rs_send_params send = {.object = {.app = "rostrum sim", .data = params->object},
+                           .size = params->size,
+                           .receivers = params->receivers,
+                           .receiver_count = params->count};
+    rs_status status = rs_send_open(of(engine)->node, now, &send, transfer);
+    return status == RS_OK || sim_fail(engine->sim, "host %u cannot send: %s", engine->node, rs_strerror(status));
+}
+
+static bool node_stats(const sim_engine *engine, uint32_t transfer, sim_transfer_stats *out) {
+    rs_xfer_stats stats;
+    if (rs_xfer_stats_get(((const node_engine *)(const void *)engine)->node, transfer, &stats) != RS_OK)
+        return false;
+    *out = (sim_transfer_stats){.sending = stats.sending,
+                                .phase = stats.phase,
+                                .size = stats.size,
+                                .bytes_present = stats.bytes_present,
+                                .fragments = stats.fragments,
+                                .packets_sent = stats.packets_sent,
+                                .packets_attempt = stats.packets_attempt,
+                                .packets_redundant = stats.packets_redundant,
+                                .patches_sent = stats.patches_sent,
+                                .patches_received = stats.patches_received,
+                                .packets_received = stats.packets_received,
+                                .packets_old = stats.packets_old,
+                                .lost = stats.lost,
+                                .rate_bps = stats.rate_bps,
+                                .receivers = stats.receivers,
+                                .receivers_done = stats.receivers_done,
+                                .receivers_failed = stats.receivers_failed,
+                                .granted_at = stats.granted_at,
+                                .high_rate_at = stats.high_rate_at,
+                                .data_done_at = stats.data_done_at};
+    return true;
+}
+
+static uint32_t node_receiving(const sim_engine *engine, uint64_t object) {
+    const node_engine *e = (const node_engine *)(const void *)engine;
+    for (uint32_t i = 0; i < e->receiving_count; i++)
+        if (e->receivings[i].object == object)
+            return e->receivings[i].xfer;
+    return 0;
+}
+
+static bool node_peer_up(sim_engine *engine, rs_time now, rs_peer peer) {
+    return rs_peer_up(of(engine)->node, now, peer) == RS_OK;
+}
+
+static void node_peer_down(sim_engine *engine, rs_time now, rs_peer peer, const char *cause) {
+    rs_peer_down(of(engine)->node, now, peer, cause);
+}
+
+static void node_peer_writable(sim_engine *engine, rs_time now, rs_peer peer, bool writable) {
+    rs_peer_writable(of(engine)->node, now, peer, writable);
+}
+
+static const sim_engine_ops NODE = {.free = node_free,
+                                    .receive = node_receive,
+                                    .timeout = node_timeout,
+                                    .deadline = node_deadline,
+                                    .poll_tx = node_poll_tx,
+                                    .work_event = node_work_event,
+                                    .send = node_send,
+                                    .later = node_granted,
+                                    .stats = node_stats,
+                                    .receiving = node_receiving,
+                                    .peer_up = node_peer_up,
+                                    .peer_down = node_peer_down,
+                                    .peer_writable = node_peer_writable};
+
+bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
+    rs_config config = {.seed = params->seed,
+                        .fragment_size = params->fragment_size,
+                        .nic_rate_bps = params->nic_rate_bps,
+                        .attempt_interval = params->attempt_interval_ns,
+                        .light_confirm = params->light_confirm,
+                        .start_policy = params->start_on_first ? RS_START_ON_FIRST : RS_START_ON_LAST,
+                        .receiver_silence_bound = params->receiver_silence_ns,
+                        .sender_silence_bound = params->sender_silence_ns,
+                        .max_transfers = params->max_transfers,
+                        .max_receivers = params->max_receivers};
+    rs_allocator allocator = engine_allocator(s);
+    rs_node *node = rs_node_new(&config, &allocator);
+    if (!node)
+        return sim_fail(s, "no such host can be: its parameters are out of range, or memory is short");
+    node_engine *e = engine_take(s, sizeof *e);
+    e->base.ops = &NODE;
+    e->node = node;
+    e->room = params->room_bytes;
+    return sim_host_use(s, host, &e->base);
+}
+
+void sim_set_path(sim *s, uint32_t node, const sim_path_params *params) {
+    node_engine *e = of(sim_host_engine(s, node, &NODE, "an agent"));
+    if (!e)
+        return;
+    e->path = *params;
+    e->has_path = true;
+}
