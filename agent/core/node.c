@@ -20,6 +20,8 @@ const char *rs_strerror(rs_status status) {
         return "a cap of this agent (transfers, receivers, object size) is reached";
     case RS_ERR_STATE:
         return "the call does not fit the transfer's state";
+    case RS_ERR_PROTOCOL:
+        return "this agent has no engine for that protocol";
     }
     return "unknown error";
 }

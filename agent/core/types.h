@@ -114,7 +114,8 @@ typedef enum {
     RS_ERR_EXISTS = -3,  /* that transfer is already open here */
     RS_ERR_UNKNOWN = -4, /* no such transfer, peer or path */
     RS_ERR_LIMIT = -5,   /* a fixed cap (transfers, receivers) is reached */
-    RS_ERR_STATE = -6    /* the call does not fit the transfer's state */
+    RS_ERR_STATE = -6,   /* the call does not fit the transfer's state */
+    RS_ERR_PROTOCOL = -7 /* no engine of that protocol here */
 } rs_status;
 
 const char *rs_strerror(rs_status status);

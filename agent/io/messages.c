@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void rs_messages_failed(rs_messages *log, int cause, const rs_io_packet *packet) {
+void rs_messages_failed(rs_send_log *log, int cause, const rs_io_packet *packet) {
     log->stats->send_errors++;
     if (cause == log->last_errno)
         return;
@@ -16,7 +16,7 @@ void rs_messages_failed(rs_messages *log, int cause, const rs_io_packet *packet)
     rs_io_warn(log->options, text);
 }
 
-int rs_messages_send(rs_messages *log, int fd, struct mmsghdr *messages, const rs_io_packet *packets, unsigned count) {
+int rs_messages_send(rs_send_log *log, int fd, struct mmsghdr *messages, const rs_io_packet *packets, unsigned count) {
     unsigned taken = 0;
     while (taken < count) {
         int sent = sendmmsg(fd, messages + taken, count - taken, 0);

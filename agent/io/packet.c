@@ -55,7 +55,7 @@ typedef struct {
     unsigned counted;
     unsigned meagre_blocks; /* in a row, while dense */
     rs_io_stats stats;
-    rs_messages log;
+    rs_send_log log;
 } packet_io;
 
 /* -------------------------------------------------------------------------------------------------------- opening */
@@ -106,7 +106,7 @@ rs_io *rs_packet_open(const rs_io_options *options, bool tells_joined, char *err
     }
     io->base.ops = &rs_io_packet_ring;
     io->options = *options;
-    io->log = (rs_messages){.options = &io->options, .interface = &io->interface, .stats = &io->stats};
+    io->log = (rs_send_log){.options = &io->options, .interface = &io->interface, .stats = &io->stats};
     io->send_fd = io->ring.fd = io->epoll_fd = -1;
     size_t ring = (size_t)(options->receive_buffer > 0 ? options->receive_buffer : RING_BYTES);
     bool ok = !options->loopback;

@@ -56,7 +56,7 @@ static bool open_send_socket(rs_sockets *io, char *error) {
 
 bool rs_sockets_open(rs_sockets *io, const rs_io_options *options, char *error) {
     io->options = *options;
-    io->log = (rs_messages){.options = &io->options, .interface = &io->interface, .stats = &io->stats};
+    io->log = (rs_send_log){.options = &io->options, .interface = &io->interface, .stats = &io->stats};
     io->send_fd = io->epoll_fd = -1;
     if (io->options.receive_buffer <= 0)
         io->options.receive_buffer = 16 << 20;

@@ -24,7 +24,7 @@ typedef struct {
     unsigned group_count, group_room; /* slots in use are anywhere in [0, group_room) */
     unsigned next_slot;               /* whose turn it is to be read first */
     rs_io_stats stats;
-    rs_messages log;
+    rs_send_log log;
     bool buffer_warned;
 } rs_sockets;
 
