@@ -42,6 +42,22 @@ typedef enum {
     RS_STRAGGLERS_EVICT = 3    /* it fails, with these figures as the cause */
 } rs_straggler_policy;
 
+/* RDCM's parameters (docs/rdcm.md). Zero in any field means its default, given in brackets. */
+typedef struct {
+    bool no_congestion_control; /* as a sender: send as fast as the path, whatever receivers expect (Sec. 4.1, 5.2) */
+    uint32_t ack_every;         /* packets an ACK may wait for [8; fewer while the congestion window is small] */
+    rs_time ack_delay;          /* and for how long at most [0.25 ms] */
+    rs_time ack_timeout;        /* fixed (the paper's testbed: 4 ms); 0 = adaptive, from measured ACK round trips */
+    rs_time ack_timeout_least;  /* bounds of the adaptive one [1 ms] */
+    rs_time ack_timeout_first;  /* until there are samples [4 ms] */
+    rs_time loss_delay;      /* a gap is told to congestion control after this (Fig. 12) [when 3 later packets came] */
+    rs_time failure_bound;   /* a successor that acknowledges nothing, repairs included, so long has failed [50 ms] */
+    rs_time link_bound;      /* one that got all by repair, so long, has a failed link above it [30 ms] */
+    rs_time request_bound;   /* what nobody repaired so long is asked of the sender [200 ms] */
+    rs_time view_bound;      /* a sender waits so long for its view, then goes without overlay [500 ms] */
+    uint32_t window_packets; /* packets between the oldest still needed and the newest [65536]; rounded up to 2^n */
+} rs_rdcm_config;
+
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     uint64_t seed;
@@ -61,15 +77,17 @@ typedef struct {
     rs_straggler_policy stragglers; /* for transfers that do not say [wait] */
     uint32_t max_transfers;         /* [1024] */
     uint32_t max_receivers;         /* per transfer [1024] */
+    rs_rdcm_config rdcm;
 } rs_config;
 
 typedef struct {
     rs_object_id object;
-    uint64_t size; /* bytes, may be 0 */
+    uint64_t size; /* bytes, may be 0; RS_STREAM with RS_PROTOCOL_RDCM only */
     rs_digest digest;
     const rs_peer *receivers;
     uint32_t receiver_count;
     rs_straggler_policy stragglers;
+    rs_protocol protocol; /* wanted; what the grant says is what is done */
 } rs_send_params;
 
 /* The manager's answer to RS_EV_PATH_WANTED. */
@@ -82,6 +100,8 @@ typedef struct {
     rs_time reconfiguration; /* expected; 0 = live at once */
     int64_t rate_bps;        /* cap; 0 = unknown */
     rs_time light_bound;     /* RS_EV_NO_LIGHT after this; 0 = never */
+    /* RS_PROTOCOL_RDCM: for a packet path that accepts all of the object, its first; otherwise Republic, and a log. */
+    rs_protocol protocol;
 } rs_path_grant;
 
 typedef enum {
@@ -102,8 +122,17 @@ typedef enum {
     /* A further session of an accepted transfer: join its group (rs_incoming_info) and call rs_incoming_accept again
      * with it; the old group may be left. */
     RS_EV_SESSION,
-    RS_EV_COMPLETE,     /* every byte is there: check the digest, then rs_verified */
-    RS_EV_RECEIVE_DONE, /* `ok`, or given up with `cause`: discard the partial object; the id is invalid after this */
+    RS_EV_COMPLETE, /* every byte is there: check the digest, then rs_verified */
+    /* `ok`, or given up with `cause`: discard the partial object; the id is invalid after this. With RDCM it comes
+     * when nobody needs repairs from here any more: the object is the application's after rs_verified already. */
+    RS_EV_RECEIVE_DONE,
+    /* RDCM, receivers; tell the manager */
+    RS_EV_RECEIVER_FAILED, /* `peer`, the successor in `ring`, acknowledges nothing, repairs included */
+    RS_EV_LINK_SUSPECTED,  /* `peer`, the successor in `ring`, gets all by repair: a link above it has failed */
+    /* RDCM, sender and receivers: the view of this version is in use, its predecessors can repair, old rings are left */
+    RS_EV_VIEW_USED,
+    /* RDCM, a stream's sender and receivers: rs_stream_window has moved. Once until it is called. */
+    RS_EV_STREAM_MOVED,
     /* both */
     RS_EV_PEER_WANTED, /* something must go to `peer` and it is not up: connect, then rs_peer_up or rs_peer_down */
     RS_EV_LOG          /* something a person may want to know, in `cause` (rate found, policy chosen, ...) */
@@ -119,6 +148,8 @@ typedef struct {
     bool ok;
     uint64_t bytes;
     uint64_t sn;
+    uint64_t version; /* of the view in use */
+    rs_ring_kind ring;
     uint32_t session;
     char cause[160];
 } rs_event;
@@ -154,6 +185,17 @@ typedef struct {
     int64_t rate_bps; /* sender: present pacing rate, on the wire */
     uint32_t receivers, receivers_done, receivers_failed;
     rs_time granted_at, high_rate_at, data_done_at; /* 0 = not yet; of the last session */
+    /* RDCM. At the sender, packets_redundant counts what it sent again by multicast. */
+    rs_protocol protocol;
+    uint64_t view;                                     /* version of the newest; 0 = none yet */
+    uint64_t acks_sent, acks_received;                 /* packets */
+    uint64_t peer_repairs_sent, peer_repairs_received; /* data packets within rings; of the received ones */
+    uint64_t peer_repairs_old;                         /* were here already */
+    uint64_t requests_sent;  /* ranges asked of the sender; what came of it is in patches_received */
+    uint64_t losses;         /* receiver: packets missed on the tree, as congestion control counts them */
+    uint64_t window;         /* receiver: congestion window; sender: how far it may run ahead of what is acknowledged */
+    rs_time ack_timeout;     /* present, of the leaf ring or of the highest one */
+    rs_time sender_ack_trip; /* sender: smoothed time from sending to the first ACK */
 } rs_xfer_stats;
 
 /* NULL if memory is short or the config is invalid. The config is copied. */
@@ -169,7 +211,7 @@ bool rs_poll_event(rs_node *node, rs_event *out);
 
 /* The caller's road to a peer. Packets on RS_CH_PEER_RELIABLE come out only for peers that are up and writable. After
  * rs_peer_down what was handed out may be lost: the core repeats what still matters when the peer is up again, within
- * the silence bound. */
+ * the silence bound. RS_CH_PEER_DATAGRAM needs none of this: what the caller cannot send is lost. */
 rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer);
 rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause);
 rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writable);
@@ -208,6 +250,21 @@ rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char
  * transfer and offset of the `ahead`-th next expected fragment, false if there is none or it is already present. No two
  * values of `ahead` name the same fragment until the next call of rs_receive. */
 bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset, uint32_t *length);
+
+/* RDCM. Hands in what concerns this node of a transfer's overlay; to senders from rs_send_open on, to receivers from
+ * RS_EV_INCOMING on. An older or equal version changes nothing (RS_OK). Nothing of `view` is kept by reference. */
+rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *view);
+
+/* A continuing stream: rs_send_open with size RS_STREAM and RS_PROTOCOL_RDCM. Payloads are named by offset as ever, in
+ * a stream that only grows; what is kept of it is a window: bytes [*first, *end), at most as many fragments as this
+ * node's config.rdcm.window_packets.
+ * Sender: says by rs_stream_extend up to which byte there is data, never beyond *end (RS_ERR_LIMIT). What is not `last`
+ * is a multiple of the fragment size. Bytes before *first are not needed any more.
+ * Receiver: has all before *here; must keep [*first, *here) for others, and room up to *end. RS_EV_COMPLETE and
+ * rs_verified come at the end, as for an object.
+ * Who is left behind by more than the window (it was dead to its peers) fails. */
+rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes, bool last);
+rs_status rs_stream_window(rs_node *node, rs_xfer xfer, uint64_t *first, uint64_t *here, uint64_t *end);
 
 rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out);
 

@@ -99,6 +99,31 @@ typedef struct {
 /* How a path carries the data channel. */
 typedef enum { RS_PATH_CIRCUIT = 1, RS_PATH_PACKET = 2 } rs_path_kind;
 
+/* By which protocol a transfer runs: Republic (docs/republic.md), or RDCM (docs/rdcm.md), which is for packet trees. */
+typedef enum { RS_PROTOCOL_REPUBLIC = 0, RS_PROTOCOL_RDCM = 1 } rs_protocol;
+
+/* The rings of a backup overlay that a receiver joins (RDCM Sec. 3.2): exactly one leaf ring, if there is more than
+ * one receiver, and at most one proxy ring. */
+typedef enum { RS_RING_LEAF = 0, RS_RING_PROXY = 1 } rs_ring_kind;
+
+/* A receiver's place in a ring; RS_NO_PEER = none. It acknowledges to predecessor and parent, and repairs the
+ * successor. A receiver that is its own parent, because it is the proxy of its leaf ring, says RS_NO_PEER there. With a
+ * single receiver there is no ring: it has the sender as parent of its leaf place, and neither neighbour. */
+typedef struct {
+    rs_peer predecessor, successor, parent;
+} rs_ring_place;
+
+/* What a node must know of a transfer's backup overlay. `children`: who acknowledges to it as its overlay parent,
+ * without itself; of the sender: the highest ring, or the only receiver. Versions of a transfer increase. */
+typedef struct {
+    uint64_t version;
+    rs_ring_place leaf, proxy;
+    const rs_peer *children;
+    uint32_t child_count;
+} rs_view;
+
+#define RS_STREAM UINT64_MAX /* as a size: a continuing stream, whose end is told later (rs_stream_extend) */
+
 /* Memory, handed in so that tests can make it fail. `alloc` returns zeroed memory or NULL. */
 typedef struct {
     void *(*alloc)(void *context, size_t size);
