@@ -1,8 +1,8 @@
 """After a restart: what devices and agents still have is made ours again, and what nothing explains is removed after a
 grace time.
 
-The manager keeps no journal: agents tell at hello which paths they hold, the OCS which cross-connects it has, the
-switches which rules.
+For a manager without a journal, or with one that lacks the last moments (a power cut): agents tell at hello which paths
+they hold, the OCS which cross-connects it has, the switches which rules.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def adopt(core: Core, server: str, live: LivePath, now: int) -> None:
     path.to(State.ACTIVE, now)
     core.paths[path.id] = path
     core.by_request[server, live.request_id] = path.id
+    core.durable.mark("path", path.id)
     core.resources.share_ports(path.id, server, live.receivers)
     for held in [one for one in core.foreign_rules.values() if one.rule.group == live.group]:
         del core.foreign_rules[rule_making.key(held.rule)]
@@ -74,6 +75,7 @@ def match_up(core: Core, path: Path, now: int) -> None:
         if not isinstance(plan, PacketPlan):
             return
         path.hops, path.rate_bps = plan.hops, plan.rate_bps
+    core.durable.mark("path", path.id)
     core.set_rules(path)
     core.install(path, now)  # what is there already is only repeated
 
@@ -134,6 +136,7 @@ def _own(core: Core, ocs: Ocs, path: Path, found: Cascade, now: int) -> None:
     circuit_id = core.resources.next_circuit_id()
     core.resources.circuits.add(Circuit(circuit_id, ocs.name, found, CircuitState.LIVE, 0, path.id, now, now, powers))
     path.ocs, path.circuit_id, path.cascade, path.cross_connects = ocs.name, circuit_id, found, powers
+    core.durable.mark("circuit", circuit_id)
     path.stamps.cross_connects_steady = now
     topology = core.topology
     rates = [topology.servers[name].rate_bps for name in (path.request.sender, *path.request.receivers)]

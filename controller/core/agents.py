@@ -10,7 +10,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.intake import release, run_queue, withdraw
 from rostrum.controller.core.paths import Path, Transfer
 from rostrum.controller.core.state import Agent, Core
-from rostrum.controller.core.values import State
+from rostrum.controller.core.values import LivePath, State
 from rostrum.controller.core.words import seconds
 
 REPORT_RECEIVERS_MAX = 4096
@@ -21,6 +21,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
     core.agents[event.server] = Agent(
         event.server, event.boot_id, event.control_port, True, now, now, wants_light=event.wants_light
     )
+    core.durable.mark("agent", event.server)
     core.wake_at(now + core.settings.lease_ns)
     named = {live.response_id for live in event.live_paths}
     for path in _held_by(core, event.server):
@@ -33,11 +34,22 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
             path.unconfirmed_until = now + core.settings.lease_ns
             core.wake_at(path.unconfirmed_until)
     for live in event.live_paths:
-        path_id = core.by_request.get((event.server, live.request_id))
-        if path_id is None and live.response_id not in core.paths:
-            adopt.adopt(core, event.server, live, now)
+        _named(core, event.server, live, now)
     core.log("agent up", agent=event.server, boot=event.boot_id, live_paths=len(event.live_paths))
     run_queue(core, now)
+
+
+def _named(core: Core, server: str, live: LivePath, now: int) -> None:
+    """A path that the agent believes it holds: so it does, or it is told that it no longer does."""
+    path = core.paths.get(live.response_id)
+    if path is not None:
+        if path.final and path.request.origin == server:
+            core.emit(act.NotifyFailed(server, path.id, path.cause or "it was given back"))
+    elif not core.remembers_all and (server, live.request_id) not in core.by_request:
+        adopt.adopt(core, server, live, now)
+    elif core.remembers_all:
+        core.warn("path not known", path=live.response_id[:64], agent=server)
+        core.emit(act.NotifyFailed(server, live.response_id, "it ended while this agent had no manager"))
 
 
 def agent_down(core: Core, event: ev.AgentDown, now: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rostrum.controller.core.circuits import Circuit, CircuitState, Foreign
+from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Foreign
 from rostrum.controller.core.model import Pair
 from rostrum.controller.core.rules import circuit_hops
 from rostrum.controller.core.splitters import Cascade, TorPort, best_budget, branches, fit, needed
@@ -153,6 +153,8 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Tak
 
 def _found(foreign: Foreign, now: int) -> str:
     pair = foreign.cross_connect.pair
+    if foreign.until >= FOREVER:
+        return f"held by cross-connect {pair.input}>{pair.output}, which is not this manager's"
     return (
         f"held by cross-connect {pair.input}>{pair.output} found at start, kept for {seconds(foreign.until - now)} more"
     )

@@ -46,9 +46,14 @@ class Circuit:
         return frozenset(port.ocs_port for port in self.cascade.downlinks)
 
 
+FOREVER = 1 << 63  # no clock gets there
+
+
 @dataclass(frozen=True)
 class Foreign:
-    """A cross-connect found on the OCS that no path here explains; left alone until `until`, then deleted."""
+    """A cross-connect found on the OCS that no path here explains; left alone until `until`, then deleted. FOREVER: it
+    is not this manager's.
+    """
 
     ocs: str
     cross_connect: CrossConnect

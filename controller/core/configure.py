@@ -97,6 +97,8 @@ def _dim(core: Core, ocs: Ocs, circuit: Circuit, by_pair: dict[Pair, CrossConnec
 def lose_circuit(core: Core, circuit: Circuit, cause: str, now: int) -> None:
     """A circuit is of no use any more: it is taken down, and its path goes on over the packet network."""
     core.resources.circuits.drop(circuit.id)
+    core.unread_circuits.discard(circuit.id)
+    core.durable.mark("circuit", circuit.id)
     core.circuit_ops.pop(circuit.op, None)
     core.disconnect(circuit.ocs, circuit.cascade.pairs, cause, recheck=True)
     for rule_set in core.idle_rules.of_circuit(circuit.id):
@@ -119,6 +121,7 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
         return
     assert path.group is not None
     core.resources.leave_circuit(path.id, now)
+    core.durable.mark("path", path.id)
     old, path.hops = path.rules, plan.hops
     path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
     core.set_rules(path)
@@ -142,6 +145,7 @@ def fail(core: Core, path: Path, cause: str, now: int) -> None:
     core.resources.release(path.id, path.request.sender, path.request.receivers, now)
     path.cause = cause
     path.to(State.FAILED, now)
+    core.durable.mark("path", path.id)
     path.rules_op = path.circuit_op = None
     core.remove(path.rules, path.id, now)
     if path.group is not None:
@@ -156,6 +160,8 @@ def fail(core: Core, path: Path, cause: str, now: int) -> None:
 def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
     pending = core.rule_ops.pop(event.op, None)
     path = core.paths.get(pending.path_id) if pending else None
+    if path and pending and pending.mends:
+        seen_in_place(core, path, pending.mends, now)
     if path is None or path.rules_op != event.op:
         return
     path.rules_op, path.rules_in, path.stamps.rules_in = None, True, now
@@ -163,10 +169,24 @@ def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
     maybe_active(core, path, now)
 
 
+def seen_in_place(core: Core, path: Path, switch: str, now: int) -> None:
+    """One more switch of a restored path has its rules; with the last one they are in."""
+    if switch not in path.unread:
+        return
+    path.unread.discard(switch)
+    if not path.unread and path.granted and path.rules_op is None:
+        path.rules_in, path.stamps.rules_in = True, now
+        maybe_active(core, path, now)
+
+
 def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
     pending = core.rule_ops.pop(event.op, None)
     path = core.paths.get(pending.path_id) if pending else None
-    if path is None or path.rules_op != event.op:
+    if path is None or pending is None or not path.granted:
+        return
+    if pending.mends and (path.rules_op is not None or pending.mends in core.resources.switches_down):
+        return  # all of them are being set, or it will be read when it is back
+    if not pending.mends and path.rules_op != event.op:
         return
     path.rules_op = None
     cause = "; ".join(f"rules not set on {switch}: {text}" for switch, text in event.failures[:4])
@@ -202,9 +222,11 @@ def disconnect_result(core: Core, event: ev.DisconnectResult, now: int) -> None:
     pending = core.disconnect_ops.pop(event.op, None)
     if pending is None:
         return
+    core.mark_leaving(pending.ocs, pending.pairs)
     if pending.recheck or event.error:
         core.emit(act.ReadCrossConnects(pending.ocs))
     if not event.error:
+        core.left[pending.ocs] = now
         return
     core.warn("cross-connects not taken down", ocs=pending.ocs, cause=event.error)
     until = now + core.settings.grace

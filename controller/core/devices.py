@@ -8,9 +8,9 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import adopt
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import rules as rule_making
-from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict, Foreign
-from rostrum.controller.core.configure import lose_circuit
-from rostrum.controller.core.intake import run_queue
+from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Conflict, Foreign
+from rostrum.controller.core.configure import lose_circuit, seen_in_place
+from rostrum.controller.core.intake import connect, maybe_active, run_queue
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair
 from rostrum.controller.core.resources import OcsState
 from rostrum.controller.core.rules import RuleKey
@@ -43,8 +43,12 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
     expected = core.expected_rules(switch)
     found = {rule_making.key(rule): rule for rule in event.rules}
     for path in core.paths.values():
-        if path.granted and _lacks(found, path.rules, switch):
-            core.install(path, now)
+        if not path.granted or path.rules_op is not None:
+            continue  # what is being set is confirmed, or fails
+        if _lacks(found, path.rules, switch):
+            core.mend(path, switch, now)
+        elif path.unread:
+            seen_in_place(core, path, switch, now)
     for rule_set in core.idle_rules.all():
         if _lacks(found, rule_set.rules, switch):
             core.idle_rules.take(rule_set.hops)
@@ -52,7 +56,7 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
     for key, held in list(core.foreign_rules.items()):
         if key[0] == switch and key not in found and held.since < event.asked_at:
             del core.foreign_rules[key]
-    until = now + core.settings.grace
+    until = now if core.remembers_all else now + core.settings.grace
     strange = [rule for key, rule in found.items() if key not in expected and key not in core.foreign_rules]
     for rule in strange:
         owner = next((one for one in core.paths.values() if one.granted and one.group == rule.group), None)
@@ -95,15 +99,46 @@ def cross_connects_found(core: Core, event: ev.CrossConnectsFound, now: int) -> 
         core.log("ocs up", ocs=ocs.name, cross_connects=len(event.cross_connects))
     core.resources.set_ocs(ocs.name, OcsState.UP, now)
     found = {one.pair: one for one in event.cross_connects}
+    _leave(core, ocs, found)
     for circuit in [one for one in core.resources.circuits if one.ocs == ocs.name]:
-        if circuit.state is CircuitState.LIVE and circuit.settled_at < event.asked_at:
+        if circuit.id in core.unread_circuits:
+            _restored(core, circuit, found, now)
+        elif circuit.state is CircuitState.LIVE and circuit.settled_at < event.asked_at:
             _check(core, circuit, found, now)
     for foreign in core.resources.circuits.foreign(ocs.name):
         if foreign.cross_connect.pair not in found and foreign.since < event.asked_at:
             core.resources.circuits.drop_foreign(ocs.name, foreign.cross_connect.pair)
-    _keep_strange(core, ocs, found, now)
+            core.mark_leaving(ocs.name, (foreign.cross_connect.pair,))
+    _keep_strange(core, ocs, found, event.asked_at, now)
     adopt.match_all(core, now)
     run_queue(core, now)
+
+
+def _leave(core: Core, ocs: Ocs, found: dict[Pair, CrossConnect]) -> None:
+    """What an earlier manager was taking down, and is still there, goes now."""
+    pairs = core.to_leave.pop(ocs.name, set())
+    core.mark_leaving(ocs.name, pairs)
+    core.disconnect(ocs.name, tuple(sorted(pairs & found.keys())), "was being taken down before the restart")
+
+
+def _restored(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now: int) -> None:
+    """A circuit of an earlier manager: live if all of it is there, made again where a path needs it, else given up."""
+    core.unread_circuits.discard(circuit.id)
+    rows = [found.get(pair) for pair in circuit.cascade.pairs]
+    steady = tuple(row for row in rows if row and row.state is CrossConnectState.STEADY)
+    path = core.paths.get(circuit.user or "")
+    if len(steady) == len(rows):
+        core.resources.circuits.settled(circuit.id, steady, now)
+        if path:
+            path.circuit_op, path.cross_connects = None, steady
+            path.stamps.cross_connects_steady = now
+            maybe_active(core, path, now)
+    elif path is None or any(row and row.state is CrossConnectState.FAULT for row in rows):
+        lose_circuit(core, circuit, f"it was not whole on {circuit.ocs} after the manager's restart", now)
+    else:
+        core.counts["mended_cross_connects"] += len(rows) - len(steady)
+        core.log("cross-connects set again", path=path.id, ocs=circuit.ocs, pairs=len(rows) - len(steady))
+        connect(core, path, circuit, now)
 
 
 def _check(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now: int) -> None:
@@ -122,21 +157,30 @@ def _check(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now: i
     lose_circuit(core, circuit, f"cross-connect {bad.input}>{bad.output} of {circuit.ocs} {state}", now)
 
 
-def _keep_strange(core: Core, ocs: Ocs, found: dict[Pair, CrossConnect], now: int) -> None:
-    """Cross-connects that nobody here made, on ports of this topology: out of use until claimed or removed."""
+def _keep_strange(core: Core, ocs: Ocs, found: dict[Pair, CrossConnect], asked_at: int, now: int) -> None:
+    """Cross-connects that nobody here made, on ports of this topology: out of use until claimed or removed; for good
+    if they cannot be an earlier manager's.
+    """
     inputs = {*ocs.attached, *(port for one in ocs.splitters.values() for port in one.outputs)}
     outputs = {*ocs.attached, *(one.input for one in ocs.splitters.values())}
     leaving = {pair for one in core.disconnect_ops.values() if one.ocs == ocs.name for pair in one.pairs}
-    until = now + core.settings.grace
-    kept = 0
+    until = FOREVER if core.remembers_all else now + core.settings.grace
+    kept: list[Pair] = []
     for pair, one in found.items():
         if pair.input not in inputs or pair.output not in outputs or pair in leaving:
             continue
         try:
             core.resources.circuits.add_foreign(Foreign(ocs.name, one, now, until))
-            kept += 1
+            kept.append(pair)
         except Conflict:
             continue  # held by a circuit of ours, or known already
-    if kept:
+    if not kept:
+        return
+    if not core.remembers_all:
         core.wake_at(until)
-        core.log("cross-connects found", ocs=ocs.name, pairs=kept, kept_ms=core.settings.grace // 1_000_000)
+        core.log("cross-connects found", ocs=ocs.name, pairs=len(kept), kept_ms=core.settings.grace // 1_000_000)
+        return
+    names = listed(f"{pair.input}>{pair.output}" for pair in kept)
+    core.warn("cross-connects of others found; their ports are not used", ocs=ocs.name, pairs=names)
+    if core.left.get(ocs.name, -1) >= asked_at:
+        core.emit(act.ReadCrossConnects(ocs.name))  # some of them were ours, and went while the OCS was read

@@ -42,6 +42,7 @@ def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
     _transfer(core, path, now)
     _begin_to_wait(core, path, now)
     core.queue.append(path.id)
+    core.durable.mark("path", path.id)
     core.counts["requested"] += 1
     run_queue(core, now)
     core.forget_old()
@@ -147,6 +148,7 @@ def _gist(reason: str) -> str:
 def deny(core: Core, path: Path, reason: str, now: int) -> None:
     path.reason = path.cause = reason
     path.to(State.FAILED, now)
+    core.durable.mark("path", path.id)
     core.counts["denied"] += 1
     request = path.request
     core.warn("denied", path=path.id, request=request.request_id[:64], sender=request.sender[:64], reason=reason)
@@ -174,6 +176,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | None:
         core.warn("scheduler granted what is taken", path=path.id, scheduler=core.scheduler.name, cause=error)
         return Wait(path.id, f"waiting for resources: {error}")
     core.queue.remove(path.id)
+    core.durable.mark("path", path.id)
     path.reason, path.group, path.hops = grant.reason, group, plan.hops
     path.accepted_size, path.rate_bps = grant.accepted_size, plan.rate_bps
     path.kind = PathKind.CIRCUIT if isinstance(plan, CircuitPlan) else PathKind.PACKET
@@ -233,7 +236,9 @@ def _set_circuit(
 ) -> None:
     path.ocs, path.circuit_id, path.cascade = circuit.ocs, circuit.id, circuit.cascade
     wanted = set(circuit.cascade.pairs)
+    core.durable.mark("circuit", circuit.id)
     for victim in evicted:
+        core.durable.mark("circuit", victim.id)
         for rule_set in core.idle_rules.of_circuit(victim.id):
             core.discard(rule_set, now)
         gone = tuple(pair for pair in victim.cascade.pairs if pair not in wanted)
@@ -352,6 +357,7 @@ def withdraw(core: Core, path: Path, cause: str, now: int) -> None:
     core.queue.remove(path.id)
     path.cause = cause
     path.to(State.RELEASED, now)
+    core.durable.mark("path", path.id)
     core.counts["withdrawn"] += 1
     core.emit(act.PathChanged(path.id))
 
@@ -361,6 +367,7 @@ def release(core: Core, path: Path, cause: str, now: int) -> None:
     core.resources.release(path.id, path.request.sender, path.request.receivers, now)
     rules_in, path.cause = path.rules_in and path.rules_op is None, cause
     path.to(State.RELEASED, now)
+    core.durable.mark("path", path.id)
     if path.group is not None:
         if rules_in and path.hops and core.groups.contains(path.group):
             circuit_id = path.circuit_id if path.kind is PathKind.CIRCUIT else None

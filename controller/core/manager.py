@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, agents, configure, devices, intake, light
+from rostrum.controller.core import adopt, agents, configure, devices, intake, light, survival
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.configure import fail, lose_circuit
 from rostrum.controller.core.state import Core
@@ -59,6 +59,16 @@ class Manager:
         actions, self.core.out = self.core.out, []
         return actions
 
+    def restore(self, records: survival.Records, now: int, complete: bool = True) -> list[act.Action]:
+        """Before the first event: goes on where an earlier manager was. `complete`: the records are all of what it
+        remembered, so that anything on the devices which they do not explain is stale (rules of ours) or not ours
+        (cross-connects).
+        """
+        self.core.remembers_all = complete
+        survival.restore(self.core, records, now)
+        actions, self.core.out = self.core.out, []
+        return actions
+
     def deadline(self) -> int | None:
         """When to call `step(Tick(), ...)` at the latest; None = nothing is due."""
         return self.core.timers[0] if self.core.timers else None
@@ -95,7 +105,7 @@ class Manager:
                 configure.rules_stuck(core, rules.rules, {rule.switch: "no answer" for rule in rules.rules}, now)
                 continue
             path = core.paths.get(rules.path_id)
-            if path and path.rules_op == op and path.granted:
+            if path and path.granted and op == path.rules_op:
                 switches = ", ".join(sorted({rule.switch for rule in rules.rules}))
                 waited = core.settings.configure_bound_ns
                 fail(core, path, f"rules not confirmed within {seconds(waited)} by {switches}", now)

@@ -53,6 +53,7 @@ class Path:
     lease_until: int | None = None
     unconfirmed_until: int | None = None  # its agent came back without naming it
     adopted: bool = False
+    unread: set[str] = field(default_factory=set)  # restored: switches not yet seen to have its rules
     rules_in: bool = False
     rules_retried: bool = False
     complaints: dict[str, int] = field(default_factory=dict)  # receiver -> times without light

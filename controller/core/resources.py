@@ -132,6 +132,11 @@ class Resources:
         self._serial += 1
         return f"c-{self._serial}"
 
+    def known_serial(self, circuit_id: str) -> None:
+        """Ids made from now on differ from this one, an earlier manager's."""
+        number = circuit_id.rpartition("-")[2]
+        self._serial = max(self._serial, int(number) if number.isdecimal() else 0)
+
     def _reserve_circuit(self, path_id: str, plan: CircuitPlan, now: int) -> Reservation:
         if plan.reuse is not None:
             return Reservation(self.circuits.use(plan.reuse, path_id, now), ())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core import schedulers
+from rostrum.controller.core.circuits import FOREVER, Foreign
 from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.model import MulticastRule, Pair
@@ -43,6 +45,7 @@ class PendingRules:
     rules: tuple[MulticastRule, ...]
     until: int
     removal: bool = False
+    mends: str = ""  # only this switch's share of a granted path, which lacked it
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,10 @@ class Core:
     serial: int = 0
     timers: list[int] = field(default_factory=list)
     durable: Durable = field(default_factory=Durable)
+    remembers_all: bool = False  # records of an earlier manager explain everything that it did
+    unread_circuits: set[str] = field(default_factory=set)  # restored; their OCS has not told what it has
+    left: dict[str, int] = field(default_factory=dict)  # OCS -> when cross-connects of it were last taken down (ns)
+    to_leave: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> restored: were being taken down
 
     @classmethod
     def new(cls, topology: Topology, settings: Settings, now: int) -> Core:
@@ -133,11 +140,23 @@ class Core:
         op = self.next_serial()
         until = now + self.settings.configure_bound_ns
         path.rules_op, path.rules_in = op, False
+        path.unread.clear()
         self.rule_ops[op] = PendingRules(path.id, path.rules, until)
         for rule in path.rules:
             self.foreign_rules.pop(rule_making.key(rule), None)
         self.emit(act.InstallRules(op, path.rules, path.id))
         self.wake_at(until)
+
+    def mend(self, path: Path, switch: str, now: int) -> None:
+        """Sets again what one switch lacks of a granted path's rules."""
+        op = self.next_serial()
+        until = now + self.settings.configure_bound_ns
+        own = tuple(rule for rule in path.rules if rule.switch == switch)
+        self.rule_ops[op] = PendingRules(path.id, own, until, mends=switch)
+        self.emit(act.InstallRules(op, own, path.id))
+        self.wake_at(until)
+        self.counts["mended_rules"] += len(own)
+        self.log("rules set again", path=path.id, switch=switch, rules=len(own))
 
     def set_rules(self, path: Path) -> None:
         """The rules of the path's hops: only its sender may use them, and receivers' racks watch for its light."""
@@ -169,7 +188,22 @@ class Core:
             return
         op = self.next_serial()
         self.disconnect_ops[op] = PendingDisconnect(ocs, pairs, recheck)
+        self.mark_leaving(ocs, pairs)
         self.emit(act.Disconnect(op, ocs, pairs, reason))
+
+    def mark_leaving(self, ocs: str, pairs: Iterable[Pair]) -> None:
+        """Whether these cross-connects are on their way out has changed."""
+        for pair in pairs:
+            self.durable.mark("leaving", f"{ocs} {pair.input}>{pair.output}")
+
+    def leaves(self, ocs: str, pair: Pair) -> bool:
+        """A cross-connect of ours is being taken down, or waits for the next try."""
+        if pair in self.to_leave.get(ocs, ()):
+            return True
+        if any(one.ocs == ocs and pair in one.pairs for one in self.disconnect_ops.values()):
+            return True
+        held = self.resources.circuits.holder(ocs, "input", pair.input)
+        return isinstance(held, Foreign) and held.cross_connect.pair == pair and held.until < FOREVER
 
     def discard(self, rule_set: RuleSet, now: int) -> None:
         """An idle rule set goes, its group with it."""

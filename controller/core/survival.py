@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rostrum.controller.core import recovery
 from rostrum.controller.core.durable import Change, Json, Part
 from rostrum.controller.core.state import Core
 
-PARTS: tuple[Part, ...] = ()  # in the order in which they are restored
+PARTS: tuple[Part, ...] = (  # in the order in which they are restored
+    recovery.Circuits(),
+    recovery.Leaving(),
+    recovery.Agents(),
+    recovery.Paths(),
+)
 
 Records = Mapping[str, Mapping[str, Json]]  # part -> key -> value
 

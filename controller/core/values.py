@@ -65,8 +65,8 @@ class PathRequest:
     wait_ms: int | None = None
     deadline_ms: int | None = None
     wanted: Wanted = Wanted.AUTO
-    protocol: Protocol = Protocol.AUTO
     lease_ms: int | None = None  # only for REST's: None = until released; an agent's paths live by its keepalives
+    protocol: Protocol = Protocol.AUTO
 
 
 @dataclass(frozen=True)
