@@ -6,12 +6,13 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.manager import Manager
+from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.values import OverlayView, PathResponse
@@ -33,6 +34,10 @@ class Agents(Protocol):
     def light(self, server: str, path_id: str) -> None: ...
 
     def view(self, server: str, view: OverlayView) -> None: ...
+
+    def group_view(self, server: str, peers: Sequence[GroupPeer], views: Sequence[GroupView]) -> None: ...
+
+    def group_refused(self, server: str, group: str, reason: str) -> None: ...
 
 
 class Owner:
@@ -122,6 +127,12 @@ class Owner:
         elif isinstance(action, act.PushView):
             if self.agents:
                 self.agents.view(action.server, action.view)
+        elif isinstance(action, act.PushGroups):
+            if self.agents:
+                self.agents.group_view(action.server, action.peers, action.views)
+        elif isinstance(action, act.RefuseGroup):
+            if self.agents:
+                self.agents.group_refused(action.server, action.group, action.reason)
         elif isinstance(action, act.PathChanged):
             for change in self._watchers.get(action.path_id, ()):
                 if not change.done():

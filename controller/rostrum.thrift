@@ -62,7 +62,15 @@ struct AgentInfo {
   /** Ours: call Agent.light for the paths it holds. */
   6: optional bool wants_light,
   /** Ours: it can send and receive by RDCM. Only such agents are called by Agent.view and named in paths of RDCM. */
-  7: optional bool knows_rdcm
+  7: optional bool knows_rdcm,
+  /** Ours: the protocols of groups it has engines for (GroupOptions.protocol); groups of others are refused to it. Absent = it knows no groups. */
+  8: optional list<string> group_protocols,
+  /** Ours: the secret that makes this agent known to a manager that asks for one (rostrum-manager --agent-tokens). */
+  9: optional string token,
+  /** Ours: the release of its program. */
+  10: optional string software,
+  /** Ours: it carries out Agent.probe. Others are not asked. */
+  11: optional bool knows_probes
 }
 
 struct PathRequest {
@@ -183,6 +191,126 @@ struct TransferReport {
   9: required list<ReceiverReport> receivers
 }
 
+/** How the messages of a group travel; texts, so that engines can be added: "plain" (unreliable), "ricochet"; later "qsm". */
+struct GroupOptions {
+  1: required string protocol,
+  /** Delivery: "none" or "fifo" (per sender). */
+  2: required string order,
+  /** Ricochet: each member sends a repair of r data packets to c others; `stagger` repair bins in turn (1 = none). 0 where the protocol has none. */
+  3: required i32 r,
+  4: required i32 c,
+  5: required i32 stagger
+}
+
+/** A group to join or to publish to. */
+struct GroupUse {
+  /** 1 to 128 characters of A-Z a-z 0-9 . _ : - */
+  1: required string group,
+  /** Absent = as the group is; a group that is not there yet is made with these, or with the manager's defaults. */
+  2: optional GroupOptions options,
+  /** What the agent holds of it, told again after a reconnect, so that a restarted manager keeps id and address and goes on counting versions. */
+  3: optional i32 id,
+  4: optional i64 version,
+  5: optional string address
+}
+
+/** A server that views name by its id. Told once on a connection, before or with the first view that names it; told again when its address or port
+ * changed. The ids are the same for all agents, and stay when the manager restarts on the same topology.
+ */
+struct GroupPeer {
+  1: required i32 id,
+  2: required string server,
+  3: required string address,
+  /** UDP: repairs and NAKs. */
+  4: required i32 port
+}
+
+/** What all who know a group must know. */
+struct GroupFacts {
+  1: required string group,
+  /** IPv4 multicast address and UDP port. Groups may share an address: receivers tell them apart by the id in the packets. */
+  2: required string address,
+  3: required i32 data_port,
+  4: required GroupOptions options
+}
+
+/** One immutable view. Full: `base_version` is absent, `facts` is there, `members` and `senders` are all there are. Delta: what changed since the
+ * version before; an agent that does not hold `base_version` calls join_group (use_group) again and gets it full.
+ */
+struct GroupView {
+  /** The group's number, also in its packets. */
+  1: required i32 id,
+  2: required i64 version,
+  3: optional i64 base_version,
+  /** With a delta only when something in it changed. After a change of address, listen at the old one for 5 s more. */
+  4: optional GroupFacts facts,
+  /** Ids of peers that joined (delta: since the version before). */
+  5: required list<i32> members,
+  /** Those that publish without having joined: to them go NAKs, and they get views without members and senders. */
+  6: required list<i32> senders,
+  /** Delta: no longer of the group. Who turns from member to sender, or the other way round, is in the list of what it is now, and not here. */
+  7: required list<i32> gone
+}
+
+/** What preflight and doctor ask of agents. */
+enum ProbeKind {
+  /** Tell about yourself. */
+  FACTS = 1,
+  /** Count the packets of this probe that come in, by the group and to this server alone. Reported at once ("listening"), then when all are in or the
+   * time is over. */
+  LISTEN = 2,
+  /** Send `packets` small and `packets` full-sized packets to the group, and as many of both to each of `servers`. */
+  SEND = 3,
+  /** Connect to the control port of each of `servers`. */
+  REACH = 4
+}
+
+struct ProbeOrder {
+  1: required string probe_id,
+  2: required ProbeKind kind,
+  /** The report comes no later than this. */
+  3: required i32 time_ms,
+  /* LISTEN and SEND. */
+  4: optional string group,
+  /** UDP. */
+  5: optional i32 port,
+  /** Of each sort. */
+  6: optional i32 packets,
+  /** Bytes of a full-sized IP packet. */
+  7: optional i32 mtu,
+  /* SEND and REACH. */
+  8: optional list<ServerAddress> servers
+}
+
+/** How it went with one of `servers`. */
+struct ProbeReach {
+  1: required string server,
+  /** Empty = connected. */
+  2: required string cause,
+  3: required i64 took_ns
+}
+
+struct ProbeReport {
+  1: required string probe_id,
+  /** "listening", "done", "failed" */
+  2: required string phase,
+  3: required string cause,
+  /* What the agent is, in every report. */
+  4: required string software,
+  5: required string data_interface,
+  /** Bytes of an IP packet that the data NIC carries; bits/s, 0 = not known. */
+  6: required i32 mtu,
+  7: required i64 rate_bps,
+  8: required i64 wall_clock_ns,
+  /* LISTEN: packets that came in. */
+  9: required i32 group_small,
+  10: required i32 group_full,
+  11: required i32 unicast_small,
+  12: required i32 unicast_full,
+  /* REACH. */
+  13: required list<ProbeReach> reached
+}
+
 service Manager {
   /** First on every connection. The manager answers Agent.welcome, or Agent.goodbye with the reason and closes. */
   oneway void hello(1: AgentInfo info),
@@ -198,7 +326,14 @@ service Manager {
   oneway void report(1: TransferReport report),
   /** The view of this version is in use: rings of older ones are left, the new predecessors can repair. */
   oneway void view_used(1: string response_id, 2: i64 version),
-  oneway void failure(1: FailureReport report)
+  oneway void failure(1: FailureReport report),
+  /** To receive (and publish to) the group: answered by Agent.group_view or Agent.group_refused. Repeating it gets the view again, full. */
+  oneway void join_group(1: GroupUse group),
+  oneway void leave_group(1: string group),
+  /** To publish without receiving: answered like join_group. Of a member it changes nothing until leave_group, which leaves it a sender. */
+  oneway void use_group(1: GroupUse group),
+  oneway void unuse_group(1: string group),
+  oneway void probe_report(1: ProbeReport report)
 }
 
 service Agent {
@@ -213,5 +348,11 @@ service Agent {
   /** The path is gone. The transfer fails with this cause unless every receiver is done or can be finished by patches. */
   oneway void failed(1: string response_id, 2: string reason),
   /** A node's place in the backup overlay of a path of RDCM, to its sender and receivers; may come to a receiver before the sender's OPEN. */
-  oneway void view(1: OverlayView view)
+  oneway void view(1: OverlayView view),
+  /** Views of groups it has joined or uses, many in one call; each is in force when it is there. */
+  oneway void group_view(1: list<GroupPeer> peers, 2: list<GroupView> views),
+  /** It is not in the group (any more): an answer, or the group was deleted. */
+  oneway void group_refused(1: string group, 2: string reason),
+  /** Carried out beside everything else, a few at a time; answered by Manager.probe_report. */
+  oneway void probe(1: ProbeOrder order)
 }

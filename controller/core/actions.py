@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import MulticastRule, Pair, PathKind, UnicastRule
 from rostrum.controller.core.values import OverlayView, PathResponse
 
@@ -123,6 +124,31 @@ class PathChanged:
 
 
 @dataclass(frozen=True)
+class PushGroups:
+    """Views of groups to the agent of `server`, with the peers they name that it has not been told of."""
+
+    server: str
+    peers: tuple[GroupPeer, ...]
+    views: tuple[GroupView, ...]
+
+
+@dataclass(frozen=True)
+class RefuseGroup:
+    """The agent of `server` is not in the group (any more)."""
+
+    server: str
+    group: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class GroupChanged:
+    """For those who follow groups."""
+
+    group: str
+
+
+@dataclass(frozen=True)
 class Log:
     """A line for the manager's log: what happened and its facts."""
 
@@ -146,5 +172,8 @@ Action = (
     | Disconnect
     | ReadCrossConnects
     | PathChanged
+    | PushGroups
+    | RefuseGroup
+    | GroupChanged
     | Log
 )

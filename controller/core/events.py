@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rostrum.controller.core.membership_values import GroupOptions, GroupUse
 from rostrum.controller.core.model import CrossConnect, Light, MulticastRule
 from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, TransferReport
 
@@ -44,6 +45,7 @@ class AgentUp:
     control_port: int
     live_paths: tuple[LivePath, ...] = ()
     wants_light: bool = False  # to hear when every receivers' rack of a path has light
+    group_protocols: tuple[str, ...] = ()  # it has engines for
     knows_rdcm: bool = False
 
 
@@ -181,6 +183,40 @@ class RulesRemoved:
 
 
 @dataclass(frozen=True)
+class GroupJoined:
+    """An agent wants to receive a group's messages, or (`sends_only`) to publish without receiving."""
+
+    server: str
+    use: GroupUse
+    sends_only: bool = False
+
+
+@dataclass(frozen=True)
+class GroupLeft:
+    """An agent no longer receives, or (`sends_only`) no longer publishes without receiving."""
+
+    server: str
+    group: str
+    sends_only: bool = False
+
+
+@dataclass(frozen=True)
+class GroupMade:
+    """REST: a group that stays until it is deleted."""
+
+    group: str
+    options: GroupOptions
+
+
+@dataclass(frozen=True)
+class GroupDeleted:
+    """REST: the group goes; those in it are told `reason`."""
+
+    group: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """Nothing happened but time."""
 
@@ -210,5 +246,9 @@ Event = (
     | RulesInstalled
     | RulesFailed
     | RulesRemoved
+    | GroupJoined
+    | GroupLeft
+    | GroupMade
+    | GroupDeleted
     | Tick
 )

@@ -11,14 +11,16 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.validation import ID_MAX, unknown_servers
 from rostrum.controller.core.values import OverlayView, PathResponse
 from rostrum.controller.keyvalue import line
+from rostrum.controller.northbound import groups_thrift
 from rostrum.controller.northbound import thrift_values as values
 from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.owner import Owner
@@ -95,6 +97,16 @@ class ThriftService:
         if connection:
             connection.call("view", {"view": values.overlay_view(view)})
 
+    def group_view(self, server: str, peers: Sequence[GroupPeer], views: Sequence[GroupView]) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("group_view", groups_thrift.views(peers, views))
+
+    def group_refused(self, server: str, group: str, reason: str) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("group_refused", {"group": group[:ID_MAX], "reason": reason[:REASON_MAX]})
+
     def failed(self, server: str, path_id: str, reason: str) -> None:
         connection = self.agents.get(server)
         if connection:
@@ -134,7 +146,13 @@ class ThriftService:
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
         self.owner.post(
             ev.AgentUp(
-                server, boot_id, port, live, wants_light=info.wants_light is True, knows_rdcm=info.knows_rdcm is True
+                server,
+                boot_id,
+                port,
+                live,
+                wants_light=info.wants_light is True,
+                knows_rdcm=info.knows_rdcm is True,
+                group_protocols=groups_thrift.protocols(info),
             )
         )
 
@@ -273,6 +291,18 @@ class AgentConnection(asyncio.Protocol):
     def on_report(self, args: Any, arrived: int) -> None:
         self.service.owner.post(ev.ReportReceived(values.report(args), self.server))
 
+    def on_join_group(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.GroupJoined(self.server, groups_thrift.use(args)))
+
+    def on_leave_group(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.GroupLeft(self.server, values.need(args, "group", str)))
+
+    def on_use_group(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.GroupJoined(self.server, groups_thrift.use(args), sends_only=True))
+
+    def on_unuse_group(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.GroupLeft(self.server, values.need(args, "group", str), sends_only=True))
+
     def on_view_used(self, args: Any, arrived: int) -> None:
         path_id, version = values.need(args, "response_id", str), values.need(args, "version", int)
         self.service.owner.post(ev.ViewUsed(path_id, version, self.server))
@@ -290,4 +320,8 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "report": AgentConnection.on_report,
     "view_used": AgentConnection.on_view_used,
     "failure": AgentConnection.on_failure,
+    "join_group": AgentConnection.on_join_group,
+    "leave_group": AgentConnection.on_leave_group,
+    "use_group": AgentConnection.on_use_group,
+    "unuse_group": AgentConnection.on_unuse_group,
 }
