@@ -147,6 +147,10 @@ class Network:
         """What `node` does with packets of `group`: copies to `links`, and takes them if `member`."""
         self._check(self._lib.sim_set_group(self._sim, node, group, list(links), len(links), member))
 
+    def route(self, a: int, b: int, links: Sequence[int]) -> None:
+        """The way that packets of host `a` to host `b` take; no links = shortest paths."""
+        self._check(self._lib.sim_set_route(self._sim, a, b, list(links), len(links)))
+
     def flow(self, a: int, b: int, rate_bps: int, packet_bytes: int, start_ns: int, stop_ns: int) -> None:
         """Datagrams at a constant rate in the background."""
         self._number(self._lib.sim_add_flow(self._sim, a, b, rate_bps, packet_bytes, start_ns, stop_ns))

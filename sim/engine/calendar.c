@@ -4,96 +4,193 @@
 #include <string.h>
 
 #define WAYS 4
+#define SLOT_NS_LOG2 4
+#define SLOTS_LOG2 12 /* of CALENDAR_SLOTS; SLOT_NS_LOG2 + CALENDAR_LEVELS * SLOTS_LOG2 is all 64 bits */
+#define NOWHERE 0
+#define IN_HEAP 1
+#define IN_SLOT 2 /* + level * CALENDAR_SLOTS + slot */
+#define NO_SOURCE UINT32_MAX
 
-static bool earlier(calendar_entry a, calendar_entry b) {
+static bool earlier(calendar_due a, calendar_due b) {
     return a.at != b.at ? a.at < b.at : a.source < b.source;
 }
 
-static void put(calendar *c, uint32_t at, calendar_entry entry) {
-    c->heap[at] = entry;
-    c->place[entry.source] = at + 1;
+/* The heap of what is due now. */
+
+static void put(calendar *c, uint32_t place, calendar_due due) {
+    c->heap[place] = due;
+    c->entries[due.source].next = place;
 }
 
-static void rise(calendar *c, uint32_t at, calendar_entry entry) {
-    while (at && earlier(entry, c->heap[(at - 1) / WAYS])) {
-        put(c, at, c->heap[(at - 1) / WAYS]);
-        at = (at - 1) / WAYS;
+static void rise(calendar *c, uint32_t place, calendar_due due) {
+    while (place && earlier(due, c->heap[(place - 1) / WAYS])) {
+        put(c, place, c->heap[(place - 1) / WAYS]);
+        place = (place - 1) / WAYS;
     }
-    put(c, at, entry);
+    put(c, place, due);
 }
 
-static void sink(calendar *c, uint32_t at, calendar_entry entry) {
+static void sink(calendar *c, uint32_t place, calendar_due due) {
     for (;;) {
-        uint32_t first = at * WAYS + 1, least = first;
-        if (first >= c->count)
+        uint32_t first = place * WAYS + 1, least = first;
+        if (first >= c->due)
             break;
-        uint32_t end = first + WAYS < c->count ? first + WAYS : c->count;
+        uint32_t end = first + WAYS < c->due ? first + WAYS : c->due;
         for (uint32_t child = first + 1; child < end; child++)
             if (earlier(c->heap[child], c->heap[least]))
                 least = child;
-        if (!earlier(c->heap[least], entry))
+        if (!earlier(c->heap[least], due))
             break;
-        put(c, at, c->heap[least]);
-        at = least;
+        put(c, place, c->heap[least]);
+        place = least;
     }
-    put(c, at, entry);
+    put(c, place, due);
+}
+
+static void leave_heap(calendar *c, uint32_t place) {
+    calendar_due last = c->heap[--c->due];
+    if (place == c->due)
+        return;
+    if (place && earlier(last, c->heap[(place - 1) / WAYS]))
+        rise(c, place, last);
+    else
+        sink(c, place, last);
+}
+
+/* The wheel. */
+
+static int shift_of(int level) {
+    return SLOT_NS_LOG2 + level * SLOTS_LOG2;
+}
+
+static void enter_slot(calendar *c, uint32_t source, int level, uint32_t slot) {
+    calendar_level *l = &c->levels[level];
+    calendar_entry *e = &c->entries[source];
+    bool empty = !(l->used[slot / 64] >> (slot % 64) & 1);
+    e->where = IN_SLOT + (uint32_t)level * CALENDAR_SLOTS + slot;
+    e->previous = NO_SOURCE;
+    e->next = empty ? NO_SOURCE : l->head[slot];
+    if (!empty)
+        c->entries[e->next].previous = source;
+    l->head[slot] = source;
+    l->used[slot / 64] |= UINT64_C(1) << (slot % 64);
+    l->any |= UINT64_C(1) << (slot / 64);
+}
+
+static void empty_slot(calendar_level *l, uint32_t slot) {
+    l->used[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+    if (l->used[slot / 64] == 0)
+        l->any &= ~(UINT64_C(1) << (slot / 64));
+}
+
+static void leave_slot(calendar *c, const calendar_entry *e) {
+    uint32_t at = e->where - IN_SLOT;
+    calendar_level *l = &c->levels[at / CALENDAR_SLOTS];
+    if (e->next != NO_SOURCE)
+        c->entries[e->next].previous = e->previous;
+    if (e->previous != NO_SOURCE)
+        c->entries[e->previous].next = e->next;
+    else if (e->next != NO_SOURCE)
+        l->head[at % CALENDAR_SLOTS] = e->next;
+    else
+        empty_slot(l, at % CALENDAR_SLOTS);
+}
+
+/* The first level on which a time is in another slot than the clock is where it waits. */
+static void enter(calendar *c, uint32_t source) {
+    uint64_t at = (uint64_t)c->entries[source].at;
+    if (at >> SLOT_NS_LOG2 <= c->clock >> SLOT_NS_LOG2) {
+        c->entries[source].where = IN_HEAP;
+        rise(c, c->due++, (calendar_due){c->entries[source].at, source});
+        return;
+    }
+    int level = (63 - __builtin_clzll(at ^ c->clock) - SLOT_NS_LOG2) / SLOTS_LOG2;
+    enter_slot(c, source, level, (uint32_t)(at >> shift_of(level)) % CALENDAR_SLOTS);
+}
+
+/* The first slot with a list after `slot`; CALENDAR_SLOTS if there is none. */
+static uint32_t next_used(const calendar_level *l, uint32_t slot) {
+    uint32_t word = slot / 64;
+    uint64_t left = slot % 64 == 63 ? 0 : l->used[word] >> (slot % 64 + 1) << (slot % 64 + 1);
+    if (left == 0) {
+        uint64_t words = word == 63 ? 0 : l->any >> (word + 1) << (word + 1);
+        if (words == 0)
+            return CALENDAR_SLOTS;
+        word = (uint32_t)__builtin_ctzll(words);
+        left = l->used[word];
+    }
+    return word * 64 + (uint32_t)__builtin_ctzll(left);
+}
+
+/* Moves the clock to the next slot with a list, and what is in the list downward. False: nothing is left. */
+static bool advance(calendar *c) {
+    for (int level = 0; level < CALENDAR_LEVELS; level++) {
+        int shift = shift_of(level);
+        uint32_t slot = next_used(&c->levels[level], (uint32_t)(c->clock >> shift) % CALENDAR_SLOTS);
+        if (slot == CALENDAR_SLOTS)
+            continue;
+        uint64_t above = level == CALENDAR_LEVELS - 1 ? 0 : c->clock >> (shift + SLOTS_LOG2) << (shift + SLOTS_LOG2);
+        c->clock = above | (uint64_t)slot << shift;
+        uint32_t source = c->levels[level].head[slot];
+        empty_slot(&c->levels[level], slot);
+        while (source != NO_SOURCE) {
+            uint32_t next = c->entries[source].next;
+            enter(c, source);
+            source = next;
+        }
+        return true;
+    }
+    return false;
 }
 
 bool calendar_reserve(calendar *c, uint32_t sources) {
+    if (!c->levels)
+        c->levels = calloc(CALENDAR_LEVELS, sizeof *c->levels);
+    if (!c->levels)
+        return false;
     if (sources <= c->sources)
         return true;
     uint32_t more = c->sources ? c->sources : 256;
     while (more < sources)
         more *= 2;
-    calendar_entry *heap = realloc(c->heap, more * sizeof *heap);
+    calendar_due *heap = realloc(c->heap, more * sizeof *heap);
     if (!heap)
         return false;
     c->heap = heap;
-    uint32_t *place = realloc(c->place, more * sizeof *place);
-    if (!place)
+    calendar_entry *entries = realloc(c->entries, more * sizeof *entries);
+    if (!entries)
         return false;
-    memset(place + c->sources, 0, (more - c->sources) * sizeof *place);
-    c->place = place;
+    memset(entries + c->sources, 0, (more - c->sources) * sizeof *entries);
+    c->entries = entries;
     c->sources = more;
     return true;
 }
 
 void calendar_free(calendar *c) {
     free(c->heap);
-    free(c->place);
+    free(c->entries);
+    free(c->levels);
     *c = (calendar){0};
 }
 
-static void take_out(calendar *c, uint32_t source) {
-    uint32_t at = c->place[source] - 1;
-    calendar_entry last = c->heap[--c->count];
-    c->place[source] = 0;
-    if (at == c->count)
-        return;
-    if (at && earlier(last, c->heap[(at - 1) / WAYS]))
-        rise(c, at, last);
-    else
-        sink(c, at, last);
-}
-
 void calendar_set(calendar *c, uint32_t source, rs_time at) {
-    uint32_t place = c->place[source];
-    calendar_entry entry = {at, source};
-    if (at == RS_NEVER) {
-        if (place)
-            take_out(c, source);
-    } else if (!place) {
-        rise(c, c->count++, entry);
-    } else if (at < c->heap[place - 1].at) {
-        rise(c, place - 1, entry);
-    } else if (at > c->heap[place - 1].at) {
-        sink(c, place - 1, entry);
-    }
+    calendar_entry *e = &c->entries[source];
+    if (e->where != NOWHERE && e->at == at)
+        return;
+    if (e->where == IN_HEAP)
+        leave_heap(c, e->next);
+    else if (e->where != NOWHERE)
+        leave_slot(c, e);
+    e->where = NOWHERE;
+    e->at = at;
+    if (at != RS_NEVER)
+        enter(c, source);
 }
 
-rs_time calendar_first(const calendar *c, uint32_t *source) {
-    if (c->count == 0)
-        return RS_NEVER;
+rs_time calendar_first(calendar *c, uint32_t *source) {
+    while (c->due == 0)
+        if (!c->levels || !advance(c))
+            return RS_NEVER;
     *source = c->heap[0].source;
     return c->heap[0].at;
 }

@@ -17,7 +17,7 @@ sim *sim_new(uint64_t seed) {
 void sim_free(sim *s) {
     if (!s)
         return;
-    network_forget_routes(s);
+    routes_free(s);
     for (uint32_t i = 0; i < s->host_count; i++)
         if (s->hosts[i].engine)
             s->hosts[i].engine->ops->free(s->hosts[i].engine);
@@ -33,11 +33,7 @@ void sim_free(sim *s) {
             flights_free(s, &s->connections[i]->early);
         free(s->connections[i]);
     }
-    for (uint32_t i = 0; i < s->forwarding_slots; i++) {
-        if (s->forwardings[i])
-            free(s->forwardings[i]->links);
-        free(s->forwardings[i]);
-    }
+    forwardings_free(s);
     for (uint32_t i = 0; i < s->thing_count; i++)
         if (s->things[i].packet)
             packet_drop(s, s->things[i].packet);
@@ -52,7 +48,6 @@ void sim_free(sim *s) {
     sim_trace(s, NULL);
     calendar_free(&s->calendar);
     free(s->connections);
-    free(s->forwardings);
     free(s->things);
     free(s->flows);
     free(s->links);
@@ -77,7 +72,7 @@ static uint32_t add_place(sim *s) {
         return SIM_ERROR;
     }
     uint64_t capacity = s->place_capacity;
-    network_forget_routes(s);
+    routes_forget(s);
     s->places = sim_grow(s, s->places, s->place_count, &capacity, sizeof *s->places);
     s->place_capacity = (uint32_t)capacity;
     return s->place_count++;
@@ -124,13 +119,16 @@ uint32_t sim_add_link(sim *s, uint32_t from, uint32_t to, const sim_link_params 
     uint64_t capacity = s->link_capacity;
     s->links = sim_grow(s, s->links, s->link_count, &capacity, sizeof *s->links);
     s->link_capacity = (uint32_t)capacity;
-    s->links[s->link_count] = (link){.from = from, .to = to, .params = *params, .up = true};
+    s->links[s->link_count] =
+        (link){.from = from, .to = to, .params = *params, .up = true, .reverse = sim_link_between(s, to, from)};
+    if (s->links[s->link_count].reverse != SIM_NONE)
+        s->links[s->links[s->link_count].reverse].reverse = s->link_count;
     place *p = &s->places[from];
     capacity = p->link_capacity;
     p->links = sim_grow(s, p->links, p->link_count, &capacity, sizeof *p->links);
     p->link_capacity = (uint32_t)capacity;
     p->links[p->link_count++] = s->link_count++;
-    network_forget_routes(s);
+    routes_forget(s);
     return reserve_sources(s) ? s->link_count - 1 : SIM_ERROR;
 }
 
@@ -159,7 +157,7 @@ bool sim_set_up(sim *s, uint32_t index, bool up) {
     if (l->up && !up)
         link_cut(s, index);
     l->up = up;
-    network_forget_routes(s);
+    routes_forget(s);
     return true;
 }
 
@@ -178,19 +176,8 @@ bool sim_crash(sim *s, uint32_t node) {
         return sim_fail(s, "node %u is no host", node);
     s->places[node].crashed = true;
     calendar_set(&s->calendar, source_of_host(s->places[node].host_index), RS_NEVER);
-    network_forget_routes(s);
+    routes_forget(s);
     return true;
-}
-
-static void grow_forwardings(sim *s) {
-    uint32_t old = s->forwarding_slots;
-    forwarding **slots = s->forwardings;
-    s->forwarding_slots = old ? old * 2 : 256;
-    s->forwardings = sim_take(s, s->forwarding_slots * sizeof(forwarding *));
-    for (uint32_t i = 0; i < old; i++)
-        if (slots[i])
-            s->forwardings[forwarding_slot(s, slots[i]->key)] = slots[i];
-    sim_give(s, slots, old * sizeof(forwarding *));
 }
 
 bool sim_set_group(sim *s, uint32_t node, uint32_t group, const uint32_t *links, uint32_t count, bool member) {
@@ -199,23 +186,12 @@ bool sim_set_group(sim *s, uint32_t node, uint32_t group, const uint32_t *links,
     for (uint32_t i = 0; i < count; i++)
         if (links[i] >= s->link_count || s->links[links[i]].from != node)
             return sim_fail(s, "link %u does not leave node %u", links[i], node);
-    if (s->forwarding_count * 2 >= s->forwarding_slots)
-        grow_forwardings(s);
-    uint64_t key = (uint64_t)node << 32 | group;
-    uint32_t at = forwarding_slot(s, key);
-    if (!s->forwardings[at]) {
-        s->forwardings[at] = sim_take(s, sizeof(forwarding));
-        s->forwardings[at]->key = key;
-        s->forwarding_count++;
-    }
-    forwarding *f = s->forwardings[at];
-    sim_give(s, f->links, f->count * sizeof *links);
-    f->links = sim_take(s, count * sizeof *links);
-    if (count)
-        memcpy(f->links, links, count * sizeof *links);
-    f->count = count;
-    f->member = member;
+    forwarding_set(s, node, group, links, count, member);
     return true;
+}
+
+bool sim_set_route(sim *s, uint32_t from, uint32_t to, const uint32_t *links, uint32_t count) {
+    return route_pin(s, from, to, links, count);
 }
 
 uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint32_t packet_bytes, int64_t start,

@@ -147,6 +147,10 @@ bool sim_crash(sim *s, uint32_t host);
  * too. */
 bool sim_set_group(sim *s, uint32_t node, uint32_t group, const uint32_t *links, uint32_t count, bool member);
 
+/* Packets of one host to another take these links, one after the other, whatever happens to them; no links = shortest
+ * paths again. */
+bool sim_set_route(sim *s, uint32_t from, uint32_t to, const uint32_t *links, uint32_t count);
+
 /* Constant-rate datagrams of `packet_bytes` on the wire from one node to another, from `start` to `stop`. */
 uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint32_t packet_bytes, int64_t start,
                       int64_t stop);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #define SIM_NONE UINT32_MAX
+#define HOPS_MAX 64 /* of a way */
 #define SIM_UDP_OVERHEAD RS_WIRE_OVERHEAD
 #define SIM_TCP_OVERHEAD (20 + 32 + 18 + 20) /* IPv4, TCP with timestamps, Ethernet with preamble and gap */
 
@@ -26,7 +27,9 @@ typedef struct packet {
     uint32_t group;
     uint32_t wire_bytes, payload_length;
     uint64_t payload_offset;
-    uint64_t number; /* on its connection */
+    uint64_t number;     /* on its connection */
+    struct route *route; /* of a packet to one host, and its place on it: valid in that epoch */
+    uint32_t route_epoch, hop;
     struct packet *next_free;
     uint8_t header[];
 } packet;
@@ -50,11 +53,11 @@ typedef struct {
 } loss_state;
 
 typedef struct {
-    uint32_t from, to;
-    sim_link_params params;
+    uint32_t from, to, reverse;
     bool up;
-    rs_time free_at;    /* the wire is free then */
-    flights air;        /* on their way, in order of arrival */
+    rs_time free_at; /* the wire is free then */
+    flights air;     /* on their way, in order of arrival */
+    sim_link_params params;
     flights waiting[2]; /* per class, when there are classes */
     uint64_t waiting_bytes[2];
     rs_time dark_until, ringing_until;
@@ -68,6 +71,7 @@ typedef struct {
     uint32_t *links; /* out of here */
     uint32_t link_count, link_capacity;
     uint16_t *distance; /* of every node to here; NULL = not known */
+    size_t distance_bytes;
     uint32_t host_index;
 } place;
 
@@ -84,12 +88,26 @@ typedef struct {
     flights early;            /* came before their turn */
 } connection;
 
+#define FORWARDING_NEAR 10
+
+/* Of a group at a node; on a cache line of its own while it has few links. */
 typedef struct {
-    uint64_t key; /* node, group */
-    uint32_t *links;
+    uint64_t key; /* node, group, + 1; 0 = none */
     uint32_t count;
     bool member;
+    union {
+        uint32_t near[FORWARDING_NEAR];
+        uint32_t *far;
+    } links;
+    uint32_t unused;
 } forwarding;
+
+typedef struct route {
+    uint64_t key; /* from, to */
+    uint32_t *links;
+    uint32_t count, capacity, epoch;
+    bool pinned;
+} route;
 
 typedef struct {
     uint32_t from, to;
@@ -130,8 +148,11 @@ struct sim {
 
     connection **connections; /* open hash */
     uint32_t connection_count, connection_slots;
-    forwarding **forwardings;
+    forwarding *forwardings; /* open hash */
     uint32_t forwarding_count, forwarding_slots;
+    route **routes; /* open hash */
+    uint32_t route_count, route_slots, route_epoch;
+    bool distances_known;
 
     packet *free_small, *free_large;
     sim_note *notes;
@@ -161,8 +182,21 @@ void link_cut(sim *s, uint32_t index);
 void network_deliver(sim *s, uint32_t node, uint32_t from_link, packet *p);
 void network_send(sim *s, uint32_t node, packet *p); /* from a host or a flow's source */
 void network_lost(sim *s, packet *p);                /* a link could not carry it: takes over the reference */
-void network_forget_routes(sim *s);
-uint32_t forwarding_slot(const sim *s, uint64_t key);
+
+/* routes.c */
+void routes_forget(sim *s);
+void routes_free(sim *s);
+bool route_pin(sim *s, uint32_t from, uint32_t to, const uint32_t *links, uint32_t count);
+uint32_t route_begin(sim *s, packet *p);               /* the first link of its way; SIM_NONE: there is none */
+uint32_t route_next(sim *s, uint32_t node, packet *p); /* the next one */
+
+/* forwardings.c */
+const forwarding *forwarding_of(const sim *s, uint32_t node, uint32_t group); /* NULL = nothing is known of it */
+void forwarding_set(sim *s, uint32_t node, uint32_t group, const uint32_t *links, uint32_t count, bool member);
+void forwardings_free(sim *s);
+static inline const uint32_t *forwarding_links(const forwarding *f) {
+    return f->count > FORWARDING_NEAR ? f->links.far : f->links.near;
+}
 
 /* connections.c: the control channel */
 void connection_open(sim *s, uint32_t from, uint32_t to);

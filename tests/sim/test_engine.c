@@ -37,6 +37,38 @@ static void calendar__gives_the_earliest_then_the_smallest(void **state) {
     calendar_free(&c);
 }
 
+/* As a simulation uses it: time goes on, and what is set lies nanoseconds to years ahead. */
+static void calendar__works_off_all_times_in_order(void **state) {
+    (void)state;
+    unsigned seed = (unsigned)time(NULL);
+    print_message("seed %u\n", seed);
+    srand(seed);
+    calendar c = {0};
+    rs_time at[SOURCES], now = 0;
+    assert_true(calendar_reserve(&c, SOURCES));
+    for (int i = 0; i < SOURCES; i++)
+        at[i] = RS_NEVER;
+    for (int turn = 0; turn < 100000; turn++) {
+        uint32_t source = (uint32_t)rand() % SOURCES, first = 0, least = 0;
+        rs_time ahead = (rs_time)rand() % (INT64_C(1) << rand() % 31) << (rand() % 8 ? 0 : rand() % 25);
+        at[source] = rand() % 8 ? now + ahead : RS_NEVER;
+        calendar_set(&c, source, at[source]);
+        if (rand() % 3)
+            continue;
+        for (uint32_t i = 1; i < SOURCES; i++)
+            if (at[i] < at[least])
+                least = i;
+        assert_true(calendar_first(&c, &first) == at[least]);
+        if (at[least] == RS_NEVER)
+            continue;
+        assert_int_equal(first, least);
+        now = at[least];
+        at[least] = now > INT64_C(1) << 61 ? RS_NEVER : now + rand() % 100;
+        calendar_set(&c, least, at[least]);
+    }
+    calendar_free(&c);
+}
+
 static void sim__delivers_under_losses_and_leaves_nothing(void **state) {
     (void)state;
     sim *s = sim_new(7);
@@ -69,6 +101,7 @@ static void sim__delivers_under_losses_and_leaves_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(calendar__gives_the_earliest_then_the_smallest),
+                                       cmocka_unit_test(calendar__works_off_all_times_in_order),
                                        cmocka_unit_test(sim__delivers_under_losses_and_leaves_nothing)};
     return cmocka_run_group_tests_name("sim", tests, NULL, NULL);
 }

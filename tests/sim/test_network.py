@@ -198,6 +198,27 @@ def test_equal_paths__are_shared_among_pairs_and_each_pair_keeps_its_own() -> No
     assert all(packets > 0 and packets % per_pair == 0 for packets in per_middle)
 
 
+def test_route__is_taken_instead_of_the_shortest_path_until_it_is_given_up() -> None:
+    """Three hosts around a switch, and a detour: flows of host 0 to host 1 go where they are told."""
+    net = Network(1)
+    near, far = net.switch(), net.switch()
+    a, b = net.host(HOST), net.host(HOST)
+    for node in (a, b, far):
+        net.link(node, near, LINK)
+    net.link(far, b, LINK)
+    detour = [net.link_between(x, y) for x, y in itertools.pairwise((a, near, far, b))]
+    counts = []
+    for way in (detour, []):
+        net.route(a, b, way)
+        begin = net.now_ns
+        net.flow(a, b, G // 1000, 1500, begin, begin + S)
+        net.run(begin + 2 * S)
+        counts.append(net.link_stats(detour[-1])["packets"])
+    assert counts[0] > 0 and counts[1] == counts[0]
+    with pytest.raises(SimError, match="do not follow"):
+        net.route(a, b, detour[1:])
+
+
 def test_control_channel__is_reliable_over_a_lossy_network(seed: int) -> None:
     star = Star(seed=seed)
     for there, back in star.links:
