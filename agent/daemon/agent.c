@@ -53,6 +53,11 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_PEER_WANTED:
         peer_wanted(agent, event->peer);
         break;
+    case RS_EV_RECEIVER_FAILED: /* of RDCM; no transfer of this agent uses it yet */
+    case RS_EV_LINK_SUSPECTED:
+    case RS_EV_VIEW_USED:
+    case RS_EV_STREAM_MOVED:
+        break;
     case RS_EV_LOG: {
         const rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
         rs_log(RS_LOG_INFO, "core", "object=%s %s", transfer ? rs_id_text(&transfer->id) : "-", event->cause);
@@ -157,6 +162,8 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, rs_sending_deadline(agent));
     deadline = earlier(deadline, rs_receiving_deadline(agent));
     deadline = earlier(deadline, prepare_due(agent));
+    if (agent->probes)
+        deadline = earlier(deadline, rs_probes_deadline(agent->probes));
     return agent->link ? earlier(deadline, rs_link_deadline(agent->link)) : deadline;
 }
 
@@ -178,6 +185,8 @@ static void timeouts(rs_agent *agent) {
         rs_receiving_timeout(agent);
     if (now >= prepare_due(agent))
         prepare(agent);
+    if (agent->probes && now >= rs_probes_deadline(agent->probes))
+        rs_probes_timeout(agent->probes);
 }
 
 static bool turn(rs_agent *agent, rs_time bound) {
@@ -272,6 +281,25 @@ static void on_dropped(void *context, rs_group group, uint64_t count) {
 static void on_waited(void *context, rs_group group, rs_time time) {
     rs_agent *agent = context;
     rs_receive_waited(agent->node, group, time);
+}
+
+static void on_probe(void *context, const rs_link_probe *order) {
+    rs_agent *agent = context;
+    rs_probes_order(agent->probes, order);
+}
+
+static void on_probe_report(void *context, rs_link_probe_report *report) {
+    rs_agent *agent = context;
+    report->software = RS_VERSION;
+    report->interface = agent->options.interface;
+    report->mtu = rs_nic_mtu(agent->options.interface); /* as it is now, whatever it was at the start */
+    report->rate_bps =
+        agent->options.nic_rate_bps ? agent->options.nic_rate_bps : rs_nic_rate(agent->options.interface);
+    report->wall_clock_ns = rs_wall_clock();
+    rs_log(RS_LOG_INFO, "probe", "id=%s phase=%s cause=%s", rs_quote(report->id), report->phase,
+           rs_quote(report->cause));
+    if (agent->link)
+        rs_link_probe_report_send(agent->link, rs_agent_now(agent), report);
 }
 
 static void log_io(void *context, rs_io_log_level level, const char *text) {
@@ -448,9 +476,17 @@ static bool start_link(rs_agent *agent) {
                                      .server = agent->options.server,
                                      .boot_id = agent->boot,
                                      .control_port = agent->options.control_port,
+                                     .software = RS_VERSION,
+                                     .token = agent->options.token[0] ? agent->options.token : NULL,
                                      .wants_light = agent->options.start_policy == RS_START_ON_SWITCHES};
     rs_link_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
+    callbacks.on_probe = on_probe;
+    agent->probes = rs_probes_new(agent->loop, agent->options.address, on_probe_report, agent);
+    if (!agent->probes) {
+        rs_log(RS_LOG_ERROR, "manager", "memory is short");
+        return false;
+    }
     agent->link_watch = (rs_watch){.ready = on_link_ready, .context = agent};
     agent->link = rs_link_new(&options, &callbacks, words, sizeof words);
     if (!agent->link) {
@@ -492,6 +528,7 @@ void rs_agent_free(rs_agent *agent) {
         return;
     rs_sending_free_all(agent);
     rs_receiving_free_all(agent);
+    rs_probes_free(agent->probes);
     if (agent->link)
         rs_link_free(agent->link);
     if (agent->api) {

@@ -16,6 +16,7 @@
 #include "daemon/loop.h"
 #include "daemon/options.h"
 #include "daemon/peers.h"
+#include "daemon/probe.h"
 #include "daemon/repairs.h"
 #include "daemon/store.h"
 
@@ -55,6 +56,7 @@ typedef struct rs_agent {
     rs_repairs *repairs; /* received */
     rs_api_server *api;
     rs_link *link; /* NULL without a manager */
+    rs_probes *probes;
     rs_watch api_watch, link_watch, signal_watch;
     rs_transfers transfers;
     rs_time prepare_at; /* next piece of the store's reserve, when nothing is being transferred */

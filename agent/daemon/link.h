@@ -59,6 +59,26 @@ typedef struct {
     uint32_t receiver_count; /* may be 0: the owner knows the addresses otherwise */
 } rs_link_response;
 
+/* What the manager wants looked at (struct ProbeOrder of controller/rostrum.thrift); all of it was checked. */
+typedef enum {
+    RS_LINK_PROBE_FACTS = 1,
+    RS_LINK_PROBE_LISTEN,
+    RS_LINK_PROBE_SEND,
+    RS_LINK_PROBE_REACH
+} rs_link_probe_kind;
+
+typedef struct {
+    const char *id;
+    rs_link_probe_kind kind;
+    rs_time time;
+    uint32_t group; /* IPv4, host order */
+    uint16_t port;
+    uint32_t packets;
+    uint32_t mtu;
+    const rs_link_server *servers;
+    uint32_t server_count;
+} rs_link_probe;
+
 /* A path the agent holds, told in hello. */
 typedef struct {
     const char *request_id;
@@ -84,6 +104,7 @@ typedef struct {
     void (*on_failed)(void *context, const char *response_id, const char *reason);
     /* Every receivers' rack has light, by the word of its switches (asked for by `wants_light`). */
     void (*on_light)(void *context, const char *response_id);
+    void (*on_probe)(void *context, const rs_link_probe *probe);
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
     /* The index-th path held, false when there are no more. Its pointers need to hold until the next call. */
@@ -98,6 +119,8 @@ typedef struct {
     uint64_t boot_id; /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
     uint16_t control_port;
     bool wants_light;
+    const char *token;       /* NULL = none; must stay */
+    const char *software;    /* NULL = not said; must stay */
     rs_time connect_timeout; /* for the connection, then again for the manager's welcome [2 s] */
     rs_time backoff_min;     /* [0.1 s] */
     rs_time backoff_max;     /* [2 s] */
@@ -142,6 +165,26 @@ typedef struct {
 } rs_link_report_params;
 
 typedef struct {
+    const char *server;
+    const char *cause; /* "" = connected */
+    rs_time took;
+} rs_link_reached;
+
+typedef struct {
+    const char *id;
+    const char *phase; /* "listening", "done", "failed" */
+    const char *cause;
+    const char *software;
+    const char *interface;
+    uint32_t mtu;
+    int64_t rate_bps;
+    int64_t wall_clock_ns;
+    uint32_t group_small, group_full, unicast_small, unicast_full;
+    const rs_link_reached *reached;
+    uint32_t reached_count;
+} rs_link_probe_report;
+
+typedef struct {
     uint64_t connects, disconnects, frames_in, frames_out, bytes_in, bytes_out, keepalives, requests_repeated,
         kept_dropped;
     uint32_t requests_pending, kept;
@@ -175,5 +218,6 @@ rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id);
 rs_status rs_link_no_light(rs_link *link, rs_time now, const char *response_id, const char *const *receivers,
                            uint32_t receiver_count);
 rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params *report);
+rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report);
 
 #endif

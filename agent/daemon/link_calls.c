@@ -103,3 +103,9 @@ rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params
     keep(link, now, frame);
     return RS_OK;
 }
+
+rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_probe_report(report, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}

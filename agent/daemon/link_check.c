@@ -85,10 +85,24 @@ static const field failed_fields[] = {
 
 static const field light_fields[] = {{1, T_STRING_, true, RS_LINK_NAME_MAX, NULL}};
 
+static const field probe_order_fields[] = {
+    {1, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {2, T_I32_, true, 4, NULL},
+    {3, T_I32_, true, 0, NULL},
+    {4, T_STRING_, false, RS_LINK_NAME_MAX, NULL},
+    {5, T_I32_, false, 0, NULL},
+    {6, T_I32_, false, 0, NULL},
+    {7, T_I32_, false, 0, NULL},
+    {8, T_LIST_, false, RS_LINK_RECEIVERS_MAX, &server_address},
+};
+static const shape probe_order = SHAPE("ProbeOrder", probe_order_fields);
+static const field probe_fields[] = {{1, T_STRUCT_, true, 0, &probe_order}};
+
 /* In the order of rs_link_call, without RS_LINK_CALL_UNKNOWN. */
 static const shape calls[RS_LINK_CALL_UNKNOWN] = {
     SHAPE("welcome", welcome_fields), SHAPE("goodbye", goodbye_fields), SHAPE("response", response_fields),
     SHAPE("moved", moved_fields),     SHAPE("failed", failed_fields),   SHAPE("light", light_fields),
+    SHAPE("probe", probe_fields),
 };
 
 typedef struct {

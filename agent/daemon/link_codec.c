@@ -103,6 +103,15 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
     info->control_port = options->control_port;
     info->wants_light = options->wants_light;
     info->__isset_wants_light = options->wants_light;
+    info->knows_probes = info->__isset_knows_probes = true;
+    if (options->token) {
+        info->token = g_strdup(options->token);
+        info->__isset_token = true;
+    }
+    if (options->software) {
+        info->software = g_strdup(options->software);
+        info->__isset_software = true;
+    }
     size_t total = 0;
     rs_link_live_path path;
     for (uint32_t i = 0; live_path && i < LIVE_PATHS_MAX && live_path(context, i, &path); i++) {
@@ -235,6 +244,42 @@ rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_fra
     GError *error = NULL;
     rostrumManagerIf *manager = encoder_open(&e);
     gboolean written = rostrum_manager_client_send_report(manager, object, &error);
+    g_object_unref(object);
+    return encoder_close(&e, written, error, out);
+}
+
+rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out) {
+    if (!name_ok(report->id) || !name_ok(report->phase) || !text_ok(report->cause, RS_LINK_TEXT_MAX) ||
+        !text_ok(report->software, RS_LINK_NAME_MAX) || !text_ok(report->interface, RS_LINK_NAME_MAX) ||
+        report->mtu > INT32_MAX || report->reached_count > RS_LINK_RECEIVERS_MAX)
+        return RS_ERR_INVALID;
+    for (uint32_t i = 0; i < report->reached_count; i++)
+        if (!name_ok(report->reached[i].server) || !text_ok(report->reached[i].cause, RS_LINK_TEXT_MAX))
+            return RS_ERR_INVALID;
+    rostrumProbeReport *object = g_object_new(ROSTRUM_TYPE_PROBE_REPORT, NULL);
+    object->probe_id = g_strdup(report->id);
+    object->phase = g_strdup(report->phase);
+    object->cause = g_strdup(report->cause);
+    object->software = g_strdup(report->software);
+    object->data_interface = g_strdup(report->interface);
+    object->mtu = (gint32)report->mtu;
+    object->rate_bps = report->rate_bps;
+    object->wall_clock_ns = report->wall_clock_ns;
+    object->group_small = (gint32)(report->group_small & INT32_MAX);
+    object->group_full = (gint32)(report->group_full & INT32_MAX);
+    object->unicast_small = (gint32)(report->unicast_small & INT32_MAX);
+    object->unicast_full = (gint32)(report->unicast_full & INT32_MAX);
+    for (uint32_t i = 0; i < report->reached_count; i++) {
+        rostrumProbeReach *one = g_object_new(ROSTRUM_TYPE_PROBE_REACH, NULL);
+        one->server = g_strdup(report->reached[i].server);
+        one->cause = g_strdup(report->reached[i].cause);
+        one->took_ns = report->reached[i].took;
+        g_ptr_array_add(object->reached, one);
+    }
+    encoder e;
+    GError *error = NULL;
+    rostrumManagerIf *manager = encoder_open(&e);
+    gboolean written = rostrum_manager_client_send_probe_report(manager, object, &error);
     g_object_unref(object);
     return encoder_close(&e, written, error, out);
 }

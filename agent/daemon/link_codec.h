@@ -26,6 +26,7 @@ rs_status rs_link_encode_keepalive(rs_link_frame *out);
 rs_status rs_link_encode_no_light(const char *response_id, const char *const *receivers, uint32_t receiver_count,
                                   rs_link_frame *out);
 rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_frame *out);
+rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out);
 
 /* A call from the manager. Which fields hold depends on `call`. */
 typedef struct {
@@ -35,6 +36,7 @@ typedef struct {
     int64_t manager_boot; /* welcome */
     rs_path_kind kind;    /* moved */
     rs_link_response response;
+    rs_link_probe probe;
     /* response: ACCEPTED, but what it grants is unusable; then the decision reads DENIED and the reason says why. */
     bool unusable;
 } rs_link_message;

@@ -90,9 +90,9 @@ static const char *fill_grant(const rostrumPathResponse *from, rs_link_response 
     return NULL;
 }
 
-static const char *fill_receivers(const rostrumPathResponse *from, rs_link_server *to) {
-    for (guint i = 0; i < from->receivers->len; i++) {
-        const rostrumServerAddress *server = g_ptr_array_index(from->receivers, i);
+static const char *fill_receivers(const GPtrArray *from, rs_link_server *to) {
+    for (guint i = 0; i < from->len; i++) {
+        const rostrumServerAddress *server = g_ptr_array_index(from, i);
         if (!server->server[0] || !parse_ipv4(server->address, &to[i].address))
             return "a receiver's address is not IPv4";
         if (server->control_port < 1 || server->control_port > UINT16_MAX)
@@ -118,7 +118,7 @@ static void deliver_response(const rostrumPathResponse *from, rs_link_deliver_fn
         to->decision = RS_LINK_ACCEPTED;
         wrong = fill_grant(from, to);
         if (!wrong && count > 0)
-            wrong = fill_receivers(from, receivers);
+            wrong = fill_receivers(from->receivers, receivers);
         to->receivers = receivers;
         to->receiver_count = count;
         break;
@@ -140,6 +140,33 @@ static void deliver_response(const rostrumPathResponse *from, rs_link_deliver_fn
     }
     deliver(context, &message);
     g_free(receivers);
+}
+
+/* An order that makes no sense is not carried out; the manager hears nothing of it, and says so to whoever asked. */
+static void deliver_probe(const rostrumProbeOrder *from, rs_link_deliver_fn *deliver, void *context) {
+    guint count = from->__isset_servers ? from->servers->len : 0;
+    rs_link_server *servers = g_new0(rs_link_server, count);
+    rs_link_message message = {.call = RS_LINK_CALL_PROBE};
+    bool packets = from->kind == ROSTRUM_PROBE_KIND_LISTEN || from->kind == ROSTRUM_PROBE_KIND_SEND;
+    bool good = from->probe_id[0] && from->time_ms >= 1 && from->time_ms <= 60000;
+    message.probe = (rs_link_probe){.id = from->probe_id,
+                                    .kind = (rs_link_probe_kind)from->kind,
+                                    .time = (rs_time)from->time_ms * 1000000,
+                                    .servers = servers,
+                                    .server_count = count};
+    if (good && packets) {
+        good = from->__isset_group && parse_ipv4(from->group, &message.probe.group) &&
+               IN_MULTICAST(message.probe.group) && from->port >= 1 && from->port <= UINT16_MAX && from->packets >= 1 &&
+               from->packets <= 100 && from->mtu >= 576 && from->mtu <= UINT16_MAX;
+        message.probe.port = (uint16_t)from->port;
+        message.probe.packets = (uint32_t)from->packets;
+        message.probe.mtu = (uint32_t)from->mtu;
+    }
+    if (good && count > 0)
+        good = fill_receivers(from->servers, servers) == NULL;
+    if (good)
+        deliver(context, &message);
+    g_free(servers);
 }
 
 static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_fn *deliver, void *context) {
@@ -168,6 +195,9 @@ static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_
     case RS_LINK_CALL_LIGHT:
         message.id = ((rostrumAgentLightArgs *)args)->response_id;
         break;
+    case RS_LINK_CALL_PROBE:
+        deliver_probe(((rostrumAgentProbeArgs *)args)->order, deliver, context);
+        return;
     case RS_LINK_CALL_UNKNOWN:
         break;
     }
@@ -188,6 +218,8 @@ static GType args_type(rs_link_call call) {
         return ROSTRUM_TYPE_AGENT_FAILED_ARGS;
     case RS_LINK_CALL_LIGHT:
         return ROSTRUM_TYPE_AGENT_LIGHT_ARGS;
+    case RS_LINK_CALL_PROBE:
+        return ROSTRUM_TYPE_AGENT_PROBE_ARGS;
     case RS_LINK_CALL_UNKNOWN:
         break;
     }

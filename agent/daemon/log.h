@@ -1,4 +1,5 @@
-/* The agent's log: one line per event on stderr, "<UTC time> <level> <event> key=value ...", for people and grep. */
+/* The agent's log: one line per event on stderr, "<UTC time> <level> <event> key=value ...", for people and grep; or as
+ * JSON, for those who collect logs. */
 #ifndef RS_DAEMON_LOG_H
 #define RS_DAEMON_LOG_H
 
@@ -9,6 +10,9 @@ typedef enum { RS_LOG_DEBUG, RS_LOG_INFO, RS_LOG_WARNING, RS_LOG_ERROR } rs_log_
 
 /* Lines below this level are not written. False if there is no level of that name. */
 bool rs_log_set_level(const char *name);
+
+/* Lines are JSON objects: "time", "level", "event", the pairs as members, other words in "text". */
+void rs_log_set_json(bool json);
 
 /* `event` is a short word ("control", "send", ...); the format makes "key=value" pairs. Values that may hold blanks go
  * through rs_quote. */

@@ -64,6 +64,33 @@ static bool take_manager(rs_options *o, const char *text, char *error) {
            wrong(error, "an IPv4 address and a port are needed, for example 10.255.0.1:9090");
 }
 
+/* The file's first line, without what ends it. */
+static bool take_token_file(rs_options *o, const char *text, char *error) {
+    FILE *file = fopen(text, "r");
+    bool got = file && fgets(o->token, (int)sizeof o->token, file);
+    if (file)
+        fclose(file);
+    o->token[strcspn(o->token, "\r\n")] = '\0';
+    size_t length = strlen(o->token);
+    return (got && length >= 16 && length < sizeof o->token - 1) ||
+           wrong(error, "a file is needed whose first line is a token of 16 to 253 characters");
+}
+
+static bool take_metrics(rs_options *o, const char *text, char *error) {
+    uint32_t address;
+    uint16_t port;
+    struct sockaddr_un longest;
+    o->metrics = text;
+    return (text[0] == '/' && strlen(text) < sizeof longest.sun_path) || rs_parse_endpoint(text, &address, &port) ||
+           wrong(error, "ADDRESS:PORT is needed, for example 10.255.1.1:9101, or the path of a unix socket");
+}
+
+static bool take_log_format(rs_options *o, const char *text, char *error) {
+    (void)o;
+    rs_log_set_json(strcmp(text, "json") == 0);
+    return strcmp(text, "text") == 0 || strcmp(text, "json") == 0 || wrong(error, "it is text or json");
+}
+
 static bool take_socket(rs_options *o, const char *text, char *error) {
     o->socket_path = text;
     struct sockaddr_un longest;
@@ -201,6 +228,8 @@ static const option options_table[] = {
     {"quota", "SIZE", "most that objects may take of the store, for example 4G [what the tmpfs holds]", take_quota},
     {"reserve", "SIZE", "memory kept ready for objects to come, besides what they use; helps in virtual machines [0]",
      take_reserve},
+    {"manager-token", "FILE", "its first line tells the manager who this agent is [none]", take_token_file},
+    {"metrics", "WHERE", "serve metrics for Prometheus at ADDRESS:PORT or a unix socket /PATH [nowhere]", take_metrics},
     {"mtu", "BYTES", "largest IP packet on the data channel [the interface's MTU]", take_mtu},
     {"nic-rate", "RATE", "what the NIC can send, in bits/s on the wire, for example 1G [the interface's speed]",
      take_nic_rate},
@@ -228,6 +257,7 @@ static const option options_table[] = {
     {"loss", "SPEC", "lose received data packets on purpose: uniform:P, burst:P:N, gilbert:P:N or first:N", take_loss},
     {"seed", "N", "seed of every random choice, to repeat a run [random]", take_seed},
     {"log-level", "LEVEL", "debug, info, warning or error [info]", take_log_level},
+    {"log-format", "FORMAT", "lines of text, or json: an object a line [text]", take_log_format},
 };
 #define OPTION_COUNT (sizeof options_table / sizeof *options_table)
 

@@ -15,6 +15,8 @@ typedef struct {
     uint16_t control_port, data_port;
     uint32_t manager_address; /* host order; 0 = no manager */
     uint16_t manager_port;
+    char token[256];     /* tells the manager who this agent is; "" = none */
+    const char *metrics; /* where to serve metrics: ADDRESS:PORT or a socket's path; NULL = nowhere */
     const char *socket_path;
     const char *store_directory;
     uint64_t quota_bytes;     /* 0 = what the tmpfs holds */
