@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections import defaultdict
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,7 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
         )
         for i, link in enumerate(value["links"])
     )
+    ends = _far_ends(links)
     topology = Topology(
         name=value["name"],
         data=reader.network(network["data"], ("network", "data")),
@@ -230,12 +232,12 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
             thrift_port=value["manager"].get("thrift_port", 9090),
             rest_port=value["manager"].get("rest_port", 8080),
         ),
-        switches={name: _switch(name, entry, links, reader) for name, entry in value["switches"].items()},
+        switches={name: _switch(name, entry, ends, reader) for name, entry in value["switches"].items()},
         servers={
-            name: _server(name, entry, links, value["switches"], reader) for name, entry in value["servers"].items()
+            name: _server(name, entry, ends, value["switches"], reader) for name, entry in value["servers"].items()
         },
         links=links,
-        ocs={name: _ocs(name, entry, links, reader) for name, entry in value.get("ocs", {}).items()},
+        ocs={name: _ocs(name, entry, ends, reader) for name, entry in value.get("ocs", {}).items()},
         emulation=_emulation(emulation),
     )
     for place, text in checks.all_of(topology):
@@ -243,13 +245,20 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
     return topology, reader.problems
 
 
-def _far_ends(node: str, links: tuple[Link, ...]) -> list[tuple[End, End, int]]:
-    both = [(link.a, link.b, link.rate_bps) for link in links] + [(link.b, link.a, link.rate_bps) for link in links]
-    return [row for row in both if row[0].node == node]
+Ends = dict[str, list[tuple[End, End, int]]]  # node -> (own end, far end, bit/s) of its links
 
 
-def _switch(name: str, entry: dict[str, Any], links: tuple[Link, ...], reader: _Reader) -> Switch:
-    ends = _far_ends(name, links)
+def _far_ends(links: tuple[Link, ...]) -> Ends:
+    ends: Ends = defaultdict(list)
+    for link in links:
+        ends[link.a.node].append((link.a, link.b, link.rate_bps))
+    for link in links:
+        ends[link.b.node].append((link.b, link.a, link.rate_bps))
+    return ends
+
+
+def _switch(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -> Switch:
+    ends = far_ends[name]
     southbound = entry.get("southbound", "openflow")
     needed, other = ("p4runtime", "dpid") if southbound == "p4runtime" else ("dpid", "p4runtime")
     if needed not in entry:
@@ -275,10 +284,8 @@ def _switch(name: str, entry: dict[str, Any], links: tuple[Link, ...], reader: _
     )
 
 
-def _server(
-    name: str, entry: dict[str, Any], links: tuple[Link, ...], switches: dict[str, Any], reader: _Reader
-) -> Server:
-    tors = [(far, rate) for _, far, rate in _far_ends(name, links) if switches.get(far.node, {}).get("role") == "tor"]
+def _server(name: str, entry: dict[str, Any], far_ends: Ends, switches: dict[str, Any], reader: _Reader) -> Server:
+    tors = [(far, rate) for _, far, rate in far_ends[name] if switches.get(far.node, {}).get("role") == "tor"]
     far, rate = tors[0] if tors else (End("", 0), 1_000)
     if not tors:
         reader.add(
@@ -295,7 +302,7 @@ def _server(
     )
 
 
-def _ocs(name: str, entry: dict[str, Any], links: tuple[Link, ...], reader: _Reader) -> Ocs:
+def _ocs(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -> Ocs:
     dialect, light = entry.get("dialect", "glimmerglass"), entry.get("light", {})
     return Ocs(
         name=name,
@@ -315,7 +322,7 @@ def _ocs(name: str, entry: dict[str, Any], links: tuple[Link, ...], reader: _Rea
             key: Splitter(key, name, item["fanout"], float(item["loss_db"]), item["input"], tuple(item["outputs"]))
             for key, item in entry.get("splitters", {}).items()
         },
-        attached={own.port: far for own, far, _ in _far_ends(name, links)},
+        attached={own.port: far for own, far, _ in far_ends[name]},
     )
 
 
