@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rostrum.controller.core.membership_values import GroupOptions, GroupUse
 from rostrum.controller.core.model import CrossConnect, Light, MulticastRule
-from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, TransferReport
+from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, Quota, TransferReport
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Renewed:
     """REST: the lease of a path begins anew."""
 
     path_id: str
+
+
+@dataclass(frozen=True)
+class QuotasChanged:
+    quotas: Mapping[str, Quota]
 
 
 @dataclass(frozen=True)
@@ -226,6 +232,7 @@ Event = (
     | Released
     | Cancelled
     | Renewed
+    | QuotasChanged
     | AgentUp
     | AgentDown
     | KeepAlive

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import validation
+from rostrum.controller.core import quotas, validation
 from rostrum.controller.core.circuit_plan import CircuitPlan
 from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict
 from rostrum.controller.core.groups import Exhausted
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path, RuleSet, Transfer
+from rostrum.controller.core.quotas import Over
 from rostrum.controller.core.schedulers.base import Deny, Grant, Wait, Waiting
 from rostrum.controller.core.state import Core, PendingCircuit
-from rostrum.controller.core.values import MS, REST, Decision, PathResponse, ServerAddress, Stamps, State
+from rostrum.controller.core.values import MS, REST, Decision, PathResponse, ServerAddress, Stamps, State, Wanted
 from rostrum.controller.core.words import seconds
 
 LIGHT_MARGIN_MS = 200  # light bound = 3 x reconfiguration time + this
@@ -105,13 +107,21 @@ def run_queue(core: Core, now: int) -> None:
                 continue
             path.follows = ""
             _begin_to_wait(core, path, now)
-        waiting.append(Waiting(path.id, path.request, path.waiting_since, path.circuit_until))
+        request = path.request
+        if path.over_quota:
+            if core.quotas.holds(path, now):
+                continue
+            if core.quotas.packet_only(path, now):
+                request = replace(request, wanted=Wanted.PACKET)
+        waiting.append(Waiting(path.id, request, path.waiting_since, path.circuit_until))
     decisions = {one.path_id: one for one in core.scheduler.schedule(waiting, core.resources.fork(), now)}
     for path_id in list(core.queue):
         path = core.paths[path_id]
         otherwise = f"behind others in the queue of {len(core.queue)}"
         if path.follows:
             otherwise = f"the session before it still has its circuit ({path.follows})"
+        elif path.over_quota:
+            otherwise = path.over_quota.reason
         decision = decisions.get(path_id, Wait(path_id, otherwise))
         if isinstance(decision, Grant):
             decision = _grant(core, path, decision, now) or decision
@@ -156,12 +166,27 @@ def deny(core: Core, path: Path, reason: str, now: int) -> None:
     core.emit(act.PathChanged(path.id))
 
 
-def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | None:
+def _over_quota(core: Core, path: Path, over: Over, now: int) -> Wait | Deny:
+    """A grant that its tenant may not have, or not now."""
+    path.over_quota = over
+    if core.quotas.packet_only(path, now):
+        core.wake_at(now)  # at the end of this step, as a packet path
+        return Wait(path.id, over.reason)
+    return Deny(path.id, over.reason) if over.ever or over.policy == "deny" else Wait(path.id, over.reason)
+
+
+def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None:
     """Carries a grant out: the answer first, then switches and OCS in parallel (paper, III-B).
 
-    Returns a Wait if the grant cannot be carried out after all.
+    Returns another decision if the grant cannot be carried out after all.
     """
     plan = grant.plan
+    if core.quotas.limits:
+        over = core.quotas.over(path.request.tenant, quotas.need(plan))
+        if over:
+            return _over_quota(core, path, over, now)
+        if path.over_quota and path.over_quota.circuit and path.request.wanted is Wanted.AUTO:
+            grant = replace(grant, reason=f"no circuit: {path.over_quota.reason}")
     rule_set = core.idle_rules.take(plan.hops)
     try:
         group = rule_set.group if rule_set else _group(core, now)
@@ -351,6 +376,14 @@ def renewed(core: Core, event: ev.Renewed, now: int) -> None:
     if path and path.granted and path.request.lease_ms is not None:
         path.lease_until = now + path.request.lease_ms * MS
         core.wake_at(path.lease_until)
+
+
+def quotas_changed(core: Core, event: ev.QuotasChanged, now: int) -> None:
+    core.quotas.change(event.quotas, core.paths.values())
+    for path_id in core.queue:
+        core.paths[path_id].over_quota = None
+    core.log("quotas changed", tenants=",".join(sorted(event.quotas)) or "none")
+    run_queue(core, now)
 
 
 def withdraw(core: Core, path: Path, cause: str, now: int) -> None:

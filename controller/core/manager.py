@@ -23,6 +23,7 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.Released: intake.released,
     ev.Cancelled: intake.cancelled,
     ev.Renewed: intake.renewed,
+    ev.QuotasChanged: intake.quotas_changed,
     ev.AgentUp: agents.agent_up,
     ev.AgentDown: agents.agent_down,
     ev.KeepAlive: agents.keep_alive,

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
 
 from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, PathKind
 from rostrum.controller.core.splitters import Cascade
 from rostrum.controller.core.trees import Hop
 from rostrum.controller.core.values import Budget, FirstLight, PathRequest, Stamps, State, TransferReport
+
+if TYPE_CHECKING:
+    from rostrum.controller.core.quotas import Over
 
 # queued -> configuring -> active -> released | failed; a moved path is configured again; a queued one may be withdrawn
 # or denied.
@@ -60,6 +64,7 @@ class Path:
     light: dict[str, FirstLight] = field(default_factory=dict)  # by receivers' rack, where its switch tells
     told: str = ""  # the last reason sent with QUEUED
     transfer_id: str = ""
+    over_quota: Over | None = None  # queued: a grant was beyond its tenant's quota
 
     def to(self, state: State, now: int) -> None:
         """Raises ValueError on a change that cannot be."""

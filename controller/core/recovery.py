@@ -23,6 +23,7 @@ from rostrum.controller.core.values import (
     AGENT_BACKOFF_NS,
     MS,
     REST,
+    TENANT,
     Budget,
     PathRequest,
     Protocol,
@@ -247,6 +248,8 @@ def _request_record(request: PathRequest) -> dict[str, Json]:
         record["wanted"] = request.wanted.value
     if request.protocol is not Protocol.AUTO:
         record["protocol"] = request.protocol.value
+    if request.tenant != TENANT:
+        record["tenant"] = request.tenant
     for name in ("wait_ms", "deadline_ms", "lease_ms"):
         if (value := getattr(request, name)) is not None:
             record[name] = value
@@ -268,6 +271,7 @@ def _request(record: Any) -> PathRequest:
         wanted=Wanted(record.get("wanted", Wanted.AUTO.value)),
         lease_ms=record.get("lease_ms"),
         protocol=Protocol(record.get("protocol", Protocol.AUTO.value)),
+        tenant=record.get("tenant", TENANT),
     )
 
 

@@ -16,6 +16,7 @@ from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.model import MulticastRule, Pair
 from rostrum.controller.core.paths import IdleRules, Path, RuleSet, Transfer
+from rostrum.controller.core.quotas import Quotas
 from rostrum.controller.core.resources import Resources
 from rostrum.controller.core.rules import RuleKey
 from rostrum.controller.core.schedulers.base import Scheduler
@@ -92,6 +93,7 @@ class Core:
     out: list[act.Action] = field(default_factory=list)
     serial: int = 0
     timers: list[int] = field(default_factory=list)
+    quotas: Quotas = field(default_factory=lambda: Quotas({}))
     durable: Durable = field(default_factory=Durable)
     remembers_all: bool = False  # records of an earlier manager explain everything that it did
     unread_circuits: set[str] = field(default_factory=set)  # restored; their OCS has not told what it has
@@ -108,10 +110,19 @@ class Core:
             scheduler=schedulers.create(settings.scheduler, settings.session_bytes),
             epoch=base36(settings.boot_id // 100 % 36**4),
             idle_rules=IdleRules(settings.idle_rule_sets),
+            quotas=Quotas(settings.quotas),
         )
 
     def emit(self, action: act.Action) -> None:
         self.out.append(action)
+        if self.quotas.limits and isinstance(action, act.PathChanged):
+            self.count_held(action.path_id)
+
+    def count_held(self, path_id: str) -> None:
+        """What the path takes counts against its tenant's quota, or no longer."""
+        path = self.paths.get(path_id)
+        if path:
+            self.quotas.note(path)
 
     def log(self, event: str, /, **facts: object) -> None:
         self.emit(act.Log("info", event, tuple(facts.items())))

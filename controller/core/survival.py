@@ -27,6 +27,8 @@ def restore(core: Core, records: Records, now: int) -> None:
     """Brings back what an earlier manager remembered, into a new core. Records of unknown parts are left alone."""
     for part in PARTS:
         part.restore(core, records.get(part.name, {}), now)
+    for path_id in core.paths if core.quotas.limits else ():
+        core.count_held(path_id)
 
 
 _BY_NAME = {part.name: part for part in PARTS}

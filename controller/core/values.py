@@ -4,15 +4,18 @@ manager's monotonic clock.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
+from typing import Literal
 
 from rostrum.controller.core.model import LEVEL_MULTICAST, CrossConnect, PathKind
 
 MS = 1_000_000
 S = 1_000_000_000
 AGENT_BACKOFF_NS = 3 * S  # agents that lost their manager try again at most this far apart
+TENANT = "default"  # of whom no token tells another
 REST = "rest"  # origin of requests made by people and tools; agents' origin is their server's name
 
 
@@ -67,6 +70,7 @@ class PathRequest:
     wanted: Wanted = Wanted.AUTO
     lease_ms: int | None = None  # only for REST's: None = until released; an agent's paths live by its keepalives
     protocol: Protocol = Protocol.AUTO
+    tenant: str = TENANT  # whose quota it counts against
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,18 @@ class FirstLight:
 
 
 @dataclass(frozen=True)
+class Quota:
+    """What a tenant may hold at a time; None = as much as there is. `over`: what becomes of a request beyond it."""
+
+    paths: int | None = None
+    circuits: int | None = None
+    splitters: int | None = None
+    rules: int | None = None
+    rate_bps: int | None = None
+    over: Literal["wait", "deny"] = "wait"
+
+
+@dataclass(frozen=True)
 class Settings:
     """The manager's bounds. Every wait has one."""
 
@@ -233,6 +249,7 @@ class Settings:
     light_confirm: int = 3  # packets in a row that are light to switches, on a circuit that is being made
     level: int = LEVEL_MULTICAST  # priority of multicast at switches; 0 = that of everything else
     boot_id: int = 1
+    quotas: Mapping[str, Quota] = field(default_factory=dict)  # by tenant; "*": of those not named
 
     @property
     def grace(self) -> int:

@@ -23,11 +23,13 @@ METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 
 # Class of a denial <- what its reason says. What plug-in schedulers say is theirs: class "scheduler".
 _NEVER = (
+    ("over quota", ("quota of tenant",)),
     ("circuit impossible", ("sender's rack", "no optical circuit switch", "has no port on")),
     ("circuit impossible", ("cannot be reached through", "light budget of")),
     ("unreachable", ("no packet links lead there",)),
 )
 _WAITED = (
+    ("over quota", ("quota of tenant",)),
     ("device down", (" to connect", "is not connected")),
     ("server port busy", ("'s port: it ",)),
     ("circuit busy", ("'s uplink: ", "'s downlink: ", "waiting for a splitter", "splitters (")),
