@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rostrum.lab.bench import cases
-from rostrum.lab.bench.account import machine_busy_s
 from rostrum.lab.bench.cases import Entry
 from rostrum.lab.bench.install import install
-from rostrum.lab.bench.limits import large_socket_buffers
+from rostrum.lab.bench.messages.commands import messages
+from rostrum.lab.bench.session import OUT, in_namespaces, note_others, programs_folder
 from rostrum.lab.bench.summary import summarize
 from rostrum.lab.bench.table import figures, table
 from rostrum.lab.manifest import manifest
-from rostrum.lab.namespace import LabError, PrivateNamespace
-from rostrum.lab.processes import agent_program
+from rostrum.lab.namespace import LabError
 from rostrum.topologies.places import build_folder, short
 
-OUT = Console(highlight=False, soft_wrap=True)
-LOOK_S = 0.5
-QUIET = 0.05  # share of the machine's processor time that others may use
 GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP, "peers": cases.PEERS}
 
 
@@ -52,8 +45,12 @@ def bench() -> None:
 
     \b
       rostrum bench datapath --quick           one object to many, in under five minutes
+      rostrum bench messages --quick           messages to a group, in a few minutes
       rostrum bench datapath --help
     """
+
+
+bench.add_command(messages)
 
 
 @bench.command()
@@ -143,23 +140,9 @@ def run(entries: list[Entry], wish: Wish) -> None:
         "resume": wish.resume and results.exists(),
         "manifest": {**manifest(wish.seed, {**asdict(wish), "folder": str(wish.folder)}), "load": os.getloadavg()},
     }
-    if (busy := busy_share()) > QUIET:
-        OUT.print(
-            f"note: {busy:.0%} of this machine's processor time is used by others; good for a try, not for figures"
-        )
-    file = wish.folder / "job.json"
-    file.write_text(json.dumps(job, indent=1) + "\n")
+    note_others()
     began = time.monotonic()
-    inside = [sys.executable, "-m", "rostrum.lab.bench.inside", str(file.resolve())]
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(1))
-    with (
-        large_socket_buffers(),
-        PrivateNamespace(log=wish.folder.resolve() / "logs" / "switches", command=inside) as ns,
-    ):
-        status = ns.wait()
-    if status:
-        raise LabError(f"the bench ended with status {status}; logs are in {short(wish.folder / 'logs')}")
+    in_namespaces(wish.folder, "rostrum.lab.bench.inside", job)
     OUT.print(f"{(time.monotonic() - began) / 60:.1f} min\n")
     report(json.loads(results.read_text()), wish.folder)
 
@@ -181,19 +164,3 @@ def report(results: dict[str, Any], folder: Path) -> None:
     click.echo(text)
     OUT.print(f"every run: {short(folder / 'results.json')}; figures: {short(folder / 'summary.json')}; "
               f"picture: {short(folder / 'bench.png')}; logs: {short(folder / 'logs')}")  # fmt: skip
-
-
-def busy_share() -> float:
-    """What others use of this machine's processor time just now."""
-    began, before = time.monotonic(), machine_busy_s()
-    time.sleep(LOOK_S)
-    return (machine_busy_s() - before) / (time.monotonic() - began) / (os.cpu_count() or 1)
-
-
-def programs_folder() -> Path:
-    """Where the programs of `native` were built: beside the agent that is measured. Raises LabError."""
-    agent = agent_program()
-    folder = agent.parents[2] / "mininet" / "bench" / "native"
-    if not agent.exists() or not (folder / "raw").exists():
-        raise LabError(f"{short(folder)} lacks the bench's programs, or there is no {short(agent)}: make build")
-    return folder

@@ -1,4 +1,4 @@
-"""Gets the tools that a bench compares with: Debian's packages, Aeron from Maven's registry, our small drivers built.
+"""Gets the tools that a bench compares with: Debian's packages, Java's from Maven's registry, our small drivers built.
 
 What cannot be had is no error: the bench reports the tool as missing, with the reason.
 """
@@ -18,6 +18,7 @@ from rostrum.lab.bench.tools.aeron import VERSION as AERON
 
 NATIVE = FOLDER / "native"
 BOUND_S = 600
+JGROUPS = "5.3.18.Final"
 POLICY = Path("/usr/sbin/policy-rc.d")
 Say = Callable[[str], None]
 
@@ -38,13 +39,30 @@ def _library(name: str) -> Callable[[], bool]:
     return lambda: _quiet("pkg-config", "--exists", name) == ""
 
 
+JAVA = (Need("default-jdk-headless", _program("java", "javac")), Need("maven", _program("mvn")))
 NEEDS: dict[str, tuple[Need, ...]] = {
     "uftp": (Need("uftp", _program("uftp", "uftpd")),),
     "udpcast": (Need("udpcast", _program("udp-sender", "udp-receiver")),),
     "norm": (Need("libnorm-dev", _library("norm")),),
+    "norm_messages": (Need("libnorm-dev", _library("norm")),),
     "pgm": (Need("libpgm-dev", _library("openpgm-5.3")),),
     "http": (Need("nginx-light", _program("nginx")), Need("curl", _program("curl"))),
-    "aeron": (Need("default-jdk-headless", _program("java", "javac")), Need("maven", _program("mvn"))),
+    "aeron": JAVA,
+    "jgroups": JAVA,
+}
+
+
+@dataclass(frozen=True)
+class Java:
+    """A library from Maven's registry, and our programs for it."""
+
+    artifact: str
+    programs: tuple[str, ...]
+
+
+JARS = {
+    "aeron": Java(f"io.aeron:aeron-all:{AERON}", ("AeronCopy", "Stamps", "AeronMessages")),
+    "jgroups": Java(f"org.jgroups:jgroups:{JGROUPS}", ("Stamps", "JGroupsMessages")),
 }
 
 
@@ -59,15 +77,17 @@ def install(tools: Iterable[str], build: Path, place: Path, say: Say) -> dict[st
         for name in wanted
         if (absent := [need.package for need in NEEDS[name] if not need.there()])
     }
-    drivers = [name for name in ("norm", "pgm") if name in wanted and name not in missing]
-    if any(not (build / "mininet" / "bench" / "native" / name).exists() for name in drivers):
+    drivers: list[str] = [name for name in ("norm", "norm_messages", "pgm") if name in wanted and name not in missing]
+    built = build / "mininet" / "bench" / "native"
+    if not all((built / name).exists() for name in drivers):
         say(f"building the drivers of {' and '.join(drivers)}")
         words = _quiet("meson", "setup", "--reconfigure", str(build)) or _quiet("ninja", "-C", str(build))
         for name in drivers:
-            if not (build / "mininet" / "bench" / "native" / name).exists():
+            if not (built / name).exists():
                 missing[name] = f"its driver cannot be built: {words}"
-    if "aeron" in wanted and "aeron" not in missing and (words := _install_aeron(place, say)):
-        missing["aeron"] = words
+    for name, java in JARS.items():
+        if name in wanted and name not in missing and (words := _install_java(java, place, say)):
+            missing[name] = words
     return missing
 
 
@@ -98,21 +118,22 @@ def _no_services() -> Iterator[None]:
         POLICY.unlink()
 
 
-def _install_aeron(place: Path, say: Say) -> str:
-    """The jar by Maven, our program compiled against it; why not, or ""."""
+def _install_java(java: Java, place: Path, say: Say) -> str:
+    """The jar by Maven, our programs compiled against it; why not, or ""."""
     place.mkdir(parents=True, exist_ok=True)
-    jar = place / f"aeron-all-{AERON}.jar"
+    group, name, version = java.artifact.split(":")
+    jar = place / f"{name}-{version}.jar"
     if not jar.exists():
-        say(f"getting Aeron {AERON} with Maven")
+        say(f"getting {name} {version} with Maven")
         plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-        artifact = f"-Dartifact=io.aeron:aeron-all:{AERON}"
-        if words := _quiet("mvn", "-q", "-B", plugin, artifact, f"-DoutputDirectory={place}"):
-            return f"io.aeron:aeron-all cannot be had: {words}"
-    source, compiled = NATIVE / "AeronCopy.java", place / "AeronCopy.class"
-    if compiled.exists() and compiled.stat().st_mtime > source.stat().st_mtime:
+        if words := _quiet("mvn", "-q", "-B", plugin, f"-Dartifact={java.artifact}", f"-DoutputDirectory={place}"):
+            return f"{group}:{name} cannot be had: {words}"
+    sources = [NATIVE / f"{program}.java" for program in java.programs]
+    compiled = place / f"{java.programs[-1]}.class"
+    if compiled.exists() and compiled.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return ""
-    words = _quiet("javac", "-cp", str(jar), "-d", str(place), str(source))
-    return f"AeronCopy.java does not compile: {words}" if words else ""
+    words = _quiet("javac", "-cp", str(jar), "-d", str(place), *map(str, sources))
+    return f"{compiled.stem}.java does not compile: {words}" if words else ""
 
 
 def _quiet(*command: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from rostrum.lab.bench import cases
 from rostrum.lab.bench.cases import MB, base, limited
 from rostrum.lab.bench.install import NEEDS
+from rostrum.lab.bench.messages.tools import all_tools as message_tools
 from rostrum.lab.bench.run import Tool
 from rostrum.lab.bench.runner import turns
 from rostrum.lab.bench.tools import all_tools
@@ -46,7 +47,7 @@ def test_uftp__who_is_complete_and_what_was_asked_for_again() -> None:
 def test_every_tool_of_the_plans_exists(tools: dict[str, Tool]) -> None:
     assert set(tools) == set(cases.EVERY)
     assert all(tool.name == name and tool.timed for name, tool in tools.items())
-    assert set(NEEDS) <= set(cases.PEERS)
+    assert set(NEEDS) <= {*cases.PEERS, *(tool.needs for tool in message_tools(Path()).values())}
 
 
 def test_no_plan_asks_for_what_cannot_be(tools: dict[str, Tool]) -> None:
