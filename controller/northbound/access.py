@@ -81,7 +81,7 @@ class Access:
         self._callers: dict[str, Caller] = {}
         self._seen: tuple[int, int, int] | None = None
         if options.tokens:
-            self._callers, self._seen = read(options.tokens), _stamp(options.tokens)
+            self._callers, self._seen = read(options.tokens), stamp(options.tokens)
 
     def door(self, host: str) -> Door:
         """How to listen at an address. Raises AccessError if that would let everybody in unasked."""
@@ -114,7 +114,7 @@ class Access:
         if self.options.tokens is None:
             return
         try:
-            self._seen = _stamp(self.options.tokens)
+            self._seen = stamp(self.options.tokens)
             self._callers = read(self.options.tokens)
             log.info(line("tokens read", file=self.options.tokens, callers=len(self._callers)))
         except AccessError as error:
@@ -125,7 +125,7 @@ class Access:
         door = scope.get(DOOR, GUARDED)
         if door.caller:
             return Caller(door.caller.name, door.caller.tenant, door.caller.role)
-        if self.options.tokens and _stamp(self.options.tokens) != self._seen:
+        if self.options.tokens and stamp(self.options.tokens) != self._seen:
             self.reload()
         peer = _common_name(scope.get("state", {}).get(PEER))
         if peer:
@@ -235,7 +235,7 @@ def _credential(text: str) -> bool:
     return bool(re.fullmatch(r"sha256:[0-9a-f]{64}|tls:\S{1,200}", text))
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
+def stamp(file: Path) -> tuple[int, int, int] | None:
     try:
         found = file.stat()
     except OSError:

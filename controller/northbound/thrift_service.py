@@ -18,10 +18,12 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.validation import ID_MAX, unknown_servers
-from rostrum.controller.core.values import OverlayView, PathResponse
+from rostrum.controller.core.values import TENANT, OverlayView, PathResponse
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound import groups_thrift
 from rostrum.controller.northbound import thrift_values as values
+from rostrum.controller.northbound.agent_gate import AgentGate
+from rostrum.controller.northbound.probes import Probes
 from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Latency
@@ -40,10 +42,12 @@ REASON_MAX = 1000  # characters; agents take 4096 bytes
 class ThriftService:
     """The Thrift server; implements `owner.Agents`."""
 
-    def __init__(self, owner: Owner, name: str, boot_id: int) -> None:
+    def __init__(self, owner: Owner, name: str, boot_id: int, gate: AgentGate | None = None) -> None:
         self.owner = owner
         self.name = name
         self.boot_id = boot_id
+        self.gate = gate or AgentGate(None)
+        self.probes = Probes(self._probe)
         self.latency = Latency()
         self.connections: set[AgentConnection] = set()
         self.agents: dict[str, AgentConnection] = {}
@@ -112,6 +116,13 @@ class ThriftService:
         if connection:
             connection.call("failed", {"response_id": path_id, "reason": reason[:REASON_MAX]})
 
+    def _probe(self, server: str, order: Any) -> bool:
+        connection = self.agents.get(server)
+        if connection is None or not connection.knows_probes:
+            return False
+        connection.call("probe", {"order": order})
+        return True
+
     def request_arrived(self, server: str, request_id: str, at: int) -> None:
         if len(self._arrived) < ARRIVALS_MAX:
             self._arrived[server, request_id] = at
@@ -130,6 +141,7 @@ class ThriftService:
         wrong = unknown_servers([server], topology, "server")
         if wrong:
             raise BadMessage(wrong[0])
+        tenant = self.gate.admit(server, info.token)
         if not 0 < port < 65536:
             raise BadMessage(f"control_port {port} is out of range: 1 to 65535")
         live = values.live_paths(info)
@@ -141,7 +153,9 @@ class ThriftService:
                 raise BadMessage(f"a newer agent of {server} is connected already, from {older.peer}")
             older.server = ""  # its end is no news of the server
             older.close(f"a newer agent of {server} connected from {connection.peer}")
-        connection.server, connection.boot_id = server, boot_id
+        connection.server, connection.boot_id, connection.tenant = server, boot_id, tenant
+        connection.knows_probes = info.knows_probes is True
+        connection.software = str(info.software or "")[:64]
         self.agents[server] = connection
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
         self.owner.post(
@@ -183,6 +197,9 @@ class AgentConnection(asyncio.Protocol):
         self.service = service
         self.number = number
         self.server = ""
+        self.tenant = TENANT
+        self.software = ""
+        self.knows_probes = False
         self.boot_id = 0
         self.boot_known = False
         self.heard = time.monotonic()
@@ -270,7 +287,7 @@ class AgentConnection(asyncio.Protocol):
         _CALLS[method](self, args, arrived)
 
     def on_request(self, args: Any, arrived: int) -> None:
-        request = values.request(args, self.server)
+        request = values.request(args, self.server, self.tenant)
         self.service.request_arrived(self.server, request.request_id, arrived)
         self.service.owner.post(ev.RequestReceived(request))
 
@@ -303,6 +320,9 @@ class AgentConnection(asyncio.Protocol):
     def on_unuse_group(self, args: Any, arrived: int) -> None:
         self.service.owner.post(ev.GroupLeft(self.server, values.need(args, "group", str), sends_only=True))
 
+    def on_probe_report(self, args: Any, arrived: int) -> None:
+        self.service.probes.reported(self.server, args)
+
     def on_view_used(self, args: Any, arrived: int) -> None:
         path_id, version = values.need(args, "response_id", str), values.need(args, "version", int)
         self.service.owner.post(ev.ViewUsed(path_id, version, self.server))
@@ -318,6 +338,7 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "keepalive": AgentConnection.on_keepalive,
     "no_light": AgentConnection.on_no_light,
     "report": AgentConnection.on_report,
+    "probe_report": AgentConnection.on_probe_report,
     "view_used": AgentConnection.on_view_used,
     "failure": AgentConnection.on_failure,
     "join_group": AgentConnection.on_join_group,

@@ -9,8 +9,8 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Any, TypeVar
 
 from rostrum.controller.core.model import PathKind
-from rostrum.controller.core.values import Decision as CoreDecision
 from rostrum.controller.core.values import (
+    TENANT,
     FailureKind,
     FailureReport,
     LivePath,
@@ -24,6 +24,7 @@ from rostrum.controller.core.values import (
     ServerAddress,
     TransferReport,
 )
+from rostrum.controller.core.values import Decision as CoreDecision
 from rostrum.controller.core.words import shown
 from rostrum.controller.northbound.thrift_codec import BadMessage, idl
 
@@ -70,7 +71,7 @@ def member(kind: type[Choice], code: int) -> Choice:
         raise BadMessage(f"there is no {kind.__name__} {code}") from None
 
 
-def request(args: Any, origin: str) -> PathRequest:
+def request(args: Any, origin: str, tenant: str = TENANT) -> PathRequest:
     one = need(args, "request", idl.PathRequest)
     app_id = need(one, "app_id", bytes)
     if len(app_id) > APP_ID_BYTES:
@@ -87,6 +88,7 @@ def request(args: Any, origin: str) -> PathRequest:
         wait_ms=one.wait_ms,
         deadline_ms=one.deadline_ms,
         protocol=Protocol.AUTO if one.protocol is None else member(Protocol, one.protocol),
+        tenant=tenant,
     )
 
 
@@ -155,12 +157,13 @@ def response(value: PathResponse, reason_max: int) -> Any:
         made.rate_bps = value.rate_bps
         made.lease_ms = value.lease_ms
         made.light_bound_ms = value.light_bound_ms
-        made.receivers = _addresses(value.receivers)
+        made.receivers = addresses(value.receivers)
         made.protocol = value.protocol.value
     return made
 
 
-def _addresses(servers: tuple[ServerAddress, ...]) -> list[Any]:
+def addresses(servers: tuple[ServerAddress, ...]) -> list[Any]:
+    """As Thrift structs."""
     return [idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port) for one in servers]
 
 
@@ -181,7 +184,7 @@ def overlay_view(value: OverlayView) -> Any:
         data_id=value.data_id,
         sender=value.sender,
         children=list(value.children),
-        addresses=_addresses(value.addresses),
+        addresses=addresses(value.addresses),
         **names("leaf", value.leaf),
         **names("proxy", value.proxy),
     )
