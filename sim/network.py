@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ import numpy as np
 from cffi import FFI
 
 FOLDER = Path(__file__).resolve().parent
-HEADER = FOLDER / "engine" / "sim.h"
+HEADERS = (FOLDER / "engine" / "sim.h", FOLDER / "baselines" / "baselines.h")
 LIBRARY = FOLDER.parent / "build" / "agent" / "sim" / "librostrum_sim.so"
 FOREVER = 2**63 - 1
 
 NOTE = np.dtype(
     [("at", "i8"), ("value", "u8"), ("host", "u4"), ("peer", "u4"), ("kind", "u4"), ("transfer", "u4")], align=True
 )
+LINK_STATS = ("packets", "bytes", "group_packets", "group_bytes", "data_packets", "data_bytes", "lost", "overflow")
 LOSS_MODELS = ("none", "bernoulli", "gilbert", "bursty", "markov")
 
 
@@ -69,11 +70,32 @@ class PathParams:
     manager_delay_ns: int = 1_000_000
 
 
+@dataclass(frozen=True)
+class BaselineParams:
+    """One host of SRM, RMTP or LBRM (baselines/baselines.h; 0 = default there). `children`: who reports to or asks this
+    host, and the links of the way to each; `repair_group`: of them all, over `repair_links` links.
+    """
+
+    protocol: str
+    group: int
+    seed: int = 1
+    fragment_size: int = 1024
+    rate_bps: int = 10**9
+    distance_ns: int = 0
+    session_ns: int = 0
+    parent: int | None = None
+    children: Mapping[int, int] = field(default_factory=dict)
+    repair_group: int = 0
+    repair_links: int = 0
+    status_ns: int = 0
+    collect_ns: int = 0
+
+
 @cache
 def _declarations() -> FFI:
-    """The header as cffi takes it: no comments, no preprocessor but the constants."""
-    text = HEADER.read_text()
-    constants = dict(re.findall(r"^#define (SIM_\w+) (0x[0-9a-f]+)$", text, re.MULTILINE))
+    """The headers as cffi takes them: no comments, no preprocessor but the constants."""
+    text = "".join(header.read_text() for header in HEADERS)
+    constants = dict(re.findall(r"^#define (\w+) (0x[0-9a-f]+)$", text, re.MULTILINE))
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     body = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     ffi = FFI()
@@ -111,6 +133,17 @@ class Network:
     def use_node(self, host: int, params: HostParams | None = None) -> None:
         """The agent's engine at a server that has none."""
         self._check(self._lib.sim_use_node(self._sim, host, self._struct("sim_host_params", params or HostParams())))
+
+    def use_baseline(self, host: int, params: BaselineParams) -> None:
+        """SRM, RMTP or LBRM at a server that has no engine."""
+        values = {one.name: getattr(params, one.name) for one in fields(params)}
+        names = {"srm": self._lib.BASELINE_SRM, "rmtp": self._lib.BASELINE_RMTP, "lbrm": self._lib.BASELINE_LBRM}
+        values["protocol"] = names[params.protocol]
+        values["parent"] = self._lib.SIM_ERROR if params.parent is None else params.parent
+        children = self._ffi.new("uint32_t[]", list(params.children))
+        hops = self._ffi.new("uint32_t[]", list(params.children.values()))
+        values |= {"children": children, "child_hops": hops, "child_count": len(params.children)}
+        self._check(self._lib.baseline_use(self._sim, host, self._ffi.new("baseline_params *", values)))
 
     def host(self, params: HostParams | None = None) -> int:
         """A server with the agent's engine."""
@@ -172,6 +205,11 @@ class Network:
         """Until a transfer ends at its sender."""
         self._check(self._lib.sim_run_until_sent(self._sim, until_ns))
 
+    def run_until_noted(self, kind: str, count: int, until_ns: int = FOREVER) -> None:
+        """Until there are `count` notes of a kind (as notes_of), from the beginning."""
+        value = getattr(self._lib, f"SIM_NOTE_{kind.upper()}")
+        self._check(self._lib.sim_run_until_noted(self._sim, value, count, until_ns))
+
     def trace(self, path: Path | None) -> None:
         """JSON lines of every packet that arrives somewhere, from now on; None ends it."""
         name = self._ffi.NULL if path is None else str(path).encode()
@@ -212,6 +250,20 @@ class Network:
             raise SimError(f"host {host} knows no transfer {transfer} any more")
         return self._dict(out)
 
+    def baseline_stats(self, host: int) -> dict[str, int]:
+        out = self._ffi.new("baseline_stats *")
+        self._check(self._lib.baseline_stats_get(self._sim, host, out))
+        return self._dict(out)
+
+    def link_totals(self, links: Sequence[int] | None = None) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """LINK_STATS of some links, or of all: one row each."""
+        chosen = range(self._links()) if links is None else links
+        out = self._ffi.new("sim_link_stats[]", len(chosen))
+        for row, link in enumerate(chosen):
+            if not self._lib.sim_link_stats_get(self._sim, link, out + row):
+                raise SimError(f"there is no link {link}")
+        return np.frombuffer(self._ffi.buffer(out), np.uint64).reshape(len(chosen), len(LINK_STATS)).copy()
+
     def receiving(self, host: int, object_id: int) -> int:
         """The receiver's number of a transfer; 0 = it has seen none of that object."""
         return int(self._lib.sim_receiving(self._sim, host, object_id))
@@ -223,8 +275,11 @@ class Network:
 
     # helpers
 
+    def _links(self) -> int:
+        return int(self._lib.sim_link_count(self._sim))
+
     def _struct(self, name: str, params: Any) -> Any:
-        return self._ffi.new(f"{name} *", {field.name: getattr(params, field.name) for field in fields(params)})
+        return self._ffi.new(f"{name} *", {one.name: getattr(params, one.name) for one in fields(params)})
 
     def _dict(self, struct: Any) -> dict[str, int]:
         return {name: getattr(struct, name) for name, _ in self._ffi.typeof(struct).item.fields}

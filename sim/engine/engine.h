@@ -13,6 +13,15 @@
 
 typedef struct sim_engine sim_engine;
 
+/* A datagram of bytes that matter, from several pieces. */
+typedef struct {
+    rs_channel channel; /* not RS_CH_PEER_RELIABLE */
+    uint32_t peer, group;
+    uint32_t piece_count;
+    const uint8_t *bytes[2];
+    uint32_t length[2];
+} sim_bytes_out;
+
 typedef struct {
     void (*free)(sim_engine *engine);
     /* A packet of any channel. `payload_offset`: as its sender gave it, to check what the engine makes of it. */
@@ -23,6 +32,7 @@ typedef struct {
     bool (*work_event)(sim_engine *engine, rs_time now); /* does what its application would; false: there is none */
 
     /* NULL if there is nothing of the kind. */
+    bool (*poll_bytes)(sim_engine *engine, rs_time now, sim_bytes_out *out); /* arrives as a header without payload */
     bool (*send)(sim_engine *engine, rs_time now, const sim_send_params *params, uint32_t *transfer);
     void (*later)(sim_engine *engine, rs_time now, uint32_t what); /* engine_later's time has come */
     bool (*stats)(const sim_engine *engine, uint32_t transfer, sim_transfer_stats *out);

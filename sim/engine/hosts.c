@@ -37,7 +37,7 @@ void engine_note(sim_engine *engine, sim_note_kind kind, uint32_t peer, uint32_t
     s->notes = sim_grow(s, s->notes, s->note_count, &s->note_capacity, sizeof *s->notes);
     s->notes[s->note_count++] = (sim_note){
         .at = s->now, .value = value, .host = engine->node, .peer = peer, .kind = kind, .transfer = transfer};
-    s->sent |= kind == SIM_NOTE_SEND_DONE;
+    s->noted[kind]++;
 }
 
 void engine_later(sim_engine *engine, rs_time at, uint32_t what) {
@@ -115,12 +115,32 @@ static void put_out(sim *s, host *h, const rs_packet_out *out) {
         network_send(s, h->place, p);
 }
 
+static void put_bytes(sim *s, host *h, const sim_bytes_out *out) {
+    uint32_t length = 0;
+    for (uint32_t i = 0; i < out->piece_count; i++)
+        length += out->length[i];
+    packet *p = packet_new(s, out->channel == RS_CH_GROUP ? PACKET_GROUP : PACKET_DATAGRAM, length);
+    uint8_t *to = p->header;
+    for (uint32_t i = 0; i < out->piece_count; i++) {
+        memcpy(to, out->bytes[i], out->length[i]);
+        to += out->length[i];
+    }
+    p->from = h->place;
+    p->to = out->peer;
+    p->group = out->group;
+    p->payload_length = 0;
+    p->payload_offset = 0;
+    p->wire_bytes = length + (uint32_t)SIM_UDP_OVERHEAD;
+    network_send(s, h->place, p);
+}
+
 static uint32_t index_of(const sim *s, const host *h) {
     return s->places[h->place].host_index;
 }
 
 void host_pump(sim *s, host *h) {
     rs_packet_out out; /* large: engines fill what they use, nobody clears it */
+    sim_bytes_out bytes;
     sim_engine *e = h->engine;
     if (s->places[h->place].crashed)
         return;
@@ -130,6 +150,8 @@ void host_pump(sim *s, host *h) {
             ;
         for (; e->ops->poll_tx(e, s->now, &out); any = true)
             put_out(s, h, &out);
+        for (; e->ops->poll_bytes && e->ops->poll_bytes(e, s->now, &bytes); any = true)
+            put_bytes(s, h, &bytes);
     }
     calendar_set(&s->calendar, source_of_host(index_of(s, h)), e->ops->deadline(e));
 }

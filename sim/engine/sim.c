@@ -100,6 +100,10 @@ uint32_t sim_add_host(sim *s, const sim_host_params *params) {
     return at != SIM_ERROR && sim_use_node(s, at, params) ? at : SIM_ERROR;
 }
 
+uint32_t sim_link_count(const sim *s) {
+    return s->link_count;
+}
+
 uint32_t sim_link_between(const sim *s, uint32_t from, uint32_t to) {
     for (uint32_t i = 0; from < s->place_count && i < s->places[from].link_count; i++)
         if (s->links[s->places[from].links[i]].to == to)
@@ -257,11 +261,16 @@ bool sim_run(sim *s, int64_t until) {
     return !s->failed;
 }
 
-bool sim_run_until_sent(sim *s, int64_t until) {
-    s->sent = false;
-    while (!s->failed && !s->sent && step(s, until))
+bool sim_run_until_noted(sim *s, uint32_t kind, uint64_t count, int64_t until) {
+    if (kind > SIM_NOTE_LAST)
+        return sim_fail(s, "there is no note of kind %u", kind);
+    while (!s->failed && s->noted[kind] < count && step(s, until))
         ;
     return !s->failed;
+}
+
+bool sim_run_until_sent(sim *s, int64_t until) {
+    return sim_run_until_noted(s, SIM_NOTE_SEND_DONE, s->noted[SIM_NOTE_SEND_DONE] + 1, until);
 }
 
 const sim_note *sim_notes(const sim *s, uint64_t *count) {

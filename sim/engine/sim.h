@@ -79,7 +79,11 @@ typedef enum {
     SIM_NOTE_RECEIVE_DONE, /* value: 1 = whole */
     SIM_NOTE_COMPLETE,
     SIM_NOTE_PATH_WANTED,
-    SIM_NOTE_PATH_DONE
+    SIM_NOTE_PATH_DONE,
+    SIM_NOTE_RECEIVER_FAILED, /* RDCM: peer = the successor, value: rs_ring_kind */
+    SIM_NOTE_LINK_SUSPECTED,  /* the same */
+    SIM_NOTE_VIEW_USED,       /* RDCM, value: version */
+    SIM_NOTE_LAST = SIM_NOTE_VIEW_USED
 } sim_note_kind;
 
 /* Something a protocol engine told its application. */
@@ -131,6 +135,7 @@ uint32_t sim_add_host(sim *s, const sim_host_params *params);
 /* The agent's engine at a host that has none. */
 bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params);
 uint32_t sim_add_link(sim *s, uint32_t from, uint32_t to, const sim_link_params *params);
+uint32_t sim_link_count(const sim *s);
 uint32_t sim_link_between(const sim *s, uint32_t from, uint32_t to);
 
 bool sim_set_loss(sim *s, uint32_t link, uint32_t model, double p, double burst);
@@ -161,7 +166,9 @@ uint32_t sim_send(sim *s, uint32_t host, uint64_t object, uint64_t size, const u
 
 /* To that time, or until nothing is left to happen. False: something that must never happen happened (sim_error). */
 bool sim_run(sim *s, int64_t until);
-/* As sim_run, but returns after the step in which the first RS_EV_SEND_DONE came. */
+/* As sim_run, but returns after the step in which the `count`-th note of that kind, from the beginning, came. */
+bool sim_run_until_noted(sim *s, uint32_t kind, uint64_t count, int64_t until);
+/* The same, of the next SIM_NOTE_SEND_DONE. */
 bool sim_run_until_sent(sim *s, int64_t until);
 
 const sim_note *sim_notes(const sim *s, uint64_t *count);

@@ -131,7 +131,8 @@ struct sim {
     rs_time now;
     uint64_t random, order;
     char error[256];
-    bool failed, sent;
+    bool failed;
+    uint64_t noted[SIM_NOTE_LAST + 1]; /* notes of each kind */
 
     place *places;
     uint32_t place_count, place_capacity;

@@ -1,0 +1,438 @@
+#include "messages/messages.h"
+#include "core/messages.h"
+#include "engine/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+#define VIA_GIVEN_UP 3
+#define TELL UINT32_MAX /* what engine_later is for: to publish */
+
+/* Packets as their publisher numbered them: when each was published. */
+typedef struct {
+    uint64_t key; /* host, group, + 1; 0 = none */
+    rs_time *packets;
+    uint32_t count, capacity;
+} stream;
+
+typedef struct {
+    rs_messages_view view;
+    uint32_t *members;
+} group;
+
+typedef struct message_engine message_engine;
+
+struct sim_groups {
+    sim *sim;
+    group *groups;
+    uint32_t group_count, group_capacity;
+    message_engine **engines;
+    uint32_t engine_count, engine_capacity;
+    stream *streams; /* open hash */
+    uint64_t stream_count, stream_slots;
+    sim_recovery *recoveries;
+    uint64_t recovery_count, recovery_capacity;
+    sim_messages_stats stats;
+    rs_time count_from, count_to;
+};
+
+struct message_engine {
+    sim_engine base;
+    sim_groups *all;
+    rs_messages *node;
+    rs_time give_up_plain;
+    uint64_t random;
+    uint32_t *own; /* groups subscribed to */
+    uint32_t own_count, own_capacity;
+    uint8_t *knows; /* bit: has a view of the group */
+    uint32_t knows_groups;
+    /* publishing */
+    bool own_groups;
+    double gap_ns;
+    rs_time stop;
+    uint8_t *message;
+    uint32_t message_bytes;
+};
+
+static message_engine *of(sim_engine *engine) {
+    return (message_engine *)(void *)engine;
+}
+
+static void *grow(sim *s, void *array, uint64_t count, uint32_t *capacity, size_t each) {
+    if (count < *capacity)
+        return array;
+    uint32_t more = *capacity ? 2 * *capacity : 8;
+    void *grown = engine_take(s, more * each);
+    if (count)
+        memcpy(grown, array, count * each);
+    engine_give(s, array);
+    *capacity = more;
+    return grown;
+}
+
+/* xorshift64*, as the simulator's own chance (engine/memory.c). */
+static double uniform(message_engine *e) {
+    e->random ^= e->random >> 12;
+    e->random ^= e->random << 25;
+    e->random ^= e->random >> 27;
+    return (double)((e->random * UINT64_C(0x2545f4914f6cdd1d)) >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+/* streams: when was what published */
+
+static uint64_t mixed(uint64_t key) {
+    key = (key ^ key >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    key = (key ^ key >> 27) * UINT64_C(0x94d049bb133111eb);
+    return key ^ key >> 31;
+}
+
+static stream *stream_place(stream *slots, uint64_t slot_count, uint64_t key) {
+    uint64_t at = mixed(key) & (slot_count - 1);
+    while (slots[at].key && slots[at].key != key)
+        at = (at + 1) & (slot_count - 1);
+    return &slots[at];
+}
+
+static stream *stream_of(sim_groups *all, uint32_t host, uint32_t number) {
+    uint64_t key = ((uint64_t)host << 32 | number) + 1;
+    if (2 * all->stream_count >= all->stream_slots) {
+        uint64_t slots = all->stream_slots ? 2 * all->stream_slots : 1024;
+        stream *grown = engine_take(all->sim, slots * sizeof *grown);
+        for (uint64_t i = 0; i < all->stream_slots; i++)
+            if (all->streams[i].key)
+                *stream_place(grown, slots, all->streams[i].key) = all->streams[i];
+        engine_give(all->sim, all->streams);
+        all->streams = grown;
+        all->stream_slots = slots;
+    }
+    stream *found = stream_place(all->streams, all->stream_slots, key);
+    if (!found->key) {
+        found->key = key;
+        all->stream_count++;
+    }
+    return found;
+}
+
+static void stream_put(sim_groups *all, uint32_t host, uint32_t number, uint64_t sn, rs_time now) {
+    stream *x = stream_of(all, host, number);
+    while (x->count < sn) {
+        x->packets = grow(all->sim, x->packets, x->count, &x->capacity, sizeof *x->packets);
+        x->packets[x->count++] = now;
+    }
+}
+
+static const rs_time *stream_packet(sim_groups *all, uint32_t host, uint32_t number, uint64_t sn) {
+    const stream *x = stream_of(all, host, number);
+    return sn - 1 < x->count ? &x->packets[sn - 1] : NULL;
+}
+
+static bool counts(const sim_groups *all, rs_time at) {
+    return at >= all->count_from && at < all->count_to;
+}
+
+/* the engine at a host */
+
+static void engine_free(sim_engine *engine) {
+    message_engine *e = of(engine);
+    sim *s = engine->sim;
+    rs_messages_free(e->node);
+    engine_give(s, e->own);
+    engine_give(s, e->knows);
+    engine_give(s, e->message);
+    engine_give(s, e);
+}
+
+static void engine_receive(sim_engine *engine, rs_time now, const rs_packet_in *packet, uint64_t payload_offset) {
+    (void)payload_offset;
+    if (!rs_messages_receive(of(engine)->node, now, packet->header, packet->header_length))
+        engine_fail(engine, "host %u finds a packet malformed", engine->node);
+}
+
+static void engine_timeout(sim_engine *engine, rs_time now) {
+    rs_messages_timeout(of(engine)->node, now);
+}
+
+static rs_time engine_deadline(const sim_engine *engine) {
+    return rs_messages_deadline(((const message_engine *)(const void *)engine)->node);
+}
+
+static bool engine_poll_tx(sim_engine *engine, rs_time now, rs_packet_out *out) {
+    (void)engine;
+    (void)now;
+    (void)out;
+    return false;
+}
+
+static bool engine_poll_bytes(sim_engine *engine, rs_time now, sim_bytes_out *out) {
+    rs_messages_out packet;
+    if (!rs_messages_poll_tx(of(engine)->node, now, &packet))
+        return false;
+    *out = (sim_bytes_out){
+        .channel = packet.channel, .peer = packet.peer, .group = packet.group, .piece_count = packet.piece_count};
+    for (uint32_t i = 0; i < packet.piece_count; i++) {
+        out->bytes[i] = packet.piece[i].bytes;
+        out->length[i] = packet.piece[i].length;
+    }
+    return true;
+}
+
+static void recovered(message_engine *e, rs_time late, uint32_t via) {
+    sim_groups *all = e->all;
+    if (all->recovery_count == all->recovery_capacity) {
+        uint64_t capacity = all->recovery_capacity ? 2 * all->recovery_capacity : 4096;
+        sim_recovery *grown = engine_take(all->sim, capacity * sizeof *grown);
+        if (all->recovery_count)
+            memcpy(grown, all->recoveries, all->recovery_count * sizeof *grown);
+        engine_give(all->sim, all->recoveries);
+        all->recoveries = grown;
+        all->recovery_capacity = capacity;
+    }
+    all->recoveries[all->recovery_count++] = (sim_recovery){late, e->base.node, via};
+}
+
+static void delivered(message_engine *e, rs_time now, const rs_messages_event *event) {
+    sim_messages_stats *stats = &e->all->stats;
+    const rs_time *at = stream_packet(e->all, event->sender, event->group, event->sn);
+    if (!at || event->length < sizeof *at || memcmp(event->bytes, at, sizeof *at)) {
+        engine_fail(&e->base, "host %u is given a message that nobody published", e->base.node);
+        return;
+    }
+    if (!counts(e->all, *at))
+        return;
+    uint64_t *counts[] = {&stats->by_data, &stats->by_repair, &stats->by_retransmit};
+    ++*counts[event->via];
+    if (event->via != RS_VIA_DATA)
+        recovered(e, now - *at, event->via);
+}
+
+static void given_up(message_engine *e, rs_time now, const rs_messages_event *event) {
+    const group *g = &e->all->groups[event->group - 1];
+    for (uint64_t sn = event->sn; sn < event->sn + event->count; sn++) {
+        const rs_time *at = stream_packet(e->all, event->sender, event->group, sn);
+        if (!at || !counts(e->all, *at))
+            continue;
+        e->all->stats.lost++;
+        if (g->view.protocol == RS_MESSAGES_PLAIN && event->reason == RS_LOST_NETWORK)
+            recovered(e, now - e->give_up_plain - *at, VIA_GIVEN_UP);
+    }
+}
+
+static bool engine_work_event(sim_engine *engine, rs_time now) {
+    message_engine *e = of(engine);
+    rs_messages_event event;
+    if (!rs_messages_poll_event(e->node, &event))
+        return false;
+    if (event.kind == RS_MESSAGES_DELIVER)
+        delivered(e, now, &event);
+    else if (event.kind == RS_MESSAGES_LOST)
+        given_up(e, now, &event);
+    return true;
+}
+
+/* publishing */
+
+static bool tell(message_engine *e, rs_time now, uint32_t number) {
+    uint32_t at = number - 1;
+    if (at >= e->knows_groups) {
+        uint32_t groups = e->all->group_count;
+        uint8_t *grown = engine_take(e->base.sim, groups / 8 + 1);
+        if (e->knows_groups)
+            memcpy(grown, e->knows, e->knows_groups / 8 + 1);
+        engine_give(e->base.sim, e->knows);
+        e->knows = grown;
+        e->knows_groups = groups;
+    }
+    if (e->knows[at / 8] >> at % 8 & 1)
+        return true;
+    rs_status status = rs_messages_set_view(e->node, now, &e->all->groups[at].view);
+    if (status != RS_OK)
+        return sim_fail(e->base.sim, "host %u refuses group %u: %s", e->base.node, number, rs_strerror(status));
+    e->knows[at / 8] = (uint8_t)(e->knows[at / 8] | 1u << at % 8);
+    return true;
+}
+
+static void wait_for_next(message_engine *e, rs_time now) {
+    rs_time next = now + 1 + (rs_time)(-log(1.0 - uniform(e)) * e->gap_ns);
+    if (next < e->stop)
+        engine_later(&e->base, next, TELL);
+}
+
+static void engine_publish(sim_engine *engine, rs_time now, uint32_t what) {
+    message_engine *e = of(engine);
+    sim_groups *all = e->all;
+    uint32_t among = e->own_groups ? e->own_count : all->group_count;
+    (void)what;
+    wait_for_next(e, now);
+    if (!among)
+        return;
+    uint32_t drawn = (uint32_t)(uniform(e) * among);
+    uint32_t number = e->own_groups ? e->own[drawn] : drawn + 1;
+    uint64_t sn;
+    if (!tell(e, now, number)) {
+        engine_fail(engine, "%s", sim_error(engine->sim));
+        return;
+    }
+    memcpy(e->message, &now, sizeof now);
+    rs_status status = rs_messages_publish(e->node, now, number, e->message, e->message_bytes, &sn);
+    if (status != RS_OK) {
+        engine_fail(engine, "host %u cannot publish: %s", engine->node, rs_strerror(status));
+        return;
+    }
+    stream_put(all, engine->node, number, sn, now);
+    if (!counts(all, now))
+        return;
+    const group *g = &all->groups[number - 1];
+    bool member = false;
+    for (uint32_t i = 0; i < g->view.member_count && !member; i++)
+        member = g->members[i] == engine->node;
+    all->stats.published++;
+    all->stats.expected += g->view.member_count - member;
+}
+
+static const sim_engine_ops MESSAGES = {.free = engine_free,
+                                        .receive = engine_receive,
+                                        .timeout = engine_timeout,
+                                        .deadline = engine_deadline,
+                                        .poll_tx = engine_poll_tx,
+                                        .poll_bytes = engine_poll_bytes,
+                                        .work_event = engine_work_event,
+                                        .later = engine_publish};
+
+/* the surface */
+
+sim_groups *sim_groups_new(sim *s) {
+    sim_groups *all = engine_take(s, sizeof *all);
+    all->sim = s;
+    all->count_to = SIM_FOREVER;
+    return all;
+}
+
+void sim_groups_free(sim_groups *all) {
+    sim *s = all->sim;
+    for (uint32_t i = 0; i < all->group_count; i++)
+        engine_give(s, all->groups[i].members);
+    for (uint64_t i = 0; i < all->stream_slots; i++)
+        engine_give(s, all->streams[i].packets);
+    engine_give(s, all->groups);
+    engine_give(s, all->streams);
+    engine_give(s, all->engines);
+    engine_give(s, all->recoveries);
+    engine_give(s, all);
+}
+
+bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params *params) {
+    sim *s = all->sim;
+    rs_messages_config config = {.self = host,
+                                 .incarnation = 1,
+                                 .seed = params->seed,
+                                 .packet_bytes = params->packet_bytes,
+                                 .receive_bytes = params->receive_bytes,
+                                 .send_bytes = params->send_bytes,
+                                 .max_groups = params->max_groups,
+                                 .max_streams = params->max_streams,
+                                 .max_missing = params->max_missing,
+                                 .window_packets = params->window_packets,
+                                 .kept_repairs = params->kept_repairs,
+                                 .repair_buffers = params->repair_buffers,
+                                 .nak_delay = params->nak_delay_ns,
+                                 .nak_retry = params->nak_retry_ns,
+                                 .give_up = params->give_up_ns,
+                                 .give_up_plain = params->give_up_plain_ns,
+                                 .flush = params->flush_ns};
+    rs_allocator allocator = engine_allocator(s);
+    rs_messages *node = rs_messages_new(&config, &allocator);
+    if (!node)
+        return sim_fail(s, "no such node can be: its parameters are out of range, or memory is short");
+    message_engine *e = engine_take(s, sizeof *e);
+    e->base.ops = &MESSAGES;
+    e->all = all;
+    e->node = node;
+    e->give_up_plain = params->give_up_plain_ns ? params->give_up_plain_ns : 200 * INT64_C(1000000);
+    e->random = mixed(params->seed + UINT64_C(0x9e3779b97f4a7c15) * (host + 1)) | 1;
+    if (!sim_host_use(s, host, &e->base))
+        return false;
+    all->engines = grow(s, all->engines, all->engine_count, &all->engine_capacity, sizeof(message_engine *));
+    all->engines[all->engine_count++] = e;
+    return true;
+}
+
+uint32_t sim_message_group(sim_groups *all, const sim_group_params *params, const uint32_t *members, uint32_t count) {
+    sim *s = all->sim;
+    sim_run_stats run;
+    sim_run_stats_get(s, &run);
+    uint32_t *copy = engine_take(s, count * sizeof *copy + 1);
+    memcpy(copy, members, count * sizeof *copy);
+    all->groups = grow(s, all->groups, all->group_count, &all->group_capacity, sizeof *all->groups);
+    uint32_t number = all->group_count + 1;
+    all->groups[all->group_count++] = (group){.members = copy,
+                                              .view = {.group = number,
+                                                       .version = 1,
+                                                       .channel = number,
+                                                       .members = copy,
+                                                       .member_count = count,
+                                                       .protocol = (rs_messages_protocol)params->protocol,
+                                                       .order = (rs_messages_order)params->order,
+                                                       .r = params->r,
+                                                       .c_milli = params->c_milli,
+                                                       .stagger = params->stagger,
+                                                       .without_naks = params->without_naks}};
+    for (uint32_t i = 0; i < count; i++) {
+        message_engine *e = of(sim_host_engine(s, copy[i], &MESSAGES, "message groups"));
+        if (!e || !tell(e, run.now, number))
+            return SIM_ERROR;
+        e->own = grow(s, e->own, e->own_count, &e->own_capacity, sizeof *e->own);
+        e->own[e->own_count++] = number;
+        sim_host_pump(s, copy[i]);
+    }
+    return number;
+}
+
+bool sim_publish(sim_groups *all, uint32_t host, bool own_groups, double per_s, uint32_t bytes, int64_t start,
+                 int64_t stop) {
+    message_engine *e = of(sim_host_engine(all->sim, host, &MESSAGES, "message groups"));
+    if (!e)
+        return false;
+    if (!(per_s > 0) || per_s > 1e8 || bytes < sizeof(rs_time))
+        return sim_fail(all->sim, "messages have at least 8 bytes, and come more often than never");
+    engine_give(all->sim, e->message);
+    e->message = engine_take(all->sim, bytes);
+    e->message_bytes = bytes;
+    e->own_groups = own_groups;
+    e->gap_ns = 1e9 / per_s;
+    e->stop = stop;
+    wait_for_next(e, start);
+    return true;
+}
+
+void sim_count_between(sim_groups *all, int64_t from, int64_t to) {
+    all->count_from = from;
+    all->count_to = to;
+}
+
+void sim_messages_stats_get(const sim_groups *all, sim_messages_stats *out) {
+    *out = all->stats;
+    for (uint32_t i = 0; i < all->engine_count; i++) {
+        rs_messages_stats one;
+        rs_messages_stats_get(all->engines[i]->node, &one);
+        out->discovered += one.discovered;
+        out->data_sent += one.data_sent;
+        out->repairs_sent += one.repairs_sent;
+        out->naks_sent += one.naks_sent;
+        out->retransmits_sent += one.retransmits_sent;
+        out->data_received += one.data_received;
+        out->repairs_received += one.repairs_received;
+        out->repairs_used += one.repairs_used;
+        out->repairs_useless += one.repairs_useless;
+        out->repairs_combined += one.repairs_combined;
+        out->xors += one.xors;
+        out->bad += one.bad;
+        out->refused += one.refused;
+        out->regions_most = one.regions > out->regions_most ? one.regions : out->regions_most;
+        out->bins_most = one.bins > out->bins_most ? one.bins : out->bins_most;
+    }
+}
+
+const sim_recovery *sim_recoveries(const sim_groups *all, uint64_t *count) {
+    *count = all->recovery_count;
+    return all->recoveries;
+}

@@ -1,0 +1,154 @@
+"""SRM, RMTP and LBRM as engines: all receivers get all, whatever is lost, and mend it in the way of the protocol."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from rostrum.sim.network import BaselineParams, LinkParams, Network, SimError
+
+S, US = 10**9, 10**3
+G = 10**9
+PACKETS, BYTES = 400, 1024
+LINK = LinkParams(rate_bps=G, delay_ns=1 * US, queue_bytes=64 << 20)
+PROTOCOLS = ("srm", "rmtp", "lbrm")
+ALL, SITE = 7, 8  # groups
+
+
+@pytest.fixture(autouse=True)
+def seed() -> Iterator[int]:
+    value = random.SystemRandom().randrange(1 << 31)
+    print(f"seed {value}")
+    yield value
+
+
+class Site:
+    """A source behind one switch, and behind another the receivers: the first of them mends the others."""
+
+    def __init__(self, protocol: str, receivers: int, seed: int) -> None:
+        self.net = net = Network(seed)
+        self.source, self.near, self.far = net.server(), net.switch(), net.switch()
+        self.receivers = [net.server() for _ in range(receivers)]
+        net.link(self.source, self.near, LINK)
+        self.middle, _ = net.link(self.near, self.far, LINK)
+        self.down = [net.link(self.far, node, LINK)[0] for node in self.receivers]
+        up = [net.link_between(node, self.far) for node in self.receivers]
+        net.group(self.source, ALL, [net.link_between(self.source, self.near)], member=True)
+        net.group(self.near, ALL, [self.middle, net.link_between(self.near, self.source)])
+        net.group(self.far, ALL, [*self.down, net.link_between(self.far, self.near)])
+        net.group(self.far, SITE, self.down[1:])
+        for node, link in zip(self.receivers, up, strict=True):
+            net.group(node, ALL, [link], member=True)
+            net.group(node, SITE, [link] if node == self.receivers[0] else [], member=True)
+        mender, *others = self.receivers
+        for number, node in enumerate([self.source, *self.receivers]):
+            parent, children, site = mender, {}, {}
+            if node == self.source:
+                parent, children = None, {mender: 3}
+            elif node == mender:
+                parent, children = self.source, dict.fromkeys(others, 2)
+                site = {"repair_group": SITE, "repair_links": 1 + len(others)}
+            net.use_baseline(
+                node, BaselineParams(protocol, ALL, seed + number, parent=parent, children=children, **site)
+            )
+        net.send(self.source, 1, PACKETS * BYTES, [])
+
+    def finish(self) -> None:
+        self.net.run_until_noted("complete", len(self.receivers), 60 * S)
+        done = {int(note["host"]) for note in self.net.notes_of("complete")}
+        assert done == set(self.receivers)
+
+    def stats(self, name: str) -> list[int]:
+        return [self.net.baseline_stats(node)[name] for node in [self.source, *self.receivers]]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_without_loss__nobody_repairs_and_each_link_carries_each_packet_once(protocol: str, seed: int) -> None:
+    site = Site(protocol, 5, seed)
+    site.finish()
+    assert sum(site.stats("repairs_multicast")) + sum(site.stats("repairs_unicast")) == 0
+    for link in (site.middle, *site.down):
+        assert site.net.link_stats(link)["data_packets"] == PACKETS
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_gilbert_loss__everywhere_is_mended(protocol: str, seed: int) -> None:
+    site = Site(protocol, 6, seed)
+    for a, b in [(site.source, site.near), (site.near, site.far), *((site.far, node) for node in site.receivers)]:
+        for link in (site.net.link_between(a, b), site.net.link_between(b, a)):
+            site.net.loss(link, "gilbert", 0.05, 4)
+    site.finish()
+    assert sum(site.stats("repaired")) > 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_last_packets__lost_by_all_are_mended_too(protocol: str, seed: int) -> None:
+    site = Site(protocol, 3, seed)
+    end = PACKETS * 1_138 * 8  # ns, about: when the last one has gone
+    site.net.run(end - 300_000)
+    site.net.up(site.middle, False)
+    site.net.run(end + 60_000)
+    site.net.up(site.middle, True)
+    assert all(count < PACKETS for count in site.stats("received")[1:])
+    site.finish()
+
+
+def test_srm__a_repair_goes_to_all_and_most_duplicates_are_suppressed(seed: int) -> None:
+    site = Site("srm", 8, seed)
+    site.net.loss(site.middle, "bernoulli", 0.03)
+    site.finish()
+    lost = site.net.link_stats(site.middle)["lost"]
+    repairs = sum(site.stats("repairs_multicast"))
+    assert sum(site.stats("repairs_unicast")) == 0
+    assert lost > 0 and repairs < 4 * lost + 20, (lost, repairs)
+    assert sum(site.stats("requests_sent")) < 5 * lost + 20
+
+
+@pytest.mark.parametrize("protocol", ["rmtp", "lbrm"])
+def test_hierarchy__a_loss_of_one_is_mended_by_unicast_from_near(protocol: str, seed: int) -> None:
+    site = Site(protocol, 8, seed)
+    site.net.loss(site.down[4], "gilbert", 0.05, 3)
+    site.finish()
+    source, mender, *others = site.stats("repairs_unicast")
+    assert source == 0 and mender > 0 and sum(others) == 0
+    assert sum(site.stats("repairs_multicast")) == 0
+    assert site.net.link_stats(site.middle)["data_packets"] == PACKETS
+
+
+@pytest.mark.parametrize("protocol", ["rmtp", "lbrm"])
+def test_hierarchy__a_loss_of_all_is_mended_once_by_the_source_and_once_by_multicast(protocol: str, seed: int) -> None:
+    site = Site(protocol, 8, seed)
+    site.net.loss(site.middle, "gilbert", 0.05, 3)
+    site.finish()
+    unicast, multicast = site.stats("repairs_unicast"), site.stats("repairs_multicast")
+    lost = site.net.link_stats(site.middle)["lost"]
+    assert multicast[0] == 0 and 0 < unicast[0] <= 1.5 * lost + 10
+    assert multicast[1] > 0.4 * unicast[0]
+    assert sum(multicast[2:]) + sum(unicast[2:]) == 0
+
+
+def test_same_seed__same_run_to_the_bit(seed: int) -> None:
+    for protocol in PROTOCOLS:
+        runs = []
+        for _ in range(2):
+            site = Site(protocol, 5, seed)
+            for link in site.down:
+                site.net.loss(link, "gilbert", 0.03, 3)
+            site.finish()
+            runs.append((site.net.notes().tobytes(), site.net.run_stats(), site.stats("received")))
+        assert runs[0] == runs[1]
+
+
+def test_wrong_calls__are_errors_in_words() -> None:
+    net = Network()
+    host = net.server()
+    with pytest.raises(SimError, match="no host with a baseline"):
+        net.baseline_stats(host)
+    net.use_baseline(host, BaselineParams("srm", 1))
+    with pytest.raises(SimError, match="has an engine already"):
+        net.use_baseline(host, BaselineParams("srm", 1))
+    with pytest.raises(SimError, match="one object, not empty"):
+        net.send(host, 1, 0, [])
+    with pytest.raises(SimError, match="more than 64 children"):
+        net.use_baseline(net.server(), BaselineParams("rmtp", 1, children=dict.fromkeys(range(65), 1)))
