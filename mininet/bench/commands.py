@@ -13,6 +13,7 @@ import click
 from rostrum.lab.bench import cases
 from rostrum.lab.bench.cases import Entry
 from rostrum.lab.bench.install import install
+from rostrum.lab.bench.manager.commands import manager
 from rostrum.lab.bench.messages.commands import messages
 from rostrum.lab.bench.session import OUT, in_namespaces, note_others, programs_folder
 from rostrum.lab.bench.summary import summarize
@@ -46,11 +47,13 @@ def bench() -> None:
     \b
       rostrum bench datapath --quick           one object to many, in under five minutes
       rostrum bench messages --quick           messages to a group, in a few minutes
+      rostrum bench manager --quick            requests that the manager answers; needs no root
       rostrum bench datapath --help
     """
 
 
 bench.add_command(messages)
+bench.add_command(manager)
 
 
 @bench.command()
