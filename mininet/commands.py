@@ -106,7 +106,7 @@ def up(
         f"sockets and logs in {short(running.run)}"
     )
     if detach:
-        OUT.print(f"next: rostrum lab exec{_named(name)} h1 -- ip addr; stop it: rostrum lab down{_named(name)}")
+        OUT.print(f"next: rostrum lab exec{_named(name)} {next(iter(running.topology.servers))} -- ip addr; stop it: rostrum lab down{_named(name)}")
         return
     with running:
         _watch(running, stopped)

@@ -1,16 +1,30 @@
-"""`python -m rostrum.topologies check FILE` and `... generate hybrid`: look at topology files and write new ones."""
+"""`rostrum topology` (also `python -m rostrum.topologies`): look at topology files and write new ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import click
 from rostrum.topologies import TopologyError, builtin_names, load
+from rostrum.topologies.fabrics import Options, fabric
+from rostrum.topologies.families import Graph, bcube, fat_tree, vl2
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.kinds import KINDS, with_kind
+from rostrum.topologies.loader import rate_bps
 
 
-@click.group(help=__doc__)
+@click.group()
 def main() -> None:
-    pass
+    """Topology files: check them, write new ones.
+
+    \b
+      rostrum topology list                              those that come with rostrum
+      rostrum topology check my.yaml                     what it describes, or all that is wrong with it
+      rostrum topology generate fat-tree 4 >my.yaml
+      rostrum topology generate hybrid --racks 8 --servers 4 >my.yaml
+      rostrum lab up --topology my.yaml
+    """
 
 
 @main.command()
@@ -22,8 +36,10 @@ def check(file: str) -> None:
     except TopologyError as error:
         raise click.ClickException(str(error)) from error
     splitters = sum(len(ocs.splitters) for ocs in topology.ocs.values())
+    forwarding = sum(bool(switch.server) for switch in topology.switches.values())
     click.echo(
-        f"{topology.name}: {len(topology.servers)} servers, {len(topology.switches)} switches, "
+        f"{topology.name}: {len(topology.servers)} servers{f' ({forwarding} forward)' if forwarding else ''}, "
+        f"{len(topology.switches) - forwarding} switches, "
         f"{len(topology.links)} links, {len(topology.ocs)} OCS, {splitters} splitters"
     )
 
@@ -60,6 +76,60 @@ def generate_hybrid(switches: str, **size: object) -> None:
         click.echo(text if switches == "openflow" else with_kind(text, switches, "10.255.250.1"), nl=False)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _fabric_options(function: Callable[..., None]) -> Callable[..., None]:
+    """What the commands of all families take."""
+    for option in (
+        click.option("--rate", default="1G", show_default=True, help="Of servers' links, such as 10G or 100M."),
+        click.option("--mtu", default=9000, show_default=True),
+        click.option("--name", default="", help="[default: the family's with its numbers]"),
+        click.option(
+            "--switches",
+            type=click.Choice(KINDS),
+            default="openflow",
+            show_default=True,
+            help="mixed: P4 top-of-rack switches. P4 ones get stand-in addresses.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def _print_fabric(make: Callable[[int], Graph], rate: str, mtu: int, name: str, switches: str) -> None:
+    try:
+        text = fabric(make(rate_bps(rate)), Options(mtu, name))
+        click.echo(text if switches == "openflow" else with_kind(text, switches, "10.255.250.1"), nl=False)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@generate.command(name="fat-tree")
+@click.argument("k", type=int)
+@_fabric_options
+def generate_fat_tree(k: int, **options: str) -> None:
+    """Switches with K ports: K pods, K*K*K/4 servers, (K/2)*(K/2) cores."""
+    _print_fabric(lambda rate: fat_tree(k, rate), **options)  # type: ignore[arg-type]
+
+
+@generate.command(name="vl2")
+@click.argument("aggregation_ports", type=int)
+@click.argument("intermediate_ports", type=int)
+@click.option("--per-rack", default=20, show_default=True, help="Servers in each rack.")
+@_fabric_options
+def generate_vl2(aggregation_ports: int, intermediate_ports: int, per_rack: int, **options: str) -> None:
+    """Racks with two uplinks each; links between switches are ten times as fast as servers'."""
+    make = partial(vl2, aggregation_ports, intermediate_ports, per_rack)
+    _print_fabric(make, **options)  # type: ignore[arg-type]
+
+
+@generate.command(name="bcube")
+@click.argument("n", type=int)
+@click.argument("k", type=int)
+@_fabric_options
+def generate_bcube(n: int, k: int, **options: str) -> None:
+    """Switches with N ports in levels 0 to K; N**(K+1) servers with K+1 NICs, which forward."""
+    _print_fabric(lambda rate: bcube(n, k, rate), **options)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

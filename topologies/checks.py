@@ -20,6 +20,7 @@ def all_of(topology: Topology) -> Iterator[Finding]:
     yield from networks(topology)
     yield from addresses(topology)
     yield from links(topology)
+    yield from servers_switches(topology)
     yield from packet_network(topology)
     yield from manager_ports(topology)
     for ocs in topology.ocs.values():
@@ -144,6 +145,25 @@ def _kinds(index: int, a: str, b: str, topology: Topology) -> Iterator[Finding]:
             yield ("links", index), f"joins the server {own} to {far}; a server is joined to a ToR switch"
         elif own in topology.ocs and known and far not in topology.servers and (switch is None or switch.role != "tor"):
             yield ("links", index), f"joins {own} to {far}; an OCS port is joined to a ToR switch"
+
+
+def servers_switches(topology: Topology) -> Iterator[Finding]:
+    """A software switch on a server has that server, and no other, at one of its ports."""
+    first: dict[str, str] = {}
+    for switch in topology.switches.values():
+        place: Place = ("switches", switch.name, "server")
+        if not switch.server:
+            continue
+        if switch.server not in topology.servers:
+            yield place, f"no server is called {switch.server}{did_you_mean(switch.server, topology.servers)}"
+            continue
+        attached = sorted({end.node for end in switch.neighbours.values() if end.node in topology.servers})
+        if attached != [switch.server]:
+            what = f"servers at its ports are {', '.join(attached)}" if attached else "no server is at its ports"
+            yield place, f"{switch.name} is on {switch.server}, but {what}; link it to {switch.server} alone"
+        if switch.server in first:
+            yield place, f"{switch.server} has the switch {first[switch.server]} already; a server has one"
+        first.setdefault(switch.server, switch.name)
 
 
 def packet_network(topology: Topology) -> Iterator[Finding]:

@@ -12,7 +12,8 @@ FIRST_PORT = 9559  # of P4Runtime servers that share an address
 
 def with_kind(text: str, kind: str, address: str = "127.0.0.1", queues: int = 8) -> str:
     """The topology file `text` with its switches made OpenFlow ones, P4 ones, or (`mixed`) P4 top-of-rack switches
-    around an OpenFlow core. P4 switches get a P4Runtime server at `address` each, on ports of their own.
+    around an OpenFlow core. P4 switches get a P4Runtime server at `address` each, on ports of their own. Software
+    switches on servers stay OpenFlow ones.
 
     Raises ValueError for another kind.
     """
@@ -20,7 +21,7 @@ def with_kind(text: str, kind: str, address: str = "127.0.0.1", queues: int = 8)
         raise ValueError(f"{kind!r} is no kind of switches; there are {', '.join(KINDS)}")
     value: dict[str, Any] = yaml.safe_load(text)
     for number, entry in enumerate(value["switches"].values()):
-        if kind == "openflow" or (kind == "mixed" and entry["role"] != "tor"):
+        if kind == "openflow" or "server" in entry or (kind == "mixed" and entry["role"] != "tor"):
             entry.pop("p4runtime", None)
             entry["southbound"] = "openflow"
             entry.setdefault("dpid", 1 << 32 | number)

@@ -281,6 +281,7 @@ def _switch(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -
         )
         if p4
         else None,
+        server=entry.get("server", ""),
     )
 
 

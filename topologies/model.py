@@ -53,6 +53,7 @@ class Switch:
     neighbours: dict[int, End] = field(default_factory=dict)  # own port -> far end
     rates: dict[int, int] = field(default_factory=dict)  # own port -> bit/s
     p4: P4Target | None = None  # of a P4 switch
+    server: str = ""  # the server that this is a software switch on, which then forwards; "" = a device of its own
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ COMMANDS = {
     "paths": Subcommand("rostrum.controller.commands", "paths", "Multicast paths: list, request, release."),
     "circuits": Subcommand("rostrum.controller.commands", "circuits", "Show the optical circuits."),
     "manager": Subcommand("rostrum.controller.commands", "manager", "The manager: run it, ask it."),
+    "topology": Subcommand("rostrum.topologies.__main__", "main", "Topology files: check them, write new ones."),
     "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),
     "bench": Subcommand("rostrum.lab.bench.commands", "bench", "Measure speed, beside the tools people use."),
     "sim": Subcommand("rostrum.sim.commands", "sim", "Simulate networks that are too large for the lab."),
