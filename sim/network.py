@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from cffi import FFI
@@ -70,11 +70,18 @@ class PathParams:
     manager_delay_ns: int = 1_000_000
 
 
+class Child(NamedTuple):
+    """Who reports to, or asks, a host: the links of the way to it, and its group, whose tree has `links` (0 = none)."""
+
+    node: int
+    hops: int
+    group: int = 0
+    links: int = 0
+
+
 @dataclass(frozen=True)
 class BaselineParams:
-    """One host of SRM, RMTP or LBRM (baselines/baselines.h; 0 = default there). `children`: who reports to or asks this
-    host, and the links of the way to each; `repair_group`: of them all, over `repair_links` links.
-    """
+    """One host of SRM, RMTP or LBRM (baselines/baselines.h; 0 = default there)."""
 
     protocol: str
     group: int
@@ -84,9 +91,7 @@ class BaselineParams:
     distance_ns: int = 0
     session_ns: int = 0
     parent: int | None = None
-    children: Mapping[int, int] = field(default_factory=dict)
-    repair_group: int = 0
-    repair_links: int = 0
+    children: tuple[Child, ...] = ()
     status_ns: int = 0
     collect_ns: int = 0
 
@@ -140,9 +145,8 @@ class Network:
         names = {"srm": self._lib.BASELINE_SRM, "rmtp": self._lib.BASELINE_RMTP, "lbrm": self._lib.BASELINE_LBRM}
         values["protocol"] = names[params.protocol]
         values["parent"] = self._lib.SIM_ERROR if params.parent is None else params.parent
-        children = self._ffi.new("uint32_t[]", list(params.children))
-        hops = self._ffi.new("uint32_t[]", list(params.children.values()))
-        values |= {"children": children, "child_hops": hops, "child_count": len(params.children)}
+        children = self._ffi.new("baseline_child[]", list(params.children))
+        values |= {"children": children, "child_count": len(params.children)}
         self._check(self._lib.baseline_use(self._sim, host, self._ffi.new("baseline_params *", values)))
 
     def host(self, params: HostParams | None = None) -> int:

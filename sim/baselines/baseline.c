@@ -227,7 +227,6 @@ static void baseline_free(sim_engine *engine) {
     engine_give(s, b->outbox);
     engine_give(s, b->whither);
     engine_give(s, (void *)(uintptr_t)b->params.children);
-    engine_give(s, (void *)(uintptr_t)b->params.child_hops);
     engine_give(s, b);
 }
 
@@ -239,10 +238,10 @@ static const sim_engine_ops BASELINE = {.free = baseline_free,
                                         .work_event = baseline_work_event,
                                         .send = baseline_send};
 
-static uint32_t *copied(sim *s, const uint32_t *numbers, uint32_t count) {
-    uint32_t *copy = engine_take(s, count * sizeof *copy);
+static baseline_child *copied(sim *s, const baseline_child *children, uint32_t count) {
+    baseline_child *copy = engine_take(s, count * sizeof *copy);
     if (count)
-        memcpy(copy, numbers, count * sizeof *copy);
+        memcpy(copy, children, count * sizeof *copy);
     return copy;
 }
 
@@ -269,7 +268,6 @@ bool baseline_use(sim *s, uint32_t node, const baseline_params *params) {
     b->protocol = protocols[params->protocol];
     b->params = *params;
     b->params.children = copied(s, params->children, params->child_count);
-    b->params.child_hops = copied(s, params->child_hops, params->child_count);
     fill_defaults(&b->params);
     b->allocator = engine_allocator(s);
     b->random = params->seed * 2 + UINT64_C(88172645463325253);

@@ -20,8 +20,16 @@ typedef enum {
     BASELINE_LBRM
 } baseline_protocol;
 
-/* Zero = default, in brackets. A child is who reports to, or asks, this host; at most BASELINE_CHILDREN. */
-#define BASELINE_CHILDREN 0x40
+/* Who reports to a host, or asks it: at most BASELINE_CHILDREN of them. */
+#define BASELINE_CHILDREN 0x100
+typedef struct {
+    uint32_t node;
+    uint32_t hops;  /* links of the way to it */
+    uint32_t group; /* of this child and of those beside it in the list with the same number */
+    uint32_t links; /* of that group's tree; 0 = there is no such group: unicast only */
+} baseline_child;
+
+/* Zero = default, in brackets. */
 typedef struct {
     uint64_t seed;
     uint32_t protocol, group;
@@ -35,11 +43,10 @@ typedef struct {
     int64_t distance_ns;    /* of the source, until packets tell [100 us] */
 
     /* RMTP, LBRM: who mends whom, and what it costs */
-    uint32_t parent;                       /* SIM_ERROR: none */
-    const uint32_t *children, *child_hops; /* hops: links of the way to each */
+    uint32_t parent; /* SIM_ERROR: none */
+    const baseline_child *children;
     uint32_t child_count;
-    uint32_t repair_group, repair_links; /* a group of all children, and its tree's links; 0 links: unicast only */
-    int64_t status_ns;                   /* RMTP: between reports [250 us] */
+    int64_t status_ns;    /* RMTP: between reports [250 us] */
     int64_t collect_ns;   /* requests for a packet are waited for so long, to mend all in the cheaper way [30 us] */
     int64_t gap_ns;       /* LBRM: after a gap is seen, until it is asked for [10 us] */
     int64_t heartbeat_ns; /* LBRM: after the last packet, doubling [100 us], to heartbeat_most_ns [1 s] */

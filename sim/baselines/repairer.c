@@ -1,15 +1,18 @@
 #include "baselines/repairer.h"
 
+#include <string.h>
+
 #define REPAIR_TRIPS 4 /* of a message, that a repair may take: it is longer, and waits behind data */
 
 typedef struct {
     rs_timer timer;
-    uint64_t asked; /* by which children */
+    uint64_t asked[BASELINE_CHILDREN / 64]; /* by which children */
+    bool any;
     uint32_t sn;
 } mended;
 
 struct repairer {
-    double trip[BASELINE_CHILDREN];
+    double *trip;      /* to each child, smoothed, ns */
     rs_time *repaired; /* [child][sn]: when it was last mended; 0 = never */
     mended packets[];
 };
@@ -17,6 +20,7 @@ struct repairer {
 void repairer_begin(baseline *b) {
     struct repairer *r = engine_take(b->base.sim, sizeof *r + b->count * sizeof r->packets[0]);
     r->repaired = engine_take(b->base.sim, (size_t)b->params.child_count * b->count * sizeof *r->repaired);
+    r->trip = engine_take(b->base.sim, b->params.child_count * sizeof *r->trip);
     for (uint32_t sn = 0; sn < b->count; sn++) {
         r->packets[sn] = (mended){.sn = sn};
         r->packets[sn].timer = (rs_timer){.kind = TIMER_MEND, .owner = &r->packets[sn]};
@@ -27,14 +31,16 @@ void repairer_begin(baseline *b) {
 }
 
 void repairer_free(baseline *b) {
-    if (b->mends)
-        engine_give(b->base.sim, b->mends->repaired);
+    if (!b->mends)
+        return;
+    engine_give(b->base.sim, b->mends->repaired);
+    engine_give(b->base.sim, b->mends->trip);
     engine_give(b->base.sim, b->mends);
 }
 
 uint32_t repairer_child(baseline *b, rs_time now, const message *m) {
     for (uint32_t i = 0; i < b->params.child_count; i++)
-        if (b->params.children[i] == m->origin) {
+        if (b->params.children[i].node == m->origin) {
             b->mends->trip[i] += ((double)(now - m->sent_at) - b->mends->trip[i]) / 8;
             return i;
         }
@@ -50,32 +56,49 @@ void repairer_ask(baseline *b, rs_time now, uint32_t child, uint32_t sn, rs_time
     if (last && said_at < last + REPAIR_TRIPS * (rs_time)b->mends->trip[child]) /* it cannot know of the repair yet */
         return;
     mended *p = &b->mends->packets[sn];
-    p->asked |= UINT64_C(1) << child;
+    p->asked[child / 64] |= UINT64_C(1) << (child % 64);
+    p->any = true;
     if (rs_seqset_has(&b->here, sn) && !p->timer.at)
         rs_timer_set(&b->timers, &p->timer, now + b->params.collect_ns);
 }
 
 void repairer_got(baseline *b, rs_time now, uint32_t sn) {
     mended *p = &b->mends->packets[sn];
-    if (p->asked)
+    if (p->any)
         rs_timer_set(&b->timers, &p->timer, now);
+}
+
+static bool asked(const mended *p, uint32_t child) {
+    return p->asked[child / 64] >> (child % 64) & 1;
+}
+
+/* The children [from, end) are one group. */
+static void mend_group(baseline *b, rs_time now, const mended *p, uint32_t from, uint32_t end) {
+    const baseline_child *children = b->params.children;
+    message m = baseline_message(b, now, MESSAGE_REPAIR, p->sn);
+    uint32_t hops = 0;
+    for (uint32_t i = from; i < end; i++)
+        hops += asked(p, i) ? children[i].hops : 0;
+    bool to_all = children[from].links && children[from].links < hops;
+    for (uint32_t i = from; i < end; i++) {
+        if (!to_all && !asked(p, i))
+            continue;
+        *repaired_at(b, i, p->sn) = now;
+        if (!to_all)
+            baseline_to_peer(b, &m, children[i].node);
+    }
+    if (to_all)
+        baseline_to_group(b, &m, children[from].group);
 }
 
 void repairer_mend(baseline *b, rs_time now, rs_timer *timer) {
     mended *p = timer->owner;
-    message m = baseline_message(b, now, MESSAGE_REPAIR, p->sn);
-    uint32_t hops = 0;
-    for (uint32_t i = 0; i < b->params.child_count; i++)
-        hops += p->asked >> i & 1 ? b->params.child_hops[i] : 0;
-    bool to_all = b->params.repair_links && b->params.repair_links < hops;
-    for (uint32_t i = 0; i < b->params.child_count; i++) {
-        if (!to_all && !(p->asked >> i & 1))
-            continue;
-        *repaired_at(b, i, p->sn) = now;
-        if (!to_all)
-            baseline_to_peer(b, &m, b->params.children[i]);
+    for (uint32_t from = 0, end; from < b->params.child_count; from = end) {
+        for (end = from + 1; end < b->params.child_count; end++)
+            if (b->params.children[end].group != b->params.children[from].group)
+                break;
+        mend_group(b, now, p, from, end);
     }
-    if (to_all)
-        baseline_to_group(b, &m, b->params.repair_group);
-    p->asked = 0;
+    memset(p->asked, 0, sizeof p->asked);
+    p->any = false;
 }

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from rostrum.sim.network import BaselineParams, LinkParams, Network, SimError
+from rostrum.sim.network import BaselineParams, Child, LinkParams, Network, SimError
 
 S, US = 10**9, 10**3
 G = 10**9
@@ -43,15 +43,14 @@ class Site:
             net.group(node, SITE, [link] if node == self.receivers[0] else [], member=True)
         mender, *others = self.receivers
         for number, node in enumerate([self.source, *self.receivers]):
-            parent, children, site = mender, {}, {}
+            parent: int | None = mender
+            children: tuple[Child, ...] = ()
             if node == self.source:
-                parent, children = None, {mender: 3}
+                parent, children = None, (Child(mender, 3),)
             elif node == mender:
-                parent, children = self.source, dict.fromkeys(others, 2)
-                site = {"repair_group": SITE, "repair_links": 1 + len(others)}
-            net.use_baseline(
-                node, BaselineParams(protocol, ALL, seed + number, parent=parent, children=children, **site)
-            )
+                parent, children = self.source, tuple(Child(one, 2, SITE, 1 + len(others)) for one in others)
+            params = BaselineParams(protocol, ALL, seed + number, parent=parent, children=children)
+            net.use_baseline(node, params)
         net.send(self.source, 1, PACKETS * BYTES, [])
 
     def finish(self) -> None:
@@ -150,5 +149,5 @@ def test_wrong_calls__are_errors_in_words() -> None:
         net.use_baseline(host, BaselineParams("srm", 1))
     with pytest.raises(SimError, match="one object, not empty"):
         net.send(host, 1, 0, [])
-    with pytest.raises(SimError, match="more than 64 children"):
-        net.use_baseline(net.server(), BaselineParams("rmtp", 1, children=dict.fromkeys(range(65), 1)))
+    with pytest.raises(SimError, match="more than 256 children"):
+        net.use_baseline(net.server(), BaselineParams("rmtp", 1, children=(Child(0, 1),) * 257))
