@@ -119,6 +119,10 @@ static void put_bytes(sim *s, host *h, const sim_bytes_out *out) {
     uint32_t length = 0;
     for (uint32_t i = 0; i < out->piece_count; i++)
         length += out->length[i];
+    if (length > SIM_HEADER_MOST) {
+        engine_fail(h->engine, "host %u sends %u bytes, more than the simulator carries", h->place, length);
+        return;
+    }
     packet *p = packet_new(s, out->channel == RS_CH_GROUP ? PACKET_GROUP : PACKET_DATAGRAM, length);
     uint8_t *to = p->header;
     for (uint32_t i = 0; i < out->piece_count; i++) {
@@ -126,8 +130,9 @@ static void put_bytes(sim *s, host *h, const sim_bytes_out *out) {
         to += out->length[i];
     }
     p->from = h->place;
-    p->to = out->peer;
     p->group = out->group;
+    if (p->kind != PACKET_GROUP)
+        p->to = out->peer;
     p->payload_length = 0;
     p->payload_offset = 0;
     p->wire_bytes = length + (uint32_t)SIM_UDP_OVERHEAD;

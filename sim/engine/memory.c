@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL 96 /* bytes of header: data packets and most control messages */
+/* Bytes of header: of data packets and most control messages; of all control messages; of message groups' datagrams. */
+static const uint16_t CAPACITIES[SIM_PACKET_SIZES] = {96, RS_HEADER_MAX, SIM_HEADER_MOST};
 
 void *sim_take(sim *s, size_t bytes) {
     void *memory = calloc(1, bytes ? bytes : 1);
@@ -37,13 +38,13 @@ void *sim_grow(sim *s, void *array, uint64_t count, uint64_t *capacity, size_t e
 }
 
 packet *packet_new(sim *s, packet_kind kind, uint32_t header_length) {
-    bool small = header_length <= SMALL;
-    packet **list = small ? &s->free_small : &s->free_large, *p = *list;
+    uint32_t size = header_length <= CAPACITIES[0] ? 0 : header_length <= CAPACITIES[1] ? 1 : 2;
+    packet *p = s->free_packets[size];
     if (p) {
-        *list = p->next_free;
+        s->free_packets[size] = p->next_free;
     } else {
-        p = sim_take(s, sizeof *p + (small ? SMALL : RS_HEADER_MAX));
-        p->capacity = small ? SMALL : RS_HEADER_MAX;
+        p = sim_take(s, sizeof *p + CAPACITIES[size]);
+        p->size = (uint16_t)size;
     }
     p->references = 1;
     p->kind = kind;
@@ -57,9 +58,16 @@ packet *packet_new(sim *s, packet_kind kind, uint32_t header_length) {
 void packet_drop(sim *s, packet *p) {
     if (--p->references)
         return;
-    packet **list = p->capacity == SMALL ? &s->free_small : &s->free_large;
-    p->next_free = *list;
-    *list = p;
+    p->next_free = s->free_packets[p->size];
+    s->free_packets[p->size] = p;
+}
+
+void packets_free(sim *s) {
+    for (uint32_t size = 0; size < SIM_PACKET_SIZES; size++)
+        for (packet *p = s->free_packets[size], *next; p; p = next) {
+            next = p->next_free;
+            sim_give(s, p, sizeof *p + CAPACITIES[size]);
+        }
 }
 
 void flights_put(sim *s, flights *f, packet *p, rs_time at) {

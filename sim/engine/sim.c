@@ -37,14 +37,7 @@ void sim_free(sim *s) {
     for (uint32_t i = 0; i < s->thing_count; i++)
         if (s->things[i].packet)
             packet_drop(s, s->things[i].packet);
-    for (packet *p = s->free_small, *next; p; p = next) {
-        next = p->next_free;
-        free(p);
-    }
-    for (packet *p = s->free_large, *next; p; p = next) {
-        next = p->next_free;
-        free(p);
-    }
+    packets_free(s);
     sim_trace(s, NULL);
     calendar_free(&s->calendar);
     free(s->connections);

@@ -13,6 +13,9 @@
 
 #define SIM_NONE UINT32_MAX
 #define HOPS_MAX 64 /* of a way */
+#define SIM_PACKET_SIZES 3
+#define SIM_HEADER_MOST 2048 /* bytes of a packet that matter */
+#define SIM_PACKET_SIZES 3
 #define SIM_UDP_OVERHEAD RS_WIRE_OVERHEAD
 #define SIM_TCP_OVERHEAD (20 + 32 + 18 + 20) /* IPv4, TCP with timestamps, Ethernet with preamble and gap */
 
@@ -21,7 +24,7 @@ typedef enum { PACKET_GROUP, PACKET_DATAGRAM, PACKET_CONTROL, PACKET_FLOW } pack
 /* Shared by all places that it is on its way to. */
 typedef struct packet {
     uint32_t references;
-    uint16_t header_length, capacity;
+    uint16_t header_length, size; /* size: which of the free lists it goes to */
     packet_kind kind;
     uint32_t from, to; /* hosts; `to` SIM_NONE for a group */
     uint32_t group;
@@ -155,7 +158,7 @@ struct sim {
     uint32_t route_count, route_slots, route_epoch;
     bool distances_known;
 
-    packet *free_small, *free_large;
+    packet *free_packets[SIM_PACKET_SIZES];
     sim_note *notes;
     uint64_t note_count, note_capacity;
     sim_run_stats stats;
@@ -168,6 +171,7 @@ void *sim_grow(sim *s, void *array, uint64_t count, uint64_t *capacity, size_t e
 void sim_give(sim *s, void *memory, size_t bytes);
 packet *packet_new(sim *s, packet_kind kind, uint32_t header_length);
 void packet_drop(sim *s, packet *p); /* one reference less */
+void packets_free(sim *s);
 void flights_put(sim *s, flights *f, packet *p, rs_time at);
 flight flights_take(flights *f);
 void flights_free(sim *s, flights *f);
