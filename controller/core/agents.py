@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import replace
 
 from rostrum.controller.core import actions as act
@@ -22,9 +23,9 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
         event.server, event.boot_id, event.control_port, True, now, now, wants_light=event.wants_light
     )
     core.durable.mark("agent", event.server)
-    core.wake_at(now + core.settings.lease_ns)
+    core.look_at("leases", now + core.settings.lease_ns)
     named = {live.response_id for live in event.live_paths}
-    for path in _held_by(core, event.server):
+    for path in core.paths.live_of(event.server):
         if path.id in named:
             path.unconfirmed_until = None
         elif known and known.boot_id != event.boot_id:
@@ -32,7 +33,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
         elif path.granted:
             # Perhaps the grant was lost on its way; a repeated request fetches it.
             path.unconfirmed_until = now + core.settings.lease_ns
-            core.wake_at(path.unconfirmed_until)
+            core.expires(path, path.unconfirmed_until)
     for live in event.live_paths:
         _named(core, event.server, live, now)
     core.log("agent up", agent=event.server, boot=event.boot_id, live_paths=len(event.live_paths))
@@ -103,29 +104,36 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
 def leases(core: Core, now: int) -> None:
     """Takes back what nobody keeps alive."""
     lease = core.settings.lease_ns
-    silent = {name for name, agent in core.agents.items() if now >= agent.heard + lease}
+    silent = [name for name, agent in core.agents.items() if now >= agent.heard + lease]
     freed = False
-    for path in [one for one in core.paths.values() if not one.final]:
-        origin = path.request.origin
-        if origin in silent:
-            agent = core.agents[origin]
-            _take_back(core, path, f"lease over: the agent of {origin} is silent for {seconds(now - agent.heard)}", now)
+    for name in silent:
+        for path in core.paths.live_of(name):
+            heard = core.agents[name].heard
+            _take_back(core, path, f"lease over: the agent of {name} is silent for {seconds(now - heard)}", now)
             freed = True
-        elif path.unconfirmed_until is not None and now >= path.unconfirmed_until:
-            _take_back(core, path, f"the agent of {origin} does not hold it any more", now)
-            freed = True
-        elif path.lease_until is not None and now >= path.lease_until and path.granted:
-            _take_back(core, path, f"lease of {path.request.lease_ms} ms over", now)
-            freed = True
-    for agent in core.agents.values():
-        if agent.server not in silent:
-            core.wake_at(agent.heard + lease)
+    while core.expiries and core.expiries[0][0] <= now:
+        _, path_id = heapq.heappop(core.expiries)
+        freed = _expire(core, path_id, now) or freed
+    due = [agent.heard + lease for agent in core.agents.values() if now < agent.heard + lease]
+    due += [at for at, _ in core.expiries[:1]]
+    if due:
+        core.look_at("leases", min(due))
     if freed:
         run_queue(core, now)
 
 
-def _held_by(core: Core, server: str) -> list[Path]:
-    return [path for path in core.paths.values() if path.request.origin == server and not path.final]
+def _expire(core: Core, path_id: str, now: int) -> bool:
+    """Takes a path back whose own lease is over, and was not renewed since that time was set."""
+    path = core.paths.get(path_id)
+    if path is None or path.final:
+        return False
+    if path.unconfirmed_until is not None and now >= path.unconfirmed_until:
+        _take_back(core, path, f"the agent of {path.request.origin} does not hold it any more", now)
+        return True
+    if path.lease_until is not None and now >= path.lease_until and path.granted:
+        _take_back(core, path, f"lease of {path.request.lease_ms} ms over", now)
+        return True
+    return False
 
 
 def _take_back(core: Core, path: Path, cause: str, now: int) -> None:

@@ -140,7 +140,7 @@ def _wait(core: Core, path: Path, decision: Wait, now: int) -> None:
         return
     for when in (path.circuit_until, path.wait_until, decision.until):
         if when is not None and now < when <= path.wait_until:
-            core.wake_at(when)
+            core.look_at("queue", when)
     if path.told != _gist(decision.reason):
         if not path.told:
             core.counts["queued"] += 1
@@ -209,7 +209,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
     path.to(State.CONFIGURING, now)
     if path.request.origin == REST and path.request.lease_ms is not None:
         path.lease_until = now + path.request.lease_ms * MS
-        core.wake_at(path.lease_until)
+        core.expires(path, path.lease_until)
     if isinstance(plan, CircuitPlan):
         path.ocs, path.reconfiguration_ns = plan.ocs, plan.reconfiguration_ns
         path.reused_circuit = plan.reuse is not None
@@ -283,7 +283,7 @@ def connect(core: Core, path: Path, circuit: Circuit, now: int) -> None:
     reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
     until = now + reconfiguration + core.settings.configure_bound_ns
     core.circuit_ops[op] = PendingCircuit(circuit.id, until)
-    core.wake_at(until)
+    core.look_at("orders", until)
     path.circuit_op = op
     core.emit(act.Connect(op, circuit.ocs, circuit.cascade.pairs, path.id))
 
@@ -375,7 +375,7 @@ def renewed(core: Core, event: ev.Renewed, now: int) -> None:
     path = core.paths.get(event.path_id)
     if path and path.granted and path.request.lease_ms is not None:
         path.lease_until = now + path.request.lease_ms * MS
-        core.wake_at(path.lease_until)
+        core.expires(path, path.lease_until)
 
 
 def quotas_changed(core: Core, event: ev.QuotasChanged, now: int) -> None:

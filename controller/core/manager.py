@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from rostrum.controller.core import actions as act
@@ -72,41 +73,59 @@ class Manager:
 
     def deadline(self) -> int | None:
         """When to call `step(Tick(), ...)` at the latest; None = nothing is due."""
-        return self.core.timers[0] if self.core.timers else None
+        return min((*self.core.timers[:1], *self.core.alarms.values()), default=None)
 
     def _expire(self, now: int) -> None:
         """Whatever is due by `now`: waits, leases, grace times, devices that do not answer."""
-        timers = self.core.timers
-        if not timers or timers[0] > now:
-            return
-        while timers and timers[0] <= now:
-            heapq.heappop(timers)
-        agents.leases(self.core, now)
-        self._silent_devices(now)
-        adopt.sweep(self.core, now)
-        self.core.resources.health.expire(now)
-        intake.run_queue(self.core, now)
+        timers, alarms = self.core.timers, self.core.alarms
+        if timers and timers[0] <= now:
+            while timers and timers[0] <= now:
+                heapq.heappop(timers)
+            due = list(_LOOKS)
+        else:
+            due = [what for what in _LOOKS if alarms.get(what, now + 1) <= now]
+        for what in due:
+            alarms.pop(what, None)
+            _LOOKS[what](self.core, now)
 
-    def _silent_devices(self, now: int) -> None:
-        core = self.core
-        for op, pending in list(core.circuit_ops.items()):
-            circuit = core.resources.circuits.get(pending.circuit_id)
-            if circuit is None or circuit.op != op:
-                del core.circuit_ops[op]
-            elif pending.until <= now:
-                del core.circuit_ops[op]
-                reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
-                waited = core.settings.configure_bound_ns + reconfiguration
-                lose_circuit(core, circuit, f"{circuit.ocs} did not answer within {seconds(waited)}", now)
-        for op, rules in list(core.rule_ops.items()):
-            if rules.until > now:
-                continue
-            del core.rule_ops[op]
-            if rules.removal:
-                configure.rules_stuck(core, rules.rules, {rule.switch: "no answer" for rule in rules.rules}, now)
-                continue
-            path = core.paths.get(rules.path_id)
-            if path and path.granted and op == path.rules_op:
-                switches = ", ".join(sorted({rule.switch for rule in rules.rules}))
-                waited = core.settings.configure_bound_ns
-                fail(core, path, f"rules not confirmed within {seconds(waited)} by {switches}", now)
+
+def _unclaimed(core: Core, now: int) -> None:
+    adopt.sweep(core, now)
+    core.resources.health.expire(now)
+
+
+def _silent_devices(core: Core, now: int) -> None:
+    for op, pending in list(core.circuit_ops.items()):
+        circuit = core.resources.circuits.get(pending.circuit_id)
+        if circuit is None or circuit.op != op:
+            del core.circuit_ops[op]
+        elif pending.until <= now:
+            del core.circuit_ops[op]
+            reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
+            waited = core.settings.configure_bound_ns + reconfiguration
+            lose_circuit(core, circuit, f"{circuit.ocs} did not answer within {seconds(waited)}", now)
+    while core.rule_ops:
+        op, rules = next(iter(core.rule_ops.items()))
+        if rules.until > now:
+            break  # those after it were given later, and have as long
+        del core.rule_ops[op]
+        if rules.removal:
+            configure.rules_stuck(core, rules.rules, {rule.switch: "no answer" for rule in rules.rules}, now)
+            continue
+        path = core.paths.get(rules.path_id)
+        if path and path.granted and op == path.rules_op:
+            switches = ", ".join(sorted({rule.switch for rule in rules.rules}))
+            waited = core.settings.configure_bound_ns
+            fail(core, path, f"rules not confirmed within {seconds(waited)} by {switches}", now)
+    due = [pending.until for pending in core.circuit_ops.values()]
+    due += [rules.until for rules in islice(core.rule_ops.values(), 1)]
+    if due:
+        core.look_at("orders", min(due))
+
+
+_LOOKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several are due
+    "leases": agents.leases,
+    "orders": _silent_devices,
+    "unclaimed": _unclaimed,
+    "queue": intake.run_queue,
+}

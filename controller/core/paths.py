@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
@@ -64,6 +65,7 @@ class Path:
     light: dict[str, FirstLight] = field(default_factory=dict)  # by receivers' rack, where its switch tells
     told: str = ""  # the last reason sent with QUEUED
     transfer_id: str = ""
+    on_end: Callable[[Path], None] | None = field(default=None, repr=False, compare=False)
     over_quota: Over | None = None  # queued: a grant was beyond its tenant's quota
 
     def to(self, state: State, now: int) -> None:
@@ -77,6 +79,8 @@ class Path:
             self.stamps.released = now
         elif state is State.FAILED:
             self.stamps.failed = now
+        if self.final and self.on_end:
+            self.on_end(self)
 
     @property
     def final(self) -> bool:
@@ -93,6 +97,45 @@ class Path:
     @property
     def budgets(self) -> tuple[Budget, ...]:
         return self.cascade.budgets if self.cascade else ()
+
+
+class PathTable(dict[str, Path]):
+    """All paths by id, in the order they were made. Knows whose live ones are, and which ended first, so that nothing
+    has to look through all of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._live: dict[str, dict[str, Path]] = {}  # origin -> id -> path
+        self._ended: deque[str] = deque()
+
+    def __setitem__(self, path_id: str, path: Path) -> None:
+        super().__setitem__(path_id, path)
+        if path.final:
+            self._ended.append(path_id)
+        else:
+            self._live.setdefault(path.request.origin, {})[path_id] = path
+            path.on_end = self._end
+
+    def live_of(self, origin: str) -> list[Path]:
+        """Its paths that wait or are granted."""
+        return list(self._live.get(origin, {}).values())
+
+    @property
+    def ended(self) -> int:
+        """How many have ended and are remembered."""
+        return len(self._ended)
+
+    def forget_oldest(self) -> Path:
+        """Removes the one that ended first. Raises IndexError if none has."""
+        return self.pop(self._ended.popleft())
+
+    def _end(self, path: Path) -> None:
+        origin = path.request.origin
+        self._live[origin].pop(path.id)
+        if not self._live[origin]:
+            del self._live[origin]
+        self._ended.append(path.id)
 
 
 @dataclass

@@ -208,7 +208,7 @@ def _hold(core: Core, path: Path, record: Any, now: int) -> str:
     if path.request.origin == REST and path.request.lease_ms is not None:
         # Nobody could renew it while there was no manager.
         path.lease_until = now + path.request.lease_ms * MS
-        core.wake_at(path.lease_until)
+        core.expires(path, path.lease_until)
     return ""
 
 

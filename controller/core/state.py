@@ -15,7 +15,7 @@ from rostrum.controller.core.circuits import FOREVER, Foreign
 from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.model import MulticastRule, Pair
-from rostrum.controller.core.paths import IdleRules, Path, RuleSet, Transfer
+from rostrum.controller.core.paths import IdleRules, Path, PathTable, RuleSet, Transfer
 from rostrum.controller.core.quotas import Quotas
 from rostrum.controller.core.resources import Resources
 from rostrum.controller.core.rules import RuleKey
@@ -79,7 +79,7 @@ class Core:
     groups: Groups
     scheduler: Scheduler
     epoch: str
-    paths: OrderedDict[str, Path] = field(default_factory=OrderedDict)
+    paths: PathTable = field(default_factory=PathTable)
     queue: list[str] = field(default_factory=list)
     by_request: dict[tuple[str, str], str] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
@@ -93,6 +93,8 @@ class Core:
     out: list[act.Action] = field(default_factory=list)
     serial: int = 0
     timers: list[int] = field(default_factory=list)
+    alarms: dict[str, int] = field(default_factory=dict)  # what is to be looked at -> when (ns)
+    expiries: list[tuple[int, str]] = field(default_factory=list)  # heap: when a path's own lease may be over, its id
     quotas: Quotas = field(default_factory=lambda: Quotas({}))
     durable: Durable = field(default_factory=Durable)
     remembers_all: bool = False  # records of an earlier manager explain everything that it did
@@ -139,8 +141,21 @@ class Core:
         return f"{letter}-{self.epoch}-{self.next_serial()}"
 
     def wake_at(self, when: int) -> None:
-        """Ask for a Tick then."""
+        """Ask for a Tick then; everything is looked at."""
         heapq.heappush(self.timers, when)
+
+    def look_at(self, what: str, when: int) -> None:
+        """Ask for a look at one kind of thing (manager.py has them) then or earlier. Who looks asks again for what is
+        left; so what is asked for with every request costs no timer of its own.
+        """
+        due = self.alarms.get(what)
+        if due is None or when < due:
+            self.alarms[what] = when
+
+    def expires(self, path: Path, when: int) -> None:
+        """The path's own lease may be over then."""
+        heapq.heappush(self.expiries, (when, path.id))
+        self.look_at("leases", when)
 
     def tell(self, path: Path) -> bool:
         """Whether the path's origin is an agent that listens now."""
@@ -156,7 +171,7 @@ class Core:
         for rule in path.rules:
             self.foreign_rules.pop(rule_making.key(rule), None)
         self.emit(act.InstallRules(op, path.rules, path.id))
-        self.wake_at(until)
+        self.look_at("orders", until)
 
     def mend(self, path: Path, switch: str, now: int) -> None:
         """Sets again what one switch lacks of a granted path's rules."""
@@ -165,7 +180,7 @@ class Core:
         own = tuple(rule for rule in path.rules if rule.switch == switch)
         self.rule_ops[op] = PendingRules(path.id, own, until, mends=switch)
         self.emit(act.InstallRules(op, own, path.id))
-        self.wake_at(until)
+        self.look_at("orders", until)
         self.counts["mended_rules"] += len(own)
         self.log("rules set again", path=path.id, switch=switch, rules=len(own))
 
@@ -192,7 +207,7 @@ class Core:
         until = now + self.settings.configure_bound_ns
         self.rule_ops[op] = PendingRules(path_id, rules, until, removal=True)
         self.emit(act.RemoveRules(op, rules, path_id))
-        self.wake_at(until)
+        self.look_at("orders", until)
 
     def disconnect(self, ocs: str, pairs: tuple[Pair, ...], reason: str, recheck: bool = False) -> None:
         if not pairs:
@@ -232,11 +247,9 @@ class Core:
 
     def forget_old(self) -> None:
         """Keeps the history of ended paths and transfers bounded."""
-        excess = len(self.paths) - self.settings.history_max - len(self.queue)
-        if excess > 0:
-            for path_id in [path.id for path in self.paths.values() if path.final][:excess]:
-                gone = self.paths.pop(path_id)
-                self.by_request.pop((gone.request.origin, gone.request.request_id), None)
+        while self.paths.ended > self.settings.history_max:
+            gone = self.paths.forget_oldest()
+            self.by_request.pop((gone.request.origin, gone.request.request_id), None)
         while len(self.transfers) > self.settings.history_max:
             self.transfers.popitem(last=False)
 

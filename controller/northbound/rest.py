@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Annotated, Literal, TypeVar
 
@@ -201,7 +200,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
         return rest.view(path)
 
 
-def _older(known: OrderedDict[str, T], after: str | None, what: str) -> Iterator[T]:
+def _older(known: dict[str, T], after: str | None, what: str) -> Iterator[T]:
     """Newest first, from behind `after` on. Raises Refused if that is not known (any more)."""
     if after is not None and after not in known:
         raise Refused(422, f"after: {what} {shown(after)} is not remembered (any more); begin again without it")
