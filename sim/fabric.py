@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Protocol
 
-from rostrum.controller.core import trees
+from rostrum.controller.core import fabric, trees
 from rostrum.controller.core.steiner import SteinerTree
 from rostrum.sim.network import HostParams, LinkParams, Network
 from rostrum.topologies.families import Graph
@@ -21,7 +22,7 @@ class TreeBuilder(Protocol):
 
 class Fabric:
     """`servers`: with the rate of their NICs; `links`: (a, b) -> bit/s; `link`: what all links have besides a rate;
-    `host`: an agent's parameters by server name.
+    `host`: an agent's parameters by server name; None = servers without engines, which only forward.
     """
 
     def __init__(
@@ -32,23 +33,23 @@ class Fabric:
         build: TreeBuilder,
         seed: int,
         link: LinkParams | None = None,
-        host: Callable[[str], HostParams] = lambda name: HostParams(),
+        host: Callable[[str], HostParams] | None = lambda name: HostParams(),
     ) -> None:
         self.network = Network(seed)
         self.nodes: dict[str, int] = {}
         self._build = build
         self._trees: dict[int, TreeLinks] = {}
-        for number, (name, rate_bps) in enumerate(servers.items(), 1):
-            params = host(name)
-            rate_bps = params.nic_rate_bps or rate_bps
-            self.nodes[name] = self.network.host(replace(params, seed=seed * 1_000_003 + number, nic_rate_bps=rate_bps))
+        self._seed, self._rates = seed, dict(servers)
+        for name in servers:
+            self.nodes[name] = self.network.server()
+            if host is not None:
+                self.use_node(name, host(name))
         for name in switches:
             self.nodes[name] = self.network.switch()
         for (a, b), rate_bps in links.items():
             both = replace(link or LinkParams(), rate_bps=rate_bps)
             self.network.link(self.nodes[a], self.nodes[b], both)
         self.servers = list(servers)
-        self._rates = dict(servers)
 
     @classmethod
     def of_topology(
@@ -56,13 +57,15 @@ class Fabric:
         topology: Topology,
         seed: int,
         link: LinkParams | None = None,
-        host: Callable[[str], HostParams] = lambda name: HostParams(),
+        host: Callable[[str], HostParams] | None = lambda name: HostParams(),
     ) -> Fabric:
         """The packet network of a topology file, with the trees that the manager grants."""
 
+        packet_network = fabric.Fabric(topology)
+
         def build(sender: str, receivers: list[str]) -> TreeLinks:
             copies: dict[str, list[str]] = {sender: [topology.servers[sender].tor]}
-            for hop in trees.build(topology, sender, receivers).hops:
+            for hop in trees.build(packet_network, sender, receivers).hops:
                 copies[hop.switch] = [topology.switches[hop.switch].neighbours[port].node for port in hop.out_ports]
             return copies
 
@@ -77,7 +80,7 @@ class Fabric:
         graph: Graph,
         seed: int,
         link: LinkParams | None = None,
-        host: Callable[[str], HostParams] = lambda name: HostParams(),
+        host: Callable[[str], HostParams] | None = lambda name: HostParams(),
     ) -> Fabric:
         """A fat-tree, VL2 or BCube, with Steiner trees."""
 
@@ -91,13 +94,36 @@ class Fabric:
     def tree(self, group: int, sender: str, receivers: Iterable[str]) -> list[int]:
         """Sets a group's forwarding along the manager's tree; returns the links it uses, the sender's first."""
         members = list(receivers)
-        copies = self._trees[group] = self._build(sender, members)
-        used = []
-        for node in sorted({*copies, *members}, key=lambda name: name != sender):
-            links = [self._link(node, end) for end in copies.get(node, ())]
-            self.network.group(self.nodes[node], group, links, member=node in members)
-            used += links
+        return self.lay(group, sender, members, self._build(sender, members))
+
+    def lay(
+        self, group: int, sender: str, members: Iterable[str], copies: TreeLinks, shared: bool = False
+    ) -> list[int]:
+        """Sets a group's forwarding along a given tree; returns the links it uses, the sender's first. `shared`: every
+        member may send to it, both ways along the tree.
+        """
+        self._trees[group] = copies
+        takers = {*members, sender} if shared else set(members)
+        links: dict[str, list[int]] = {name: [] for name in sorted({*copies, *takers}, key=lambda name: name != sender)}
+        for node, ends in copies.items():
+            links[node] += [self._link(node, end) for end in ends]
+        used = [link for name in links for link in links[name]]
+        for node, ends in copies.items() if shared else ():
+            for end in ends:
+                links.setdefault(end, []).append(self._link(end, node))
+        for node, out in links.items():
+            self.network.group(self.nodes[node], group, out, member=node in takers)
         return used
+
+    def use_node(self, server: str, params: HostParams) -> None:
+        """The agent's engine at a server; its seed and its NIC's rate are the server's if it says none."""
+        seed = params.seed or self._seed * 1_000_003 + self.nodes[server] + 1
+        rate_bps = params.nic_rate_bps or self._rates[server]
+        self.network.use_node(self.nodes[server], replace(params, seed=seed, nic_rate_bps=rate_bps))
+
+    def way(self, nodes: Iterable[str]) -> list[int]:
+        """The links from each node to the next."""
+        return [self._link(a, b) for a, b in pairwise(nodes)]
 
     def rate(self, server: str) -> int:
         """bit/s of a server's links."""

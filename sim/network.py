@@ -24,7 +24,8 @@ FOREVER = 2**63 - 1
 NOTE = np.dtype(
     [("at", "i8"), ("value", "u8"), ("host", "u4"), ("peer", "u4"), ("kind", "u4"), ("transfer", "u4")], align=True
 )
-LINK_STATS = ("packets", "bytes", "group_packets", "group_bytes", "data_packets", "data_bytes", "lost", "overflow")
+LINK_STATS = ("packets", "bytes", "group_packets", "group_bytes", "data_packets", "data_bytes")
+LINK_STATS += ("lost", "overflow", "first_data_at")
 LOSS_MODELS = ("none", "bernoulli", "gilbert", "bursty", "markov")
 
 
@@ -259,14 +260,17 @@ class Network:
         self._check(self._lib.baseline_stats_get(self._sim, host, out))
         return self._dict(out)
 
-    def link_totals(self, links: Sequence[int] | None = None) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    def link_count(self) -> int:
+        return int(self._lib.sim_link_count(self._sim))
+
+    def link_totals(self, links: Sequence[int] | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
         """LINK_STATS of some links, or of all: one row each."""
-        chosen = range(self._links()) if links is None else links
+        chosen = range(self.link_count()) if links is None else links
         out = self._ffi.new("sim_link_stats[]", len(chosen))
         for row, link in enumerate(chosen):
             if not self._lib.sim_link_stats_get(self._sim, link, out + row):
                 raise SimError(f"there is no link {link}")
-        return np.frombuffer(self._ffi.buffer(out), np.uint64).reshape(len(chosen), len(LINK_STATS)).copy()
+        return np.frombuffer(self._ffi.buffer(out), np.int64).reshape(len(chosen), len(LINK_STATS)).copy()
 
     def receiving(self, host: int, object_id: int) -> int:
         """The receiver's number of a transfer; 0 = it has seen none of that object."""
@@ -278,9 +282,6 @@ class Network:
         return self._dict(out)
 
     # helpers
-
-    def _links(self) -> int:
-        return int(self._lib.sim_link_count(self._sim))
 
     def _struct(self, name: str, params: Any) -> Any:
         return self._ffi.new(f"{name} *", {one.name: getattr(params, one.name) for one in fields(params)})

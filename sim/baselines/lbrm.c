@@ -4,18 +4,20 @@
 typedef enum { TIMER_ASK, TIMER_HEARTBEAT } timer_kind;
 
 #define RETRY_FIRST_NS 1000000 /* until an answer has been timed */
-#define RETRY_DOUBLINGS 6
+#define RETRY_MOST_NS 20000000
 
 typedef struct {
     rs_timer ask;
-    rs_time asked_at; /* the first time, while it was not asked again; else 0 */
+    rs_time asked_at;
     uint32_t sn, tries;
 } lbrm_packet;
 
 typedef struct {
     rs_timer heartbeat;
     rs_time heartbeat_ns;
-    double answer; /* time to one, smoothed; 0 = none yet */
+    double answer;    /* time to one, smoothed; 0 = none yet */
+    rs_time patience; /* until what was not answered is asked for again; doubles, as TCP's does, without answers */
+    rs_time doubled_at;
     lbrm_packet packets[];
 } lbrm;
 
@@ -28,6 +30,7 @@ static void lbrm_begin(baseline *b, rs_time now) {
     lbrm *s = b->state = engine_take(b->base.sim, sizeof *s + b->count * sizeof s->packets[0]);
     repairer_begin(b);
     s->heartbeat = (rs_timer){.kind = TIMER_HEARTBEAT};
+    s->patience = RETRY_FIRST_NS;
     s->heartbeat_ns = b->params.heartbeat_ns;
     for (uint32_t sn = 0; sn < b->count; sn++) {
         s->packets[sn] = (lbrm_packet){.sn = sn};
@@ -44,8 +47,10 @@ static void lbrm_got(baseline *b, rs_time now, uint32_t sn) {
     lbrm *s = state_of(b);
     lbrm_packet *p = &s->packets[sn];
     rs_timer_set(&b->timers, &p->ask, RS_NEVER);
-    if (p->asked_at)
+    if (p->tries == 1) { /* else it is not known to which request this is the answer */
         s->answer += s->answer > 0 ? ((double)(now - p->asked_at) - s->answer) / 8 : (double)(now - p->asked_at);
+        s->patience = 2 * (rs_time)s->answer + b->params.collect_ns;
+    }
     repairer_got(b, now, sn);
 }
 
@@ -59,12 +64,15 @@ static void lbrm_heard(baseline *b, rs_time now, const message *m) {
 static void ask(baseline *b, rs_time now, lbrm_packet *p) {
     lbrm *s = state_of(b);
     message m = baseline_message(b, now, MESSAGE_REQUEST, p->sn);
-    double answer = s->answer > 0 ? 2 * s->answer + (double)b->params.collect_ns : RETRY_FIRST_NS;
+    if (p->tries && now - s->doubled_at > s->patience) {
+        s->patience = 2 * s->patience < RETRY_MOST_NS ? 2 * s->patience : RETRY_MOST_NS;
+        s->doubled_at = now;
+    }
     for (;;) {
-        p->asked_at = p->tries ? 0 : now;
+        p->asked_at = now;
         m.list[m.listed++] = p->sn;
-        rs_timer_set(&b->timers, &p->ask, now + (rs_time)(answer * (double)(UINT64_C(1) << p->tries)));
-        p->tries += p->tries < RETRY_DOUBLINGS;
+        rs_timer_set(&b->timers, &p->ask, now + s->patience);
+        p->tries++;
         const rs_timer *first = rs_timers_first(&b->timers);
         if (m.listed == LIST_MAX || first->kind != TIMER_ASK || first->due > now + b->params.gap_ns)
             break;

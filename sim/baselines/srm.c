@@ -14,7 +14,7 @@ typedef struct {
 
 typedef struct {
     rs_timer session;
-    double distance; /* of the source, smoothed, ns */
+    double distance; /* of the others, smoothed, ns: all messages tell, for repairs make queues */
     srm_packet packets[];
 } srm;
 
@@ -77,9 +77,8 @@ static void hold(baseline *b, rs_time now, srm_packet *p) {
 
 static void srm_heard(baseline *b, rs_time now, const message *m) {
     srm *s = state_of(b);
-    if (m->kind == MESSAGE_DATA)
-        s->distance += ((double)(now - m->sent_at) - s->distance) / 8;
-    else if (m->kind == MESSAGE_REPAIR)
+    s->distance += ((double)(now - m->sent_at) - s->distance) / 8;
+    if (m->kind == MESSAGE_REPAIR)
         hold(b, now, &s->packets[m->sn]);
     else if (m->kind == MESSAGE_REQUEST)
         requested(b, now, m);

@@ -53,7 +53,8 @@ static void transmit(sim *s, link *l, packet *p) {
     l->stats.packets++;
     l->stats.bytes += p->wire_bytes;
     if (p->payload_length || p->kind == PACKET_FLOW) {
-        l->stats.data_packets++;
+        if (l->stats.data_packets++ == 0)
+            l->stats.first_data_at = start;
         l->stats.data_bytes += p->wire_bytes;
     }
     if (p->kind == PACKET_GROUP) {

@@ -101,6 +101,7 @@ typedef struct {
     uint64_t data_packets, data_bytes; /* of these, those with a payload: what is not control traffic */
     uint64_t lost;                     /* by the loss model */
     uint64_t overflow;                 /* no room in the queue */
+    int64_t first_data_at;             /* the first with a payload began to go */
 } sim_link_stats;
 
 typedef struct {

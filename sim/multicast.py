@@ -1,0 +1,210 @@
+"""One group's session in a simulated data center, by RDCM or a protocol it is compared with (RDCM, Sec. 4.1).
+
+Everything is sent as fast as the sender's link carries it, without congestion control; queues hold what waits. Trees
+and overlays are the manager's.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from rostrum.controller.core.overlay import BackupOverlay
+from rostrum.controller.core.steiner import SteinerTree
+from rostrum.sim import hierarchies
+from rostrum.sim.fabric import Fabric
+from rostrum.sim.hierarchies import Region
+from rostrum.sim.network import LINK_STATS, BaselineParams, Child, LinkParams, SimError
+from rostrum.topologies.families import Graph
+
+PROTOCOLS = ("rdcm", "lbrm", "rmtp", "srm")
+GROUP, FIRST_REGION = 7, 1000  # group numbers
+SITE_MOST = 64  # receivers of one logging server: of 16, 32, 64, 128, what LBRM does best with at 1,000
+LONGEST_NS = 60 * 10**9
+LINK = LinkParams(delay_ns=1_000, queue_bytes=1 << 30)
+
+
+@dataclass(frozen=True)
+class Load:
+    """`loss`: share of packets lost on every link, in runs of `burst` in the mean (Gilbert)."""
+
+    packets: int = 1024
+    packet_bytes: int = 1024
+    loss: float = 0.0
+    burst: float = 2.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one session. Goodput: the mean over receivers of what they got by the time they had all, over what the link
+    carries (its payload share, with headers and Ethernet's overhead). Footprints: bytes on all links over those of the
+    tree without losses; `footprint` of data and repairs, `control` of everything else.
+    """
+
+    protocol: str
+    receivers: int
+    loss: float
+    goodput: float
+    worst: float  # the slowest receiver's
+    footprint: float
+    control: float
+    tree_links: int
+    events: int
+    cpu_s: float
+    events_per_s: float
+    memory_bytes: int
+    peak_bytes: int  # of the process
+
+
+@dataclass
+class Group:
+    """Who sends to whom in a data center, and the manager's tree."""
+
+    graph: Graph
+    sender: str
+    receivers: list[str]
+
+    @classmethod
+    def drawn(cls, graph: Graph, receivers: int, seed: int) -> Group:
+        """At random. Raises ValueError."""
+        if receivers >= len(graph.servers):
+            raise ValueError(f"{graph.name} has {len(graph.servers)} servers: no room for {receivers} receivers")
+        sender, *others = random.Random(seed).sample(graph.servers, receivers + 1)
+        return cls(graph, sender, others)
+
+    @cached_property
+    def tree(self) -> SteinerTree:
+        return SteinerTree.build(self.sender, self.receivers, self.graph.neighbours, self.graph.passes)
+
+    @cached_property
+    def overlay(self) -> BackupOverlay:
+        return BackupOverlay.build(self.sender, self.tree.children, self.receivers)
+
+    @cached_property
+    def regions(self) -> list[Region]:
+        return hierarchies.regions(self.tree)
+
+    @cached_property
+    def sites(self) -> list[Region]:
+        return hierarchies.sites(self.tree, SITE_MOST)
+
+    @cached_property
+    def site_trees(self) -> list[SteinerTree]:
+        """LBRM's repairs have trees of their own, off the links of the group's (RDCM, Sec. 6), where there are any."""
+        found = []
+        for site in self.sites:
+            trees = (
+                SteinerTree(site.mender, self.graph.neighbours, self.graph.passes, failed)
+                for failed in (self.tree.links, ())
+            )
+            found.append(next(filter(None, (_joined(tree, site) for tree in trees))))
+        return found
+
+    @cached_property
+    def site_hops(self) -> list[dict[str, int]]:
+        return [hierarchies.hops(self.graph.neighbours, site.mender, site.members) for site in self.sites]
+
+
+def _joined(tree: SteinerTree, site: Region) -> SteinerTree | None:
+    from rostrum.controller.core.steiner import Unreachable
+
+    try:
+        for member in site.members:
+            tree.join(member)
+    except Unreachable:
+        return None
+    return tree
+
+
+class Session:
+    """A group's network with the engines of one protocol at its members."""
+
+    def __init__(self, group: Group, protocol: str, load: Load, seed: int) -> None:
+        self.group, self.protocol, self.load, self.seed = group, protocol, load, seed
+        self.fabric = Fabric.of_graph(group.graph, seed, LINK, None)
+        self.network = self.fabric.network
+        members = group.receivers
+        self.links = self.fabric.lay(GROUP, group.sender, members, group.tree.children, shared=protocol == "srm")
+        if load.loss:
+            for link in range(self.network.link_count()):
+                self.network.loss(link, "gilbert", load.loss, load.burst)
+        getattr(self, f"_use_{protocol}")()
+
+    def run(self) -> Outcome:
+        """Until every receiver has all. Raises SimError if that takes a minute of virtual time."""
+        net, load = self.network, self.load
+        nodes = [self.fabric.nodes[name] for name in self.group.receivers]
+        began = time.process_time()
+        net.send(self.fabric.nodes[self.group.sender], 1, load.packets * load.packet_bytes, nodes)
+        net.run_until_noted("complete", len(nodes), LONGEST_NS)
+        cpu_s = time.process_time() - began
+        done = net.notes_of("complete")["at"]
+        if len(done) < len(nodes):
+            raise SimError(f"{self.protocol}: {len(done)} of {len(nodes)} receivers have all after {net.now_ns} ns")
+        totals = net.link_totals()
+        column = {name: totals[:, index] for index, name in enumerate(LINK_STATS)}
+        first = column["first_data_at"][self.links[0]]
+        # Repairs have the size of what they repair: the mean is that of a packet.
+        packet = column["data_bytes"][self.links[0]] / column["data_packets"][self.links[0]]
+        wire_ns = load.packets * packet * 8e9 / LINK.rate_bps
+        shares = wire_ns / (done - first)
+        tree_bytes = load.packets * packet * len(self.links)
+        stats = net.run_stats()
+        return Outcome(
+            self.protocol,
+            len(nodes),
+            load.loss,
+            goodput=float(np.mean(shares)),
+            worst=float(np.min(shares)),
+            footprint=float(column["data_bytes"].sum() / tree_bytes),
+            control=float((column["bytes"].sum() - column["data_bytes"].sum()) / tree_bytes),
+            tree_links=len(self.links),
+            events=stats["events"],
+            cpu_s=cpu_s,
+            events_per_s=stats["events"] / max(cpu_s, 1e-9),
+            memory_bytes=stats["bytes"] + stats["engine_bytes"],
+            peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        )
+
+    # engines
+
+    def _params(self, number: int) -> BaselineParams:
+        bytes_ = self.load.packet_bytes
+        return BaselineParams(self.protocol, GROUP, self.seed * 1_000_003 + number + 1, bytes_, LINK.rate_bps)
+
+    def _use_srm(self) -> None:
+        for number, name in enumerate([self.group.sender, *self.group.receivers]):
+            self.network.use_baseline(self.fabric.nodes[name], self._params(number))
+
+    def _use_rmtp(self) -> None:
+        """Repairs go along the tree, to one or to a whole region (Sec. 6)."""
+        children: dict[str, list[Child]] = {}
+        for number, region in enumerate(self.group.regions, FIRST_REGION):
+            tree = hierarchies.cut(self.group.tree, region.mender, region.members)
+            links = len(self.fabric.lay(number, region.mender, region.members, tree))
+            for name in region.members:
+                nodes = hierarchies.way(self.group.tree, region.mender, name)
+                self.network.route(self.fabric.nodes[region.mender], self.fabric.nodes[name], self.fabric.way(nodes))
+                child = Child(self.fabric.nodes[name], len(nodes) - 1, number, links)
+                children.setdefault(region.mender, []).append(child)
+        self._use_hierarchy(children)
+
+    def _use_lbrm(self) -> None:
+        children: dict[str, list[Child]] = {}
+        sites = zip(self.group.sites, self.group.site_trees, self.group.site_hops, strict=True)
+        for number, (site, tree, hops) in enumerate(sites, FIRST_REGION):
+            links = len(self.fabric.lay(number, site.mender, site.members, tree.children))
+            children[site.mender] = [Child(self.fabric.nodes[name], hops[name], number, links) for name in site.members]
+        self._use_hierarchy(children)
+
+    def _use_hierarchy(self, children: dict[str, list[Child]]) -> None:
+        parents = {child.node: self.fabric.nodes[name] for name, below in children.items() for child in below}
+        for number, name in enumerate([self.group.sender, *self.group.receivers]):
+            node = self.fabric.nodes[name]
+            below = tuple(children.get(name, ()))
+            params = replace(self._params(number), parent=parents.get(node), children=below)
+            self.network.use_baseline(node, params)
