@@ -214,7 +214,7 @@ struct GroupUse {
   5: optional string address
 }
 
-/** A server that views name by its id. Told once on a connection, before or with the first view that names it; told again when its address or port
+/** A server that views name by its id. Told once on a connection, with the first view that names it; told again when its port or boot id
  * changed. The ids are the same for all agents, and stay when the manager restarts on the same topology.
  */
 struct GroupPeer {
@@ -222,7 +222,9 @@ struct GroupPeer {
   2: required string server,
   3: required string address,
   /** UDP: repairs and NAKs. */
-  4: required i32 port
+  4: required i32 port,
+  /** Differs at each start of its agent: what was known of an earlier one (its sequence numbers) is void. */
+  5: required i64 boot_id
 }
 
 /** What all who know a group must know. */
@@ -244,9 +246,10 @@ struct GroupView {
   3: optional i64 base_version,
   /** With a delta only when something in it changed. After a change of address, listen at the old one for 5 s more. */
   4: optional GroupFacts facts,
-  /** Ids of peers that joined (delta: since the version before). */
+  /** Ids of peers that joined (delta: since the version before; one that was a member already has a new boot id). */
   5: required list<i32> members,
-  /** Those that publish without having joined: to them go NAKs, and they get views without members and senders. */
+  /** Those that publish without having joined: to them go NAKs. Their own views are full always, with both lists empty: who is in the
+   *  group does not concern them. */
   6: required list<i32> senders,
   /** Delta: no longer of the group. Who turns from member to sender, or the other way round, is in the list of what it is now, and not here. */
   7: required list<i32> gone

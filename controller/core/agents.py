@@ -6,7 +6,7 @@ import heapq
 from dataclasses import replace
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt
+from rostrum.controller.core import adopt, membership
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.intake import release, run_queue, withdraw
 from rostrum.controller.core.paths import Path, Transfer
@@ -20,9 +20,23 @@ REPORT_RECEIVERS_MAX = 4096
 def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
     known = core.agents.get(event.server)
     core.agents[event.server] = Agent(
-        event.server, event.boot_id, event.control_port, True, now, now, wants_light=event.wants_light
+        event.server,
+        event.boot_id,
+        event.control_port,
+        True,
+        now,
+        now,
+        wants_light=event.wants_light,
+        group_protocols=event.group_protocols,
     )
     core.durable.mark("agent", event.server)
+    membership.agent_up(
+        core,
+        event,
+        known is not None and known.boot_id != event.boot_id,
+        known is not None and known.control_port != event.control_port,
+        now,
+    )
     core.look_at("leases", now + core.settings.lease_ns)
     named = {live.response_id for live in event.live_paths}
     for path in core.paths.live_of(event.server):
@@ -105,6 +119,8 @@ def leases(core: Core, now: int) -> None:
     """Takes back what nobody keeps alive."""
     lease = core.settings.lease_ns
     silent = [name for name, agent in core.agents.items() if now >= agent.heard + lease]
+    for name in silent:
+        membership.agent_silent(core, name, now)
     freed = False
     for name in silent:
         for path in core.paths.live_of(name):

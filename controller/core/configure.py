@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
+from rostrum.controller.core import membership
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import Circuit, Conflict, Foreign
 from rostrum.controller.core.intake import LIGHT_MARGIN_MS, maybe_active, run_queue
@@ -158,6 +159,7 @@ def fail(core: Core, path: Path, cause: str, now: int) -> None:
 
 
 def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
+    membership.rules_answered(core, event.op, (), now)
     pending = core.rule_ops.pop(event.op, None)
     path = core.paths.get(pending.path_id) if pending else None
     if path and pending and pending.mends:
@@ -180,6 +182,7 @@ def seen_in_place(core: Core, path: Path, switch: str, now: int) -> None:
 
 
 def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
+    membership.rules_answered(core, event.op, event.failures, now)
     pending = core.rule_ops.pop(event.op, None)
     path = core.paths.get(pending.path_id) if pending else None
     if path is None or pending is None or not path.granted:

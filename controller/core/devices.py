@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt
+from rostrum.controller.core import adopt, membership_rules
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Conflict, Foreign
@@ -23,6 +23,7 @@ def switch_up(core: Core, event: ev.SwitchUp, now: int) -> None:
     if event.switch not in core.topology.switches:
         return
     core.resources.switches_down.pop(event.switch, None)
+    membership_rules.switch_up(core, event.switch)
     core.emit(act.InstallUnicast(event.switch, rule_making.unicast(core.topology, event.switch)))
     core.emit(act.ReadRules(event.switch))
     core.log("switch up", switch=event.switch, missing=listed(core.resources.switches_down) or "none")
@@ -33,6 +34,7 @@ def switch_down(core: Core, event: ev.SwitchDown, now: int) -> None:
     """Rules stay on a switch that lost its controller: granted paths go on, new ones wait or go around."""
     if event.switch in core.topology.switches:
         core.resources.switches_down[event.switch] = event.cause or "its connection was lost"
+        membership_rules.switch_down(core, event.switch, now)
         core.warn("switch down", switch=event.switch, cause=event.cause)
         run_queue(core, now)
 
@@ -49,6 +51,7 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
             core.mend(path, switch, now)
         elif path.unread:
             seen_in_place(core, path, switch, now)
+    membership_rules.rules_found(core, switch, found, now)
     for rule_set in core.idle_rules.all():
         if _lacks(found, rule_set.rules, switch):
             core.idle_rules.take(rule_set.hops)

@@ -51,5 +51,10 @@ class Groups:
         return 1 <= int(address) - self._base <= self._count
 
     @property
+    def room(self) -> int:
+        """Addresses there are, used or not."""
+        return self._count
+
+    @property
     def used(self) -> int:
         return len(self._used)

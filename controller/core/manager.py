@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, agents, configure, devices, intake, light, survival
+from rostrum.controller.core import adopt, agents, configure, devices, intake, light, membership, survival
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.configure import fail, lose_circuit
 from rostrum.controller.core.state import Core
@@ -43,6 +43,10 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.RulesInstalled: configure.rules_installed,
     ev.RulesFailed: configure.rules_failed,
     ev.RulesRemoved: configure.rules_removed,
+    ev.GroupJoined: membership.joined,
+    ev.GroupLeft: membership.left,
+    ev.GroupMade: membership.made,
+    ev.GroupDeleted: membership.deleted,
 }
 
 
@@ -73,10 +77,12 @@ class Manager:
 
     def deadline(self) -> int | None:
         """When to call `step(Tick(), ...)` at the latest; None = nothing is due."""
-        return min((*self.core.timers[:1], *self.core.alarms.values()), default=None)
+        core = self.core
+        return min((*core.timers[:1], *core.members.timers[:1], *core.alarms.values()), default=None)
 
     def _expire(self, now: int) -> None:
         """Whatever is due by `now`: waits, leases, grace times, devices that do not answer."""
+        membership.expire(self.core, now)
         timers, alarms = self.core.timers, self.core.alarms
         if timers and timers[0] <= now:
             while timers and timers[0] <= now:

@@ -78,12 +78,13 @@ class GroupUse:
 
 @dataclass(frozen=True)
 class GroupPeer:
-    """A server that views name by `id`."""
+    """A server that views name by `id`. `boot_id`: of its agent, differs at each start."""
 
     id: int
     server: str
     address: IPv4Address
     port: int
+    boot_id: int
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from ipaddress import IPv4Address
 DSCP_OF_LEVEL = (0, 10, 18, 26, 34, 46, 48, 56)  # of priority levels 0 ... 7, higher is more urgent; 0: as it came
 LEVEL_MULTICAST = 5  # DSCP 46, expedited forwarding: the class ToR egress queues serve first
 ANY_SOURCE = IPv4Address(0)
+ANY_PORT = 0  # as a rule's in_port; ports are numbered from 1
 PRIORITY_MULTICAST = 40_000
+PRIORITY_ANY_PORT = 30_000
 PRIORITY_UNICAST = 100
 
 
@@ -23,6 +25,7 @@ class MulticastRule:
     """On `switch`: what enters `in_port` for `group` gets the marks of priority `level` and is copied to all of
     `out_ports` (an OpenFlow 1.3 ALL group, a multicast group of P4's packet replication engine).
 
+    in_port ANY_PORT: whichever port it enters, and the copies go to all of `out_ports` but that one.
     `source`: who may send it; switches that cannot tell take it from anybody on the port, and report ANY_SOURCE.
     `confirm`: this many data packets with sns in a row are reported as first light (where the switch can); 0 = none.
     """

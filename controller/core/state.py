@@ -14,6 +14,7 @@ from rostrum.controller.core import schedulers
 from rostrum.controller.core.circuits import FOREVER, Foreign
 from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.groups import Groups
+from rostrum.controller.core.membership_state import Membership
 from rostrum.controller.core.model import MulticastRule, Pair
 from rostrum.controller.core.paths import IdleRules, Path, PathTable, RuleSet, Transfer
 from rostrum.controller.core.quotas import Quotas
@@ -38,6 +39,7 @@ class Agent:
     since: int
     cause: str = ""
     wants_light: bool = False
+    group_protocols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Core:
     settings: Settings
     resources: Resources
     groups: Groups
+    members: Membership
     scheduler: Scheduler
     epoch: str
     paths: PathTable = field(default_factory=PathTable)
@@ -104,11 +107,13 @@ class Core:
 
     @classmethod
     def new(cls, topology: Topology, settings: Settings, now: int) -> Core:
+        groups = Groups(topology.multicast, settings.boot_id)
         return cls(
             topology=topology,
             settings=settings,
             resources=Resources(topology, settings, now),
-            groups=Groups(topology.multicast, settings.boot_id),
+            groups=groups,
+            members=Membership(topology, settings, groups, now),
             scheduler=schedulers.create(settings.scheduler, settings.session_bytes),
             epoch=base36(settings.boot_id // 100 % 36**4),
             idle_rules=IdleRules(settings.idle_rule_sets),
@@ -240,6 +245,7 @@ class Core:
         """What should be on a switch: rules of granted paths and of idle sets."""
         sets = [path.rules for path in self.paths.values() if path.granted]
         sets += [one.rules for one in self.idle_rules.all()]
+        sets.append(tuple(self.members.sharing.rules_on(switch)))
         return {rule_making.key(rule): rule for rules in sets for rule in rules if rule.switch == switch}
 
     def group_in_use(self, group: IPv4Address) -> bool:

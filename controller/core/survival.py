@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rostrum.controller.core import recovery
+from rostrum.controller.core import membership_recovery, recovery
 from rostrum.controller.core.durable import Change, Json, Part
 from rostrum.controller.core.state import Core
 
@@ -13,6 +13,7 @@ PARTS: tuple[Part, ...] = (  # in the order in which they are restored
     recovery.Leaving(),
     recovery.Agents(),
     recovery.Paths(),
+    membership_recovery.GroupsPart(),
 )
 
 Records = Mapping[str, Mapping[str, Json]]  # part -> key -> value

@@ -247,6 +247,12 @@ class Settings:
     history_max: int = 1_000  # paths and transfers remembered after their end
     idle_rule_sets: int = 64  # rules kept for an identical path to come
     light_confirm: int = 3  # packets in a row that are light to switches, on a circuit that is being made
+    group_window_ns: int = 20 * MS  # changes of message groups are gathered this long
+    groups_max: int = 16_384
+    group_members_max: int = 4_096  # and senders
+    groups_per_server: int = 4_096
+    group_rules: int = 1_024  # for message groups, on each switch
+    group_protocol: str = "plain"  # of groups that are made by a join without options
     level: int = LEVEL_MULTICAST  # priority of multicast at switches; 0 = that of everything else
     boot_id: int = 1
     quotas: Mapping[str, Quota] = field(default_factory=dict)  # by tenant; "*": of those not named

@@ -53,7 +53,7 @@ def _options(one: Any) -> GroupOptions:
 def views(peers: Sequence[GroupPeer], known: Sequence[GroupView]) -> dict[str, Any]:
     """Arguments of Agent.group_view."""
     return {
-        "peers": [idl.GroupPeer(one.id, one.server, str(one.address), one.port) for one in peers],
+        "peers": [idl.GroupPeer(one.id, one.server, str(one.address), one.port, one.boot_id) for one in peers],
         "views": [
             idl.GroupView(
                 one.id,

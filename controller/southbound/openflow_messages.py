@@ -3,6 +3,7 @@
 A multicast rule is one flow entry and one group-table entry of type ALL:
 
     in_port, IPv4 dst = group   --priority 40000-->   set DSCP (46), group G      G: ALL, one bucket per out port
+             IPv4 dst = group   --priority 30000-->   the same, for any in_port; no copy goes back where it came from
 
 Entries of ours carry COOKIE in the cookie's upper half and their kind below; group ids of ours carry GROUP_MARK. So
 what belongs to someone else is neither read nor removed.
@@ -17,7 +18,9 @@ from typing import Any
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from rostrum.controller.core.model import (
+    ANY_PORT,
     DSCP_OF_LEVEL,
+    PRIORITY_ANY_PORT,
     PRIORITY_MULTICAST,
     PRIORITY_UNICAST,
     MulticastRule,
@@ -43,7 +46,7 @@ ETH_TYPE_ARP = 0x0806
 def group_id(rule: MulticastRule) -> int:
     """The group-table id of a rule: from its multicast address' low bits and its in_port, so that the manager and its
     successor after a crash agree without asking. Raises SouthboundError for a port that has no room in it."""
-    if not 0 < rule.in_port < 1 << GROUP_PORT_BITS:
+    if not ANY_PORT <= rule.in_port < 1 << GROUP_PORT_BITS:
         raise SouthboundError(f"{rule.switch}: in_port {rule.in_port} is not in 1 ... {(1 << GROUP_PORT_BITS) - 1}")
     low = int(rule.group) & ((1 << GROUP_ADDRESS_BITS) - 1)
     return GROUP_MARK | low << GROUP_PORT_BITS | rule.in_port
@@ -71,7 +74,12 @@ def delete_group(datapath: Any, group: int) -> Any:
 
 
 def _multicast_match(rule: MulticastRule) -> Any:
-    return parser.OFPMatch(in_port=rule.in_port, eth_type=ETH_TYPE_IP, ipv4_dst=str(rule.group))
+    port = {} if rule.in_port == ANY_PORT else {"in_port": rule.in_port}
+    return parser.OFPMatch(**port, eth_type=ETH_TYPE_IP, ipv4_dst=str(rule.group))
+
+
+def _multicast_priority(rule: MulticastRule) -> int:
+    return PRIORITY_ANY_PORT if rule.in_port == ANY_PORT else PRIORITY_MULTICAST
 
 
 def add_multicast_flow(datapath: Any, rule: MulticastRule) -> Any:
@@ -80,7 +88,7 @@ def add_multicast_flow(datapath: Any, rule: MulticastRule) -> Any:
     return parser.OFPFlowMod(
         datapath,
         cookie=COOKIE_MULTICAST,
-        priority=PRIORITY_MULTICAST,
+        priority=_multicast_priority(rule),
         match=_multicast_match(rule),
         instructions=[parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions)],
     )
@@ -92,7 +100,7 @@ def delete_multicast_flow(datapath: Any, rule: MulticastRule) -> Any:
         cookie=COOKIE_MULTICAST,
         cookie_mask=COOKIE_EXACT,
         command=ofp.OFPFC_DELETE_STRICT,
-        priority=PRIORITY_MULTICAST,
+        priority=_multicast_priority(rule),
         out_port=ofp.OFPP_ANY,
         out_group=ofp.OFPG_ANY,
         match=_multicast_match(rule),
@@ -183,8 +191,8 @@ def multicast_rules(switch: str, flows: Iterable[Any], groups: Iterable[Any]) ->
         group = _group_of(flow)
         if flow.cookie != COOKIE_MULTICAST or group not in ports:
             continue
-        address, in_port = flow.match.get("ipv4_dst"), flow.match.get("in_port")
-        if address is not None and in_port is not None:
+        address, in_port = flow.match.get("ipv4_dst"), flow.match.get("in_port", ANY_PORT)
+        if address is not None:
             rules.add(MulticastRule(switch, in_port, IPv4Address(address), ports[group], level=_level_of(flow)))
     return rules
 

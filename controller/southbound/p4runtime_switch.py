@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rostrum.controller.core.membership_trees import packet_ports
 from rostrum.controller.core.model import (
     Count,
     Light,
@@ -28,6 +29,7 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.southbound import p4runtime_entries as entries
+from rostrum.controller.southbound.p4runtime_any_port import collapse, expand
 from rostrum.controller.southbound.p4runtime_connection import Connection
 from rostrum.controller.southbound.p4runtime_entries import DROP_REASONS, PORT_COUNTERS, Entities
 from rostrum.controller.southbound.p4runtime_pipeline import Pipeline
@@ -65,6 +67,7 @@ class P4Switch:
         self._election_id = election_id
         self._make = Entities(switch.name, pipeline.schema)
         self._book = RuleBook(switch.name, self._make, int(time.time()))
+        self._ports = packet_ports(topology, switch.name)  # for rules for any port
         self._lock = asyncio.Lock()  # one change at a time: the book says what is there
         self._connection: Connection | None = None
         self._changed = asyncio.Event()  # who is primary
@@ -83,10 +86,10 @@ class P4Switch:
     # -- orders --------------------------------------------------------------------------------------------------
 
     async def install(self, rules: Sequence[MulticastRule]) -> None:
-        await self._change(lambda: self._book.install(rules), f"install {_say(rules)}")
+        await self._change(lambda: self._book.install(expand(rules, self._ports)), f"install {_say(rules)}")
 
     async def remove(self, rules: Sequence[MulticastRule]) -> None:
-        await self._change(lambda: self._book.remove(rules), f"remove {_say(rules)}")
+        await self._change(lambda: self._book.remove(expand(rules, self._ports)), f"remove {_say(rules)}")
 
     async def rearm(self, rules: Sequence[MulticastRule]) -> None:
         await self._change(lambda: self._book.rearm(rules), f"watch for light of {_say(rules)}")
@@ -104,7 +107,7 @@ class P4Switch:
         """The rules on the switch now; what is no whole rule is removed."""
         async with self._lock:
             await self._learn(self._link())
-            return {one.rule for one in self._book.rules.values()}
+            return collapse((one.rule for one in self._book.rules.values()), self._ports)
 
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         """Of those among these rules that are on the switch."""

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair, UnicastRule
+from rostrum.controller.core.model import ANY_PORT, CrossConnect, CrossConnectState, MulticastRule, Pair, UnicastRule
 from rostrum.topologies.model import Topology
 
 HOPS_MAX = 64
@@ -94,7 +94,10 @@ class Network:
             assert hops <= HOPS_MAX, "the packet loops"
             switch, in_port = flying.pop()
             rule = self.tables[switch].get((in_port, group))
-            for port in rule.out_ports if rule else ():
+            out_ports = rule.out_ports if rule else ()
+            if rule is None and (rule := self.tables[switch].get((ANY_PORT, group))):
+                out_ports = tuple(port for port in rule.out_ports if port != in_port)
+            for port in out_ports:
                 assert port != in_port, f"{rule} sends back where it came from"
                 end = self.topology.switches[switch].neighbours[port]
                 if end.node in self.topology.servers:

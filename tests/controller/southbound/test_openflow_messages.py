@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from os_ken.ofproto import ofproto_protocol, ofproto_v1_3
-from rostrum.controller.core.model import MulticastRule, SouthboundError, UnicastRule
+from rostrum.controller.core.model import ANY_PORT, MulticastRule, SouthboundError, UnicastRule
 from rostrum.controller.southbound import openflow_messages as messages
 
 DATAPATH = ofproto_protocol.ProtocolDesc(ofproto_v1_3.OFP_VERSION)
@@ -16,7 +16,7 @@ GROUPS = st.integers(0, 0xFFFF).map(lambda n: IPv4Address(0xEFC00000 + n))
 RULES = st.builds(
     MulticastRule,
     st.just("tor1"),
-    st.integers(1, 4095),
+    st.integers(ANY_PORT, 4095),
     GROUPS,
     st.lists(st.integers(1, 1000), min_size=1, max_size=20, unique=True).map(tuple),
 )
@@ -73,6 +73,16 @@ def test_what_is_not_ours__is_not_read() -> None:
     assert not messages.is_ours(1)
 
 
+def test_rule_for_any_port__below_those_for_one_port() -> None:
+    rule = MulticastRule("tor1", ANY_PORT, IPv4Address("239.192.1.2"), (1, 2))
+    other = MulticastRule("tor1", 3, IPv4Address("239.192.1.2"), (1, 2))
+    flow = messages.add_multicast_flow(DATAPATH, rule)
+    assert dict(flow.match.items()) == {"eth_type": 0x0800, "ipv4_dst": "239.192.1.2"}
+    assert flow.priority < messages.add_multicast_flow(DATAPATH, other).priority
+    assert flow.priority == messages.delete_multicast_flow(DATAPATH, rule).priority
+    assert messages.group_id(rule) != messages.group_id(other)
+
+
 def test_unicast__ip_and_arp() -> None:
     flows = messages.add_unicast_flows(DATAPATH, UnicastRule("tor1", IPv4Address("10.0.1.1"), 4))
     assert [dict(f.match.items()) for f in flows] == [
@@ -83,7 +93,7 @@ def test_unicast__ip_and_arp() -> None:
 
 
 @pytest.mark.parametrize("rule", [
-    MulticastRule("tor1", 0, IPv4Address("239.192.1.2"), (1,)),
+    MulticastRule("tor1", -1, IPv4Address("239.192.1.2"), (1,)),
     MulticastRule("tor1", 5000, IPv4Address("239.192.1.2"), (1,)),
     MulticastRule("tor1", 1, IPv4Address("239.192.1.2"), ()),
 ])  # fmt: skip
