@@ -1,0 +1,241 @@
+/* The sender: messages become packets in a log that is both the queue of what is to be sent and the buffer of what may
+ * be asked for again. */
+#include <string.h>
+
+#include "core/messages/state.h"
+
+static uint32_t capacity(const rs_messages *node) {
+    return node->config.packet_bytes - RS_GM_DATA_LEAST;
+}
+
+static uint32_t back_of(const rs_gm_group *group, uint64_t sn) {
+    uint64_t back = sn - group->view_first;
+    return back < RS_GM_BACK_MOST ? (uint32_t)back : RS_GM_BACK_MOST;
+}
+
+/* A packet of `length` payload bytes at the log's end; returns where they belong. */
+static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_form form, uint32_t length) {
+    rs_gm_stream *own = group->own;
+    uint64_t sn = own->high + 1;
+    rs_gm_stream_reach(node, now, own, sn, true);
+    uint64_t at = rs_gm_log_append(&node->out, RS_GM_DATA_LEAST + length);
+    *rs_gm_slot_of(own, sn) = at | RS_GM_RECORD;
+    rs_gm_record *record = rs_gm_log_record(&node->out, at);
+    record->stream = own->number;
+    record->sn = sn;
+    node->last_published = at;
+    uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
+    rs_gm_id id = {own->sender, own->incarnation, group->id, sn};
+    rs_gm_body body = {(uint16_t)length, (uint8_t)form, (uint16_t)back_of(group, sn), (uint32_t)group->version};
+    rs_gm_put_header(datagram, RS_GM_KIND_DATA, &id);
+    rs_gm_put_body(datagram + RS_GM_HEADER, &body);
+    return datagram + RS_GM_DATA_LEAST;
+}
+
+/* The small message shares the datagram that was made last, if that is of the same group and still waits. */
+static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes, uint32_t length) {
+    uint64_t at = node->last_published;
+    if (at < node->sent || node->sent == node->out.head)
+        return false;
+    rs_gm_record *record = rs_gm_log_record(&node->out, at);
+    uint8_t *body = rs_gm_log_datagram(&node->out, at) + RS_GM_HEADER;
+    rs_gm_body head = rs_gm_body_head(body);
+    uint32_t longer = head.length + 2u + length;
+    uint64_t after = at + rs_gm_log_span(RS_GM_DATA_LEAST + longer);
+    if (record->stream != group->own->number || record->sn != group->own->high || head.form != RS_GM_PACK ||
+        longer > capacity(node) || head.view != (uint32_t)group->version ||
+        (at & (node->out.size - 1)) + (after - at) > node->out.size || after - node->sent > node->out.size)
+        return false;
+    uint8_t *place = body + RS_GM_BODY + head.length;
+    place[0] = (uint8_t)(length >> 8);
+    place[1] = (uint8_t)length;
+    if (length)
+        memcpy(place + 2, bytes, length);
+    head.length = (uint16_t)longer;
+    rs_gm_put_body(body, &head);
+    record->span = (uint32_t)(after - at);
+    node->out.head = after;
+    return true;
+}
+
+static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *group, const void *bytes, uint32_t length) {
+    bool pack = length <= capacity(node) / 2 - 2;
+    if (pack && share(node, group, bytes, length))
+        return RS_OK;
+    uint32_t needed = RS_GM_DATA_LEAST + length + (pack ? 2 : 0);
+    if (rs_gm_log_after(&node->out, needed) - node->sent > node->out.size)
+        return RS_ERR_LIMIT;
+    uint8_t *payload = new_packet(node, now, group, pack ? RS_GM_PACK : RS_GM_WHOLE, length + (pack ? 2 : 0));
+    if (pack) {
+        payload[0] = (uint8_t)(length >> 8);
+        payload[1] = (uint8_t)length;
+        payload += 2;
+    }
+    if (length)
+        memcpy(payload, bytes, length);
+    return RS_OK;
+}
+
+static rs_status publish_large(rs_messages *node, rs_time now, rs_gm_group *group, const uint8_t *bytes,
+                               uint32_t length) {
+    uint32_t each = capacity(node) - RS_GM_PART, count = (length - 1) / each + 1;
+    uint64_t needed = (uint64_t)(count + 1) * rs_gm_log_span(node->config.packet_bytes);
+    if (count > UINT16_MAX || needed > node->out.size)
+        return RS_ERR_INVALID;
+    if (node->out.head + needed - node->sent > node->out.size)
+        return RS_ERR_LIMIT;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t offset = i * each, part_length = length - offset < each ? length - offset : each;
+        rs_gm_part part = {length, offset, (uint16_t)i, (uint16_t)count};
+        uint8_t *payload = new_packet(node, now, group, RS_GM_PARTS, RS_GM_PART + part_length);
+        rs_gm_put_part(payload, &part);
+        memcpy(payload + RS_GM_PART, bytes + offset, part_length);
+    }
+    return RS_OK;
+}
+
+/* The sender's own stream in a group, made with its first message. */
+static bool have_stream(rs_messages *node, rs_gm_group *group) {
+    if (group->own)
+        return true;
+    bool fresh;
+    rs_gm_id id = {node->config.self, node->config.incarnation, group->id, 0};
+    group->own = rs_gm_stream_get(node, group, &id, &fresh);
+    group->view_first = 1;
+    return group->own != NULL;
+}
+
+rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group id, const void *bytes, uint32_t length,
+                              uint64_t *sn) {
+    rs_gm_take_back(node);
+    rs_gm_group *group = rs_gm_group_find(node, id);
+    if (!group)
+        return RS_ERR_UNKNOWN;
+    if (length > node->config.message_bytes)
+        return RS_ERR_INVALID;
+    if (!have_stream(node, group))
+        return RS_ERR_MEMORY;
+    uint64_t next = group->own->high + 1;
+    rs_status status = length > capacity(node) ? publish_large(node, now, group, bytes, length)
+                                               : publish_small(node, now, group, bytes, length);
+    if (status != RS_OK)
+        return status;
+    node->stats.published++;
+    if (sn)
+        *sn = group->own->high < next ? group->own->high : next;
+    group->published_at = now;
+    group->beats = 0;
+    if (group->naks && !group->heartbeat.at)
+        rs_timer_set(&node->timers, &group->heartbeat, now + node->config.heartbeat);
+    return RS_OK;
+}
+
+uint64_t rs_messages_unsent(const rs_messages *node) {
+    return node->out.head - node->sent;
+}
+
+void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
+    rs_timer_set(&node->timers, &group->heartbeat, RS_NEVER);
+    if (!group->own || group->beats >= node->config.heartbeats)
+        return;
+    /* After one wait, two more, four more ... since the last packet. */
+    rs_time due = group->published_at + node->config.heartbeat * ((INT64_C(2) << group->beats) - 1);
+    if (now >= due) {
+        rs_gm_small *small = rs_gm_small_new(node);
+        if (small) {
+            rs_gm_stream *own = group->own;
+            rs_gm_state state = {{own->sender, own->incarnation, group->id, own->high}, (uint32_t)group->version, 0};
+            /* A new view in which nothing was published yet: all before it is of the view before. */
+            state.back = own->high < group->view_first ? 0 : (uint16_t)back_of(group, own->high);
+            state.view -= own->high < group->view_first;
+            rs_gm_put_state(small->bytes, &state);
+            small->length = RS_GM_STATE;
+            small->channel = RS_CH_GROUP;
+            small->group = group->channel;
+            node->stats.heartbeats_sent++;
+        }
+        if (++group->beats >= node->config.heartbeats)
+            return;
+        due = group->published_at + node->config.heartbeat * ((INT64_C(2) << group->beats) - 1);
+    }
+    rs_timer_set(&node->timers, &group->heartbeat, due);
+}
+
+bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
+    while (node->sent < node->out.head) {
+        uint64_t at = node->sent;
+        const rs_gm_record *record = rs_gm_log_record(&node->out, at);
+        node->sent += record->span;
+        const rs_gm_stream *stream =
+            record->stream == RS_GM_NO_STREAM ? NULL : rs_gm_stream_numbered(node, record->stream);
+        if (!stream || !stream->group || !stream->own)
+            continue;
+        const rs_gm_slot *slot = rs_gm_slot_of(stream, record->sn);
+        if (!slot || *slot != (at | RS_GM_RECORD))
+            continue;
+        const uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
+        *out = (rs_messages_out){
+            .channel = RS_CH_GROUP, .peer = RS_NO_PEER, .group = stream->group->channel, .piece_count = 1};
+        out->piece[0].bytes = datagram;
+        out->piece[0].length = RS_GM_DATA_LEAST + (uint32_t)rs_gm_body_head(datagram + RS_GM_HEADER).length;
+        node->stats.data_sent++;
+        return true;
+    }
+    return false;
+}
+
+static void send_again(rs_messages *node, const rs_gm_id *id, rs_peer peer, uint32_t copies) {
+    const rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, id->group);
+    if (!stream || stream->incarnation != id->incarnation)
+        return;
+    const rs_gm_slot *slot = rs_gm_slot_of(stream, id->sn);
+    if (!slot || !rs_gm_slot_kept(node, stream, *slot) ||
+        node->retransmit_tail - node->retransmit_head == RS_GM_RETRANSMITS)
+        return;
+    rs_gm_retransmit *again = &node->retransmits[node->retransmit_tail++ & (RS_GM_RETRANSMITS - 1)];
+    *again = (rs_gm_retransmit){.at = rs_gm_slot_at(*slot), .own = stream->own, .copies = copies, .peer = peer};
+    const uint8_t *body = rs_gm_log_datagram(rs_gm_log_of(node, stream), again->at) + RS_GM_HEADER;
+    again->length = RS_GM_BODY + (uint32_t)rs_gm_body_head(body).length;
+    rs_gm_put_header(again->header, RS_GM_KIND_AGAIN, id);
+}
+
+bool rs_gm_receive_nak(rs_messages *node, const uint8_t *bytes, size_t length) {
+    rs_peer from;
+    uint32_t round, count = rs_gm_get_nak(bytes, length, &from, &round);
+    if (count == 0)
+        return false;
+    node->stats.naks_received++;
+    for (uint32_t i = 0; i < count; i++) {
+        rs_gm_nak_item item;
+        rs_gm_get_nak_item(bytes, i, &item);
+        send_again(node, &item.id, from, round);
+        for (; item.mask; item.mask &= item.mask - 1) {
+            rs_gm_id id = item.id;
+            id.sn += 1 + (uint64_t)__builtin_ctz(item.mask);
+            send_again(node, &id, from, round);
+        }
+    }
+    return true;
+}
+
+bool rs_gm_poll_retransmit(rs_messages *node, rs_messages_out *out) {
+    while (node->retransmit_head != node->retransmit_tail) {
+        rs_gm_retransmit *again = &node->retransmits[node->retransmit_head & (RS_GM_RETRANSMITS - 1)];
+        const rs_gm_log *log = again->own ? &node->out : &node->in;
+        if (!rs_gm_log_has(log, again->at)) {
+            node->retransmit_head++;
+            continue;
+        }
+        *out = (rs_messages_out){
+            .channel = RS_CH_PEER_DATAGRAM, .peer = again->peer, .group = RS_NO_GROUP, .piece_count = 2};
+        out->piece[0].bytes = again->header;
+        out->piece[0].length = RS_GM_HEADER;
+        out->piece[1].bytes = rs_gm_log_datagram(log, again->at) + RS_GM_HEADER;
+        out->piece[1].length = again->length;
+        node->stats.retransmits_sent++;
+        if (--again->copies == 0)
+            node->retransmit_head++;
+        return true;
+    }
+    return false;
+}

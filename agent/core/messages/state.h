@@ -1,0 +1,336 @@
+/* The parts of one rs_messages node, for the files of this folder:
+ *   node.c      life, config, what goes out            views.c    groups and their versions
+ *   streams.c   what is here of each (sender, group)    arrive.c   a data packet's way
+ *   missing.c   what is known to be missing, NAKs       publish.c  the sender: packets, heartbeats, retransmission
+ *   deliver.c   order, large messages, events           intake.c   packets that wait for the node
+ *   regions.c, plane.c   who is to get repairs of what (Ricochet, Sec. 4.1)
+ *   bins.c      repairs being made                      kept.c     repairs received */
+#ifndef RS_CORE_MESSAGES_STATE_H
+#define RS_CORE_MESSAGES_STATE_H
+
+#include "core/list.h"
+#include "core/messages.h"
+#include "core/messages/log.h"
+#include "core/messages/plane.h"
+#include "core/messages/wire.h"
+#include "core/timers.h"
+
+#define RS_GM_PLANES 8
+#define RS_GM_C_MOST 64u /* largest c */
+#define RS_GM_MEMBERS_MOST (1u << 20)
+#define RS_GM_CHUNK 64u          /* streams, or repairs, allocated at a time */
+#define RS_GM_LEAST_WINDOW 8u    /* slots of a stream that was just heard of */
+#define RS_GM_LATE_JOIN 64u      /* a stream first heard further into a view than this is taken from there on */
+#define RS_GM_LOST_RESERVE 1024u /* events of losses that fit beside `deliveries` */
+#define RS_GM_SMALLS 4096u       /* NAKs and heartbeats that wait to be sent */
+#define RS_GM_REPAIRS_WAITING 8192u
+#define RS_GM_RETRANSMITS 8192u /* a power of two */
+
+/* What a node knows of one packet of a stream: tag in the low bits, above it where it is. */
+typedef uint64_t rs_gm_slot;
+#define RS_GM_TAG 3u
+#define RS_GM_GONE 0u    /* given up */
+#define RS_GM_MISSING 1u /* number of its rs_gm_missing << 2 */
+#define RS_GM_RECORD 2u  /* received, or published here: its place in the log (a multiple of 16) */
+
+typedef struct rs_gm_group rs_gm_group;
+
+/* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. */
+typedef struct {
+    rs_peer sender;
+    uint32_t incarnation;
+    rs_gm_group *group; /* NULL: not in use */
+    rs_gm_slot *slots;
+    uint32_t capacity; /* a power of two */
+    uint32_t number;   /* in node->chunks */
+    uint64_t base;     /* nothing before this is of interest here: it was sent before this node joined */
+    uint64_t high;     /* newest sn known of; base - 1 = none yet */
+    uint64_t next;     /* FIFO: what is delivered next */
+    uint64_t dropped;  /* first sn of the message that was last given up in the middle; 0 = none */
+    bool own, settled_base, delivered;
+    rs_list in_group, assemblies;
+    uint32_t next_free;
+} rs_gm_stream;
+
+struct rs_gm_group {
+    rs_message_group id;
+    uint64_t version;
+    uint64_t joined; /* the first version of which this node was a member, without break since */
+    rs_group channel;
+    rs_messages_protocol protocol;
+    rs_messages_order order;
+    uint32_t r, c_milli, stagger;
+    bool member, naks;
+    rs_peer *members; /* sorted */
+    uint32_t member_count;
+    rs_list streams;
+    rs_lec_group *lec; /* NULL: no repairs are made of it here */
+    rs_gm_stream *own;
+    uint64_t view_first; /* sn of the first packet published under this version */
+    rs_timer heartbeat;
+    rs_time published_at;
+    uint32_t beats;
+    uint32_t position; /* in node->groups */
+};
+
+/* A repair that cannot be used yet; `link` joins it to each packet it waits for. */
+typedef struct rs_gm_kept rs_gm_kept;
+
+typedef struct {
+    rs_list in_missing;
+    rs_gm_kept *kept;
+    uint32_t missing;
+} rs_gm_link;
+
+struct rs_gm_kept {
+    rs_list order; /* oldest first, or ready, or free */
+    uint32_t count, length;
+    rs_gm_link link[RS_MESSAGES_R_MAX]; /* the first `count`, by increasing number */
+    uint8_t *bytes;                     /* XOR of the missing packets' bodies */
+};
+
+typedef struct {
+    rs_list nak;          /* first or further NAKs, by due time */
+    rs_list doom;         /* by discovery */
+    rs_list kept;         /* links of repairs that wait for it */
+    rs_gm_stream *stream; /* NULL: free */
+    uint64_t sn;
+    rs_time discovered, due;
+    uint32_t rounds;
+    uint32_t next_free;
+} rs_gm_missing;
+
+/* A large message being put together. */
+typedef struct {
+    rs_list in_stream;
+    rs_list by_age;
+    rs_gm_stream *stream;
+    uint64_t first;
+    uint32_t total, have, count, got;
+    rs_time started;
+    uint8_t *bytes;
+} rs_gm_assembly;
+
+typedef struct {
+    uint8_t kind, via, reason;
+    rs_message_group group;
+    rs_peer sender;
+    uint32_t incarnation, part, offset, length;
+    uint64_t sn, count;
+    uint64_t at; /* place in the log of received packets, if `assembly` is NULL */
+    rs_time late;
+    rs_gm_assembly *assembly;
+} rs_gm_event;
+
+typedef struct {
+    rs_list order;
+    rs_channel channel;
+    rs_peer peer;
+    rs_group group;
+    uint32_t length;
+    uint8_t bytes[RS_GM_NAK_MOST];
+} rs_gm_small;
+
+typedef struct {
+    uint64_t at;
+    bool own; /* in the log of own packets */
+    uint32_t copies, length;
+    rs_peer peer;
+    uint8_t header[RS_GM_HEADER];
+} rs_gm_retransmit;
+
+/* One word of the hash table of streams. */
+typedef struct {
+    rs_peer sender;
+    rs_message_group group;
+    uint32_t number; /* + 1; 0 = empty */
+} rs_gm_place;
+
+/* What an engine has to do for its groups; a protocol is a row of the table in engines.c. */
+typedef struct rs_gm_engine {
+    rs_messages_protocol protocol;
+    const char *name;
+    bool naks; /* unless the view says without */
+    /* Any may be NULL. `group` is as it was (no members if it is new), `next` as it is going to be.
+     * A view is about to hold: checks its options and makes room; nothing has changed yet. */
+    rs_status (*prepare)(rs_messages *node, const rs_gm_group *group, const rs_gm_group *next);
+    /* Cannot fail. Called for the engine that the group leaves, too. */
+    void (*change)(rs_messages *node, rs_gm_group *group, const rs_gm_group *next);
+    /* A new data packet came by multicast. */
+    void (*received)(rs_messages *node, rs_time now, rs_gm_group *group, const uint8_t *datagram, uint32_t length);
+} rs_gm_engine;
+
+struct rs_messages {
+    rs_messages_config config;
+    rs_allocator allocator;
+    uint64_t random;
+    rs_messages_stats stats;
+    rs_timers timers;
+
+    rs_gm_group **groups; /* group_count of them */
+    rs_gm_group **group_table;
+    uint32_t group_count, group_mask;
+
+    rs_gm_stream **chunks;
+    uint32_t chunk_count, stream_free; /* number + 1 of the first free one */
+    rs_gm_place *places;
+    uint32_t place_mask, place_count;
+
+    rs_gm_log in, out;
+    uint64_t sent; /* place in `out`: what is behind it waits to be sent */
+    uint64_t last_published;
+
+    rs_gm_missing *missing;
+    uint32_t missing_used, missing_free;
+    rs_list nak_first, nak_again, doom, doom_plain;
+
+    rs_gm_kept *kept; /* kept_repairs of them */
+    uint32_t kept_used;
+    rs_list kept_order, kept_ready, kept_free;
+    uint8_t *scratch; /* a datagram made out of a repair */
+
+    rs_list assemblies; /* by age */
+    uint64_t assembly_bytes;
+    rs_gm_event *events;
+    uint64_t event_head, event_tail; /* tail - head of them wait */
+    uint64_t event_room;             /* a power of two */
+    uint64_t losses_unreported;
+
+    rs_list smalls, smalls_free;
+    uint32_t smalls_made;
+    rs_gm_retransmit *retransmits;
+    uint32_t retransmit_head, retransmit_tail;
+    rs_list repairs;
+    uint32_t repairs_waiting;
+    rs_lec lec;
+
+    rs_list handed_smalls, handed_repairs, handed_assemblies; /* given out, until the next call */
+
+    uint8_t *intake;
+    uint32_t *intake_order, *intake_length, *intake_free; /* intake_packets of each */
+    uint32_t intake_count;
+};
+
+/* node.c */
+void *rs_gm_alloc(rs_messages *node, size_t size);
+void rs_gm_release(rs_messages *node, void *memory);
+uint64_t rs_gm_mix(uint64_t value);
+uint64_t rs_gm_random(rs_messages *node);
+uint32_t rs_gm_random_below(rs_messages *node, uint32_t bound);
+/* What was given out is the node's again. */
+void rs_gm_take_back(rs_messages *node);
+rs_gm_small *rs_gm_small_new(rs_messages *node);
+
+/* engines.c */
+const rs_gm_engine *rs_gm_engine_of(rs_messages_protocol protocol);
+
+/* views.c */
+rs_gm_group *rs_gm_group_find(const rs_messages *node, rs_message_group id);
+void rs_gm_group_free(rs_messages *node, rs_gm_group *group);
+
+/* streams.c */
+rs_gm_stream *rs_gm_stream_find(const rs_messages *node, rs_peer sender, rs_message_group group);
+/* NULL if no stream ever had that number; it may be out of use (group == NULL). */
+rs_gm_stream *rs_gm_stream_numbered(const rs_messages *node, uint32_t number);
+bool rs_gm_streams_init(rs_messages *node);
+/* A stream of that id, made or made anew if need be; NULL if the id is of an older incarnation or there is no room.
+ * `*fresh`: nothing was heard of it before. */
+rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool *fresh);
+void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream);
+/* Nothing before `sn` matters. For a stream of which nothing is known yet. */
+void rs_gm_stream_start(rs_gm_stream *stream, uint64_t sn);
+/* A packet of this stream carried `view` and `back`: what was sent from that view's start on matters too. */
+void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, uint32_t view,
+                              uint32_t back);
+/* The stream is known to go up to `sn`: what is not here of it is missing, but `sn` itself if it is `here`. */
+void rs_gm_stream_reach(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, bool here);
+
+static inline const rs_gm_log *rs_gm_log_of(const rs_messages *node, const rs_gm_stream *stream) {
+    return stream->own ? &node->out : &node->in;
+}
+
+/* NULL if nothing is known of that sn, or no longer. */
+static inline rs_gm_slot *rs_gm_slot_of(const rs_gm_stream *stream, uint64_t sn) {
+    if (sn < stream->base || sn > stream->high || stream->high - sn >= stream->capacity)
+        return NULL;
+    return &stream->slots[sn & (stream->capacity - 1)];
+}
+
+static inline bool rs_gm_slot_is(rs_gm_slot slot, unsigned tag) {
+    return (slot & RS_GM_TAG) == tag;
+}
+
+static inline uint64_t rs_gm_slot_at(rs_gm_slot slot) {
+    return slot & ~(uint64_t)RS_GM_TAG;
+}
+
+static inline bool rs_gm_slot_kept(const rs_messages *node, const rs_gm_stream *stream, rs_gm_slot slot) {
+    return rs_gm_slot_is(slot, RS_GM_RECORD) && rs_gm_log_has(rs_gm_log_of(node, stream), rs_gm_slot_at(slot));
+}
+
+/* missing.c */
+/* False if there is no room to remember it: it is given up. */
+bool rs_gm_missing_new(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn);
+void rs_gm_missing_found(rs_messages *node, rs_gm_missing *missing);
+/* Given up: reported, its slot is RS_GM_GONE. */
+void rs_gm_missing_lost(rs_messages *node, rs_time now, rs_gm_missing *missing, rs_messages_reason reason);
+void rs_gm_missing_timeout(rs_messages *node, rs_time now);
+rs_time rs_gm_missing_deadline(const rs_messages *node);
+
+static inline rs_gm_missing *rs_gm_missing_at(const rs_messages *node, rs_gm_slot slot) {
+    return &node->missing[slot >> 2];
+}
+
+/* arrive.c */
+/* A whole datagram of a data packet that was checked, for a stream that takes it. */
+void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs_gm_id *id, const uint8_t *datagram,
+                  uint32_t length, rs_messages_via via);
+bool rs_gm_receive_data(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+bool rs_gm_receive_state(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+
+/* kept.c */
+bool rs_gm_receive_repair(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+/* The packet `missing` stood for is here: repairs that waited for it need one less. */
+void rs_gm_kept_found(rs_messages *node, rs_gm_missing *missing, const uint8_t *body, uint32_t length);
+/* It will not come: repairs with it are of no use. */
+void rs_gm_kept_lost(rs_messages *node, rs_gm_missing *missing);
+/* Decodes what has become usable. */
+void rs_gm_kept_work(rs_messages *node, rs_time now);
+
+/* publish.c */
+bool rs_gm_receive_nak(rs_messages *node, const uint8_t *bytes, size_t length);
+void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group);
+bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out);
+bool rs_gm_poll_retransmit(rs_messages *node, rs_messages_out *out);
+
+/* deliver.c */
+/* A packet is in its slot: delivers it, or what order allows now. */
+void rs_gm_deliver(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn);
+/* FIFO: what order allows after something was given up. */
+void rs_gm_deliver_run(rs_messages *node, rs_time now, rs_gm_stream *stream);
+void rs_gm_lost(rs_messages *node, const rs_gm_stream *stream, uint64_t sn, uint64_t count, rs_messages_reason reason);
+/* The message that packet was part of cannot become whole. */
+void rs_gm_assembly_broken(rs_messages *node, rs_gm_stream *stream, uint64_t sn);
+void rs_gm_assembly_free(rs_messages *node, rs_gm_assembly *assembly);
+void rs_gm_deliver_timeout(rs_messages *node, rs_time now);
+rs_time rs_gm_deliver_deadline(const rs_messages *node);
+/* Waiting events of a group that is forgotten are dropped. */
+void rs_gm_events_forget(rs_messages *node, rs_message_group group);
+
+/* bins.c */
+void rs_gm_bins_received(rs_messages *node, rs_time now, rs_gm_group *group, const uint8_t *datagram, uint32_t length);
+void rs_gm_bins_timeout(rs_messages *node, rs_time now);
+rs_time rs_gm_bins_deadline(const rs_messages *node);
+bool rs_gm_poll_repair(rs_messages *node, rs_messages_out *out);
+rs_status rs_gm_bins_init(rs_messages *node);
+void rs_gm_bins_free(rs_messages *node);
+/* Repairs that were given out are free again. */
+void rs_gm_bins_take_back(rs_messages *node);
+/* An instance's repair begins: how many are to get it, and who, is drawn (Sec. 4.2.5). */
+void rs_gm_bin_arm(rs_messages *node, rs_lec_bin *bin, rs_lec_instance *instance);
+/* The bin goes away: what is in it is sent. */
+void rs_gm_bin_empty(rs_messages *node, rs_lec_bin *bin);
+
+/* regions.c, plane.c: see plane.h */
+
+#endif

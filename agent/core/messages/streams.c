@@ -1,0 +1,254 @@
+/* Streams: one sender in one group, and which of its newest packets are here, missing or given up. */
+#include <string.h>
+
+#include "core/messages/state.h"
+
+static uint32_t bucket_of(const rs_messages *node, rs_peer sender, rs_message_group group) {
+    return (uint32_t)rs_gm_mix(((uint64_t)sender << 32 | group) ^ node->config.seed) & node->place_mask;
+}
+
+static rs_gm_stream *stream_at(const rs_messages *node, uint32_t number) {
+    return &node->chunks[number / RS_GM_CHUNK][number % RS_GM_CHUNK];
+}
+
+rs_gm_stream *rs_gm_stream_numbered(const rs_messages *node, uint32_t number) {
+    return number < node->chunk_count * RS_GM_CHUNK ? stream_at(node, number) : NULL;
+}
+
+static rs_gm_place *place_of(const rs_messages *node, rs_peer sender, rs_message_group group) {
+    uint32_t at = bucket_of(node, sender, group);
+    while (node->places[at].number && (node->places[at].sender != sender || node->places[at].group != group))
+        at = (at + 1) & node->place_mask;
+    return &node->places[at];
+}
+
+rs_gm_stream *rs_gm_stream_find(const rs_messages *node, rs_peer sender, rs_message_group group) {
+    const rs_gm_place *place = place_of(node, sender, group);
+    return place->number ? stream_at(node, place->number - 1) : NULL;
+}
+
+/* At most half of the table is in use. */
+static bool make_room(rs_messages *node) {
+    if (node->places && node->place_count < (node->place_mask + 1) / 2)
+        return true;
+    rs_gm_place *old = node->places;
+    uint32_t old_size = old ? node->place_mask + 1 : 0, size = old ? old_size * 2 : 256;
+    rs_gm_place *places = rs_gm_alloc(node, size * sizeof *places);
+    if (!places)
+        return false;
+    node->places = places;
+    node->place_mask = size - 1;
+    for (uint32_t i = 0; i < old_size; i++) {
+        if (old[i].number)
+            *place_of(node, old[i].sender, old[i].group) = old[i];
+    }
+    rs_gm_release(node, old);
+    return true;
+}
+
+bool rs_gm_streams_init(rs_messages *node) {
+    node->chunks = rs_gm_alloc(node, (node->config.max_streams / RS_GM_CHUNK + 1) * sizeof(rs_gm_stream *));
+    return node->chunks && make_room(node);
+}
+
+static void forget_place(rs_messages *node, const rs_gm_stream *stream) {
+    rs_gm_place *place = place_of(node, stream->sender, stream->group->id);
+    uint32_t at = (uint32_t)(place - node->places);
+    *place = (rs_gm_place){0};
+    node->place_count--;
+    for (at = (at + 1) & node->place_mask; node->places[at].number; at = (at + 1) & node->place_mask) {
+        rs_gm_place moved = node->places[at];
+        node->places[at] = (rs_gm_place){0};
+        *place_of(node, moved.sender, moved.group) = moved;
+    }
+}
+
+static rs_gm_stream *unused_stream(rs_messages *node) {
+    if (!node->stream_free) {
+        if (node->chunk_count == node->config.max_streams / RS_GM_CHUNK)
+            return NULL;
+        rs_gm_stream *chunk = rs_gm_alloc(node, RS_GM_CHUNK * sizeof *chunk);
+        if (!chunk)
+            return NULL;
+        uint32_t first = node->chunk_count * RS_GM_CHUNK;
+        node->chunks[node->chunk_count++] = chunk;
+        for (uint32_t i = RS_GM_CHUNK; i-- > 0;) {
+            chunk[i].number = first + i;
+            chunk[i].next_free = node->stream_free;
+            node->stream_free = first + i + 1;
+        }
+    }
+    return stream_at(node, node->stream_free - 1);
+}
+
+static rs_gm_stream *new_stream(rs_messages *node, rs_gm_group *group, const rs_gm_id *id) {
+    rs_gm_stream *stream = make_room(node) ? unused_stream(node) : NULL;
+    rs_gm_slot *slots = stream ? rs_gm_alloc(node, RS_GM_LEAST_WINDOW * sizeof *slots) : NULL;
+    if (!slots)
+        return NULL;
+    uint32_t number = stream->number;
+    node->stream_free = stream->next_free;
+    *stream = (rs_gm_stream){.sender = id->sender,
+                             .incarnation = id->incarnation,
+                             .group = group,
+                             .slots = slots,
+                             .capacity = RS_GM_LEAST_WINDOW,
+                             .number = number};
+    rs_list_init(&stream->in_group);
+    rs_list_init(&stream->assemblies);
+    rs_list_append(&group->streams, &stream->in_group);
+    stream->own = id->sender == node->config.self;
+    rs_gm_stream_start(stream, 1);
+    *place_of(node, id->sender, group->id) = (rs_gm_place){id->sender, group->id, number + 1};
+    node->place_count++;
+    return stream;
+}
+
+void rs_gm_stream_start(rs_gm_stream *stream, uint64_t sn) {
+    stream->base = stream->next = sn;
+    stream->high = sn - 1;
+}
+
+/* What is missing or half here of it is forgotten. */
+static void drop_contents(rs_messages *node, rs_gm_stream *stream) {
+    for (uint64_t sn = stream->high; sn >= stream->base; sn--) {
+        const rs_gm_slot *slot = rs_gm_slot_of(stream, sn);
+        if (!slot)
+            break;
+        if (rs_gm_slot_is(*slot, RS_GM_MISSING)) {
+            rs_gm_missing *missing = rs_gm_missing_at(node, *slot);
+            rs_gm_kept_lost(node, missing);
+            rs_gm_missing_found(node, missing);
+        }
+    }
+    while (!rs_list_empty(&stream->assemblies))
+        rs_gm_assembly_free(node, RS_HOLDER(rs_gm_assembly, in_stream, stream->assemblies.next));
+}
+
+void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream) {
+    drop_contents(node, stream);
+    forget_place(node, stream);
+    rs_list_remove(&stream->in_group);
+    if (stream->own)
+        stream->group->own = NULL;
+    rs_gm_release(node, stream->slots);
+    stream->slots = NULL;
+    stream->group = NULL;
+    stream->next_free = node->stream_free;
+    node->stream_free = stream->number + 1;
+}
+
+rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool *fresh) {
+    rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, id->group);
+    *fresh = !stream;
+    if (!stream)
+        return new_stream(node, group, id);
+    if (stream->incarnation == id->incarnation)
+        return stream;
+    if (stream->own || (int32_t)(id->incarnation - stream->incarnation) < 0)
+        return NULL;
+    rs_gm_lost(node, stream, stream->high + 1, 0, RS_LOST_RESTART);
+    drop_contents(node, stream);
+    memset(stream->slots, 0, stream->capacity * sizeof *stream->slots);
+    stream->incarnation = id->incarnation;
+    stream->settled_base = stream->delivered = false;
+    stream->dropped = 0;
+    rs_gm_stream_start(stream, 1);
+    *fresh = true;
+    return stream;
+}
+
+static bool grow(rs_messages *node, rs_gm_stream *stream) {
+    uint32_t capacity = stream->capacity * 2;
+    if (capacity > node->config.window_packets)
+        return false;
+    rs_gm_slot *slots = rs_gm_alloc(node, capacity * sizeof *slots);
+    if (!slots)
+        return false;
+    for (uint64_t sn = stream->high; sn >= stream->base; sn--) {
+        const rs_gm_slot *slot = rs_gm_slot_of(stream, sn);
+        if (!slot)
+            break;
+        slots[sn & (capacity - 1)] = *slot;
+    }
+    rs_gm_release(node, stream->slots);
+    stream->slots = slots;
+    stream->capacity = capacity;
+    return true;
+}
+
+static bool useful(const rs_messages *node, const rs_gm_stream *stream, rs_gm_slot slot) {
+    return rs_gm_slot_is(slot, RS_GM_MISSING) || rs_gm_slot_kept(node, stream, slot);
+}
+
+/* The slot of high + 1: what was in it is out of the window, unless that can grow. */
+static rs_gm_slot *next_slot(rs_messages *node, rs_time now, rs_gm_stream *stream) {
+    uint64_t sn = stream->high + 1;
+    while (sn - stream->base >= stream->capacity) {
+        rs_gm_slot old = stream->slots[sn & (stream->capacity - 1)];
+        if (useful(node, stream, old) && grow(node, stream))
+            continue;
+        if (rs_gm_slot_is(old, RS_GM_MISSING))
+            rs_gm_missing_lost(node, now, rs_gm_missing_at(node, old), RS_LOST_WINDOW);
+        if (!stream->own && stream->group->order == RS_ORDER_FIFO && stream->next <= sn - stream->capacity)
+            rs_gm_deliver_run(node, now, stream);
+        break;
+    }
+    stream->high = sn;
+    rs_gm_slot *slot = &stream->slots[sn & (stream->capacity - 1)];
+    *slot = RS_GM_GONE;
+    return slot;
+}
+
+/* So far ahead that nothing of what is known of the stream matters any more. */
+static void jump(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn) {
+    for (uint64_t at = stream->base; at <= stream->high; at++) {
+        if (stream->high - at >= stream->capacity)
+            at = stream->high - stream->capacity + 1;
+        rs_gm_slot slot = *rs_gm_slot_of(stream, at);
+        if (rs_gm_slot_is(slot, RS_GM_MISSING))
+            rs_gm_missing_lost(node, now, rs_gm_missing_at(node, slot), RS_LOST_WINDOW);
+    }
+    if (stream->group->order == RS_ORDER_FIFO)
+        rs_gm_deliver_run(node, now, stream);
+    rs_gm_lost(node, stream, stream->high + 1, sn - stream->high - 1, RS_LOST_WINDOW);
+    memset(stream->slots, 0, stream->capacity * sizeof *stream->slots);
+    rs_gm_stream_start(stream, sn);
+}
+
+void rs_gm_stream_reach(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, bool here) {
+    if (sn <= stream->high)
+        return;
+    if (sn - stream->high > node->config.window_packets)
+        jump(node, now, stream, sn);
+    while (stream->high < sn) {
+        next_slot(node, now, stream);
+        if (stream->high < sn || !here)
+            rs_gm_missing_new(node, now, stream, stream->high);
+    }
+}
+
+/* A view's serial number may go round: 32 bits of it are on the wire. */
+static bool from_version(uint64_t joined, uint32_t view) {
+    return (int32_t)(view - (uint32_t)joined) >= 0;
+}
+
+void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, uint32_t view,
+                              uint32_t back) {
+    if (stream->settled_base || stream->own || !from_version(stream->group->joined, view))
+        return;
+    stream->settled_base = true;
+    uint64_t first = back < RS_GM_LATE_JOIN && back < sn ? sn - back : sn;
+    if (first >= stream->base || (stream->delivered && stream->group->order == RS_ORDER_FIFO))
+        return;
+    uint64_t old = stream->base;
+    while (stream->high + 1 - first > stream->capacity) {
+        if (!grow(node, stream))
+            return;
+    }
+    stream->base = stream->next = first;
+    for (uint64_t at = first; at < old; at++) {
+        *rs_gm_slot_of(stream, at) = RS_GM_GONE;
+        rs_gm_missing_new(node, now, stream, at);
+    }
+}

@@ -1,0 +1,219 @@
+#include "core/messages/wire.h"
+
+#include <string.h>
+
+static void put16(uint8_t *out, uint32_t value) {
+    out[0] = (uint8_t)(value >> 8);
+    out[1] = (uint8_t)value;
+}
+
+static void put32(uint8_t *out, uint32_t value) {
+    value = __builtin_bswap32(value);
+    memcpy(out, &value, 4);
+}
+
+static void put64(uint8_t *out, uint64_t value) {
+    value = __builtin_bswap64(value);
+    memcpy(out, &value, 8);
+}
+
+static uint16_t get16(const uint8_t *bytes) {
+    return (uint16_t)((uint32_t)bytes[0] << 8 | bytes[1]);
+}
+
+static uint32_t get32(const uint8_t *bytes) {
+    uint32_t value;
+    memcpy(&value, bytes, 4);
+    return __builtin_bswap32(value);
+}
+
+static uint64_t get64(const uint8_t *bytes) {
+    uint64_t value;
+    memcpy(&value, bytes, 8);
+    return __builtin_bswap64(value);
+}
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are swapped to big endian");
+
+static void put_kind(uint8_t *out, rs_gm_kind kind) {
+    put16(out, RS_MESSAGES_MAGIC);
+    out[2] = RS_GM_VERSION;
+    out[3] = (uint8_t)kind;
+}
+
+void rs_gm_put_header(uint8_t out[RS_GM_HEADER], rs_gm_kind kind, const rs_gm_id *id) {
+    put_kind(out, kind);
+    rs_gm_put_id(out + 4, id);
+}
+
+void rs_gm_put_id(uint8_t out[RS_GM_ID], const rs_gm_id *id) {
+    put32(out, id->sender);
+    put32(out + 4, id->incarnation);
+    put32(out + 8, id->group);
+    put64(out + 12, id->sn);
+}
+
+void rs_gm_get_id(const uint8_t bytes[RS_GM_ID], rs_gm_id *out) {
+    *out = (rs_gm_id){get32(bytes), get32(bytes + 4), get32(bytes + 8), get64(bytes + 12)};
+}
+
+void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body) {
+    put16(out, body->length);
+    out[2] = body->form;
+    out[3] = 0;
+    put16(out + 4, body->back);
+    put16(out + 6, 0);
+    put32(out + 8, body->view);
+}
+
+rs_gm_body rs_gm_body_head(const uint8_t *bytes) {
+    return (rs_gm_body){get16(bytes), bytes[2], get16(bytes + 4), get32(bytes + 8)};
+}
+
+void rs_gm_put_part(uint8_t out[RS_GM_PART], const rs_gm_part *part) {
+    put32(out, part->total);
+    put32(out + 4, part->offset);
+    put16(out + 8, part->index);
+    put16(out + 10, part->count);
+}
+
+rs_gm_part rs_gm_get_part(const uint8_t *bytes) {
+    return (rs_gm_part){get32(bytes), get32(bytes + 4), get16(bytes + 8), get16(bytes + 10)};
+}
+
+static bool pack_fits(const uint8_t *payload, size_t length) {
+    size_t at = 0;
+    while (at < length) {
+        if (length - at < 2)
+            return false;
+        at += 2u + get16(payload + at);
+    }
+    return length > 0 && at == length;
+}
+
+/* Parts in the middle of a message carry at least a byte, lie within it and are where their number says they may be. */
+static bool part_fits(const uint8_t *payload, size_t length) {
+    if (length <= RS_GM_PART)
+        return false;
+    rs_gm_part part = rs_gm_get_part(payload);
+    size_t bytes = length - RS_GM_PART;
+    return part.index < part.count && part.count > 1 && part.offset < part.total && bytes <= part.total - part.offset &&
+           part.offset >= part.index && (part.index == 0) == (part.offset == 0) &&
+           (part.index + 1 == part.count) == (part.offset + bytes == part.total);
+}
+
+bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out) {
+    if (length < RS_GM_BODY || bytes[3] != 0 || get16(bytes + 6) != 0)
+        return false;
+    *out = rs_gm_body_head(bytes);
+    if (out->length != length - RS_GM_BODY)
+        return false;
+    switch (out->form) {
+    case RS_GM_WHOLE:
+        return true;
+    case RS_GM_PACK:
+        return pack_fits(bytes + RS_GM_BODY, out->length);
+    case RS_GM_PARTS:
+        return part_fits(bytes + RS_GM_BODY, out->length);
+    default:
+        return false;
+    }
+}
+
+unsigned rs_gm_get_kind(const uint8_t *bytes, size_t length) {
+    if (length < 4 || get16(bytes) != RS_MESSAGES_MAGIC || bytes[2] != RS_GM_VERSION)
+        return 0;
+    return bytes[3];
+}
+
+static bool sn_fits(uint64_t sn) {
+    return sn > 0 && sn < RS_GM_SN_MOST;
+}
+
+bool rs_gm_get_data(const uint8_t *bytes, size_t length, rs_gm_id *id, rs_gm_body *body) {
+    unsigned kind = rs_gm_get_kind(bytes, length);
+    if ((kind != RS_GM_KIND_DATA && kind != RS_GM_KIND_AGAIN) || length < RS_GM_DATA_LEAST)
+        return false;
+    rs_gm_get_id(bytes + 4, id);
+    return sn_fits(id->sn) && rs_gm_get_body(bytes + RS_GM_HEADER, length - RS_GM_HEADER, body);
+}
+
+void rs_gm_put_repair(uint8_t out[RS_GM_REPAIR], rs_peer from, uint32_t count, uint32_t length) {
+    put_kind(out, RS_GM_KIND_REPAIR);
+    put32(out + 4, from);
+    out[8] = (uint8_t)count;
+    out[9] = 0;
+    put16(out + 10, length);
+    put32(out + 12, 0);
+}
+
+bool rs_gm_get_repair(const uint8_t *bytes, size_t length, rs_gm_repair_in *out) {
+    if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_REPAIR || length < RS_GM_REPAIR)
+        return false;
+    *out = (rs_gm_repair_in){.from = get32(bytes + 4), .count = bytes[8], .length = get16(bytes + 10)};
+    if (out->count == 0 || out->count > RS_MESSAGES_R_MAX || bytes[9] != 0 || get32(bytes + 12) != 0 ||
+        out->length < RS_GM_BODY || length != RS_GM_REPAIR + (size_t)out->count * RS_GM_ID + out->length)
+        return false;
+    out->ids = bytes + RS_GM_REPAIR;
+    out->body = out->ids + (size_t)out->count * RS_GM_ID;
+    for (uint32_t i = 0; i < out->count; i++) {
+        if (!sn_fits(get64(out->ids + (size_t)i * RS_GM_ID + 12)))
+            return false;
+    }
+    return true;
+}
+
+void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count, uint32_t round) {
+    put_kind(out, RS_GM_KIND_NAK);
+    put32(out + 4, from);
+    out[8] = (uint8_t)count;
+    out[9] = (uint8_t)round;
+    put16(out + 10, 0);
+    put32(out + 12, 0);
+}
+
+void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item) {
+    rs_gm_put_id(out, &item->id);
+    put32(out + RS_GM_ID, item->mask);
+}
+
+void rs_gm_get_nak_item(const uint8_t *bytes, uint32_t index, rs_gm_nak_item *out) {
+    const uint8_t *at = bytes + RS_GM_NAK + (size_t)index * RS_GM_NAK_ITEM;
+    rs_gm_get_id(at, &out->id);
+    out->mask = get32(at + RS_GM_ID);
+}
+
+uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from, uint32_t *round) {
+    if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_NAK || length < RS_GM_NAK)
+        return 0;
+    uint32_t count = bytes[8];
+    *from = get32(bytes + 4);
+    *round = bytes[9];
+    if (count == 0 || count > RS_GM_NAK_ITEMS || *round == 0 || *round > RS_GM_ROUNDS_MOST || get16(bytes + 10) != 0 ||
+        get32(bytes + 12) != 0 || length != RS_GM_NAK + (size_t)count * RS_GM_NAK_ITEM)
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        rs_gm_nak_item item;
+        rs_gm_get_nak_item(bytes, i, &item);
+        if (!sn_fits(item.id.sn))
+            return 0;
+    }
+    return count;
+}
+
+void rs_gm_put_state(uint8_t out[RS_GM_STATE], const rs_gm_state *state) {
+    rs_gm_put_header(out, RS_GM_KIND_STATE, &state->id);
+    put32(out + RS_GM_HEADER, state->view);
+    put16(out + RS_GM_HEADER + 4, state->back);
+    put16(out + RS_GM_HEADER + 6, 0);
+}
+
+bool rs_gm_get_state(const uint8_t *bytes, size_t length, rs_gm_state *out) {
+    if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_STATE || length != RS_GM_STATE ||
+        get16(bytes + RS_GM_HEADER + 6) != 0)
+        return false;
+    rs_gm_get_id(bytes + 4, &out->id);
+    out->view = get32(bytes + RS_GM_HEADER);
+    out->back = get16(bytes + RS_GM_HEADER + 4);
+    return sn_fits(out->id.sn);
+}

@@ -1,0 +1,105 @@
+/* Datagrams of group messages (docs/protocol.md, Group messages). Decoders take exactly what encoders make and never
+ * read beyond the length they are given. All numbers are big endian. */
+#ifndef RS_CORE_MESSAGES_WIRE_H
+#define RS_CORE_MESSAGES_WIRE_H
+
+#include "core/messages.h"
+
+#define RS_GM_VERSION 1
+#define RS_GM_HEADER 24 /* of a data packet, before its body */
+#define RS_GM_BODY 12   /* head of the body */
+#define RS_GM_DATA_LEAST (RS_GM_HEADER + RS_GM_BODY)
+#define RS_GM_PART 12 /* in front of a part of a large message */
+#define RS_GM_ID 20   /* a packet's id in a repair */
+#define RS_GM_REPAIR 16
+#define RS_GM_REPAIR_HEADER_MOST (RS_GM_REPAIR + RS_MESSAGES_R_MAX * RS_GM_ID)
+#define RS_GM_NAK 16
+#define RS_GM_NAK_ITEM 24
+#define RS_GM_NAK_ITEMS 48
+#define RS_GM_NAK_MOST (RS_GM_NAK + RS_GM_NAK_ITEMS * RS_GM_NAK_ITEM)
+#define RS_GM_STATE 32
+#define RS_GM_SN_MOST (UINT64_C(1) << 60)
+#define RS_GM_BACK_MOST UINT16_MAX
+#define RS_GM_ROUNDS_MOST 3 /* of NAKs that ask for more than one copy */
+
+typedef enum {
+    RS_GM_KIND_DATA = 1,
+    RS_GM_KIND_REPAIR = 2,
+    RS_GM_KIND_NAK = 3,
+    RS_GM_KIND_STATE = 4,
+    RS_GM_KIND_AGAIN = 5 /* a data packet that was asked for */
+} rs_gm_kind;
+
+typedef enum {
+    RS_GM_WHOLE = 0, /* one message */
+    RS_GM_PACK = 1,  /* several small ones, each behind its length (2 bytes) */
+    RS_GM_PARTS = 2  /* a part of a large one, behind an rs_gm_part */
+} rs_gm_form;
+
+/* Names a packet everywhere (Ricochet, Sec. 4). */
+typedef struct {
+    rs_peer sender;
+    uint32_t incarnation;
+    rs_message_group group;
+    uint64_t sn;
+} rs_gm_id;
+
+/* Head of a body: what a repair restores besides the payload. */
+typedef struct {
+    uint16_t length; /* payload bytes behind it */
+    uint8_t form;
+    uint16_t back; /* packets that the sender sent to the group before this one under the same view, at most
+                    * RS_GM_BACK_MOST */
+    uint32_t view; /* low 32 bits of the version of the sender's view */
+} rs_gm_body;
+
+typedef struct {
+    uint32_t total, offset; /* bytes of the message */
+    uint16_t index, count;  /* of its packets, whose sns are consecutive */
+} rs_gm_part;
+
+typedef struct {
+    rs_peer from;
+    uint32_t count;
+    const uint8_t *ids;
+    const uint8_t *body; /* XOR of the bodies, shorter ones filled up with zeros */
+    uint32_t length;
+} rs_gm_repair_in;
+
+typedef struct {
+    rs_gm_id id;
+    uint32_t mask; /* bit i: sn + 1 + i is asked for too */
+} rs_gm_nak_item;
+
+typedef struct {
+    rs_gm_id id; /* the newest packet */
+    uint32_t view;
+    uint16_t back;
+} rs_gm_state;
+
+void rs_gm_put_header(uint8_t out[RS_GM_HEADER], rs_gm_kind kind, const rs_gm_id *id);
+void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body);
+void rs_gm_put_part(uint8_t out[RS_GM_PART], const rs_gm_part *part);
+void rs_gm_put_id(uint8_t out[RS_GM_ID], const rs_gm_id *id);
+void rs_gm_put_repair(uint8_t out[RS_GM_REPAIR], rs_peer from, uint32_t count, uint32_t length);
+void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count, uint32_t round);
+void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item);
+void rs_gm_put_state(uint8_t out[RS_GM_STATE], const rs_gm_state *state);
+
+/* Kind of a datagram of this version; 0 if it is none. */
+unsigned rs_gm_get_kind(const uint8_t *bytes, size_t length);
+/* A whole data packet, DATA or AGAIN. */
+bool rs_gm_get_data(const uint8_t *bytes, size_t length, rs_gm_id *id, rs_gm_body *body);
+/* A body that is `length` bytes with its head; checks the payload's form. */
+bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out);
+/* The head alone, of a body that was checked before. */
+rs_gm_body rs_gm_body_head(const uint8_t *bytes);
+rs_gm_part rs_gm_get_part(const uint8_t *bytes);
+void rs_gm_get_id(const uint8_t bytes[RS_GM_ID], rs_gm_id *out);
+bool rs_gm_get_repair(const uint8_t *bytes, size_t length, rs_gm_repair_in *out);
+/* Number of items, 0 if it is no NAK. */
+uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from, uint32_t *round);
+void rs_gm_get_nak_item(const uint8_t *bytes, uint32_t index, rs_gm_nak_item *out);
+bool rs_gm_get_state(const uint8_t *bytes, size_t length, rs_gm_state *out);
+
+#endif
