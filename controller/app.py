@@ -19,10 +19,13 @@ import uvloop
 from rostrum.controller.config import Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
+from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import LEVEL_MULTICAST, Light, SouthboundError
+from rostrum.controller.core.survival import Records
 from rostrum.controller.core.values import Settings
 from rostrum.controller.execution import Devices
+from rostrum.controller.journal import Journal
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound import rest as rest_api
 from rostrum.controller.northbound.access import Access, AccessError, AccessOptions
@@ -31,6 +34,7 @@ from rostrum.controller.northbound.thrift_service import ThriftService
 from rostrum.controller.owner import Owner
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
 from rostrum.controller.southbound.fabric import MixedFabric
+from rostrum.controller.store import Store, StoreError
 from rostrum.topologies import loader
 from rostrum.topologies.units import Duration, Size
 
@@ -75,6 +79,8 @@ class App:
         self.rest = rest_api.Rest(self.owner, self.thrift.latency, lambda: self.thrift.refused, self.access)
         self.http = HttpServer(rest_api.create(self.rest))
         self.thrift_port = self.rest_port = 0
+        self.journal: Journal | None = None
+        self.lost: asyncio.Future[StoreError] | None = None  # why it cannot go on
 
     async def start(self) -> None:
         """Listens everywhere and connects to the devices. Raises OSError, SouthboundError."""
@@ -82,6 +88,12 @@ class App:
         config.run.mkdir(parents=True, exist_ok=True)
         self.thrift_port = topology.manager.thrift_port if config.thrift_port is None else config.thrift_port
         self.rest_port = topology.manager.rest_port if config.rest_port is None else config.rest_port
+        self.lost = asyncio.get_running_loop().create_future()
+        self.owner.on_lost = self._lose
+        if config.journal:
+            self.journal = Journal(config.journal, topology.name, config.journal_sync)
+            self._remember(self.journal, self.journal.records, self.journal.complete)
+            asyncio.get_running_loop().call_later(config.settings.grace / 1e9, self.journal.whole)
         openflow_port = topology.manager.openflow_port if config.openflow_port is None else config.openflow_port
         await self.fabric.start(config.addresses[0], openflow_port)
         for driver in self.ocs.values():
@@ -109,6 +121,32 @@ class App:
 
     async def close(self) -> None:
         """Stops serving. Rules and circuits stay: transfers under way finish, and the next manager adopts them."""
+    def _remember(self, store: Store, records: Records, complete: bool) -> None:
+        manager, now = self.owner.manager, self.owner.clock()
+        manager.core.durable = Durable(time.time_ns() - now)
+        try:
+            actions = manager.restore(records, now, complete)
+        except Exception as error:
+            log.exception("a record could not be restored")
+            raise StoreError(f"what was remembered cannot be understood ({error!r}); {store.way_out}") from error
+        self.owner.begin(store, actions)
+        core = manager.core
+        log.info(
+            line(
+                "restored",
+                paths=len(core.paths),
+                queued=len(core.queue),
+                circuits=len(core.resources.circuits),
+                agents=len(core.agents),
+                complete=complete,
+                ms=(self.owner.clock() - now) / 1e6,
+            )
+        )
+
+    def _lose(self, error: StoreError) -> None:
+        if self.lost and not self.lost.done():
+            self.lost.set_result(error)
+
         log.info(line("manager stops", paths=sum(p.granted for p in self.owner.manager.core.paths.values())))
         self.owner.close()
         self.rest.events.close()
@@ -120,6 +158,8 @@ class App:
         await self.fabric.close()
         for path in (self.socket, self.facts):
             with contextlib.suppress(FileNotFoundError):
+        if self.journal:
+            self.journal.close()
                 path.unlink()
 
     @property
@@ -187,7 +227,12 @@ async def run(config: Config) -> None:
     loop.add_signal_handler(signal.SIGHUP, app.access.reload)
     try:
         await app.start()
-        await stop.wait()
+        assert app.lost is not None
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((stopped, app.lost), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if app.lost.done():
+            raise app.lost.result()
     finally:
         await app.close()
 
@@ -321,6 +366,19 @@ def main(
     quarantine: float,
     session_bytes: int | None,
     paths_per_server: int,
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="What survives a crash is kept here; default: manager.journal in the --run folder; 'none': nowhere.",
+)
+@click.option(
+    "--journal-sync",
+    type=click.Choice(["normal", "full"]),
+    default="normal",
+    show_default=True,
+    help="full: a power cut costs nothing either, for an fsync before each answer.",
+)
     listen: tuple[str, ...],
     thrift_port: int | None,
     rest_port: int | None,
@@ -345,6 +403,8 @@ def main(
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    journal: Path | None,
+    journal_sync: str,
     try:
         loaded = loader.load(topology)
         schedulers.create(scheduler)
@@ -367,8 +427,9 @@ def main(
     )
     access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
     config = Config(
-        loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program, access
-    )
+        loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program,
+        journal, journal_sync, access,
+    )  # fmt: skip
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(config))
@@ -376,3 +437,7 @@ def main(
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"cannot listen on {', '.join(config.addresses)}: {error}") from error
+    if journal is None:
+        journal = run_dir / "manager.journal"
+    elif str(journal) == "none":
+        journal = None

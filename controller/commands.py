@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -330,6 +331,56 @@ def manager_token(name: str, file: Path, tenant: str, role: Literal["read", "wri
     try:
         click.echo(access.new_token(file, name, tenant, role))
     except access.AccessError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@manager.group("journal")
+def journal_commands() -> None:
+    """What a manager remembers for after a crash: the file of its --journal."""
+
+
+_JOURNAL = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+
+
+@journal_commands.command("show")
+@_JOURNAL
+def journal_show(file: Path) -> None:
+    """Print the records of FILE as JSON; a manager may be using it."""
+    from rostrum.controller import journal
+
+    with _store_errors():
+        _print_json(journal.show(file))
+
+
+@journal_commands.command("check")
+@_JOURNAL
+def journal_check(file: Path) -> None:
+    """Look at every page and record of FILE."""
+    from rostrum.controller import journal
+
+    with _store_errors():
+        counts = journal.check(file)
+    OUT.print(f"{file} is whole: " + (", ".join(f"{n} {part}" for part, n in sorted(counts.items())) or "no records"))
+
+
+@journal_commands.command("reset")
+@_JOURNAL
+def journal_reset(file: Path) -> None:
+    """Put FILE aside, whatever is wrong with it. The next manager takes over what agents and devices tell."""
+    from rostrum.controller import journal
+
+    with _store_errors():
+        moved = journal.reset(file)
+    OUT.print("\n".join(f"now {path}" for path in moved) or f"there was no {file}")
+
+
+@contextlib.contextmanager
+def _store_errors() -> Iterator[None]:
+    from rostrum.controller.store import StoreError
+
+    try:
+        yield
+    except StoreError as error:
         raise click.ClickException(str(error)) from error
 
 

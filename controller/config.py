@@ -23,6 +23,8 @@ class Config:
     openflow_port: int | None = None
     election_id: int = 1  # at P4 switches: of several managers the highest is primary
     p4_program: Path | None = None  # folder of the compiled program; None = as it comes with rostrum
+    journal: Path | None = None  # file; None = nothing is remembered
+    journal_sync: str = "normal"  # or "full": journal.py
     access: AccessOptions = field(default_factory=AccessOptions)  # to REST
 
     @property

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
+from rostrum.controller.core import survival
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
@@ -18,6 +19,7 @@ from rostrum.controller.core.paths import Path
 from rostrum.controller.core.values import OverlayView, PathResponse
 from rostrum.controller.execution import Devices
 from rostrum.controller.keyvalue import line
+from rostrum.controller.store import Store, StoreError
 
 log = logging.getLogger("rostrum.manager")
 
@@ -53,8 +55,20 @@ class Owner:
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
+        self.store: Store | None = None  # where records go; None: nothing is remembered
+        self.on_lost: Callable[[StoreError], None] = _lost  # the store takes nothing any more; called once
+        self._held: list[act.Action] = []  # wait for their records to be in the store
+        self._writing = False
+        self._planned = False
+        self._written: list[asyncio.Future[None]] = []  # who waits for that
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._closed = False
+
+    def begin(self, store: Store, actions: list[act.Action]) -> None:
+        """From now on nothing leaves before what it rests on is in `store`. `actions`: what restoring led to."""
+        self.store = store
+        self._held += actions
+        self._plan()
 
     def post(self, event: ev.Event) -> None:
         """In order of arrival; from within a step it is handled after that step."""
@@ -71,6 +85,17 @@ class Owner:
 
     def path(self, path_id: str) -> Path | None:
         return self.manager.core.paths.get(path_id)
+
+    async def settled(self) -> None:
+        """Returns when all that was posted so far is in the store, and what follows from it under way. Raises
+        StoreError.
+        """
+        if self.store is None or not (self._held or self._writing or self._planned):
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._written.append(done)
+        self._plan()
+        await done
 
     async def wait_until(self, path_id: str, reached: Callable[[Path], bool], timeout_s: float) -> Path | None:
         """The path once `reached` holds or it has ended, or as it is after `timeout_s`; None if there is none."""
@@ -106,10 +131,74 @@ class Owner:
             # One event must not take the manager down; what it asked for may be lost, so it is loud.
             log.exception(line("event could not be handled", type=type(event).__name__))
             actions, self.manager.core.out = self.manager.core.out, []
+        if self.store is None:
+            self.manager.core.durable.take()
+            self._let(actions)
+        elif actions or len(self.manager.core.durable):
+            self._held += actions
+            self._plan()
+
+    def _let(self, actions: list[act.Action]) -> None:
         for action in actions:
             self._carry_out(action)
             for hear in self.hearers:
                 hear(action)
+
+    def _plan(self) -> None:
+        """Write at the end of this turn of the loop: all that it brought goes in one transaction."""
+        if not self._planned and not self._writing:
+            self._planned = True
+            asyncio.get_running_loop().call_soon(self._write)
+
+    def _write(self) -> None:
+        self._planned = False
+        if self._closed or self.store is None:
+            return
+        held, self._held = self._held, []
+        waiting, self._written = self._written, []
+        try:
+            changes = survival.changes(self.manager.core)
+            under_way = self.store.write(changes) if changes else None
+        except StoreError as error:
+            self._lose(error, waiting)
+            return
+        except Exception:
+            # A record that cannot be made must not take the manager down either.
+            log.exception(line("records could not be written"))
+            under_way = None
+        if under_way is None:
+            self._now_written(held, waiting)
+        else:
+            self._writing = True
+            under_way.add_done_callback(lambda done: self._write_done(done, held, waiting))
+
+    def _write_done(
+        self, done: asyncio.Future[None], held: list[act.Action], waiting: list[asyncio.Future[None]]
+    ) -> None:
+        self._writing = False
+        if self._closed or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._lose(error if isinstance(error, StoreError) else StoreError(str(error)), waiting)
+            return
+        self._now_written(held, waiting)
+        if self._held or self._written:
+            self._plan()
+
+    def _now_written(self, held: list[act.Action], waiting: list[asyncio.Future[None]]) -> None:
+        self._let(held)
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+    def _lose(self, error: StoreError, waiting: list[asyncio.Future[None]]) -> None:
+        """What was decided and not written is told to nobody: the next manager knows nothing of it."""
+        for one in (*waiting, *self._written):
+            if not one.done():
+                one.set_exception(error)
+        self.close()
+        self.on_lost(error)
 
     def _carry_out(self, action: act.Action) -> None:
         if isinstance(action, act.Respond):
@@ -156,3 +245,7 @@ class Owner:
     def _tick(self) -> None:
         self._timer = None
         self.post(ev.Tick())
+
+
+def _lost(error: StoreError) -> None:
+    log.critical(line("nothing is remembered any more", cause=error))

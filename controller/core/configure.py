@@ -238,7 +238,8 @@ def disconnect_result(core: Core, event: ev.DisconnectResult, now: int) -> None:
         try:
             core.resources.circuits.add_foreign(Foreign(pending.ocs, left, now, until))
         except Conflict:
-            continue  # a newer circuit holds these fibres; it will fault, and what is there be read
+            # A newer circuit holds these fibres; it will fault, and what is there be read.
+            core.to_leave.setdefault(pending.ocs, set()).add(pair)
     core.wake_at(until)
 
 

@@ -118,10 +118,11 @@ def cross_connects_found(core: Core, event: ev.CrossConnectsFound, now: int) -> 
 
 
 def _leave(core: Core, ocs: Ocs, found: dict[Pair, CrossConnect]) -> None:
-    """What an earlier manager was taking down, and is still there, goes now."""
+    """What could not be taken down, or an earlier manager did not come to, and is still there, goes now."""
     pairs = core.to_leave.pop(ocs.name, set())
     core.mark_leaving(ocs.name, pairs)
-    core.disconnect(ocs.name, tuple(sorted(pairs & found.keys())), "was being taken down before the restart")
+    ours = {pair for one in core.resources.circuits if one.ocs == ocs.name for pair in one.cascade.pairs}
+    core.disconnect(ocs.name, tuple(sorted(pairs & found.keys() - ours)), "was to be taken down before")
 
 
 def _restored(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now: int) -> None:

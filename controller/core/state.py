@@ -103,7 +103,7 @@ class Core:
     remembers_all: bool = False  # records of an earlier manager explain everything that it did
     unread_circuits: set[str] = field(default_factory=set)  # restored; their OCS has not told what it has
     left: dict[str, int] = field(default_factory=dict)  # OCS -> when cross-connects of it were last taken down (ns)
-    to_leave: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> restored: were being taken down
+    to_leave: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> to be taken down when it was read
 
     @classmethod
     def new(cls, topology: Topology, settings: Settings, now: int) -> Core:
@@ -143,7 +143,9 @@ class Core:
 
     def next_id(self, letter: str) -> str:
         """Ids do not repeat across restarts: the epoch is the manager's boot."""
-        return f"{letter}-{self.epoch}-{self.next_serial()}"
+        while (made := f"{letter}-{self.epoch}-{self.next_serial()}") in self.paths:
+            continue  # restored, of a manager that began just so many days ago that the epoch is the same again
+        return made
 
     def wake_at(self, when: int) -> None:
         """Ask for a Tick then; everything is looked at."""

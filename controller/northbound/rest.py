@@ -27,6 +27,7 @@ from rostrum.controller.northbound.problems import Refused
 from rostrum.controller.northbound.repeats import KEY_PATTERN, Misused, Repeats
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Latency
+from rostrum.controller.store import StoreError
 
 VERSION = "0.1.0"
 POLL_MAX_MS = 60_000
@@ -79,6 +80,13 @@ class Rest:
         if path is None:
             raise Refused(404, f"there is no path {shown(path_id)}; GET /v1/paths lists those there are")
         return path
+
+    async def settled(self) -> None:
+        """What was done is remembered: it may be told. Raises Refused when the manager lost its memory, and ends."""
+        try:
+            await self.owner.settled()
+        except StoreError as error:
+            raise Refused(503, f"{error}; this manager stops, ask again when there is one") from error
 
     def request(self, new: schemas.NewPath) -> Path:
         """Puts a request into the manager's queue. Raises Refused when it cannot be."""
@@ -148,6 +156,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
     ) -> schemas.PathView:
         """Asks for a multicast path. Answered at once: look at `state` (and `reason` while it is queued)."""
         path = rest.request_once(new, request.scope[CALLER].name, idempotency_key)
+        await rest.settled()
         response.headers["Location"] = f"/v1/paths/{path.id}"
         return rest.view(path)
 
@@ -190,6 +199,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
         if not path.granted:
             raise Refused(409, f"{path.id} is {path.state.value}; only a granted path has a lease to renew", path.id)
         rest.owner.post(ev.Renewed(path.id))
+        await rest.settled()
         return rest.view(path)
 
     @app.delete("/v1/paths/{path_id}", tags=["paths"], responses=problems.responses(404))
@@ -197,6 +207,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
         """Gives a path back, or withdraws one that is queued. Repeating it does no harm."""
         path = rest.find(path_id)
         rest.owner.post(ev.Released(path.id, path.request.request_id, REST))
+        await rest.settled()
         return rest.view(path)
 
 

@@ -1,0 +1,321 @@
+"""The manager's records in a file of its own: SQLite, in WAL mode.
+
+A transaction is complete in the operating system's hands when `write` returns, so a manager that is killed at any
+moment loses nothing. What a power cut may cost, `sync` says: "normal" (the default) the last moments, since the file
+was last synced, and never the file's consistency; "full" nothing, for one fsync per transaction, carried out in a
+thread.
+
+The file is moved from the log (`-wal`) into the database by another thread, on a connection of its own, whenever 4 MiB
+are in the log, so that answers do not wait for the disk; only a log of 64 MiB makes them wait. Its size is that of the
+records there are at most at one time, plus the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import queue
+import sqlite3
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rostrum.controller.core.durable import Change, Json
+from rostrum.controller.store import StoreError
+
+SCHEMA = 1  # raised with a step in `_raise_schema` when records of before cannot be read as they are
+APPLICATION_ID = 0x72737472
+LOG_BYTES = 4 << 20  # in the log: then the other thread moves it
+LOG_BYTES_MAX = 64 << 20  # in the log: then writing waits for that
+SUFFIXES = ("", "-wal", "-shm", ".lock")
+MACHINE = Path("/proc/sys/kernel/random/boot_id")  # differs after each start of the machine
+
+_TABLES = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE record (
+    part TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (part, key)
+) WITHOUT ROWID;
+"""
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+Records = dict[str, dict[str, Json]]
+
+
+class Journal:
+    """One file, opened by one manager at a time. `records`: what it held when it was opened. `complete`: they are all
+    that the manager before remembered; not so of a new file, nor after a power cut.
+    """
+
+    def __init__(self, path: Path, topology: str, sync: str = "normal") -> None:
+        """Opens, or makes, the journal of a topology's manager. Raises StoreError."""
+        self.path, self.sync = path, sync
+        self._lock = _lock(path)
+        self._files: list[sqlite3.Connection] = []
+        try:
+            self._file = self._open()
+            about = _about(self._file)
+            if about and about["topology"] != topology:
+                raise StoreError(
+                    f"{path} is the journal of topology {about['topology']}, this manager's is {topology}: start it "
+                    f"with another --journal, or `rostrum manager journal reset {path}`"
+                )
+            machine = _machine()
+            here = about.get("clean") == "1" or about.get("machine") == machine or about.get("sync") == "full"
+            self.complete = bool(about) and about.get("whole") == "1" and here
+            self.records = _records(self._file, path)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            whole = "1" if self.complete else "0"
+            self._note(
+                topology=topology, machine=machine, opened=now, clean="0", sync=sync, whole=whole,
+                created=about.get("created", now),
+            )  # fmt: skip
+        except sqlite3.Error as error:
+            self._give_up()
+            raise _damaged(path, error) from error
+        except StoreError:
+            self._give_up()
+            raise
+        self._log = Path(f"{path}-wal")
+        self._writer = ThreadPoolExecutor(1, "journal") if sync == "full" else None
+        self._wanted: queue.Queue[bool] = queue.Queue(1)
+        self._mover = threading.Thread(target=self._move, name="journal-checkpoint", daemon=True)
+        self._mover.start()
+        self._until_look = LOG_BYTES
+
+    @property
+    def way_out(self) -> str:
+        return _way_out(self.path)
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+        """As `store.Store`."""
+        rows, gone = _rows(changes)
+        if self._writer is None:
+            self._commit(rows, gone)
+            return None
+        return asyncio.wrap_future(self._writer.submit(self._commit, rows, gone))
+
+    def whole(self) -> None:
+        """From now on the records explain everything of ours that is on the devices: what an earlier manager without a
+        journal left there was claimed or removed.
+        """
+        if not self.complete:
+            self.complete = True
+            self._call(lambda: self._note(whole="1"))
+
+    def close(self) -> None:
+        """All is synced; the file says that nothing is missing."""
+        if self._writer:
+            self._writer.shutdown()
+        self._wanted.put(False)
+        self._mover.join()
+        with contextlib.suppress(sqlite3.Error):
+            self._file.execute("PRAGMA synchronous=FULL")
+            self._note(clean="1")
+            self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._give_up()
+
+    def _open(self) -> sqlite3.Connection:
+        file = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        self._files.append(file)
+        file.execute("PRAGMA journal_mode=WAL")
+        file.execute(f"PRAGMA synchronous={'FULL' if self.sync == 'full' else 'NORMAL'}")
+        file.execute("PRAGMA wal_autocheckpoint=0")
+        file.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
+        if file.execute("PRAGMA application_id").fetchone()[0] == 0 and not _tables(file):
+            marks = f"PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={SCHEMA};"
+            file.executescript(f"BEGIN;{_TABLES}{marks}COMMIT")
+        _checked(file, self.path)
+        return file
+
+    def _commit(self, rows: list[tuple[str, str, str, int]], gone: list[tuple[str, str]]) -> None:
+        file = self._file
+        try:
+            file.execute("BEGIN")
+            if rows:
+                file.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", rows)
+            if gone:
+                file.executemany("DELETE FROM record WHERE part = ? AND key = ?", gone)
+            file.execute("COMMIT")
+            self._look_after_log(rows, gone)
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                file.execute("ROLLBACK")
+            raise StoreError(f"the journal {self.path} takes nothing any more: {error}") from error
+
+    def _look_after_log(self, rows: list[tuple[str, str, str, int]], gone: list[tuple[str, str]]) -> None:
+        # Every transaction writes whole pages; a row touches one or two.
+        self._until_look -= 4096 * (2 + len(rows) + len(gone))
+        if self._until_look > 0:
+            return
+        size = _size(self._log)
+        self._until_look = LOG_BYTES
+        if size >= LOG_BYTES_MAX:
+            self._file.execute("PRAGMA wal_checkpoint(RESTART)")
+        elif size >= LOG_BYTES:
+            with contextlib.suppress(queue.Full):
+                self._wanted.put_nowait(True)
+
+    def _move(self) -> None:
+        """The other thread: from the log into the database, without being in the way of whoever writes."""
+        file = sqlite3.connect(self.path, isolation_level=None, timeout=5.0)
+        try:
+            while self._wanted.get():
+                with contextlib.suppress(sqlite3.Error):
+                    file.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            file.close()
+
+    def _note(self, **facts: str) -> None:
+        self._file.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", list(facts.items()))
+
+    def _call(self, work: Callable[[], None]) -> None:
+        if self._writer is None:
+            work()
+        else:
+            self._writer.submit(work)
+
+    def _give_up(self) -> None:
+        for file in self._files:
+            file.close()
+        os.close(self._lock)
+
+
+def show(path: Path) -> dict[str, Any]:
+    """What is in a journal, also while a manager uses it. Raises StoreError."""
+    with _reading(path) as file:
+        return {"about": {**_about(file), "schema": str(_schema(file))}, "records": _records(file, path)}
+
+
+def check(path: Path) -> dict[str, int]:
+    """Looks at every page and every record; the number of records of each part. Raises StoreError."""
+    with _reading(path) as file:
+        found = [row[0] for row in file.execute("PRAGMA integrity_check(10)")]
+        if found != ["ok"]:
+            raise _damaged(path, "; ".join(found))
+        return {part: len(records) for part, records in _records(file, path).items()}
+
+
+def reset(path: Path) -> list[Path]:
+    """Puts a journal aside, whatever is wrong with it; returns where its files are now. Raises StoreError."""
+    lock = _lock(path)
+    try:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        moved = []
+        for suffix in SUFFIXES[:-1]:
+            old = Path(f"{path}{suffix}")
+            if old.exists():
+                moved.append(old.rename(f"{path}.{stamp}{suffix}"))
+        return moved
+    except OSError as error:
+        raise StoreError(f"{path} cannot be put aside: {error.strerror}") from error
+    finally:
+        os.close(lock)
+
+
+def _rows(changes: Iterable[Change]) -> tuple[list[tuple[str, str, str, int]], list[tuple[str, str]]]:
+    rows, gone = [], []
+    for change in changes:
+        if change.value is None:
+            gone.append((change.part, change.key))
+        else:
+            text = _encode(change.value)
+            rows.append((change.part, change.key, text, zlib.crc32(text.encode())))
+    return rows, gone
+
+
+def _records(file: sqlite3.Connection, path: Path) -> Records:
+    records: Records = {}
+    for part, key, text, crc in file.execute("SELECT part, key, value, crc FROM record"):
+        if not isinstance(text, str) or zlib.crc32(text.encode()) != crc:
+            raise _damaged(path, f"record {part} {key} is not what was written")
+        records.setdefault(part, {})[key] = json.loads(text)
+    return records
+
+
+def _about(file: sqlite3.Connection) -> dict[str, str]:
+    return dict(file.execute("SELECT name, value FROM about").fetchall())
+
+
+def _tables(file: sqlite3.Connection) -> int:
+    return int(file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _schema(file: sqlite3.Connection) -> int:
+    return int(file.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _checked(file: sqlite3.Connection, path: Path) -> None:
+    """It is a journal, of a schema known here, and its pages hang together. Raises StoreError."""
+    if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StoreError(f"{path} is no journal of a manager: start it with another --journal")
+    if _schema(file) != SCHEMA:
+        raise StoreError(
+            f"{path} was written by another release (schema {_schema(file)}, this one knows {SCHEMA}): start that one, "
+            f"or `rostrum manager journal reset {path}`"
+        )
+    found = [row[0] for row in file.execute("PRAGMA quick_check(3)")]
+    if found != ["ok"]:
+        raise _damaged(path, "; ".join(found))
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Any:
+    if not path.is_file():
+        raise StoreError(f"there is no journal {path}")
+    file = None
+    try:
+        file = sqlite3.connect(path, isolation_level=None)
+        _checked(file, path)
+        yield file
+    except sqlite3.Error as error:
+        raise _damaged(path, error) from error
+    finally:
+        if file:
+            file.close()
+
+
+def _damaged(path: Path, cause: object) -> StoreError:
+    return StoreError(f"the journal {path} cannot be read: {cause}. {_way_out(path)}")
+
+
+def _way_out(path: Path) -> str:
+    return (
+        f"`rostrum manager journal check {path}` looks closer; `rostrum manager journal reset {path}` puts it aside, "
+        "and the manager then takes over what agents and devices tell"
+    )
+
+
+def _lock(path: Path) -> int:
+    """Held by one process at a time, and by nobody once it is dead. Raises StoreError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(f"the journal {path} cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise StoreError(f"the journal {path} is in use by another manager") from None
+    return lock
+
+
+def _machine() -> str:
+    try:
+        return MACHINE.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
