@@ -83,17 +83,19 @@ class App:
         self.lost: asyncio.Future[StoreError] | None = None  # why it cannot go on
 
     async def start(self) -> None:
-        """Listens everywhere and connects to the devices. Raises OSError, SouthboundError."""
+        """Goes on where the manager before was, listens everywhere and connects to the devices. Raises OSError,
+        SouthboundError, StoreError.
+        """
         config, topology = self.config, self.config.topology
         config.run.mkdir(parents=True, exist_ok=True)
-        self.thrift_port = topology.manager.thrift_port if config.thrift_port is None else config.thrift_port
-        self.rest_port = topology.manager.rest_port if config.rest_port is None else config.rest_port
         self.lost = asyncio.get_running_loop().create_future()
         self.owner.on_lost = self._lose
         if config.journal:
             self.journal = Journal(config.journal, topology.name, config.journal_sync)
             self._remember(self.journal, self.journal.records, self.journal.complete)
             asyncio.get_running_loop().call_later(config.settings.grace / 1e9, self.journal.whole)
+        self.thrift_port = topology.manager.thrift_port if config.thrift_port is None else config.thrift_port
+        self.rest_port = topology.manager.rest_port if config.rest_port is None else config.rest_port
         openflow_port = topology.manager.openflow_port if config.openflow_port is None else config.openflow_port
         await self.fabric.start(config.addresses[0], openflow_port)
         for driver in self.ocs.values():
@@ -119,8 +121,6 @@ class App:
             )
         )
 
-    async def close(self) -> None:
-        """Stops serving. Rules and circuits stay: transfers under way finish, and the next manager adopts them."""
     def _remember(self, store: Store, records: Records, complete: bool) -> None:
         manager, now = self.owner.manager, self.owner.clock()
         manager.core.durable = Durable(time.time_ns() - now)
@@ -147,6 +147,8 @@ class App:
         if self.lost and not self.lost.done():
             self.lost.set_result(error)
 
+    async def close(self) -> None:
+        """Stops serving. Rules and circuits stay: transfers under way finish, and the next manager adopts them."""
         log.info(line("manager stops", paths=sum(p.granted for p in self.owner.manager.core.paths.values())))
         self.owner.close()
         self.rest.events.close()
@@ -156,10 +158,10 @@ class App:
         for driver in self.ocs.values():
             await driver.close()
         await self.fabric.close()
-        for path in (self.socket, self.facts):
-            with contextlib.suppress(FileNotFoundError):
         if self.journal:
             self.journal.close()
+        for path in (self.socket, self.facts):
+            with contextlib.suppress(FileNotFoundError):
                 path.unlink()
 
     @property
@@ -354,18 +356,6 @@ def _ns(seconds: float) -> int:
     default=None,
     help="Folder of the compiled P4 program; default: as it comes with rostrum.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Log more.")
-def main(
-    topology: str,
-    run_dir: Path,
-    scheduler: str,
-    circuit_wait: float,
-    wait: float,
-    lease: float,
-    light_bound: float | None,
-    quarantine: float,
-    session_bytes: int | None,
-    paths_per_server: int,
 @click.option(
     "--journal",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -379,6 +369,18 @@ def main(
     show_default=True,
     help="full: a power cut costs nothing either, for an fsync before each answer.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Log more.")
+def main(
+    topology: str,
+    run_dir: Path,
+    scheduler: str,
+    circuit_wait: float,
+    wait: float,
+    lease: float,
+    light_bound: float | None,
+    quarantine: float,
+    session_bytes: int | None,
+    paths_per_server: int,
     listen: tuple[str, ...],
     thrift_port: int | None,
     rest_port: int | None,
@@ -391,6 +393,8 @@ def main(
     light_confirm: int,
     election_id: int,
     p4_program: Path | None,
+    journal: Path | None,
+    journal_sync: str,
     verbose: bool,
 ) -> None:
     """The manager of a data center: takes requests for multicast paths from agents (Thrift) and people (REST), and sets
@@ -403,8 +407,6 @@ def main(
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    journal: Path | None,
-    journal_sync: str,
     try:
         loaded = loader.load(topology)
         schedulers.create(scheduler)
@@ -426,6 +428,10 @@ def main(
         boot_id=time.time_ns() // 1_000_000,
     )
     access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
+    if journal is None:
+        journal = run_dir / "manager.journal"
+    elif str(journal) == "none":
+        journal = None
     config = Config(
         loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program,
         journal, journal_sync, access,
@@ -433,11 +439,7 @@ def main(
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(config))
-    except (SouthboundError, AccessError) as error:
+    except (SouthboundError, AccessError, StoreError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"cannot listen on {', '.join(config.addresses)}: {error}") from error
-    if journal is None:
-        journal = run_dir / "manager.journal"
-    elif str(journal) == "none":
-        journal = None

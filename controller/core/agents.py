@@ -60,10 +60,10 @@ def _named(core: Core, server: str, live: LivePath, now: int) -> None:
     if path is not None:
         if path.final and path.request.origin == server:
             core.emit(act.NotifyFailed(server, path.id, path.cause or "it was given back"))
-    elif not core.remembers_all and (server, live.request_id) not in core.by_request:
-        adopt.adopt(core, server, live, now)
         elif path.granted and path.kind is not None and path.kind is not live.kind:
             core.emit(act.NotifyMoved(server, path.id, path.kind, path.reason))  # the word of it got lost
+    elif not core.remembers_all and (server, live.request_id) not in core.by_request:
+        adopt.adopt(core, server, live, now)
     elif core.remembers_all:
         core.warn("path not known", path=live.response_id[:64], agent=server)
         core.emit(act.NotifyFailed(server, live.response_id, "it ended while this agent had no manager"))
