@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import MulticastRule, Pair, RuleCounters, SouthboundError, SwitchCounters
 from rostrum.controller.keyvalue import line
+from rostrum.controller.rule_orders import Failures, RuleOrders
 from rostrum.controller.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
 from rostrum.topologies.model import Topology
@@ -27,7 +27,7 @@ Post = Callable[[ev.Event], None]
 
 
 class Devices:
-    """Drivers behind a Sequencer. `bound_s`: a device that does not finish an order within this has failed it."""
+    """Drivers; orders keep their order. `bound_s`: a device that does not finish one within this has failed it."""
 
     def __init__(
         self,
@@ -45,76 +45,51 @@ class Devices:
         self._clock = clock
         self._bound_s = bound_s
         self._sequencer = Sequencer()
+        self._rules = RuleOrders(fabric, bound_s)
 
     @property
     def busy(self) -> int:
         """Orders under way."""
-        return self._sequencer.busy
+        return self._sequencer.busy + self._rules.busy
 
     def perform(self, action: act.Action) -> None:
         """Starts an action on devices; returns at once."""
         if isinstance(action, act.InstallRules):
-            self._rules(action.op, action.rules, self._fabric.install, _installed)
+            self._rules.order(action.op, action.rules, False, self._installed)
         elif isinstance(action, act.RemoveRules):
-            self._rules(action.op, action.rules, self._fabric.remove, ev.RulesRemoved)
+            self._rules.order(action.op, action.rules, True, self._removed)
         elif isinstance(action, act.RearmRules):
             for switch in {rule.switch for rule in action.rules}:
-                self._sequencer.submit([switch], _with(self._rearm(action), switch))
+                self._rules.between(switch, partial(self._rearm, action, switch))
         elif isinstance(action, act.Connect):
             self._sequencer.submit(_fibres(action.ocs, action.pairs), lambda: self._connect(action))
         elif isinstance(action, act.Disconnect):
             self._sequencer.submit(_fibres(action.ocs, action.pairs), lambda: self._disconnect(action))
         elif isinstance(action, act.InstallUnicast):
-            self._sequencer.submit([action.switch], lambda: self._unicast(action))
+            self._rules.between(action.switch, lambda: self._unicast(action))
         elif isinstance(action, act.ReadRules):
-            self._sequencer.submit([action.switch], lambda: self._read_rules(action.switch))
+            self._rules.between(action.switch, lambda: self._read_rules(action.switch))
         elif isinstance(action, act.ReadCrossConnects):
             self._sequencer.submit([], lambda: self._read_cross_connects(action.ocs))
 
     async def close(self) -> None:
+        await self._rules.close()
         await self._sequencer.close()
 
-    def _rules(
-        self,
-        op: int,
-        rules: Sequence[MulticastRule],
-        order: Callable[[Sequence[MulticastRule]], Awaitable[None]],
-        outcome: Callable[[int, tuple[tuple[str, str], ...]], ev.Event],
-    ) -> None:
-        """Each switch's share in that switch's order, all switches in parallel; one event when all are done."""
-        shares: dict[str, list[MulticastRule]] = defaultdict(list)
-        for rule in rules:
-            shares[rule.switch].append(rule)
-        failures: list[tuple[str, str]] = []
-        left = len(shares)
+    def _installed(self, op: int, failures: Failures) -> None:
+        self._post(ev.RulesFailed(op, failures) if failures else ev.RulesInstalled(op))
 
-        async def one(switch: str) -> None:
-            nonlocal left
-            try:
-                async with asyncio.timeout(self._bound_s):
-                    await order(shares[switch])
-            except SouthboundError as error:
-                failures.append((switch, str(error)))
-            except TimeoutError:
-                failures.append((switch, f"no answer within {self._bound_s:g} s"))
-            left -= 1
-            if left == 0:
-                self._post(outcome(op, tuple(sorted(failures))))
+    def _removed(self, op: int, failures: Failures) -> None:
+        self._post(ev.RulesRemoved(op, failures))
 
-        for switch in shares:
-            self._sequencer.submit([switch], _with(one, switch))
-
-    def _rearm(self, action: act.RearmRules) -> Callable[[str], Coroutine[Any, Any, None]]:
-        async def one(switch: str) -> None:
-            try:
-                async with asyncio.timeout(self._bound_s):
-                    await self._fabric.rearm([rule for rule in action.rules if rule.switch == switch])
-            except (SouthboundError, TimeoutError) as error:
-                # Its receivers tell the sender of light too: nothing but time is lost.
-                cause = str(error) or f"no answer within {self._bound_s:g} s"
-                log.warning(line("first light not watched", path=action.path_id, switch=switch, cause=cause))
-
-        return one
+    async def _rearm(self, action: act.RearmRules, switch: str) -> None:
+        try:
+            async with asyncio.timeout(self._bound_s):
+                await self._fabric.rearm([rule for rule in action.rules if rule.switch == switch])
+        except (SouthboundError, TimeoutError) as error:
+            # Its receivers tell the sender of light too: nothing but time is lost.
+            cause = str(error) or f"no answer within {self._bound_s:g} s"
+            log.warning(line("first light not watched", path=action.path_id, switch=switch, cause=cause))
 
     async def _connect(self, action: act.Connect) -> None:
         bound_s = self._bound_s + self._topology.ocs[action.ocs].reconfiguration_s
@@ -189,14 +164,6 @@ class Devices:
             if attempt < tries:
                 await asyncio.sleep(RETRY_S)
         return False
-
-
-def _installed(op: int, failures: tuple[tuple[str, str], ...]) -> ev.Event:
-    return ev.RulesFailed(op, failures) if failures else ev.RulesInstalled(op)
-
-
-def _with(work: Callable[[str], Coroutine[Any, Any, None]], name: str) -> Callable[[], Coroutine[Any, Any, None]]:
-    return lambda: work(name)
 
 
 def _fibres(ocs: str, pairs: Sequence[Pair]) -> list[tuple[str, str, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Sequencer:
-    """Keys are switches and OCS fibres: what touches the same one keeps its order."""
+    """Keys are OCS fibres: what touches the same one keeps its order."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, asyncio.Task[None]] = {}
