@@ -56,7 +56,7 @@ class App:
         topology, settings = config.topology, config.settings
         self.owner = Owner(Manager(topology, settings, time.monotonic_ns()))
         post = self.owner.post
-        self.fabric = (fabric or _switches)(
+        self.fabric = (fabric or self._switches)(
             config,
             lambda name: post(ev.SwitchUp(name)),
             lambda name, cause: post(ev.SwitchDown(name, cause)),
@@ -164,6 +164,42 @@ class App:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
 
+    def _switches(
+        self,
+        config: Config,
+        up: Callable[[str], None],
+        down: Callable[[str, str], None],
+        light: Callable[[Light], None],
+    ) -> SwitchFabric:
+        """A driver for each kind of switch that the topology has."""
+        kinds = {switch.southbound for switch in config.topology.switches.values()}
+        fabrics: dict[str, SwitchFabric] = {}
+        if "openflow" in kinds:
+            from rostrum.controller.southbound.openflow import OpenFlowFabric
+
+            post = self.owner.post
+            fabrics["openflow"] = OpenFlowFabric(
+                config.topology,
+                up,
+                down,
+                lambda switch, port, is_up: post(ev.PortChanged(switch, port, is_up)),
+                lambda sighting: post(ev.Sighted(sighting)),
+            )
+        if "p4runtime" in kinds:
+            os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
+            from rostrum.controller.southbound import p4runtime_pipeline
+            from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
+
+            fabrics["p4runtime"] = P4RuntimeFabric(
+                config.topology,
+                up,
+                down,
+                light,
+                election_id=config.election_id,
+                pipeline=p4runtime_pipeline.load(config.p4_program),
+            )
+        return MixedFabric(config.topology, fabrics)
+
     @property
     def socket(self) -> Path:
         return self.config.run / "manager.sock"
@@ -183,32 +219,6 @@ class App:
             "openflow_port": getattr(self.fabric, "port", 0),
         }
         self.facts.write_text(json.dumps(facts) + "\n")
-
-
-def _switches(
-    config: Config, up: Callable[[str], None], down: Callable[[str, str], None], light: Callable[[Light], None]
-) -> SwitchFabric:
-    """A driver for each kind of switch that the topology has."""
-    kinds = {switch.southbound for switch in config.topology.switches.values()}
-    fabrics: dict[str, SwitchFabric] = {}
-    if "openflow" in kinds:
-        from rostrum.controller.southbound.openflow import OpenFlowFabric
-
-        fabrics["openflow"] = OpenFlowFabric(config.topology, up, down)
-    if "p4runtime" in kinds:
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
-        from rostrum.controller.southbound import p4runtime_pipeline
-        from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
-
-        fabrics["p4runtime"] = P4RuntimeFabric(
-            config.topology,
-            up,
-            down,
-            light,
-            election_id=config.election_id,
-            pipeline=p4runtime_pipeline.load(config.p4_program),
-        )
-    return MixedFabric(config.topology, fabrics)
 
 
 def _tl1(

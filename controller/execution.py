@@ -148,6 +148,15 @@ class Devices:
         async with asyncio.timeout(self._bound_s):
             return await self._fabric.switch_counters(switch)
 
+    def discover(self) -> None:
+        """Has the switches send discovery frames now."""
+        self._fabric.discover()
+
+    async def read_rules(self, switch: str) -> set[MulticastRule]:
+        """The multicast rules that are on a switch now. Raises SouthboundError, TimeoutError."""
+        async with asyncio.timeout(self._bound_s):
+            return await self._fabric.read(switch)
+
     async def _found(self, ocs: str) -> None:
         asked_at = self._clock()
         self._post(ev.CrossConnectsFound(ocs, tuple(await self._ocs[ocs].read()), asked_at))

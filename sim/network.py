@@ -17,7 +17,7 @@ import numpy as np
 from cffi import FFI
 
 FOLDER = Path(__file__).resolve().parent
-HEADERS = (FOLDER / "engine" / "sim.h", FOLDER / "baselines" / "baselines.h")
+HEADERS = tuple(FOLDER / name for name in ("engine/sim.h", "baselines/baselines.h", "messages/messages.h"))
 LIBRARY = FOLDER.parent / "build" / "agent" / "sim" / "librostrum_sim.so"
 FOREVER = 2**63 - 1
 

@@ -131,7 +131,10 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Tak
     for port in resources.ports[ocs.name, tor]:
         ill = (resources.health.input if side == "input" else resources.health.output)(ocs, port.ocs_port, now)
         holder = resources.circuits.holder(ocs.name, side, port.ocs_port)
-        if ill:
+        if (tor, port.tor_port) in resources.ports_down:
+            busy.append(f"port {port.tor_port} is down")
+            until.append(FOREVER)
+        elif ill:
             busy.append(f"port {port.tor_port} ({ocs.name} {side} {port.ocs_port}) is {ill[0]}")
             until.append(ill[1])
         elif holder is None:

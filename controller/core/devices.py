@@ -24,7 +24,9 @@ def switch_up(core: Core, event: ev.SwitchUp, now: int) -> None:
         return
     core.resources.switches_down.pop(event.switch, None)
     membership_rules.switch_up(core, event.switch)
-    core.emit(act.InstallUnicast(event.switch, rule_making.unicast(core.topology, event.switch)))
+    core.emit(
+        act.InstallUnicast(event.switch, rule_making.unicast(core.topology, event.switch, core.resources.ports_down))
+    )
     core.emit(act.ReadRules(event.switch))
     core.log("switch up", switch=event.switch, missing=listed(core.resources.switches_down) or "none")
     run_queue(core, now)

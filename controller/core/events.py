@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rostrum.controller.core.membership_values import GroupOptions, GroupUse
-from rostrum.controller.core.model import CrossConnect, Light, MulticastRule
+from rostrum.controller.core.model import CrossConnect, Light, MulticastRule, Sighting
 from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, Quota, TransferReport
 
 
@@ -104,6 +104,22 @@ class SwitchUp:
 class SwitchDown:
     switch: str
     cause: str
+
+
+@dataclass(frozen=True)
+class PortChanged:
+    """A switch says that one of its ports has light and is enabled (up), or not."""
+
+    switch: str
+    port: int
+    up: bool
+
+
+@dataclass(frozen=True)
+class Sighted:
+    """A discovery frame came in somewhere."""
+
+    sighting: Sighting
 
 
 @dataclass(frozen=True)
@@ -242,6 +258,8 @@ Event = (
     | FailureReported
     | SwitchUp
     | SwitchDown
+    | PortChanged
+    | Sighted
     | RulesFound
     | FirstLight
     | OcsUp

@@ -11,7 +11,21 @@ from itertools import islice
 from typing import Any
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, agents, configure, devices, intake, light, membership, survival
+from rostrum.controller.core import (
+    adopt,
+    agents,
+    cabling,
+    configure,
+    devices,
+    failures,
+    intake,
+    light,
+    membership,
+    ports,
+    rdcm,
+    retree,
+    survival,
+)
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.configure import fail, lose_circuit
 from rostrum.controller.core.state import Core
@@ -32,6 +46,10 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.NoLight: configure.no_light,
     ev.SwitchUp: devices.switch_up,
     ev.SwitchDown: devices.switch_down,
+    ev.ViewUsed: rdcm.view_used,
+    ev.FailureReported: failures.failure_reported,
+    ev.PortChanged: ports.port_changed,
+    ev.Sighted: cabling.sighted,
     ev.RulesFound: devices.rules_found,
     ev.FirstLight: light.first_light,
     ev.OcsUp: devices.ocs_up,

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
 
+from rostrum.topologies.model import End
+
 DSCP_OF_LEVEL = (0, 10, 18, 26, 34, 46, 48, 56)  # of priority levels 0 ... 7, higher is more urgent; 0: as it came
 LEVEL_MULTICAST = 5  # DSCP 46, expedited forwarding: the class ToR egress queues serve first
 ANY_SOURCE = IPv4Address(0)
@@ -57,6 +59,15 @@ class Light:
     group: IPv4Address
     session: int
     sn: int
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A discovery frame that left by `origin` came in at `port` of `switch`."""
+
+    switch: str
+    port: int
+    origin: End
 
 
 @dataclass(frozen=True)

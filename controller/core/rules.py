@@ -58,7 +58,7 @@ def multicast(
     )
 
 
-def unicast(topology: Topology, switch: str) -> tuple[UnicastRule, ...]:
-    """Every server's address on one switch."""
-    ports = unicast_ports(topology, switch)
+def unicast(topology: Topology, switch: str, dead: Collection[tuple[str, int]] = ()) -> tuple[UnicastRule, ...]:
+    """Every server's address on one switch, around the links with an end in `dead`."""
+    ports = unicast_ports(topology, switch, dead)
     return tuple(UnicastRule(switch, topology.servers[name].address, port) for name, port in sorted(ports.items()))

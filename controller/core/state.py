@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import rules as rule_making
@@ -23,6 +24,9 @@ from rostrum.controller.core.rules import RuleKey
 from rostrum.controller.core.schedulers.base import Scheduler
 from rostrum.controller.core.values import REST, Settings
 from rostrum.topologies.model import Topology
+
+if TYPE_CHECKING:
+    from rostrum.controller.core.cabling import Heard
 
 BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -98,6 +102,8 @@ class Core:
     timers: list[int] = field(default_factory=list)
     alarms: dict[str, int] = field(default_factory=dict)  # what is to be looked at -> when (ns)
     expiries: list[tuple[int, str]] = field(default_factory=list)  # heap: when a path's own lease may be over, its id
+    heard: dict[tuple[str, int], Heard] = field(default_factory=dict)  # (switch, port) -> by discovery
+    started: int = 0
     quotas: Quotas = field(default_factory=lambda: Quotas({}))
     durable: Durable = field(default_factory=Durable)
     remembers_all: bool = False  # records of an earlier manager explain everything that it did
@@ -118,6 +124,7 @@ class Core:
             epoch=base36(settings.boot_id // 100 % 36**4),
             idle_rules=IdleRules(settings.idle_rule_sets),
             quotas=Quotas(settings.quotas),
+            started=now,
         )
 
     def emit(self, action: act.Action) -> None:

@@ -17,6 +17,7 @@ from rostrum.controller.core.model import (
     MulticastRule,
     Pair,
     RuleCounters,
+    Sighting,
     SwitchCounters,
     UnicastRule,
 )
@@ -24,6 +25,7 @@ from rostrum.controller.core.model import (
 OnSwitchUp = Callable[[str], None]  # (switch)
 OnSwitchDown = Callable[[str, str], None]  # (switch, cause)
 OnPort = Callable[[str, int, bool], None]  # (switch, port, up)
+OnSighting = Callable[[Sighting], None]  # a discovery frame came in; OpenFlow switches only
 OnLight = Callable[[Light], None]  # data came through for a rule that is watched; P4 switches only
 OnOcsUp = Callable[[], None]
 OnOcsDown = Callable[[str], None]  # (cause)
@@ -62,6 +64,9 @@ class SwitchFabric(Protocol):
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         """Of a switch's ports, and why it dropped; None from a switch that is not asked for them."""
+
+    def discover(self) -> None:
+        """Have discovery frames sent now, besides those that go out now and then; what comes of it is told."""
 
 
 class CircuitSwitch(Protocol):

@@ -58,6 +58,10 @@ class MixedFabric:
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return await self._fabric(switch).switch_counters(switch)
 
+    def discover(self) -> None:
+        for fabric in self._fabrics.values():
+            fabric.discover()
+
     def _fabric(self, switch: str) -> SwitchFabric:
         if switch not in self._of:
             raise SouthboundError(f"{switch} is not a switch of this topology")

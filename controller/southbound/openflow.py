@@ -17,8 +17,10 @@ from rostrum.controller.core.model import (
     SwitchCounters,
     UnicastRule,
 )
+from rostrum.controller.southbound import discovery
 from rostrum.controller.southbound import openflow_messages as messages
-from rostrum.controller.southbound.api import OnPort, OnSwitchDown, OnSwitchUp
+from rostrum.controller.southbound.api import OnPort, OnSighting, OnSwitchDown, OnSwitchUp
+from rostrum.controller.southbound.discovery import Discovery
 from rostrum.controller.southbound.openflow_thread import Connection, OpenFlowThread
 from rostrum.controller.southbound.together import by_switch, together
 from rostrum.topologies.model import Switch, Topology
@@ -135,12 +137,16 @@ class OpenFlowFabric:
         on_switch_up: OnSwitchUp,
         on_switch_down: OnSwitchDown,
         on_port: OnPort | None = None,
+        on_sighting: OnSighting | None = None,
     ) -> None:
         self._by_dpid = {s.dpid: s for s in topology.switches.values() if s.southbound == "openflow"}
         self._names = {s.name for s in self._by_dpid.values()}
         self._on_switch_up = on_switch_up
         self._on_switch_down = on_switch_down
         self._on_port = on_port
+        self._discovery = (
+            Discovery(topology, self._connections, self._send_away, on_sighting) if on_sighting is not None else None
+        )
         self._links: dict[str, _SwitchLink] = {}
         self._by_connection: dict[Connection, _SwitchLink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -150,9 +156,13 @@ class OpenFlowFabric:
     async def start(self, host: str, port: int) -> None:
         self._thread = OpenFlowThread(asyncio.get_running_loop(), self._ready, self._message, self._gone)
         self.port = self._thread.start(host, port)
+        if self._discovery:
+            self._discovery.start()
 
     async def close(self) -> None:
         thread, self._thread = self._thread, None
+        if self._discovery:
+            self._discovery.close()
         if thread is not None:
             await asyncio.to_thread(thread.stop)
         for link in list(self._by_connection.values()):
@@ -189,6 +199,20 @@ class OpenFlowFabric:
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return None
+
+    def discover(self) -> None:
+        if self._discovery:
+            self._discovery.round()
+
+    def _connections(self) -> dict[str, Connection]:
+        return {name: link.connection for name, link in self._links.items() if link.up}
+
+    def _send_away(self, switch: str, batch: Sequence[Any]) -> None:
+        """Messages whose loss does not matter."""
+        connection = self._links[switch].connection
+        for message in batch:
+            connection.set_xid(message)
+        connection.send(messages.serialize(batch))
 
     async def _on_each(
         self, rules: Sequence[Any], act: Callable[[_SwitchLink, list[Any]], Coroutine[Any, Any, None]]
@@ -288,12 +312,24 @@ class OpenFlowFabric:
                     c = link.connection
                     await link.transact([messages.delete_group(c, g) for g in sorted(orphans)], "remove unused groups")
                     link.groups -= orphans
+                await self._watch_ports(link)
         except SouthboundError as error:
             log.warning("%s", error)
             link.connection.drop(str(error))
             return
         link.up = True
         self._on_switch_up(link.switch.name)
+
+    async def _watch_ports(self, link: _SwitchLink) -> None:
+        """Discovery frames come to us from now on; the ports that are down are told before the switch is up."""
+        c, name = link.connection, link.switch.name
+        if self._discovery:
+            await link.transact(discovery.rules(c, self._discovery.ports(name)), "set the rules of discovery")
+        if self._on_port:
+            known = await link.describe(c.ofproto_parser.OFPPortDescStatsRequest(c, 0), "describe its ports")
+            up = {one.port_no for one in known if _port_up(one)}
+            for port in sorted(link.switch.neighbours):
+                self._on_port(name, port, port in up)
 
     def _gone(self, connection: Connection, cause: str) -> None:
         link = self._by_connection.pop(connection, None)
@@ -315,20 +351,26 @@ class OpenFlowFabric:
             link.echoed()
         elif message.msg_type == ofp.OFPT_PORT_STATUS:
             self._port_status(link, message)
+        elif message.msg_type == ofp.OFPT_PACKET_IN:
+            if self._discovery:
+                self._discovery.packet_in(link.switch.name, message)
         else:
             link.receive(message)
 
     def _port_status(self, link: _SwitchLink, message: Any) -> None:
         if self._on_port is None or message.desc.port_no > ofp.OFPP_MAX:
             return
-        down = ofp.OFPPS_LINK_DOWN & message.desc.state or ofp.OFPPC_PORT_DOWN & message.desc.config
-        up = message.reason != ofp.OFPPR_DELETE and not down
+        up = message.reason != ofp.OFPPR_DELETE and _port_up(message.desc)
         self._on_port(link.switch.name, message.desc.port_no, up)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _port_up(description: Any) -> bool:
+    return not (ofp.OFPPS_LINK_DOWN & description.state or ofp.OFPPC_PORT_DOWN & description.config)
 
 
 def _say(rules: Iterable[MulticastRule]) -> str:

@@ -57,6 +57,8 @@ class Shim(ofp_handler.OFPHandler):  # type: ignore[misc]
             ofp_event.EventOFPFlowStatsReply,
             ofp_event.EventOFPGroupDescStatsReply,
             ofp_event.EventOFPPortStatus,
+            ofp_event.EventOFPPortDescStatsReply,
+            ofp_event.EventOFPPacketIn,
             ofp_event.EventOFPEchoReply,
         ],
         [handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER],

@@ -83,6 +83,9 @@ class P4RuntimeFabric:
         parts = await together(self._switch(name).rule_counters(own) for name, own in by_switch(rules).items())
         return [one for part in parts for one in part]
 
+    def discover(self) -> None:
+        """Nothing: the program has no port to the manager, so no frame could be sent or handed up (docs/p4.md)."""
+
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return await self._switch(switch).counters()
 

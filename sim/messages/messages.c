@@ -176,7 +176,7 @@ static bool engine_poll_bytes(sim_engine *engine, rs_time now, sim_bytes_out *ou
     return true;
 }
 
-static void recovered(message_engine *e, rs_time late, uint32_t via) {
+static void recovered(message_engine *e, rs_time late, rs_time known, uint32_t via) {
     sim_groups *all = e->all;
     if (all->recovery_count == all->recovery_capacity) {
         uint64_t capacity = all->recovery_capacity ? 2 * all->recovery_capacity : 4096;
@@ -187,7 +187,7 @@ static void recovered(message_engine *e, rs_time late, uint32_t via) {
         all->recoveries = grown;
         all->recovery_capacity = capacity;
     }
-    all->recoveries[all->recovery_count++] = (sim_recovery){late, e->base.node, via};
+    all->recoveries[all->recovery_count++] = (sim_recovery){late, known, e->base.node, via};
 }
 
 static void delivered(message_engine *e, rs_time now, const rs_messages_event *event) {
@@ -202,7 +202,7 @@ static void delivered(message_engine *e, rs_time now, const rs_messages_event *e
     uint64_t *counts[] = {&stats->by_data, &stats->by_repair, &stats->by_retransmit};
     ++*counts[event->via];
     if (event->via != RS_VIA_DATA)
-        recovered(e, now - *at, event->via);
+        recovered(e, now - *at, event->late, event->via);
 }
 
 static void given_up(message_engine *e, rs_time now, const rs_messages_event *event) {
@@ -213,7 +213,7 @@ static void given_up(message_engine *e, rs_time now, const rs_messages_event *ev
             continue;
         e->all->stats.lost++;
         if (g->view.protocol == RS_MESSAGES_PLAIN && event->reason == RS_LOST_NETWORK)
-            recovered(e, now - e->give_up_plain - *at, VIA_GIVEN_UP);
+            recovered(e, now - e->give_up_plain - *at, 0, VIA_GIVEN_UP);
     }
 }
 

@@ -39,7 +39,8 @@ typedef struct {
 
 /* A message that did not come by multicast, or that was given up. */
 typedef struct {
-    int64_t late_ns; /* from when it was published to when it was delivered; given up: to when it was found missing */
+    int64_t late_ns;  /* from when it was published to when it was delivered; given up: to when it was found missing */
+    int64_t known_ns; /* from when it was found missing to when it was delivered; 0 if a repair told and brought it */
     uint32_t host;
     uint32_t via; /* rs_messages_via; 3: given up, where nothing is repaired (plain) */
 } sim_recovery;

@@ -79,6 +79,9 @@ class FakeFabric:
         counting = [rule for rule in rules if self.network.topology.switches[rule.switch].p4]
         return [RuleCounters(rule, one, one, tuple((port, one) for port in rule.out_ports)) for rule in counting]
 
+    def discover(self) -> None:
+        """Nobody is asked."""
+
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         await asyncio.sleep(0)
         if self.network.topology.switches[switch].p4 is None:

@@ -70,6 +70,9 @@ class QuickFabric:
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         return []
 
+    def discover(self) -> None:
+        """Nobody is asked."""
+
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return None
 

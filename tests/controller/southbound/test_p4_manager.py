@@ -184,6 +184,9 @@ class Told:
         await self._hear("counters", [rule.switch for rule in rules])
         return []
 
+    def discover(self) -> None:
+        """Nobody is asked."""
+
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         await self._hear("counters", switch)
         return None

@@ -1,0 +1,101 @@
+"""Message groups in the simulator (messages/messages.h) for Python: the agent's group messages at simulated hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rostrum.sim.network import Network
+
+PROTOCOLS = ("plain", "ricochet")
+VIA = ("data", "repair", "retransmit", "given up")
+RECOVERY = np.dtype([("late_ns", "i8"), ("known_ns", "i8"), ("host", "u4"), ("via", "u4")], align=True)
+NO_REPAIRS = 2**32 - 1  # c_milli of a group without lateral error correction
+
+
+@dataclass(frozen=True)
+class MessagesParams:
+    """One host's engine; zero = its default (agent/core/messages.h)."""
+
+    seed: int = 0
+    packet_bytes: int = 0
+    receive_bytes: int = 0
+    send_bytes: int = 0
+    max_groups: int = 0
+    max_streams: int = 0
+    max_missing: int = 0
+    window_packets: int = 0
+    kept_repairs: int = 0
+    repair_buffers: int = 0
+    nak_delay_ns: int = 0
+    nak_retry_ns: int = 0
+    give_up_ns: int = 0
+    give_up_plain_ns: int = 0
+    flush_ns: int = 0
+
+
+@dataclass(frozen=True)
+class GroupParams:
+    """Options of a group; zero = the engine's default."""
+
+    protocol: str = "ricochet"
+    fifo: bool = False
+    r: int = 0
+    c: float = 0.0
+    stagger: int = 0
+    naks: bool = True
+
+
+class Groups:
+    """All message groups of a network. Hosts are the network's servers that have no other engine."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._ffi, self._lib = network._ffi, network._lib
+        handle = self._lib.sim_groups_new(network._sim)
+        # The network must outlive its groups: `network` is held here.
+        self._groups = self._ffi.gc(handle, self._lib.sim_groups_free)
+
+    def use(self, host: int, params: MessagesParams | None = None) -> None:
+        """Gives a host the engine. Raises SimError."""
+        struct = self.network._struct("sim_messages_params", params or MessagesParams())
+        self.network._check(self._lib.sim_use_messages(self._groups, host, struct))
+
+    def group(self, members: Sequence[int], params: GroupParams | None = None) -> int:
+        """Makes a group and tells its members; its number, which its multicast packets have too. Raises SimError."""
+        given = params or GroupParams()
+        values = {
+            "protocol": PROTOCOLS.index(given.protocol),
+            "order": int(given.fifo),
+            "r": given.r,
+            "c_milli": round(given.c * 1000),
+            "stagger": given.stagger,
+            "without_naks": not given.naks,
+        }
+        struct = self._ffi.new("sim_group_params *", values)
+        return self.network._number(self._lib.sim_message_group(self._groups, struct, list(members), len(members)))
+
+    def publish(
+        self, host: int, per_s: float, size: int, start_ns: int, stop_ns: int, own_groups: bool = False
+    ) -> None:
+        """Messages of `size` bytes at random times to random groups (of those it is in, if `own_groups`)."""
+        self.network._check(self._lib.sim_publish(self._groups, host, own_groups, per_s, size, start_ns, stop_ns))
+
+    def count_between(self, from_ns: int, to_ns: int) -> None:
+        """Only what is published then counts: neither a beginning nor an end is like the rest."""
+        self._lib.sim_count_between(self._groups, from_ns, to_ns)
+
+    def stats(self) -> dict[str, int]:
+        out = self._ffi.new("sim_messages_stats *")
+        self._lib.sim_messages_stats_get(self._groups, out)
+        return self.network._dict(out)
+
+    def recoveries(self) -> np.ndarray[Any, np.dtype[np.void]]:
+        """What did not come by multicast, as an array of RECOVERY, in the order of time; a copy."""
+        count = self._ffi.new("uint64_t *")
+        found = self._lib.sim_recoveries(self._groups, count)
+        if count[0] == 0:
+            return np.empty(0, RECOVERY)
+        return np.frombuffer(self._ffi.buffer(found, count[0] * RECOVERY.itemsize), RECOVERY).copy()

@@ -1,0 +1,137 @@
+"""Workloads and figures of Ricochet (Balakrishnan et al., NSDI 2007, Sec. 5), for the experiments of that name.
+
+A grouping is (n, d, s): n nodes, each in d groups of s nodes on average, drawn at random: n * d = g * s for g groups.
+Any node publishes to any group, 1 KB messages, so many that each node receives `rate` a second. Losses are each
+receiver's own.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rostrum.sim.groups import VIA, GroupParams, Groups, MessagesParams
+from rostrum.sim.network import LinkParams, Network
+
+S, MS, US = 10**9, 10**6, 10**3
+MESSAGE_BYTES = 1024
+PACKET_BYTES = 1472
+MODELS = {"uniform": "bernoulli", "bursty": "bursty", "markov": "gilbert"}
+# The paper's cluster: some 50 us from socket to socket, 100 Mbit/s.
+LINK = LinkParams(rate_bps=100_000_000, delay_ns=20 * US, queue_bytes=4 << 20)
+EDGE_S = 1.0  # at both ends of a run, that does not count
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run. `rate`: messages that each node receives a second, of all its groups."""
+
+    nodes: int = 64
+    degree: int = 128
+    size: int = 10
+    rate: float = 1000.0
+    loss_percent: float = 1.0
+    model: str = "uniform"
+    burst: int = 1
+    protocol: str = "ricochet"
+    r: int = 8
+    c: float = 5.0
+    stagger: int = 1
+    naks: bool = False
+    seconds: float = 30.0  # of publishing
+    settle_s: float = 2.0  # after it, until the run ends
+    seed: int = 1
+
+    @property
+    def groups(self) -> int:
+        return max(1, round(self.nodes * self.degree / self.size))
+
+
+def grouping(setting: Setting) -> list[list[int]]:
+    """Members of each group: each node in `degree` of them, drawn at random."""
+    draw = random.Random(setting.seed)
+    members: list[list[int]] = [[] for _ in range(setting.groups)]
+    for node in range(setting.nodes):
+        for group in draw.sample(range(setting.groups), min(setting.degree, setting.groups)):
+            members[group].append(node)
+    return members
+
+
+def build(setting: Setting) -> Groups:
+    """A switch, the nodes around it, the groups' forwarding, losses and publishers."""
+    net = Network(setting.seed)
+    hub = net.switch()
+    hosts = [net.server() for _ in range(setting.nodes)]
+    links = [net.link(host, hub, LINK) for host in hosts]
+    groups = Groups(net)
+    for place, host in enumerate(hosts):
+        give_up = 20 * MS if setting.protocol == "plain" else 0
+        params = MessagesParams(
+            seed=setting.seed * 10_007 + place, packet_bytes=PACKET_BYTES, receive_bytes=4 << 20, send_bytes=1 << 20,
+            give_up_plain_ns=give_up, max_groups=setting.groups,
+        )  # fmt: skip
+        groups.use(host, params)
+        if setting.loss_percent:
+            net.loss(links[place][1], MODELS[setting.model], setting.loss_percent / 100, setting.burst)
+    options = GroupParams(setting.protocol, r=setting.r, c=setting.c, stagger=setting.stagger, naks=setting.naks)
+    for members in grouping(setting):
+        number = groups.group([hosts[node] for node in members], options)
+        net.group(hub, number, [links[node][1] for node in members])
+        for node, host in enumerate(hosts):
+            net.group(host, number, [links[node][0]], member=node in members)
+    stop = round(setting.seconds * S)
+    edge = round(min(EDGE_S, setting.seconds / 4) * S)
+    for host in hosts:
+        groups.publish(host, setting.rate / setting.size, MESSAGE_BYTES, 0, stop)
+    # Plain groups are for discovery, which may take as long again as a run of what was lost early.
+    groups.count_between(edge, stop // 2 if setting.protocol == "plain" else stop - edge)
+    return groups
+
+
+def run(setting: Setting) -> Row:
+    """One run; what came of it. Raises SimError."""
+    groups = build(setting)
+    net = groups.network
+    began = time.process_time()
+    net.run(round((setting.seconds + setting.settle_s) * S))
+    took = time.process_time() - began
+    stats, found, events = groups.stats(), groups.recoveries(), net.run_stats()["events"]
+    missed = stats["expected"] - stats["by_data"]
+    late = {name: found["late_ns"][found["via"] == number] / MS for number, name in enumerate(VIA)}
+    return {
+        **asdict(setting),
+        "expected": stats["expected"],
+        "lost_on_the_way": missed,
+        "lec_recovery_share": stats["by_repair"] / missed if missed else 1.0,
+        "recovered_share": (stats["by_repair"] + stats["by_retransmit"]) / missed if missed else 1.0,
+        "lec_latency_ms": _spread(late["repair"]),
+        "lec_since_discovery_ms": _spread(found["known_ns"][found["via"] == VIA.index("repair")] / MS),
+        "latency_ms": _spread(np.concatenate([late["repair"], late["retransmit"]])),
+        "discovery_ms": _spread(late["given up"]),
+        "overhead": stats["repairs_sent"] / max(1, stats["repairs_sent"] + stats["data_received"]),
+        "repairs_per_data": stats["repairs_sent"] / max(1, stats["data_received"]),
+        "xors_per_data": stats["xors"] / max(1, stats["data_received"]),
+        "regions_most": stats["regions_most"],
+        "bins_most": stats["bins_most"],
+        "recoveries_ms": _histogram(late),
+        "events": events,
+        "events_per_s": events / max(took, 1e-9),
+        "cpu_s": took,
+    }
+
+
+def _spread(values: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float]:
+    if not len(values):
+        return {}
+    p50, p99 = np.percentile(values, [50, 99])
+    return {"mean": float(values.mean()), "p50": float(p50), "p99": float(p99), "max": float(values.max())}
+
+
+def _histogram(late: dict[str, np.ndarray[Any, np.dtype[np.float64]]]) -> dict[str, list[int]]:
+    """By how they came: counts of 10 ms each, the last one of all that is later than 500 ms."""
+    edges = np.append(np.arange(0, 501, 10), np.inf)
+    return {name: np.histogram(late[name], edges)[0].tolist() for name in ("repair", "retransmit")}

@@ -1,0 +1,72 @@
+"""Message groups in the simulator: what is published comes, once, and losses are mended as the workload says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rostrum.sim.groups import GroupParams, Groups
+from rostrum.sim.network import LinkParams, Network, SimError
+from rostrum.sim.ricochet import Setting, grouping, run
+
+SMALL = Setting(nodes=12, degree=6, size=4, seconds=2.0, settle_s=1.5, loss_percent=5.0)
+
+
+def test_without_losses_nothing_is_recovered() -> None:
+    row = run(replace(SMALL, loss_percent=0.0))
+    assert row["expected"] > 5000
+    assert row["lost_on_the_way"] == 0
+
+
+def test_with_naks_everything_comes() -> None:
+    row = run(replace(SMALL, naks=True))
+    assert row["lost_on_the_way"] > 100
+    assert row["recovered_share"] == 1.0
+    assert row["lec_recovery_share"] > 0.8, "most of it by repairs"
+
+
+def test_a_plain_group_recovers_nothing_and_finds_losses_late() -> None:
+    row = run(replace(SMALL, protocol="plain"))
+    assert row["recovered_share"] == 0.0
+    # Each node publishes 250 a second to 18 groups: a stream has one in 72 ms.
+    assert 30 < row["discovery_ms"]["mean"] < 150
+
+
+def test_repairs_cost_what_the_rate_of_fire_says() -> None:
+    """c / r repairs for each packet received, in groups that have more than c other members."""
+    row = run(replace(SMALL, nodes=20, size=16, degree=8, r=8, c=2.0))
+    assert row["repairs_per_data"] == pytest.approx(2 / 8, rel=0.1)
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    def bits(seed: int) -> tuple[object, ...]:
+        row = run(replace(SMALL, seed=seed))
+        return tuple(row[name] for name in ("expected", "lost_on_the_way", "events", "recoveries_ms", "lec_latency_ms"))
+
+    assert bits(3) == bits(3)
+    assert bits(3) != bits(4)
+
+
+def test_a_grouping_is_what_its_numbers_say() -> None:
+    setting = Setting(nodes=64, degree=128, size=10)
+    members = grouping(setting)
+    assert len(members) == setting.groups == 819
+    assert all(sum(node in group for group in members) == 128 for node in range(64))
+    assert all(len(set(group)) == len(group) for group in members)
+
+
+def test_a_group_of_a_host_without_the_engine_is_refused() -> None:
+    net = Network()
+    hub, host, other = net.switch(), net.server(), net.server()
+    for node in (host, other):
+        net.link(node, hub, LinkParams())
+    groups = Groups(net)
+    groups.use(host)
+    with pytest.raises(SimError, match=f"node {other} is no host with message groups"):
+        groups.group([host, other])
+    with pytest.raises(SimError, match="has an engine already"):
+        groups.use(host)
+    with pytest.raises(SimError, match="at least 8 bytes"):
+        groups.publish(host, 1.0, 4, 0, 10**9)
+    with pytest.raises(SimError, match="refuses group"):
+        groups.group([host], GroupParams(r=1000))
