@@ -1,5 +1,5 @@
 /* The node: its making, and where packets, time and statistics go in. */
-#include "core/state.h"
+#include "core/rdcm.h"
 
 #define DEFAULT_FRAGMENT 8896
 #define DEFAULT_BOUND (5000 * RS_MS)
@@ -42,7 +42,7 @@ static bool fill_defaults(rs_config *c) {
     c->stragglers = c->stragglers ? c->stragglers : RS_STRAGGLERS_WAIT;
     c->max_transfers = c->max_transfers ? c->max_transfers : 1024;
     c->max_receivers = c->max_receivers ? c->max_receivers : 1024;
-    return c->max_transfers <= 32768 && c->max_receivers <= 65536;
+    return rs_rdcm_fill_defaults(&c->rdcm) && c->max_transfers <= 32768 && c->max_receivers <= 65536;
 }
 
 static bool make_tables(rs_node *node) {
@@ -84,8 +84,8 @@ rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator) {
     node->config = filled;
     node->allocator = *allocator;
     node->random = filled.seed;
-    rs_list *lists[] = {&node->sending, &node->receiving, &node->sent,    &node->received,
-                        &node->ready,   &node->talking,   &node->patching};
+    rs_list *lists[] = {&node->sending, &node->receiving, &node->sent,   &node->received, &node->ready,
+                        &node->talking, &node->patching,  &node->acking, &node->mending};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         rs_list_init(lists[i]);
     if (!make_tables(node)) {
@@ -158,6 +158,8 @@ rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet) 
         return rs_receiver_data(node, now, packet);
     if (packet->channel == RS_CH_PEER_RELIABLE && packet->peer != RS_NO_PEER)
         return receive_message(node, now, packet);
+    if (packet->channel == RS_CH_PEER_DATAGRAM)
+        return rs_rdcm_datagram(node, now, packet);
     return (rs_rx_result){.verdict = RS_RX_BAD};
 }
 
@@ -188,12 +190,10 @@ rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *ou
     if (!t)
         return RS_ERR_UNKNOWN;
     if (t->sending)
-        rs_sender_stats((const rs_sending *)t, out);
+        rs_sender_stats(node, (const rs_sending *)t, out);
     else
-        *out = ((const rs_receiving *)t)->stats;
+        rs_receiver_stats(node, (const rs_receiving *)t, out);
     out->size = t->size;
     out->fragments = t->fragments;
-    if (!t->sending)
-        out->phase = ((const rs_receiving *)t)->state == RS_RX_FINISHED ? RS_PHASE_DONE : RS_PHASE_HIGH_RATE;
     return RS_OK;
 }

@@ -1,5 +1,5 @@
 /* A receiving transfer from INCOMING to RECEIVE_DONE. */
-#include "core/state.h"
+#include "core/rdcm.h"
 
 #define KEEP (60000 * RS_MS) /* a finished transfer answers a sender that missed its last word for so long */
 
@@ -8,6 +8,7 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
         node->last_rx = NULL;
     rs_leave(node, &x->t);
     rs_link_end(node, &x->link);
+    rs_rdcm_free(node, x->rdcm);
     rs_release(node, x->present.words);
     rs_release(node, x);
 }
@@ -22,6 +23,8 @@ void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t la
     rs_unsay(node, now, &x->link, UINT32_MAX);
     if (last_word)
         rs_say(node, now, &x->link, last_word);
+    if (x->rdcm)
+        rs_rdcm_receiver_finished(node, x);
     rs_release(node, x->present.words);
     x->present.words = x->asked.words = NULL;
     x->present.size = x->asked.size = 0;
@@ -43,8 +46,11 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
 }
 
 void rs_receiver_whole(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->state != RS_RX_RECEIVING || x->present.count < x->t.fragments)
-        return;
+    if (x->state == RS_RX_RECEIVING && x->present.count == x->t.fragments)
+        rs_receiver_is_whole(node, now, x);
+}
+
+void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x) {
     x->state = RS_RX_VERIFYING;
     x->active = false;
     x->report_due = x->retry_due = x->tail_due = x->map_due = RS_NEVER;
@@ -80,6 +86,22 @@ rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out) 
     return RS_OK;
 }
 
+static bool make_sets(rs_node *node, rs_time now, rs_receiving *x) {
+    if (!x->rdcm || !x->rdcm->streams) {
+        size_t words = rs_seqset_words(x->t.fragments);
+        uint64_t *memory = rs_allocate(node, 2 * words * sizeof *memory);
+        if (!memory)
+            return false;
+        rs_seqset_init(&x->present, x->t.fragments, memory);
+        rs_seqset_init(&x->asked, x->t.fragments, memory + words);
+    }
+    if (!x->rdcm || rs_rdcm_accept(node, now, x))
+        return true;
+    rs_release(node, x->present.words);
+    x->present.words = NULL;
+    return false;
+}
+
 rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group, uint64_t room) {
     rs_receiving *x = receiving(node, xfer);
     if (!x)
@@ -92,19 +114,20 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     }
     if (x->state != RS_RX_OFFERED)
         return RS_ERR_STATE;
-    size_t words = rs_seqset_words(x->t.fragments);
-    uint64_t *memory = rs_allocate(node, 2 * words * sizeof *memory);
-    if (!memory)
-        return RS_ERR_MEMORY;
-    rs_seqset_init(&x->present, x->t.fragments, memory);
-    rs_seqset_init(&x->asked, x->t.fragments, memory + words);
-    x->group = group;
     x->room = room;
+    if (!make_sets(node, now, x))
+        return RS_ERR_MEMORY;
+    x->group = group;
     x->state = RS_RX_RECEIVING;
     x->offered_due = RS_NEVER;
     x->ack_status = RS_ACK_ACCEPTED;
     x->stats.granted_at = now;
     rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+    if (x->rdcm) {
+        rs_rdcm_ended(node, now, x);
+        rs_receiver_arm(node, x);
+        return RS_OK;
+    }
     if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
         rs_emit(node,
                 &(rs_event){.kind = RS_EV_SESSION, .xfer = xfer, .peer = x->link.peer->id, .session = x->t.session});
@@ -139,6 +162,8 @@ rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const c
     if (x->state != RS_RX_VERIFYING)
         return RS_ERR_STATE;
     x->rcvd_status = ok ? RS_RCVD_WHOLE : RS_RCVD_MISMATCH;
+    if (ok && x->rdcm)
+        return rs_rdcm_verified(node, now, x);
     rs_receiver_end(node, now, x, ok, RS_SAY_DATA_RCVD, ok ? "" : cause ? cause : "the digest is wrong");
     return RS_OK;
 }
@@ -147,7 +172,10 @@ rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char
     rs_receiving *x = receiving(node, xfer);
     if (!x)
         return RS_ERR_UNKNOWN;
-    rs_receiver_end(node, now, x, false, RS_SAY_ABORT, cause ? cause : "cancelled by the receiver");
+    if (x->state == RS_RX_SERVING)
+        rs_receiver_end(node, now, x, true, RS_SAY_DATA_RCVD, "");
+    else
+        rs_receiver_end(node, now, x, false, RS_SAY_ABORT, cause ? cause : "cancelled by the receiver");
     return RS_OK;
 }
 
@@ -179,7 +207,8 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
         give_up(node, now, x, "the digest was not checked in time");
         return true;
     }
-    if (x->state != RS_RX_VERIFYING && now - x->link.heard_at >= node->config.sender_silence_bound) {
+    if (x->state != RS_RX_VERIFYING && x->state != RS_RX_SERVING &&
+        now - x->link.heard_at >= node->config.sender_silence_bound) {
         give_up_silent(node, now, x);
         return true;
     }
@@ -195,7 +224,7 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         return;
     if (now >= x->ping_due) {
         rs_time bound = node->config.sender_silence_bound;
-        if (now - x->link.heard_at >= bound / 2 && x->link.peer->up)
+        if (now - x->link.heard_at >= bound / 2 && x->link.peer->up && x->state != RS_RX_SERVING)
             rs_ping(node, now, &x->link);
         x->ping_due = now + bound / 4 + 1;
     }
@@ -207,14 +236,16 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         rs_map_timeout(node, now, x);
     if (now >= x->report_due)
         rs_report_timeout(node, now, x);
+    if (x->rdcm)
+        rs_rdcm_receiver_timeout(node, now, x);
     rs_receiver_arm(node, x);
 }
 
 void rs_receiver_arm(rs_node *node, rs_receiving *x) {
-    rs_time silent = x->state == RS_RX_VERIFYING ? RS_NEVER : x->link.heard_at + node->config.sender_silence_bound;
+    rs_time silent = x->state >= RS_RX_VERIFYING ? RS_NEVER : x->link.heard_at + node->config.sender_silence_bound;
     const rs_time dues[] = {silent,       x->offered_due, x->verify_due, x->ping_due,
                             x->retry_due, x->report_due,  x->tail_due,   x->map_due};
-    rs_time due = RS_NEVER;
+    rs_time due = x->rdcm ? rs_rdcm_receiver_due(node, x->rdcm) : RS_NEVER;
     if (x->t.finished)
         return;
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
@@ -230,10 +261,13 @@ void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
             rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
         return;
     }
+    if (x->state == RS_RX_SERVING)
+        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | RS_SAY_DATA_RCVD);
     if (x->state != RS_RX_RECEIVING)
         return;
     rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->ring.lit ? RS_SAY_INTL_SEQ : 0));
-    rs_ask_again(node, now, x);
+    if (!x->rdcm)
+        rs_ask_again(node, now, x);
 }
 
 static const rs_receiving *on_group(const rs_node *node, rs_group group) {
@@ -263,4 +297,15 @@ bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xf
     *offset = sn * x->t.fragment_size;
     *length = rs_fragment_length(&x->t, sn);
     return true;
+}
+
+void rs_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out) {
+    *out = x->stats;
+    out->phase = x->state == RS_RX_FINISHED ? RS_PHASE_DONE : RS_PHASE_HIGH_RATE;
+    if (!x->rdcm)
+        return;
+    out->protocol = RS_PROTOCOL_RDCM;
+    out->view = x->rdcm->version;
+    out->window = x->rdcm->bic.window;
+    out->ack_timeout = rs_watch_timeout(node, &x->rdcm->rings[RS_RING_LEAF].successor);
 }

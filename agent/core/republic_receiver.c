@@ -1,5 +1,5 @@
 /* The receiver's side of the protocol of Sec. III-A: data packets, and one handler per message from the sender. */
-#include "core/state.h"
+#include "core/rdcm.h"
 
 #include <string.h>
 
@@ -70,10 +70,14 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
     rs_receiving *x = rs_receiving_of_packet(node, &h.object);
     if (!x || x->state == RS_RX_OFFERED)
         return verdict(RS_RX_UNKNOWN);
+    if (x->t.size == RS_STREAM && packet->payload_length < x->t.fragment_size)
+        return verdict(RS_RX_UNKNOWN); /* its end, which is not known here yet */
     if (h.sn >= x->t.fragments || packet->payload_length != rs_fragment_length(&x->t, h.sn))
         return verdict(RS_RX_BAD);
     if ((h.flags & RS_DATA_FIRST) && h.aux != x->t.size)
         return verdict(RS_RX_BAD);
+    if (x->rdcm)
+        return rs_rdcm_tree_packet(node, now, x, &h);
     if (x->state != RS_RX_RECEIVING)
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
     x->link.heard_at = now;
@@ -95,6 +99,8 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
         return verdict(RS_RX_UNKNOWN);
     if (x->state != RS_RX_RECEIVING)
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
+    if (x->rdcm)
+        return rs_rdcm_patch(node, now, x, sn);
     rs_rx_result result = rs_receiver_store(x, sn);
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
@@ -110,8 +116,14 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
 static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     if (m->session == x->t.session)
         x->ended = true;
+    if (x->state == RS_RX_SERVING)
+        rs_say(node, now, &x->link, RS_SAY_DATA_RCVD); /* the sender missed it */
     if (x->state != RS_RX_RECEIVING)
         return; /* asks when it is accepted */
+    if (x->rdcm) {
+        rs_rdcm_ended(node, now, x);
+        return;
+    }
     if (m->session == x->t.session) {
         if (x->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
             rs_ask_by(node, now, x, RS_ASKS_RANGES_AGAIN);
@@ -142,6 +154,10 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
         on_data_fnsd(node, now, x, m);
         return verdict(RS_RX_NONE);
     case RS_MSG_ABORT:
+        if (x->state == RS_RX_SERVING) { /* it is whole here */
+            rs_receiver_end(node, now, x, true, 0, "");
+            return verdict(RS_RX_NONE);
+        }
         rs_words(cause, sizeof cause, "the sender aborted: %s", m->abort.cause.text);
         rs_receiver_end(node, now, x, false, 0, cause);
         return verdict(RS_RX_NONE);
@@ -175,6 +191,8 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         rs_report_fill(node, now, x, m);
         return true;
     case RS_SAY_PTCH_REQ:
+        if (x->rdcm)
+            return rs_rdcm_next_request(node, now, x, m);
         if (x->state != RS_RX_RECEIVING || !rs_next_request(now, x, m))
             return false;
         if (x->retry_due < x->t.timer.due)
@@ -200,13 +218,18 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
 
 /* A session of a transfer that is known here: a repetition, or the next one. */
 static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
-    if (m->open.size != x->t.size || m->open.fragment_size != x->t.fragment_size)
+    bool ends = x->t.size == RS_STREAM && m->open.size != RS_STREAM && !x->t.finished;
+    if ((m->open.size != x->t.size && !ends) || m->open.fragment_size != x->t.fragment_size)
+        return RS_RX_BAD;
+    if (ends && !rs_rdcm_stream_ends(node, now, x, m->open.size))
         return RS_RX_BAD;
     if (x->t.finished) {
         if (x->last_word)
             rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
         return RS_RX_NONE;
     }
+    if (x->rdcm && rs_rdcm_open_again(node, now, x, m))
+        return RS_RX_NONE;
     if (m->session > x->t.session) {
         x->t.session = m->session;
         x->group_address = m->open.group_address;
@@ -246,7 +269,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->t.fragments = rs_fragments(m->open.size, m->open.fragment_size);
     x->t.digest = m->open.digest;
     x->t.session = m->session;
-    x->t.reserved_events = 8;
+    x->t.reserved_events = m->open.path_kind == RS_OPEN_RDCM ? 24 : 8;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_RECEIVING, .owner = x};
     x->opening = m->open.opening;
     x->group_address = m->open.group_address;
@@ -265,6 +288,14 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
         return NULL;
     }
     rs_link_attach(&x->link, p, &x->t, now);
+    if (m->open.path_kind == RS_OPEN_RDCM && !(x->rdcm = rs_rdcm_new(node, &x->t))) {
+        rs_receiver_free(node, x);
+        return NULL;
+    }
+    if (x->rdcm) { /* until there is a view, the sender is everybody's parent */
+        x->rdcm->opening = x->opening;
+        x->rdcm->rings[RS_RING_LEAF].parent = peer;
+    }
     x->ping_due = now + node->config.sender_silence_bound / 2;
     return x;
 }
@@ -278,7 +309,7 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_receiving 
         rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
         return RS_RX_NONE;
     }
-    if (rs_fragments(m->open.size, m->open.fragment_size) > RS_FRAGMENTS_MAX) {
+    if (m->open.size != RS_STREAM && rs_fragments(m->open.size, m->open.fragment_size) > RS_FRAGMENTS_MAX) {
         rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "too large: more than 2^28 fragments");
         return RS_RX_NONE;
     }

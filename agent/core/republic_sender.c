@@ -1,5 +1,5 @@
 /* The sender's side of the protocol of Sec. III-A: what it says to receivers, and one handler per message from them. */
-#include "core/state.h"
+#include "core/rdcm.h"
 
 static uint32_t hashed(rs_peer peer) {
     return peer * UINT32_C(2654435761);
@@ -38,7 +38,7 @@ static void open_says(const rs_sending *x, rs_message *m) {
         return;
     m->open.group_address = x->grant.group_address;
     m->open.data_port = x->grant.data_port;
-    m->open.path_kind = (uint8_t)x->grant.kind;
+    m->open.path_kind = x->by_rdcm ? RS_OPEN_RDCM : (uint8_t)x->grant.kind;
 }
 
 bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
@@ -77,6 +77,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         r->accepted_at = now;
         if (!r->lit && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
             x->light_due = now + x->grant.light_bound;
+        rs_sender_advance(node, now, x);
         rs_sender_arm(node, x);
     }
     return RS_RX_NONE;
@@ -86,7 +87,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
 static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     if (m->session > x->t.session)
         return RS_RX_BAD;
-    if (m->session < x->t.session || r->lit || r->apart)
+    if (m->session < x->t.session || r->lit || r->apart || x->by_rdcm)
         return RS_RX_NONE;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return RS_RX_NONE;
@@ -125,6 +126,8 @@ static bool ring_named(const rs_sending *x, uint32_t session, rs_session_ring *o
 /* The range (start, end), both excluded, going around: to the fragments this receiver is to be patched. */
 static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     rs_session_ring ring;
+    if (x->by_rdcm)
+        return rs_rdcm_on_request(node, now, x, r, m);
     if (m->session > x->t.session && m->session != RS_SESSION_OBJECT && !(r->apart && m->session == RS_SESSION_APART))
         return RS_RX_BAD;
     if (!ring_named(x, m->session, &ring))

@@ -1,5 +1,5 @@
 /* A sending transfer from open to SEND_DONE: recipients done and failed, waits that end, roads that come and go. */
-#include "core/state.h"
+#include "core/rdcm.h"
 
 #include <string.h>
 
@@ -37,6 +37,7 @@ static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const
 
 void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_data_stop(node, x);
+    rs_rdcm_free(node, x->rdcm);
     rs_repair_table_free(&x->repair.table, &node->allocator);
     rs_leave(node, &x->t);
     for (uint32_t i = 0; i < x->recipient_count; i++)
@@ -68,6 +69,7 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->t.fragment_size = node->config.fragment_size;
     x->t.fragments = rs_fragments(params->size, node->config.fragment_size);
     x->t.digest = params->digest;
+    x->protocol = params->protocol;
     x->stragglers = params->stragglers ? params->stragglers : node->config.stragglers;
     x->t.reserved_events = 16 + 4 * params->receiver_count;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
@@ -81,13 +83,15 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out) {
     if (!params->receivers || params->receiver_count == 0 || params->digest.length > sizeof params->digest.value)
         return RS_ERR_INVALID;
-    if (params->stragglers > RS_STRAGGLERS_EVICT)
+    if (params->stragglers > RS_STRAGGLERS_EVICT || params->protocol > RS_PROTOCOL_RDCM)
+        return RS_ERR_INVALID;
+    if (params->size == RS_STREAM && params->protocol != RS_PROTOCOL_RDCM)
         return RS_ERR_INVALID;
     if (rs_find_sending(node, &params->object))
         return RS_ERR_EXISTS;
     if (params->receiver_count > node->config.max_receivers)
         return RS_ERR_LIMIT;
-    if (rs_fragments(params->size, node->config.fragment_size) > RS_FRAGMENTS_MAX)
+    if (params->size != RS_STREAM && rs_fragments(params->size, node->config.fragment_size) > RS_FRAGMENTS_MAX)
         return RS_ERR_LIMIT;
     rs_sending *x = make(node, params);
     if (!x)
@@ -124,6 +128,8 @@ static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
     rs_unsay(node, now, &r->link, UINT32_MAX);
     rs_window_left(node, now, (rs_sending *)r->link.transfer, r);
     rs_repair_left(now, (rs_sending *)r->link.transfer, r);
+    if (((rs_sending *)r->link.transfer)->by_rdcm)
+        rs_rdcm_left(node, now, r);
 }
 
 void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched) {
@@ -274,6 +280,8 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_free(node, x);
         return;
     }
+    if (x->by_rdcm)
+        rs_rdcm_sender_timeout(node, now, x);
     if (now >= x->advance_due) {
         x->advance_due = RS_NEVER;
         rs_sender_advance(node, now, x);
@@ -308,6 +316,8 @@ void rs_sender_arm(rs_node *node, rs_sending *x) {
     rs_time due = RS_NEVER;
     if (x->t.finished)
         return;
+    if (x->by_rdcm)
+        due = rs_rdcm_sender_due(node, x);
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         if (dues[i] < due)
             due = dues[i];
@@ -330,7 +340,7 @@ void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
         rs_say(node, now, &r->link, x->sessions ? RS_SAY_OPEN : RS_SAY_CONNECT);
 }
 
-void rs_sender_stats(const rs_sending *x, rs_xfer_stats *out) {
+void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
     uint64_t ring = x->end - x->first;
     uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring);
     *out = x->stats;
@@ -342,6 +352,7 @@ void rs_sender_stats(const rs_sending *x, rs_xfer_stats *out) {
     out->receivers = x->recipient_count;
     out->receivers_done = x->done;
     out->receivers_failed = x->failed;
+    rs_rdcm_sender_stats(node, x, out);
 }
 
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {

@@ -1,6 +1,6 @@
 /* The sender's paths, sessions and phases (Sec. III-A1): attempt sending, high rate, the stop rule, and what follows.
  */
-#include "core/state.h"
+#include "core/rdcm.h"
 
 #define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
 #define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
@@ -98,6 +98,25 @@ static void begin_session(rs_node *node, rs_sending *x, uint64_t first, uint64_t
     x->rings[x->t.session % RS_RINGS] = (rs_session_ring){x->t.session, first, end};
 }
 
+/* By RDCM, if it is for that: the object's first session, on packets, and all of it. */
+static bool begin_rdcm(rs_node *node, rs_time now, rs_sending *x) {
+    rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
+    const char *why = x->grant.kind != RS_PATH_PACKET               ? "its path is a circuit"
+                      : x->t.session > 0 || x->end < x->t.fragments ? "the path takes a part of the object only"
+                      : !rs_rdcm_begin(node, now, x)                ? "memory is short"
+                                                                    : NULL;
+    if (!why) {
+        x->rate.ceiling_bps = x->grant.rate_bps && x->grant.rate_bps < node->config.nic_rate_bps
+                                  ? x->grant.rate_bps
+                                  : node->config.nic_rate_bps; /* windows, not rates, leave room for others */
+        open_to_all(node, now, x);
+        return true;
+    }
+    rs_words(log.cause, sizeof log.cause, "by Republic though RDCM was granted: %s", why);
+    rs_emit(node, &log);
+    return false;
+}
+
 static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_path_grant *grant) {
     uint64_t left = x->t.fragments - x->end;
     uint64_t accepted = rs_fragments(grant->accepted_size, x->t.fragment_size);
@@ -114,6 +133,8 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
     x->stats.granted_at = now;
     x->stats.high_rate_at = x->stats.data_done_at = 0;
+    if (grant->protocol == RS_PROTOCOL_RDCM && begin_rdcm(node, now, x))
+        return;
     set_attempt_interval(node, x);
     wait_for_light(node, now, x, false);
     open_to_all(node, now, x);
@@ -194,6 +215,10 @@ static void count_light(rs_sending *x) {
 /* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the
  * position. */
 void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->by_rdcm) {
+        rs_rdcm_advance(node, now, x);
+        return;
+    }
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return;
     count_light(x);
@@ -301,6 +326,8 @@ rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind k
         return RS_ERR_STATE;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return RS_OK; /* the data channel is done with it */
+    if (x->by_rdcm)
+        return RS_OK; /* another tree under the same group: peers repair meanwhile */
     x->grant.kind = kind;
     if (kind == RS_PATH_PACKET)
         x->grant.reconfiguration = 0;
@@ -330,8 +357,9 @@ rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer) {
 
 /* What is left becomes a session without a data channel: receivers ask for all they miss. */
 static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
-    bool sending = x->phase == RS_PHASE_ATTEMPT || x->phase == RS_PHASE_HIGH_RATE;
+    bool sending = x->phase == RS_PHASE_ATTEMPT || x->phase == RS_PHASE_HIGH_RATE || x->by_rdcm;
     rs_data_stop(node, x);
+    rs_rdcm_stop(node, x);
     x->no_data_channel = true;
     if (x->has_next) /* granted, never used */
         rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
@@ -344,6 +372,14 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
     x->stats.data_done_at = now;
     x->fnsd_due = now;
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
+}
+
+void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
+    rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
+    rs_words(log.cause, sizeof log.cause, "%s: the rest goes to each receiver by unicast", cause);
+    rs_emit(node, &log);
+    finish_by_patches(node, now, x);
+    rs_sender_arm(node, x);
 }
 
 rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
@@ -359,10 +395,12 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
         rs_sender_fail_all(node, now, x, log.cause);
         return RS_OK;
     }
-    rs_words(log.cause, sizeof log.cause, "the path failed (%s): the rest goes to each receiver by unicast",
-             cause ? cause : "no reason given");
-    rs_emit(node, &log);
-    finish_by_patches(node, now, x);
-    rs_sender_arm(node, x);
+    if (x->rdcm && x->rdcm->streams) {
+        rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
+        rs_sender_fail_all(node, now, x, log.cause);
+        return RS_OK;
+    }
+    rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
+    rs_sender_unicast(node, now, x, log.cause);
     return RS_OK;
 }

@@ -9,6 +9,7 @@
 #include "core/pacer.h"
 #include "core/ranges.h"
 #include "core/rate.h"
+#include "core/rdcm_state.h"
 #include "core/repair_table.h"
 #include "core/road.h"
 #include "core/rtt.h"
@@ -132,6 +133,7 @@ typedef struct {
     bool aside;                  /* does not count while the others are tried */
     bool apart;                  /* has left the data channel */
     int64_t share_bps;
+    uint32_t child; /* place among the sender's overlay children + 1; 0 = none (RDCM) */
 } rs_recipient;
 
 typedef struct {
@@ -212,10 +214,14 @@ struct rs_sending {
     rs_time answer_due, light_due, pass_over_due, dark_due, path_done_due, fnsd_due, tick_due, advance_due, forget_due;
     rs_repairing repair;
     char first_cause[RS_CAUSE_MAX];
+    rs_protocol protocol; /* wanted */
+    bool by_rdcm;         /* the present session is */
+    rs_rdcm *rdcm;        /* from its view or its session on; else NULL */
     rs_xfer_stats stats;
 };
 
-typedef enum { RS_RX_OFFERED, RS_RX_RECEIVING, RS_RX_VERIFYING, RS_RX_FINISHED } rs_receiving_state;
+/* RS_RX_SERVING: it is whole and checked, but others may need repairs from here (RDCM). */
+typedef enum { RS_RX_OFFERED, RS_RX_RECEIVING, RS_RX_VERIFYING, RS_RX_SERVING, RS_RX_FINISHED } rs_receiving_state;
 
 /* How a receiver asks: by ranges; by maps, since repair packets come; by ranges again, since DATA_FNSD. */
 typedef enum { RS_ASKS_RANGES, RS_ASKS_MAPS, RS_ASKS_RANGES_AGAIN } rs_asks;
@@ -253,6 +259,7 @@ struct rs_receiving {
     rs_time tail_due;  /* the tail is asked for then, unless data packets still come */
     rs_time tail_last; /* and then at the latest */
     rs_time offered_due, verify_due, retry_due, ping_due, forget_due;
+    rs_rdcm *rdcm; /* NULL: Republic */
     rs_xfer_stats stats;
 };
 
@@ -277,6 +284,7 @@ struct rs_node {
     rs_timers timers, data_timers;
     rs_list ready;             /* sendings whose pacer lets them send, round robin */
     rs_list talking, patching; /* peers */
+    rs_list acking, mending;   /* rs_rdcm with acknowledgements to send; that may have something to repair */
     uint32_t data_in_row;      /* data packets since the last patch */
     rs_pacer nic;
     rs_events events;
@@ -336,6 +344,8 @@ void rs_sender_advance(rs_node *node, rs_time now,
                        rs_sending *x); /* what the lit, the waiting and the position ask for */
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
+/* What is left goes to each receiver by patches; `cause`: why, for a person. */
+void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
 /* The path is not needed any more; `whole`: nobody misses anything, as far as is known. */
 void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
 void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too);
@@ -350,7 +360,7 @@ void rs_sender_arm(rs_node *node, rs_sending *x);
 void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r);
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r);
 void rs_sender_free(rs_node *node, rs_sending *x);
-void rs_sender_stats(const rs_sending *x, rs_xfer_stats *out);
+void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
 
 /* transmit.c: the data channel's output */
 void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x);
@@ -437,9 +447,11 @@ bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause);
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
 void rs_receiver_whole(rs_node *node, rs_time now, rs_receiving *x);
+void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x); /* it is */
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_arm(rs_node *node, rs_receiving *x);
 void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_free(rs_node *node, rs_receiving *x);
+void rs_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out);
 
 #endif

@@ -37,6 +37,8 @@ static uint32_t object_bucket(const rs_node *node, const rs_object_id *object, b
 }
 
 uint64_t rs_fragments(uint64_t size, uint32_t fragment_size) {
+    if (size == RS_STREAM)
+        return RS_STREAM_FRAGMENTS;
     return size == 0 ? 1 : (size - 1) / fragment_size + 1;
 }
 

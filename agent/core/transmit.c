@@ -1,6 +1,6 @@
 /* What leaves the node: control messages first, then data packets as pacers allow, round robin between transfers, with
  * patches in between. */
-#include "core/state.h"
+#include "core/rdcm.h"
 
 #define DATA_PER_PATCH 4 /* when the NIC is the limit: patches must not stall the data channel */
 
@@ -10,6 +10,10 @@ void rs_data_stop(rs_node *node, rs_sending *x) {
 }
 
 void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->by_rdcm) {
+        rs_rdcm_schedule(node, now, x);
+        return;
+    }
     rs_time due = x->phase == RS_PHASE_ATTEMPT ? x->attempt_due : rs_pacer_due(&x->pacer);
     rs_time open = x->phase == RS_PHASE_PATCHING ? now : rs_window_due(x, now);
     if (x->phase == RS_PHASE_PATCHING && !rs_repair_tail_sends(x)) {
@@ -29,7 +33,7 @@ void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x) {
 rs_time rs_data_deadline(const rs_node *node) {
     const rs_timer *first = rs_timers_first(&node->data_timers);
     rs_time due = first ? first->due : RS_NEVER;
-    if (!rs_list_empty(&node->ready) || !rs_list_empty(&node->patching))
+    if (!rs_list_empty(&node->ready) || !rs_list_empty(&node->patching) || !rs_list_empty(&node->mending))
         due = rs_pacer_due(&node->nic) < due ? rs_pacer_due(&node->nic) : due;
     return due;
 }
@@ -84,6 +88,9 @@ static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
     if (rs_list_empty(&node->ready))
         return false;
     rs_sending *x = RS_HOLDER(rs_sending, in_ready, node->ready.next);
+    if (x->by_rdcm)
+        return rs_rdcm_poll_data(node, now, x, out) ||
+               poll_data(node, now, out); /* if not, it is in the list no more */
     if (poll_repair(node, now, x, out))
         return true;
     if (x->phase == RS_PHASE_PATCHING) {
@@ -113,14 +120,14 @@ static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
 }
 
 bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out) {
-    if (rs_poll_talk(node, now, out))
+    if (rs_poll_talk(node, now, out) || rs_rdcm_poll_ack(node, now, out))
         return true;
     for (rs_timer *t = rs_timers_first(&node->data_timers); t && t->due <= now; t = rs_timers_first(&node->data_timers))
         rs_data_schedule(node, now, t->owner);
     if (!rs_pacer_ready(&node->nic, now))
         return false;
     bool patch_turn = node->data_in_row >= DATA_PER_PATCH || rs_list_empty(&node->ready);
-    if (patch_turn && rs_poll_patch(node, now, out)) {
+    if (patch_turn && (rs_poll_patch(node, now, out) || rs_rdcm_poll_repair(node, now, out))) {
         node->data_in_row = 0;
         rs_pacer_sent(&node->nic, now, on_wire(out));
         return true;

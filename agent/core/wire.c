@@ -70,9 +70,10 @@ bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *h)
     h->object.data = get(&c, 8);
     h->sn = get(&c, 8);
     h->aux = get(&c, 8);
-    if (h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT))
+    if (h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT | RS_DATA_LIMIT))
         return false;
-    return (h->flags & RS_DATA_FIRST) || h->aux == 0;
+    int meanings = ((h->flags & RS_DATA_FIRST) != 0) + ((h->flags & RS_DATA_LIMIT) != 0);
+    return meanings == 1 || (meanings == 0 && h->aux == 0);
 }
 
 size_t rs_wire_data_header_length(const uint8_t *bytes, size_t have) {
@@ -192,9 +193,11 @@ static bool open_is_sane(const rs_message *m) {
         return false;
     if (m->open.size % m->open.fragment_size != 0 || m->open.size == 0)
         fragments++;
+    if (m->open.size == RS_STREAM && (m->open.path_kind != RS_OPEN_RDCM || m->open.end != RS_STREAM_FRAGMENTS))
+        return false;
     if (m->open.first >= m->open.end || m->open.end > fragments || m->open.end > INT64_MAX)
         return false;
-    if (m->open.path_kind > RS_PATH_PACKET || m->open.light_confirm == 0)
+    if (m->open.path_kind > RS_OPEN_RDCM || m->open.light_confirm == 0)
         return false;
     if (m->open.path_kind == RS_OPEN_NO_PATH)
         return m->open.group_address == 0 && m->open.data_port == 0;

@@ -9,12 +9,13 @@
 
 #define RS_WIRE_VERSION 1
 #define RS_DATA_MAGIC 0x5253
-#define RS_DATA_HEADER 48     /* bytes before the fragment in a data packet */
-#define RS_REPAIR_HEADER 64   /* bytes before the payload in a repair packet */
-#define RS_CONTROL_LENGTH 4   /* the length field in front of a control message */
-#define RS_CONTROL_COMMON 36  /* length field and common part */
-#define RS_PATCH_HEADER 44    /* a PTCH_DATA up to its fragment */
-#define RS_FRAGMENT_MAX 65000 /* bytes in a fragment */
+#define RS_DATA_HEADER 48                       /* bytes before the fragment in a data packet */
+#define RS_REPAIR_HEADER 64                     /* bytes before the payload in a repair packet */
+#define RS_CONTROL_LENGTH 4                     /* the length field in front of a control message */
+#define RS_CONTROL_COMMON 36                    /* length field and common part */
+#define RS_PATCH_HEADER 44                      /* a PTCH_DATA up to its fragment */
+#define RS_FRAGMENT_MAX 65000                   /* bytes in a fragment */
+#define RS_STREAM_FRAGMENTS (UINT64_C(1) << 40) /* of a stream whose end is not known */
 #define RS_NAME_MAX 255
 #define RS_REPAIR_NUMBERS ((1u << 24) - 1)
 #define RS_REPAIR_SPARSE 11u
@@ -26,7 +27,7 @@
  * gap. */
 #define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)
 
-/* RS_DATA_REPORT: whoever sees the packet says RATE at once. RS_DATA_REPAIR: the header is an rs_repair_header, and
+/* RS_DATA_LIMIT (RDCM): `aux` holds up to which sn the sender may go now. RS_DATA_REPORT: whoever sees the packet says RATE at once. RS_DATA_REPAIR: the header is an rs_repair_header, and
  * with it only: RS_DATA_MARK, say what is missing (PTCH_MAP); RS_DATA_DONE, all data packets of the session were sent
  * before. */
 enum {
@@ -35,7 +36,8 @@ enum {
     RS_DATA_REPORT = 4,
     RS_DATA_REPAIR = 8,
     RS_DATA_MARK = 16,
-    RS_DATA_DONE = 32
+    RS_DATA_DONE = 32,
+    RS_DATA_LIMIT = 64
 };
 
 typedef struct {
@@ -43,7 +45,7 @@ typedef struct {
     uint32_t session;
     rs_object_id object;
     uint64_t sn;
-    uint64_t aux; /* object size with RS_DATA_FIRST, else 0 */
+    uint64_t aux; /* object size with RS_DATA_FIRST, limit with RS_DATA_LIMIT, else 0 */
 } rs_data_header;
 
 /* A repair: the XOR of fragments, of which each of those it is for misses one. */
@@ -76,9 +78,9 @@ typedef enum {
 
 enum { RS_ACK_ACCEPTED = 0, RS_ACK_REFUSED = 1, RS_ACK_HAVE = 2 };
 enum { RS_RCVD_WHOLE = 0, RS_RCVD_MISMATCH = 1, RS_RCVD_GIVEN_UP = 2 };
-enum {
-    RS_OPEN_NO_PATH = 0
-}; /* OPEN's path kind when the session has no data channel and comes by patches; else an rs_path_kind */
+/* OPEN's path kind: an rs_path_kind; or the session has no data channel and comes by patches; or it runs by RDCM on a
+ * packet path. */
+enum { RS_OPEN_NO_PATH = 0, RS_OPEN_RDCM = 3 };
 
 #define RS_MAP_BYTES 448
 #define RS_MAP_BITS (8 * RS_MAP_BYTES) /* fragments one PTCH_MAP tells of, one by one */

@@ -283,6 +283,19 @@ static void note_repair(net *n, const rs_packet_out *out) {
         assert_true(out->combine.length[i] <= out->payload_length);
 }
 
+static net_store *store_of(net_server *s, rs_xfer xfer) {
+    for (uint32_t i = 0; i < s->store_count; i++)
+        if (s->stores[i].xfer == xfer)
+            return &s->stores[i];
+    return NULL;
+}
+
+static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
+                  size_t length) {
+    if (n->knobs.watch)
+        n->knobs.watch(n, arrives, channel, from, to, header, length, n->knobs.watch_context);
+}
+
 static void put_data(net *n, rs_peer from, const rs_packet_out *out) {
     rs_data_header h = {.flags = RS_DATA_REPAIR};
     assert_int_equal(out->header_length, rs_wire_data_header_length(out->header, out->header_length));
@@ -294,6 +307,7 @@ static void put_data(net *n, rs_peer from, const rs_packet_out *out) {
         n->last_sn = h.sn;
     }
     hash(n, out->header, out->header_length);
+    watch(n, false, RS_CH_GROUP, from, ANYONE, out->header, out->header_length);
     rs_time leaves = n->knobs.now;
     if (!through_uplink(n, from, out, &leaves))
         return;
@@ -322,6 +336,38 @@ static void put_data(net *n, rs_peer from, const rs_packet_out *out) {
     }
 }
 
+/* A packet to one peer: lost, late, doubled like others. What it repairs must be there. */
+static void put_datagram(net *n, rs_peer from, const rs_packet_out *out) {
+    net_server *s = &n->servers[from];
+    rs_data_header h;
+    hash(n, out->header, out->header_length);
+    watch(n, false, out->channel, from, out->peer, out->header, out->header_length);
+    if (rs_wire_decode_data(out->header, out->header_length, &h)) {
+        const net_store *store = store_of(s, out->xfer);
+        assert_non_null(store);
+        assert_false(store->done);
+        assert_int_equal(store->stored[h.sn], 1);
+    } else {
+        assert_int_equal(out->payload_length, 0);
+    }
+    if (s->mute || n->servers[out->peer].mute || net_random(n) < n->knobs.peer_loss)
+        return;
+    int copies = n->knobs.duplicate > 0 && net_random(n) < n->knobs.duplicate ? 2 : 1;
+    for (int copy = 0; copy < copies; copy++) {
+        rs_time at = n->knobs.now + n->knobs.data_delay + copy * 20 * US;
+        if (n->knobs.data_jitter)
+            at += (rs_time)(net_random(n) * (double)n->knobs.data_jitter);
+        net_item *i = item(DO_DATAGRAM, at, from, out->peer);
+        i->epoch = n->servers[out->peer].epoch;
+        i->length = out->header_length;
+        i->payload_length = out->payload_length;
+        i->payload_offset = out->payload_offset;
+        i->more = malloc(out->header_length);
+        memcpy(i->more, out->header, out->header_length);
+        push(n, i);
+    }
+}
+
 static void connect_to(net *n, rs_peer from, rs_peer to) {
     net_item *i = item(DO_CONNECTED, n->knobs.now + n->knobs.connect_delay, from, to);
     i->epoch = between(n, from, to)->epoch;
@@ -338,7 +384,9 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
     } else if (s->app == APP_HAS_IT) {
         assert_int_equal(rs_incoming_have(s->node, n->knobs.now, xfer), RS_OK);
     } else if (s->app == APP_ACCEPTS) {
-        uint64_t fragments = info.size ? (info.size - 1) / info.fragment_size + 1 : 1;
+        uint64_t fragments = info.size == RS_STREAM ? n->stream_most
+                             : info.size            ? (info.size - 1) / info.fragment_size + 1
+                                                    : 1;
         net_store store = {.xfer = xfer,
                            .data = info.object.data,
                            .size = info.size,
@@ -360,16 +408,12 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
     }
 }
 
-static net_store *store_of(net_server *s, rs_xfer xfer) {
-    for (uint32_t i = 0; i < s->store_count; i++)
-        if (s->stores[i].xfer == xfer)
-            return &s->stores[i];
-    return NULL;
-}
-
 static void complete(net *n, rs_peer server, rs_xfer xfer) {
     net_store *store = store_of(&n->servers[server], xfer);
     assert_non_null(store);
+    rs_xfer_stats stats;
+    assert_int_equal(rs_xfer_stats_get(n->servers[server].node, xfer, &stats), RS_OK);
+    store->size = stats.size;                           /* of a stream it is known now */
     assert_int_equal(store->stored_bytes, store->size); /* COMPLETE means complete */
     net_item *i = item(DO_VERIFIED, n->knobs.now + n->servers[server].verify_time, server, server);
     i->epoch = n->servers[server].epoch;
@@ -394,8 +438,9 @@ static void happened(net *n, rs_peer server, const rs_event *e) {
         incoming(n, server, e->xfer);
     } else if (e->kind == RS_EV_COMPLETE) {
         complete(n, server, e->xfer);
-    } else if (e->kind == RS_EV_RECEIVE_DONE && e->ok) {
-        store_of(s, e->xfer)->whole = true;
+    } else if (e->kind == RS_EV_RECEIVE_DONE && store_of(s, e->xfer)) {
+        store_of(s, e->xfer)->done = true;
+        store_of(s, e->xfer)->whole = e->ok;
     }
 }
 
@@ -416,6 +461,8 @@ void pump(net *n, rs_peer server) {
             any = true;
             if (out.channel == RS_CH_GROUP)
                 put_data(n, server, &out);
+            else if (out.channel == RS_CH_PEER_DATAGRAM)
+                put_datagram(n, server, &out);
             else
                 put_control(n, server, &out);
         }
@@ -468,7 +515,8 @@ static void stored(net_server *s, const rs_rx_result *r, const net_item *i) {
     net_store *store = store_of(s, r->xfer);
     assert_non_null(store);
     uint64_t sn = r->offset / store->fragment_size;
-    assert_true(r->offset + r->length == (sn + 1) * store->fragment_size || r->offset + r->length == store->size);
+    assert_true(r->offset + r->length == (sn + 1) * store->fragment_size || r->offset + r->length == store->size ||
+                store->size == RS_STREAM);
     if (r->verdict == RS_RX_COMBINE) {
         combined(store, r, i);
     } else {
@@ -505,12 +553,17 @@ static void connected(net *n, const net_item *i) {
 
 static void deliver(net *n, net_item *i) {
     net_server *s = &n->servers[i->to];
-    rs_packet_in in = {.channel = i->what == DO_DATA ? RS_CH_GROUP : RS_CH_PEER_RELIABLE,
+    rs_channel channel = i->what == DO_DATA       ? RS_CH_GROUP
+                         : i->what == DO_DATAGRAM ? RS_CH_PEER_DATAGRAM
+                                                  : RS_CH_PEER_RELIABLE;
+    rs_packet_in in = {.channel = channel,
                        .peer = i->what == DO_DATA ? RS_NO_PEER : i->from,
                        .group = i->group,
                        .header = i->more ? i->more : i->bytes,
                        .header_length = i->length,
                        .payload_length = i->payload_length};
+    if (i->what != DO_CONTROL)
+        watch(n, true, channel, i->from, i->to, in.header, in.header_length);
     rs_rx_result r = rs_receive(s->node, n->knobs.now, &in);
     if (i->what == DO_DATA)
         n->knobs.contradictions += r.verdict == RS_RX_BAD;
@@ -524,6 +577,7 @@ static void happen(net *n, net_item *i) {
     net_connection *c = between(n, i->from, i->to);
     switch (i->what) {
     case DO_DATA:
+    case DO_DATAGRAM:
         if (s->epoch == i->epoch && !s->dead && !s->frozen)
             deliver(n, i);
         break;

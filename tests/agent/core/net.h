@@ -35,6 +35,11 @@ typedef struct {
  * RS_DATA_REPAIR) sn and aux are not to be looked at. */
 typedef bool (*net_drop)(net *n, rs_peer to, const rs_data_header *header, void *context);
 
+/* Of each data packet and each packet between peers (acknowledgements and repairs of RDCM): when it is sent (`to`
+ * ANYONE for the data channel) and when it arrives. */
+typedef void (*net_watch)(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
+                          size_t length, void *context);
+
 /* What the application side of a server does. */
 typedef enum { APP_ACCEPTS, APP_REFUSES, APP_HAS_IT, APP_SLEEPS } net_app;
 
@@ -54,6 +59,9 @@ typedef struct {
     rs_path_grant path;
     net_drop drop;
     void *drop_context;
+    double peer_loss; /* of packets between peers */
+    net_watch watch;
+    void *watch_context;
     bool quiet; /* keep no record of messages: for the large runs */
     /* what came of it */
     uint64_t data_packets;   /* put on the data channel, repair packets too */
@@ -85,6 +93,7 @@ void net_freeze(net *n, rs_peer server);               /* says nothing any more,
 void net_restart(net *n, rs_peer server);              /* anew, with nothing known */
 void net_cut(net *n, rs_peer a, rs_peer b);            /* the control connection ends, what is on the way is lost */
 void net_unreachable(net *n, rs_peer server, bool unreachable); /* its control channel cannot be connected */
+void net_mute(net *n, rs_peer server, bool mute);               /* packets between peers neither leave nor reach it */
 void net_application(net *n, rs_peer server, net_app app);
 void net_bad_digest(net *n, rs_peer server);
 void net_verify_takes(net *n, rs_peer server, rs_time time);
@@ -98,6 +107,8 @@ rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t 
                    rs_xfer *out);
 void net_stragglers(net *n, rs_straggler_policy policy);    /* of sends from now on */
 rs_xfer net_send_all(net *n, uint64_t data, uint64_t size); /* from server 0 to all the others */
+/* A stream by RDCM to all the others, of which at most so many fragments are to be sent. */
+rs_xfer net_stream_all(net *n, uint64_t data, uint64_t fragments_most);
 void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant);
 
 /* After a call into a node: asserts that it went well and lets the node speak. */

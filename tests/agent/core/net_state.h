@@ -8,7 +8,7 @@
 #define WRITABLE_BYTES 262144
 #define OBJECTS_MAX 16
 
-typedef enum { DO_DATA, DO_CONTROL, DO_CONNECTED, DO_GRANT, DO_VERIFIED, DO_DRAINED } net_what;
+typedef enum { DO_DATA, DO_DATAGRAM, DO_CONTROL, DO_CONNECTED, DO_GRANT, DO_VERIFIED, DO_DRAINED } net_what;
 
 typedef struct {
     rs_time at;
@@ -32,6 +32,7 @@ typedef struct {
     uint64_t stored_bytes, fragments;
     uint8_t *stored;
     bool whole;
+    bool done; /* RECEIVE_DONE: its place may be forgotten */
 } net_store;
 
 typedef struct {
@@ -42,7 +43,7 @@ typedef struct {
 typedef struct {
     rs_node *node;
     net_memory memory;
-    bool dead, frozen, unreachable, bad_digest;
+    bool dead, frozen, unreachable, bad_digest, mute;
     uint32_t epoch;
     rs_time dark_until, ringing_until, verify_time;
     double ringing_loss;
@@ -83,6 +84,7 @@ struct net {
     uint64_t allocations, outstanding;
     rs_config config;
     rs_straggler_policy stragglers;
+    uint64_t stream_most;
 };
 
 void start_node(net *n, rs_peer server);

@@ -71,6 +71,10 @@ void net_unreachable(net *n, rs_peer server, bool unreachable) {
     n->servers[server].unreachable = unreachable;
 }
 
+void net_mute(net *n, rs_peer server, bool mute) {
+    n->servers[server].mute = mute;
+}
+
 void net_application(net *n, rs_peer server, net_app app) {
     n->servers[server].app = app;
 }
@@ -105,6 +109,7 @@ rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t 
                              .size = size,
                              .receivers = to,
                              .receiver_count = receivers,
+                             .protocol = n->knobs.path.protocol,
                              .stragglers = n->stragglers};
     rs_status status = rs_send_open(n->servers[from].node, n->knobs.now, &params, out);
     pump(n, from);
@@ -123,6 +128,11 @@ rs_xfer net_send_all(net *n, uint64_t data, uint64_t size) {
     assert_int_equal(net_send(n, 0, data, size, n->server_count - 1, to, &xfer), RS_OK);
     free(to);
     return xfer;
+}
+
+rs_xfer net_stream_all(net *n, uint64_t data, uint64_t fragments_most) {
+    n->stream_most = fragments_most;
+    return net_send_all(n, data, RS_STREAM);
 }
 
 void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant) {
@@ -193,9 +203,10 @@ uint64_t net_last_sn(const net *n) {
     return n->last_sn;
 }
 
-static const char *const event_names[] = {"PATH_WANTED", "PHASE",        "FIRST_LIGHT", "NO_LIGHT", "PEER_DONE",
-                                          "PEER_FAILED", "PATH_DONE",    "SEND_DONE",   "INCOMING", "SESSION",
-                                          "COMPLETE",    "RECEIVE_DONE", "PEER_WANTED", "LOG"};
+static const char *const event_names[] = {
+    "PATH_WANTED",     "PHASE",          "FIRST_LIGHT", "NO_LIGHT",     "PEER_DONE",   "PEER_FAILED",
+    "PATH_DONE",       "SEND_DONE",      "INCOMING",    "SESSION",      "COMPLETE",    "RECEIVE_DONE",
+    "RECEIVER_FAILED", "LINK_SUSPECTED", "VIEW_USED",   "STREAM_MOVED", "PEER_WANTED", "LOG"};
 static const char *const message_names[] = {"?",        "HELLO",     "OPEN",      "OPEN_ACK",  "INTL_SEQ",
                                             "PTCH_REQ", "PTCH_DATA", "DATA_FNSD", "DATA_RCVD", "RATE",
                                             "ABORT",    "PING",      "PONG",      "PTCH_MAP"};

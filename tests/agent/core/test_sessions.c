@@ -254,7 +254,8 @@ static void bad_calls__change_nothing(void **state) {
     rs_path_grant grant = net_knob(n)->path;
     assert_int_equal(net_send(n, 0, 1, 10, 3, twice, &xfer), RS_ERR_INVALID);
     assert_int_equal(net_send(n, 0, 1, 10, 0, twice, &xfer), RS_ERR_INVALID);
-    assert_int_equal(net_send(n, 0, 1, UINT64_MAX, 1, one, &xfer), RS_ERR_LIMIT);
+    assert_int_equal(net_send(n, 0, 1, UINT64_MAX - 1, 1, one, &xfer), RS_ERR_LIMIT);
+    assert_int_equal(net_send(n, 0, 1, RS_STREAM, 1, one, &xfer), RS_ERR_INVALID); /* by Republic */
     assert_int_equal(net_send(n, 0, 1, 10, 1, one, &xfer), RS_OK);
     assert_int_equal(net_send(n, 0, 1, 10, 1, one, &again), RS_ERR_EXISTS);
     assert_int_equal(rs_path_granted(net_node(n, 0), net_knob(n)->now, xfer + 99, &grant), RS_ERR_UNKNOWN);

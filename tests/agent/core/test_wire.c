@@ -158,12 +158,13 @@ static void open__contradictions_are_refused(void **state) {
     REFUSED(m.open.end = m.open.first);
     REFUSED(m.open.end = 12); /* 10,000 bytes are 11 fragments */
     REFUSED(m.open.first = UINT64_MAX);
-    REFUSED(m.open.path_kind = 3);
+    REFUSED(m.open.path_kind = 4);
+    REFUSED(m.open.size = RS_STREAM); /* by Republic */
     REFUSED(m.open.light_confirm = 0);
     REFUSED(m.open.digest.length = 33);
     REFUSED(m.open.path_kind = RS_OPEN_NO_PATH); /* with a group */
     m = sample(RS_MSG_OPEN);
-    m.open.size = UINT64_MAX; /* absurd, but not a contradiction: the node refuses it */
+    m.open.size = UINT64_MAX - 1; /* absurd, but not a contradiction: the node refuses it */
     m.open.fragment_size = 1;
     assert_true(open_passes(&m));
     m.open.size = 0;

@@ -1,0 +1,187 @@
+/* Acknowledgements going out (Sec. 3.3): what came here, to predecessor and parent in the leaf ring; what some child
+ * has, to predecessor and parent in the proxy ring. Ours: a proxy counts as its own child even if it is not in the ring
+ * below: a packet that is anywhere below a branching node reaches all below it by the rings there, so there is nothing
+ * to repair from above. With them goes up to which sequence number the sender may go as far
+ * as those below are concerned, the least of all (Sec. 3.5). There is no queue: an ACK is made from the state when it
+ * can be sent, and stands for all packets since the last one. So a receiver sends and gets as many in a large group as
+ * in a small one. */
+#include "core/rdcm.h"
+
+#define AHEAD_PARTS 16 /* expectations are told in steps of so many to a window, so that the slowest can know its own */
+
+static uint64_t own_expected(const rs_rdcm *r) {
+    if (r->here.cum == r->transfer->fragments)
+        return RS_RDCM_NO_LIMIT;
+    uint64_t step = 1, by_window = r->here.top + r->bic.window - 1;
+    while (step * 2 * AHEAD_PARTS <= r->bic.window)
+        step *= 2;
+    by_window -= by_window % step;
+    uint64_t room = rs_rdcm_low(r) + r->capacity - 65;
+    return by_window < room ? by_window : room;
+}
+
+uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind) {
+    if (kind == RS_RING_LEAF)
+        return own_expected(r);
+    uint64_t least = r->own_child ? own_expected(r) : RS_RDCM_NO_LIMIT;
+    rs_time newest = INT64_MIN;
+    for (uint32_t i = 0; i < r->child_count; i++)
+        newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
+    for (uint32_t i = 0; i < r->child_count; i++)
+        if (r->children[i].expected < least && newest - r->children[i].heard_at < RS_RDCM_SILENT_LEAST)
+            least = r->children[i].expected;
+    return least;
+}
+
+void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits) {
+    r->say |= bits;
+    if (r->say)
+        rs_list_keep(&node->acking, &r->in_talking, true);
+}
+
+static uint32_t bits_of(const rs_rdcm_ring *ring, uint32_t i) {
+    uint32_t bits = ring->predecessor != RS_NO_PEER ? 1u << (2 * i) : 0;
+    if (ring->parent != RS_NO_PEER && ring->parent != ring->predecessor)
+        bits |= 2u << (2 * i);
+    return bits;
+}
+
+void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind) {
+    rs_rdcm_news *news = &r->news[kind];
+    news->unsaid = 0;
+    news->due = RS_NEVER;
+    news->expected = rs_rdcm_expected(r, kind);
+    rs_rdcm_say(node, r, bits_of(&r->rings[kind], kind) | bits_of(&r->rings[kind + 2], kind + 2u));
+}
+
+static uint32_t every(const rs_node *node, const rs_rdcm *r) {
+    uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = node->config.rdcm.ack_every;
+    return given < quarter ? given : quarter;
+}
+
+static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, bool at_once) {
+    rs_rdcm_news *news = &r->news[kind];
+    if (at_once || news->unsaid >= every(node, r)) {
+        rs_rdcm_say_all(node, r, kind);
+    } else if (news->due == RS_NEVER) {
+        news->due = now + node->config.rdcm.ack_delay;
+        rs_rdcm_wake(node, r, news->due);
+    }
+}
+
+void rs_rdcm_news_of(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, uint64_t sn, bool at_once) {
+    rs_rdcm_news *news = &r->news[kind];
+    news->unsaid++;
+    if (sn < news->low)
+        news->low = sn;
+    gathered(node, now, r, kind, at_once);
+    if (kind == RS_RING_LEAF && r->subtree.words && rs_rdcm_set_add(&r->subtree, sn))
+        rs_rdcm_news_of(node, now, r, RS_RING_PROXY, sn, at_once);
+}
+
+/* Nothing new to acknowledge, but the sender may go further, or not as far. */
+void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind) {
+    uint64_t expected = rs_rdcm_expected(r, kind), said = r->news[kind].expected;
+    if (expected == said)
+        return;
+    gathered(node, now, r, kind, expected < said || expected - said >= every(node, r));
+}
+
+/* The words that tell most: all above `cum`, if they fit; otherwise from the lowest news on, or the newest. */
+static void fill_map(const rs_rdcm_set *set, uint64_t low, rs_ack *ack) {
+    uint64_t from = set->cum / 64, to = (set->top + 63) / 64;
+    if (to > from + RS_ACK_WORDS) {
+        uint64_t newest = to - RS_ACK_WORDS;
+        from = low / 64 <= from ? from : low / 64 < newest ? low / 64 : newest;
+    }
+    ack->base = from * 64;
+    ack->words = 0;
+    for (uint64_t index = from; index < to && ack->words < RS_ACK_WORDS; index++)
+        ack->map[ack->words++] = rs_rdcm_set_word(set, index);
+    if (set->cum == set->top)
+        ack->words = 0;
+}
+
+static void remember_said(rs_rdcm *r, uint64_t expected) {
+    if (expected == r->said[r->said_at])
+        return;
+    r->said_at = (r->said_at + 1) % RS_RDCM_SAID;
+    r->said[r->said_at] = expected;
+}
+
+static uint8_t fill(rs_rdcm *r, rs_ring_kind kind, rs_ack *ack) {
+    const rs_rdcm_set *set = kind == RS_RING_LEAF ? &r->here : &r->subtree;
+    ack->object = r->transfer->object;
+    ack->opening = r->opening;
+    ack->version = r->version;
+    ack->cum = set->cum;
+    ack->expected = rs_rdcm_expected(r, kind);
+    fill_map(set, r->news[kind].low, ack);
+    remember_said(r, own_expected(r));
+    return kind == RS_RING_LEAF ? RS_ACK_OWN : 0;
+}
+
+static void leave(rs_rdcm_ring *ring) {
+    ring->predecessor = ring->parent = RS_NO_PEER;
+    ring->left = false;
+}
+
+/* The ACK for the lowest bit of what is to be said. */
+static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
+    uint32_t bit = r->say & (~r->say + 1);
+    r->say &= ~bit;
+    if (bit == RS_RDCM_STRAY) {
+        ack->flags = (uint8_t)(fill(r, RS_RING_LEAF, ack) | RS_ACK_TO_PREDECESSOR | RS_ACK_LEFT);
+        *to = r->stray;
+        return *to != RS_NO_PEER;
+    }
+    int place = __builtin_ctz(bit), i = place < 2 * RS_RDCM_RINGS ? place / 2 : place - 8;
+    rs_rdcm_ring *ring = &r->rings[i];
+    ack->flags = fill(r, (rs_ring_kind)(i % 2), ack);
+    if (bit >= RS_RDCM_READY) {
+        ack->flags = RS_ACK_READY;
+        ack->words = 0;
+        *to = ring->successor.peer;
+        return *to != RS_NO_PEER;
+    }
+    bool up = place % 2;
+    *to = up ? ring->parent : ring->predecessor;
+    ack->flags |= up ? RS_ACK_TO_PARENT : RS_ACK_TO_PREDECESSOR;
+    if (!up && ring->parent == ring->predecessor)
+        ack->flags |= RS_ACK_TO_PARENT;
+    if (!up && !ring->ready)
+        ack->flags |= RS_ACK_WANTS_READY;
+    if (!up && ring->left)
+        ack->flags |= RS_ACK_LEFT;
+    bool worth = *to != RS_NO_PEER;
+    if (!up && ring->left)
+        leave(ring);
+    return worth;
+}
+
+bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_packet_out *out) {
+    (void)now;
+    while (!rs_list_empty(&node->acking)) {
+        rs_rdcm *r = RS_HOLDER(rs_rdcm, in_talking, node->acking.next);
+        rs_ack ack;
+        bool worth = r->say && next_ack(r, &out->peer, &ack);
+        if (!(r->say & 0x33)) /* both kinds of news: bits 0, 1, 4, 5 and 2, 3, 6, 7 */
+            r->news[RS_RING_LEAF].low = UINT64_MAX;
+        if (!(r->say & 0xcc))
+            r->news[RS_RING_PROXY].low = UINT64_MAX;
+        if (!r->say)
+            rs_list_remove(&r->in_talking);
+        if (!worth)
+            continue;
+        out->channel = RS_CH_PEER_DATAGRAM;
+        out->group = RS_NO_GROUP;
+        out->xfer = r->transfer->id;
+        out->payload_offset = 0;
+        out->payload_length = 0;
+        out->combine.count = 0;
+        out->header_length = (uint16_t)rs_ack_encode(&ack, out->header);
+        rs_rdcm_receiving(r)->stats.acks_sent++;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,98 @@
+/* Congestion control at a receiver (Sec. 3.5): losses on the tree shrink its window, packets that come by the tree let
+ * it grow. Repairs do neither: they take other roads.
+ *
+ * Ours: the window grows only while it is what holds the sender back. The sender says in each packet up to where it may
+ * go; that was said by the slowest receiver, which so knows itself. (TCP sees its own flight, RFC 7661.) */
+#include "core/rdcm.h"
+
+#define OVERTAKEN 3 /* later packets, after which one is lost rather than late (RFC 5681) */
+
+void rs_rdcm_congestion_start(rs_receiving *x) {
+    uint64_t most = x->room ? x->room / 2 / (x->t.fragment_size + RS_DATA_HEADER) : UINT32_MAX;
+    rs_rdcm *r = x->rdcm;
+    uint64_t sets = r->capacity / 2 > 2 * RS_BIC_FIRST ? r->capacity / 2 : 2 * RS_BIC_FIRST;
+    rs_bic_start(&r->bic, (uint32_t)(most < sets ? most : sets));
+    r->said[0] = RS_BIC_FIRST - 1; /* what the sender begins with */
+}
+
+static void lost(rs_node *node, rs_time now, rs_receiving *x, const rs_rdcm_gap *gap) {
+    rs_rdcm *r = x->rdcm;
+    x->stats.losses += gap->to - gap->from;
+    if (gap->to <= r->recover)
+        return; /* of a window that was cut already */
+    r->recover = rs_rdcm_expected(r, RS_RING_LEAF) + 1;
+    r->recover = r->recover < r->tree_top + r->bic.window ? r->recover : r->tree_top + r->bic.window;
+    rs_bic_loss(&r->bic);
+    rs_rdcm_expected_moved(node, now, r, RS_RING_LEAF);
+    if (r->own_child)
+        rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
+}
+
+rs_time rs_rdcm_congestion_due(const rs_node *node, const rs_rdcm *r) {
+    return r->gap_count && node->config.rdcm.loss_delay ? r->gaps[0].at + node->config.rdcm.loss_delay : RS_NEVER;
+}
+
+void rs_rdcm_congestion_look(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->rdcm;
+    rs_time delay = node->config.rdcm.loss_delay;
+    uint32_t done = 0;
+    for (; done < r->gap_count; done++) {
+        const rs_rdcm_gap *gap = &r->gaps[done];
+        if (delay ? now < gap->at + delay : r->tree_top < gap->to + OVERTAKEN)
+            break;
+        if (gap->from < gap->to)
+            lost(node, now, x, gap);
+    }
+    r->gap_count -= done;
+    for (uint32_t i = 0; done && i < r->gap_count; i++)
+        r->gaps[i] = r->gaps[i + done];
+}
+
+/* It was only late. */
+static void came_late(rs_rdcm *r, uint64_t sn) {
+    for (uint32_t i = 0; i < r->gap_count; i++) {
+        rs_rdcm_gap *gap = &r->gaps[i];
+        if (sn == gap->from && gap->from < gap->to)
+            gap->from++;
+        else if (sn + 1 == gap->to && gap->from < gap->to)
+            gap->to--;
+    }
+}
+
+static void note_gap(rs_node *node, rs_time now, rs_rdcm *r, uint64_t to) {
+    if (r->gap_count == RS_RDCM_GAPS) { /* they belong to one window, or the last one would have been told long ago */
+        r->gaps[RS_RDCM_GAPS - 1].to = to;
+        return;
+    }
+    r->gaps[r->gap_count++] = (rs_rdcm_gap){r->tree_top, to, now};
+    if (node->config.rdcm.loss_delay)
+        rs_rdcm_wake(node, r, now + node->config.rdcm.loss_delay);
+}
+
+static bool holds_the_sender(rs_rdcm *r, const rs_data_header *h) {
+    if (!(h->flags & RS_DATA_LIMIT))
+        return false;
+    if (h->aux != r->limit) {
+        r->limit = h->aux;
+        r->limits = false;
+        for (int i = 0; i < RS_RDCM_SAID && !r->limits; i++)
+            r->limits = r->said[i] == h->aux;
+    }
+    return r->limits && h->sn + r->bic.window / 2 >= h->aux;
+}
+
+void rs_rdcm_congestion_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h, bool fresh) {
+    rs_rdcm *r = x->rdcm;
+    r->tree_at = now;
+    if (h->sn < r->tree_top) {
+        came_late(r, h->sn);
+        return;
+    }
+    if (h->sn > r->tree_top)
+        note_gap(node, now, r, h->sn);
+    r->tree_top = h->sn + 1;
+    if (r->gap_count)
+        rs_rdcm_congestion_look(node, now, x);
+    if (fresh && holds_the_sender(r, h))
+        rs_bic_packet(&r->bic);
+}

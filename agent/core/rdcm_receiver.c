@@ -1,0 +1,333 @@
+/* A receiver by RDCM: one handler for each packet that comes in. */
+#include "core/rdcm.h"
+
+#define SERVE_SILENT_SENDER 4 /* sender silence bounds: whoever needs repairs longer than that has other help */
+#define REPAIRS_APART (RS_MS / 4)
+
+static rs_rx_result verdict(rs_rx_verdict what) {
+    return (rs_rx_result){.verdict = what};
+}
+
+bool rs_rdcm_accept(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->rdcm;
+    (void)now;
+    if (r->streams) {
+        uint64_t *words = rs_allocate(node, r->capacity / 64 * sizeof *words);
+        if (!words)
+            return false;
+        rs_rdcm_set_init(&r->here, x->t.fragments, words, r->capacity / 64);
+    } else {
+        rs_rdcm_set_init(&r->here, x->t.fragments, x->present.words, 0);
+    }
+    rs_rdcm_congestion_start(x);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------------ packets */
+
+/* Counts a fragment as present if it is new. */
+static rs_rx_result store(rs_receiving *x, uint64_t sn) {
+    rs_rdcm *r = x->rdcm;
+    if (!r->streams) {
+        rs_rx_result result = rs_receiver_store(x, sn);
+        if (result.verdict == RS_RX_STORE)
+            rs_rdcm_set_note(&r->here, sn);
+        return result;
+    }
+    rs_rx_result result = {.xfer = x->t.id,
+                           .offset = sn * x->t.fragment_size,
+                           .length = rs_fragment_length(&x->t, sn),
+                           .verdict = rs_rdcm_set_add(&r->here, sn) ? RS_RX_STORE : RS_RX_OLD};
+    if (result.verdict == RS_RX_STORE)
+        x->stats.bytes_present += result.length;
+    else
+        x->stats.packets_old++;
+    return result;
+}
+
+static rs_time grain(const rs_node *node, const rs_rdcm *r) {
+    rs_time least = rs_watch_timeout(node, &r->rings[RS_RING_LEAF].successor) / 16;
+    return least > 1000 ? least : 1000;
+}
+
+static void maybe_served(rs_node *node, rs_time now, rs_receiving *x);
+
+static void whole(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->state == RS_RX_RECEIVING && x->rdcm->here.cum == x->t.fragments)
+        rs_receiver_is_whole(node, now, x);
+}
+
+/* Sec. 3.3: acknowledge, and answer for it to those behind. */
+static void came(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn, uint64_t top_before, bool at_once) {
+    rs_rdcm *r = x->rdcm;
+    if (r->here.top > top_before)
+        rs_passes_note(&r->passes, now, r->here.top, grain(node, r));
+    for (int i = 0; i < RS_RDCM_RINGS; i++) {
+        rs_rdcm_watch *w = &r->rings[i].successor;
+        if (!w->in_use)
+            continue;
+        if (sn < top_before)
+            rs_watch_look(node, now, r, w); /* it may be due there already */
+        else
+            rs_watch_grown(node, now, r, w);
+    }
+    rs_rdcm_news_of(node, now, r, RS_RING_LEAF, sn, at_once);
+    rs_rdcm_request_moved(node, now, x);
+    if (r->streams)
+        rs_rdcm_stream_moved(node, r);
+    whole(node, now, x);
+}
+
+/* Whoever sent this thinks that it is not here: an ACK was lost. */
+static void say_again(rs_node *node, rs_rdcm *r) {
+    rs_rdcm_say_all(node, r, RS_RING_LEAF);
+    rs_rdcm_say_all(node, r, RS_RING_PROXY);
+}
+
+rs_rx_result rs_rdcm_tree_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h) {
+    rs_rdcm *r = x->rdcm;
+    if (x->state != RS_RX_RECEIVING) {
+        say_again(node, r);
+        return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
+    }
+    uint64_t top = r->here.top;
+    x->link.heard_at = x->data_at = now;
+    x->stats.packets_received++;
+    rs_rx_result result = store(x, h->sn);
+    bool fresh = result.verdict == RS_RX_STORE;
+    rs_rdcm_congestion_packet(node, now, x, h, fresh);
+    x->ring.run = 1;
+    x->ring.prior = h->sn;
+    if (fresh)
+        came(node, now, x, h->sn, top, h->flags & RS_DATA_REPORT);
+    else if (h->flags & RS_DATA_REPORT)
+        say_again(node, r);
+    return result;
+}
+
+static bool is_predecessor(const rs_rdcm *r, rs_peer peer) {
+    for (int i = 0; i < RS_RDCM_RINGS; i++)
+        if (r->rings[i].predecessor == peer)
+            return true;
+    return false;
+}
+
+static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_packet_in *packet) {
+    rs_rdcm *r = x->rdcm;
+    rs_data_header h;
+    if (!rs_wire_decode_data(packet->header, packet->header_length, &h) || h.sn >= x->t.fragments ||
+        packet->payload_length != rs_fragment_length(&x->t, h.sn))
+        return verdict(RS_RX_BAD);
+    x->stats.peer_repairs_received++;
+    if (!is_predecessor(r, from)) {
+        r->stray = from;
+        rs_rdcm_say(node, r, RS_RDCM_STRAY);
+    }
+    uint64_t top = r->here.top;
+    rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
+    if (x->state == RS_RX_RECEIVING)
+        result = store(x, h.sn);
+    if (result.verdict == RS_RX_STORE) {
+        bool alone = now - r->repair_at >= REPAIRS_APART;
+        r->repair_at = now;
+        came(node, now, x, h.sn, top, alone);
+    } else {
+        x->stats.peer_repairs_old++;
+        say_again(node, r);
+    }
+    return result;
+}
+
+rs_rx_result rs_rdcm_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
+    uint64_t top = x->rdcm->here.top;
+    rs_rx_result result = store(x, sn);
+    if (result.verdict == RS_RX_STORE) {
+        x->stats.patches_received++;
+        came(node, now, x, sn, top, false);
+    }
+    return result;
+}
+
+/* --------------------------------------------------------------------------------------------- acknowledgements */
+
+static rs_rdcm_child *child_of(const rs_rdcm *r, rs_peer peer) {
+    for (uint32_t i = 0; i < r->child_count; i++)
+        if (r->children[i].peer == peer)
+            return &r->children[i];
+    return NULL;
+}
+
+/* Sec. 3.3: the first ACK of a child for a packet is passed on in the proxy ring. */
+static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *child, const rs_ack *ack) {
+    rs_rdcm_set *set = &r->subtree;
+    uint64_t fresh = 0, low = UINT64_MAX, cum = ack->cum < set->end ? ack->cum : set->end;
+    child->heard_at = now;
+    child->expected = ack->expected;
+    if (cum > set->cum) {
+        low = set->cum;
+        fresh += cum - set->cum;
+        rs_rdcm_set_raise(set, cum);
+    }
+    for (uint32_t i = 0; i < ack->words; i++) {
+        uint64_t index = ack->base / 64 + i, bits = rs_rdcm_set_or(set, index, ack->map[i]);
+        if (bits && index * 64 + (uint64_t)__builtin_ctzll(bits) < low)
+            low = index * 64 + (uint64_t)__builtin_ctzll(bits);
+        fresh += (uint64_t)__builtin_popcountll(bits);
+    }
+    rs_rdcm_set_settle(set);
+    if (fresh) {
+        r->news[RS_RING_PROXY].unsaid += (uint32_t)(fresh < UINT32_MAX / 2 ? fresh - 1 : UINT32_MAX / 2);
+        rs_rdcm_news_of(node, now, r, RS_RING_PROXY, low, false);
+    } else {
+        rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
+    }
+}
+
+static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_ack *ack) {
+    rs_rdcm *r = x->rdcm;
+    x->stats.acks_received++;
+    if (ack->flags & (RS_ACK_READY | RS_ACK_LEFT | RS_ACK_WANTS_READY))
+        rs_rdcm_ack_of_view(node, now, r, from, ack);
+    if (ack->flags & RS_ACK_READY)
+        return;
+    bool low_moved = false;
+    for (int i = 0; i < RS_RDCM_RINGS && (ack->flags & RS_ACK_TO_PREDECESSOR); i++) {
+        rs_rdcm_watch *w = &r->rings[i].successor;
+        if (w->in_use && w->peer == from)
+            low_moved |= rs_watch_learn(node, now, r, w, ack) > 0;
+    }
+    rs_rdcm_child *child = ack->flags & RS_ACK_TO_PARENT ? child_of(r, from) : NULL;
+    if (child)
+        on_child_ack(node, now, r, child, ack);
+    if (low_moved && r->streams)
+        rs_rdcm_stream_moved(node, r);
+    if (x->state == RS_RX_SERVING)
+        maybe_served(node, now, x);
+}
+
+rs_rx_result rs_rdcm_datagram(rs_node *node, rs_time now, const rs_packet_in *packet) {
+    rs_ack ack;
+    rs_data_header h;
+    if (packet->peer == RS_NO_PEER)
+        return verdict(RS_RX_BAD);
+    if (rs_ack_decode(packet->header, packet->header_length, &ack)) {
+        rs_receiving *in = rs_receiving_of_packet(node, &ack.object);
+        if (in && in->rdcm && in->opening == ack.opening && in->state != RS_RX_OFFERED) {
+            on_ack(node, now, in, packet->peer, &ack);
+            return verdict(RS_RX_NONE);
+        }
+        rs_sending *out = rs_find_sending(node, &ack.object);
+        rs_recipient *from = out && out->opening == ack.opening ? rs_recipient_of(out, packet->peer) : NULL;
+        return verdict(from ? rs_rdcm_on_ack(node, now, out, from, &ack) : RS_RX_UNKNOWN);
+    }
+    if (!rs_wire_decode_data(packet->header, packet->header_length, &h))
+        return verdict(RS_RX_BAD);
+    rs_receiving *x = rs_receiving_of_packet(node, &h.object);
+    if (!x || !x->rdcm || x->state == RS_RX_OFFERED)
+        return verdict(RS_RX_UNKNOWN);
+    return on_repair(node, now, x, packet->peer, packet);
+}
+
+/* ------------------------------------------------------------------------------------------- the end, and after it */
+
+static bool is_served(const rs_rdcm *r) {
+    for (int i = 0; i < RS_RDCM_RINGS; i++) {
+        const rs_rdcm_watch *w = &r->rings[i].successor;
+        if (w->in_use && !w->failed && w->acked.cum < r->here.cum)
+            return false;
+    }
+    return true;
+}
+
+/* The object is here and checked. Others may still need repairs, and acknowledgements passed on: RECEIVE_DONE, after
+ * which the caller may forget the object's place, comes when nobody does. */
+static void maybe_served(rs_node *node, rs_time now, rs_receiving *x) {
+    if (!is_served(x->rdcm) && now < x->rdcm->serve_until)
+        return;
+    rs_receiver_end(node, now, x, true, RS_SAY_DATA_RCVD, "");
+}
+
+void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
+    rs_rdcm *r = x->rdcm;
+    if (r->here.cum < x->t.fragments || r->here.top == 0) {
+        rs_rdcm_free(node, r);
+        x->rdcm = NULL;
+        return;
+    }
+    rs_list_remove(&r->in_mending);
+    for (int i = 0; i < RS_RDCM_RINGS; i++)
+        rs_watch_end(node, &r->rings[i].successor);
+    rs_release(node, r->subtree.words);
+    rs_release(node, r->children);
+    if (r->here.mask != UINT64_MAX)
+        rs_release(node, r->here.words);
+    r->children = NULL;
+    r->child_count = 0;
+    r->here.words = NULL;
+    r->subtree = r->here;
+}
+
+rs_status rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->rdcm;
+    x->state = RS_RX_SERVING;
+    x->verify_due = RS_NEVER;
+    r->serve_until = now + SERVE_SILENT_SENDER * node->config.sender_silence_bound;
+    rs_say(node, now, &x->link, RS_SAY_DATA_RCVD);
+    rs_rdcm_wake(node, r, r->serve_until);
+    maybe_served(node, now, x);
+    return RS_OK;
+}
+
+void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm_request_moved(node, now, x);
+    whole(node, now, x);
+}
+
+/* OPEN again: a repetition; a stream's end; or what is left comes without a data channel, and not by RDCM. True if
+ * that is all there is to do. */
+bool rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    if (x->state == RS_RX_SERVING) {
+        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | RS_SAY_DATA_RCVD);
+        return true;
+    }
+    if (m->session == x->t.session)
+        return false;
+    if (x->state != RS_RX_VERIFYING && !x->rdcm->streams) {
+        rs_rdcm_free(node, x->rdcm);
+        x->rdcm = NULL;
+        return false;
+    }
+    return true;
+}
+
+rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_rdcm *r) {
+    const rs_time dues[] = {r->news[0].due, r->news[1].due, r->request_due,
+                            r->ready_due,   r->serve_until, rs_rdcm_congestion_due(node, r)};
+    rs_time due = RS_NEVER;
+    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
+        due = dues[i] < due ? dues[i] : due;
+    for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->in_mending); i++)
+        if (r->rings[i].successor.in_use && r->rings[i].successor.look_at < due)
+            due = r->rings[i].successor.look_at;
+    return due;
+}
+
+void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->rdcm;
+    for (int kind = 0; kind < 2; kind++)
+        if (now >= r->news[kind].due)
+            rs_rdcm_say_all(node, r, (rs_ring_kind)kind);
+    for (int i = 0; i < RS_RDCM_RINGS; i++) {
+        rs_rdcm_watch *w = &r->rings[i].successor;
+        if (w->in_use && now >= w->look_at)
+            rs_list_keep(&node->mending, &r->in_mending, true);
+    }
+    if (now >= rs_rdcm_congestion_due(node, r))
+        rs_rdcm_congestion_look(node, now, x);
+    rs_rdcm_request_look(node, now, x);
+    if (now >= r->ready_due)
+        rs_rdcm_ready_look(node, now, r);
+    rs_rdcm_old_rings_look(node, now, r);
+    if (x->state == RS_RX_SERVING)
+        maybe_served(node, now, x);
+}

@@ -1,0 +1,330 @@
+/* Who must acknowledge what this node has, and what is sent to it again (Sec. 3.3, Packet Repair). A receiver watches
+ * its successor in each ring and repairs by unicast; the sender watches its children all together, one of whom is enough,
+ * and repairs by multicast.
+ *
+ * A packet is due for repair when it is here, passed here longer ago than the ACK timeout, and is not acknowledged; or
+ * when the successor acknowledged three later ones of its own. One that comes here late is due for those behind at once:
+ * so repairs run along a ring without waiting again at each hop. Repairs under way are bounded as TCP bounds segments. */
+#include "core/rdcm.h"
+
+#include <string.h>
+
+#define TIMEOUT_MOST (50 * RS_MS)
+#define PAUSE_MOST (100 * RS_MS)
+#define FLYING_FIRST 32
+#define OVERTAKEN 3        /* later packets */
+#define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
+#define SUSPECT_LEAST 16   /* packets in a row that came by repair, before a link is suspected */
+
+rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
+    const rs_rdcm_config *c = &node->config.rdcm;
+    if (c->ack_timeout)
+        return c->ack_timeout;
+    rs_time late = rs_rtt_late(&w->trip, c->ack_timeout_first);
+    return late < c->ack_timeout_least ? c->ack_timeout_least : late > TIMEOUT_MOST ? TIMEOUT_MOST : late;
+}
+
+bool rs_watch_start(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, rs_peer peer) {
+    uint64_t words = r->capacity / 64, flying = r->capacity < RS_RDCM_FLYING ? r->capacity : RS_RDCM_FLYING;
+    uint64_t *memory = rs_allocate(node, 2 * words * sizeof *memory + flying * sizeof *w->flying);
+    if (!memory)
+        return false;
+    *w = (rs_rdcm_watch){.peer = peer, .in_use = true, .look_at = RS_NEVER, .heard_at = now, .tree_at = now};
+    rs_rdcm_set_init(&w->acked, r->transfer->fragments, memory, words);
+    w->repaired = memory + words;
+    w->flying = (rs_flying *)(memory + 2 * words);
+    w->flying_room = (uint32_t)flying;
+    w->flying_most = FLYING_FIRST < flying ? FLYING_FIRST : (uint32_t)flying;
+    w->known = r->here.top == 0;
+    return true;
+}
+
+void rs_watch_end(rs_node *node, rs_rdcm_watch *w) {
+    rs_release(node, w->acked.words);
+    *w = (rs_rdcm_watch){.peer = RS_NO_PEER};
+}
+
+static int ring_of(const rs_rdcm *r, const rs_rdcm_watch *w) {
+    for (int i = 0; i < RS_RDCM_RINGS; i++)
+        if (w == &r->rings[i].successor)
+            return i;
+    return -1; /* the sender's */
+}
+
+void rs_watch_look(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
+    w->look_at = now;
+    if (!r->transfer->sending)
+        rs_list_keep(&node->mending, &r->in_mending, true);
+}
+
+void rs_watch_grown(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
+    if (w->look_at != RS_NEVER)
+        return;
+    w->look_at = now + rs_watch_timeout(node, w);
+    rs_rdcm_wake(node, r, w->look_at);
+}
+
+/* ------------------------------------------------------------------------------------------------- what it has */
+
+typedef struct {
+    uint64_t fresh, by_repair;
+    uint64_t newest, newest_repair; /* one past; 0 = none */
+} learned;
+
+static uint64_t past_highest(uint64_t index, uint64_t bits) {
+    return index * 64 + 64 - (uint64_t)__builtin_clzll(bits);
+}
+
+static void take(rs_rdcm_watch *w, uint64_t index, uint64_t bits, learned *l) {
+    uint64_t fresh = rs_rdcm_set_or(&w->acked, index, bits);
+    if (fresh == 0)
+        return;
+    uint64_t *repaired = &w->repaired[index & w->acked.mask];
+    uint64_t mended = fresh & *repaired;
+    *repaired &= ~fresh;
+    l->fresh += (uint64_t)__builtin_popcountll(fresh);
+    if (mended) {
+        uint32_t many = (uint32_t)__builtin_popcountll(mended);
+        w->out -= many;
+        l->by_repair += many;
+        l->newest_repair = past_highest(index, mended);
+    }
+    if (fresh & ~mended)
+        l->newest = past_highest(index, fresh & ~mended);
+}
+
+/* When it was repaired last; `otherwise` if that is forgotten. */
+static rs_time repaired_at(const rs_rdcm_watch *w, uint64_t sn, rs_time otherwise) {
+    for (uint32_t i = 0; i < w->count; i++) {
+        const rs_flying *f = &w->flying[(w->head + i) % w->flying_room];
+        if (f->sn == sn)
+            return f->at;
+    }
+    return otherwise;
+}
+
+/* ACK round trips are those of packets that were not repaired (Karn), and of those whose ACK came too soon after a
+ * repair to be its answer: without these a timeout once too short would stay so. Only of the newest packets, and none
+ * that takes much longer than usual: those were lost, and another mended them. */
+static void measure(const rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t top_before, learned *l) {
+    uint64_t sn = l->newest > top_before ? l->newest : 0;
+    if (sn == 0 && l->newest_repair) {
+        rs_time at = repaired_at(w, l->newest_repair - 1, 0);
+        if (now - at < w->trip.smoothed / 2) {
+            sn = l->newest_repair;
+            l->by_repair--;
+        }
+    }
+    rs_time when = sn ? rs_passes_when(&r->passes, sn - 1) : RS_NEVER;
+    rs_time most = 2 * rs_watch_timeout(node, w);
+    if (when != RS_NEVER && when != INT64_MIN)
+        rs_rtt_sample(&w->trip, now - when < most ? now - when : most);
+}
+
+/* Sec. 3.4: a successor that gets everything by repair, of packets that came here by the tree, has a failed link above
+ * it. */
+static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l) {
+    rs_time bound = node->config.rdcm.link_bound;
+    int ring = ring_of(r, w);
+    if (l->fresh > l->by_repair) {
+        w->by_repair = 0;
+        w->suspected = false;
+        return;
+    }
+    if (l->by_repair == 0 || ring < 0 || ring >= 2)
+        return;
+    if (w->by_repair == 0)
+        w->tree_at = now;
+    w->by_repair += (uint32_t)l->by_repair;
+    if (w->suspected || w->by_repair < SUSPECT_LEAST || now - w->tree_at < bound || now - r->tree_at > bound / 2)
+        return;
+    w->suspected = true;
+    rs_rdcm_emit(node, r, RS_EV_LINK_SUSPECTED, w->peer, (rs_ring_kind)ring);
+}
+
+static void heard(rs_time now, rs_rdcm_watch *w) {
+    w->heard_at = now;
+    w->asked_at = w->pause = w->pause_until = 0;
+    w->unanswered = 0;
+    w->failed = false;
+}
+
+/* What it had before the ring was joined is no news. */
+static void get_to_know(rs_rdcm_watch *w, uint64_t cum) {
+    uint64_t words = w->acked.mask + 1;
+    memset(w->acked.words, 0, 2 * words * sizeof *w->acked.words); /* `repaired` lies behind them */
+    w->acked.cum = w->acked.top = 0;
+    w->head = w->count = w->out = 0;
+    rs_rdcm_set_raise(&w->acked, cum);
+    w->known = true;
+}
+
+uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const rs_ack *ack) {
+    learned l = {0};
+    uint64_t top = w->acked.top;
+    bool paused = w->pause_until > now;
+    heard(now, w);
+    uint64_t cum = ack->cum < w->acked.end ? ack->cum : w->acked.end;
+    if (!w->known)
+        get_to_know(w, cum);
+    w->gaps_tell = ack->flags & RS_ACK_OWN;
+    for (uint64_t index = w->acked.cum / 64, first = index; index * 64 < cum && index - first <= w->acked.mask; index++)
+        take(w, index, cum - index * 64 >= 64 ? UINT64_MAX : (UINT64_C(1) << (cum - index * 64)) - 1, &l);
+    rs_rdcm_set_raise(&w->acked, cum);
+    for (uint32_t i = 0; i < ack->words; i++)
+        take(w, ack->base / 64 + i, ack->map[i], &l);
+    rs_rdcm_set_settle(&w->acked);
+    uint64_t grown = w->flying_most + l.by_repair;
+    w->flying_most = grown < w->flying_room ? (uint32_t)grown : w->flying_room;
+    measure(node, now, r, w, top, &l);
+    suspect(node, now, r, w, &l);
+    if (paused || l.by_repair || (w->gaps_tell && w->acked.top > w->acked.cum + OVERTAKEN))
+        rs_watch_look(node, now, r, w);
+    return l.fresh;
+}
+
+/* ------------------------------------------------------------------------------------------------ what it lacks */
+
+static void has_failed(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
+    int ring = ring_of(r, w);
+    if (w->failed || w->unanswered < UNANSWERED_LEAST || !w->asked_at ||
+        now - w->asked_at < node->config.rdcm.failure_bound || ring < 0)
+        return;
+    w->failed = true;
+    if (ring < 2)
+        rs_rdcm_emit(node, r, RS_EV_RECEIVER_FAILED, w->peer, (rs_ring_kind)ring);
+}
+
+/* Repairs that were not acknowledged in time are due again: fewer at a time, and with pauses if nothing at all comes
+ * from there. Returns when the next one is to be looked at. */
+static rs_time expire(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
+    rs_time bound = 2 * rs_watch_timeout(node, w), again = RS_NEVER;
+    while (w->count) {
+        const rs_flying *f = &w->flying[w->head];
+        bool here = rs_rdcm_set_has(&w->acked, f->sn);
+        if (!here && now < f->at + bound) {
+            again = f->at + bound;
+            break;
+        }
+        if (!here) {
+            w->repaired[f->sn / 64 & w->acked.mask] &= ~(UINT64_C(1) << (f->sn % 64));
+            w->out--;
+            if (now - w->halved_at >= bound) {
+                w->halved_at = now;
+                w->unanswered++;
+                w->flying_most = w->flying_most > 1 ? w->flying_most / 2 : 1;
+                if (w->asked_at) {
+                    w->pause = w->pause ? 2 * w->pause : bound / 2;
+                    w->pause = w->pause < PAUSE_MOST ? w->pause : PAUSE_MOST;
+                    w->pause_until = now + w->pause;
+                }
+            }
+        }
+        w->head = (w->head + 1) % w->flying_room;
+        w->count--;
+    }
+    has_failed(node, now, r, w);
+    return again;
+}
+
+/* The first packet below `top` that is here, not acknowledged and not under way; `top` if there is none. */
+static uint64_t first_lacking(const rs_rdcm *r, const rs_rdcm_watch *w, uint64_t top) {
+    uint64_t first = w->acked.cum / 64;
+    for (uint64_t index = first; index * 64 < top && index - first <= w->acked.mask; index++) {
+        uint64_t lacking = rs_rdcm_set_word(&r->here, index) & ~rs_rdcm_set_word(&w->acked, index) &
+                           ~w->repaired[index & w->acked.mask];
+        if (lacking) {
+            uint64_t sn = index * 64 + (uint64_t)__builtin_ctzll(lacking);
+            return sn < top ? sn : top;
+        }
+    }
+    return top;
+}
+
+static void fly(rs_time now, rs_rdcm_watch *w, uint64_t sn) {
+    w->repaired[sn / 64 & w->acked.mask] |= UINT64_C(1) << (sn % 64);
+    w->flying[(w->head + w->count++) % w->flying_room] = (rs_flying){sn, now};
+    w->out++;
+    w->look_at = now;
+    if (!w->asked_at)
+        w->asked_at = now;
+}
+
+/* Nothing is known of a new successor: the newest packet makes it speak. */
+static bool introduce(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn) {
+    rs_time at = w->heard_at + 2 * rs_watch_timeout(node, w);
+    *sn = r->here.top - 1;
+    if (r->here.top == 0 || w->count || now < at) {
+        w->look_at = r->here.top == 0 ? RS_NEVER : w->count ? w->look_at : at;
+        return false;
+    }
+    if (!rs_rdcm_set_fits(&w->acked, *sn))
+        rs_rdcm_set_raise(&w->acked, *sn / 64 * 64);
+    fly(now, w, *sn);
+    return true;
+}
+
+bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn) {
+    if (now < w->look_at)
+        return false;
+    rs_time again = expire(node, now, r, w);
+    w->look_at = again;
+    if (w->pause_until > now) {
+        w->look_at = w->pause_until < again ? w->pause_until : again;
+        return false;
+    }
+    if (w->out >= (w->pause ? 1 : w->flying_most) || w->count == w->flying_room)
+        return false;
+    if (!w->known)
+        return introduce(node, now, r, w, sn);
+    *sn = first_lacking(r, w, r->here.top);
+    if (*sn >= r->here.top)
+        return false;
+    rs_time due = rs_passes_when(&r->passes, *sn);
+    bool overtaken = w->gaps_tell && *sn + OVERTAKEN < w->acked.top;
+    due = due == INT64_MIN || overtaken ? now : due + rs_watch_timeout(node, w);
+    if (now < due) {
+        w->look_at = due < again ? due : again;
+        return false;
+    }
+    fly(now, w, *sn);
+    return true;
+}
+
+static void repair_packet(rs_rdcm *r, rs_rdcm_watch *w, uint64_t sn, rs_packet_out *out) {
+    rs_transfer *t = r->transfer;
+    rs_data_header header = {.session = t->session, .object = t->object, .sn = sn};
+    if (sn == 0) {
+        header.flags = RS_DATA_FIRST;
+        header.aux = t->size;
+    }
+    rs_wire_encode_data(&header, out->header);
+    out->header_length = RS_DATA_HEADER;
+    out->channel = RS_CH_PEER_DATAGRAM;
+    out->peer = w->peer;
+    out->group = RS_NO_GROUP;
+    out->xfer = t->id;
+    out->payload_offset = sn * t->fragment_size;
+    out->payload_length = rs_fragment_length(t, sn);
+    out->combine.count = 0;
+    rs_rdcm_receiving(r)->stats.peer_repairs_sent++;
+}
+
+/* One repair to a successor; transfers take turns. */
+bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_packet_out *out) {
+    while (!rs_list_empty(&node->mending)) {
+        rs_rdcm *r = RS_HOLDER(rs_rdcm, in_mending, node->mending.next);
+        for (int i = 0; i < RS_RDCM_RINGS; i++) {
+            rs_rdcm_watch *w = &r->rings[i].successor;
+            uint64_t sn;
+            if (!w->in_use || !rs_watch_next(node, now, r, w, &sn))
+                continue;
+            repair_packet(r, w, sn, out);
+            rs_list_append(&node->mending, &r->in_mending);
+            return true;
+        }
+        rs_list_remove(&r->in_mending);
+        rs_receiver_arm(node, rs_rdcm_receiving(r));
+    }
+    return false;
+}

@@ -1,0 +1,41 @@
+/* RDCM's packets between peers, on RS_CH_PEER_DATAGRAM (docs/protocol.md): acknowledgements. Repairs are data packets. */
+#ifndef RS_CORE_RDCM_WIRE_H
+#define RS_CORE_RDCM_WIRE_H
+
+#include "core/types.h"
+
+#define RS_ACK_MAGIC 0x4152
+#define RS_ACK_HEADER 72
+#define RS_ACK_WORDS 48 /* of 64 sns each, at most, that one ACK tells of one by one */
+
+enum {
+    RS_ACK_TO_PREDECESSOR = 1, /* what is acknowledged need not be repaired */
+    RS_ACK_TO_PARENT = 2,      /* somebody below has it */
+    RS_ACK_WANTS_READY = 4,    /* the ring is new: can its predecessor repair? */
+    RS_ACK_READY = 8,          /* to the successor: yes, and what follows is of no meaning */
+    RS_ACK_OWN = 32,           /* told is what the one acknowledging has itself; else what some child of it has */
+    RS_ACK_LEFT = 16           /* to a predecessor: of this one no repairs are needed any more */
+};
+
+typedef struct {
+    uint8_t flags;
+    rs_object_id object;
+    uint64_t opening;  /* of the transfer, as in OPEN */
+    uint64_t version;  /* of the view it is sent by */
+    uint64_t cum;      /* all below */
+    uint64_t expected; /* HESN: up to which sn the sender may go, as far as the one acknowledging and those below are
+                          concerned */
+    uint64_t base;     /* first sn the map speaks of: a multiple of 64 */
+    uint32_t words;
+    uint64_t map[RS_ACK_WORDS]; /* bit i of word w set: base + 64 w + i */
+} rs_ack;
+
+/* Returns the bytes written, at most RS_ACK_HEADER + 8 * RS_ACK_WORDS. */
+size_t rs_ack_encode(const rs_ack *ack, uint8_t *out);
+bool rs_ack_decode(const uint8_t *bytes, size_t length, rs_ack *out);
+
+/* A datagram from a peer: how many of its bytes are header as rs_packet_in wants it, the rest being payload. -1: none of
+ * ours. */
+int rs_wire_datagram(const uint8_t *bytes, size_t length, size_t *header_length);
+
+#endif
