@@ -142,10 +142,10 @@ class RefuseGroup:
 
 
 @dataclass(frozen=True)
-class GroupChanged:
-    """For those who follow groups."""
+class GroupsChanged:
+    """For those who follow groups: new views, groups made or gone."""
 
-    group: str
+    groups: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,6 @@ Action = (
     | PathChanged
     | PushGroups
     | RefuseGroup
-    | GroupChanged
+    | GroupsChanged
     | Log
 )

@@ -91,6 +91,8 @@ def made(core: Core, event: ev.GroupMade, now: int) -> None:
     if group is None:
         group = _make(core, GroupUse(event.group), event.options, now)
     group.kept, group.options = True, event.options
+    core.members.empty.pop(group.name, None)
+    core.emit(act.GroupsChanged((group.name,)))
     mark(core, group, now)
 
 
@@ -278,7 +280,7 @@ def _forget(core: Core, group: Group) -> None:
     for table in (m.groups, m.empty, m.held, m.dirty):
         table.pop(group.name, None)
     core.durable.mark("group", group.name)
-    core.emit(act.GroupChanged(group.name))
+    core.emit(act.GroupsChanged((group.name,)))
 
 
 def _wake(core: Core, now: int) -> None:
@@ -298,6 +300,8 @@ def _start(core: Core, now: int) -> None:
         del m.dirty[name]
         group = m.groups[name]
         before = m.sharing.at.get(group.id)
+        if before is None and not group.everybody:
+            continue  # made by REST: its address comes with whoever is the first in it
         try:
             here = m.sharing.place(group.id, (group.members, group.senders), now, LINGER_NS, m.bad_roots)
         except NoRoom as error:
@@ -332,7 +336,7 @@ def _finish(core: Core, now: int) -> None:
     m = core.members
     flush, m.flush = m.flush, None
     assert flush is not None
-    port = core.topology.data_port
+    port, changed = core.topology.data_port, list[str]()
     for name, (members, senders, address) in flush.groups.items():
         group = m.groups.get(name)
         if group is None or group.held_until:
@@ -347,7 +351,9 @@ def _finish(core: Core, now: int) -> None:
         if group.version != version:
             core.counts["group_versions"] += 1
             core.durable.mark("group", name)
-            core.emit(act.GroupChanged(name))
+            changed.append(name)
+    if changed:
+        core.emit(act.GroupsChanged(tuple(changed)))
     agents = {name: (one.control_port, one.boot_id) for name, one in core.agents.items()}
     for push in m.outbox.take(agents, core.topology.control_port):
         core.counts["group_pushes"] += 1

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: changes of paths and transfers as server-sent events, while they happen."""
+"""`GET /v1/events`: changes of paths, transfers and groups as server-sent events, while they happen."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 QUEUE_MAX = 256  # events that a reader may be behind
 READERS_MAX = 64
+GROUPS_MAX = 100  # named in one event
 HEARTBEAT_S = 15.0
 SEND_BOUND_S = 10.0  # a reader that takes nothing for so long is cut off
 CUT = f"you are {QUEUE_MAX} events behind; connect again, read faster, and read GET /v1/paths for what you missed"
@@ -71,6 +72,8 @@ class Events:
             one.end(STOPS)
 
     def hear(self, action: act.Action) -> None:
+        if isinstance(action, act.GroupsChanged) and self.readers:
+            self._tell("groups", _groups(self._core, action.groups))
         if not isinstance(action, act.PathChanged):
             return
         if not self.readers:
@@ -164,6 +167,16 @@ def _path(path: Path, kind: str | None) -> dict[str, object]:
         "transfer": path.transfer_id or None,
         "at_ns": time.time_ns(),
     }
+
+
+def _groups(core: Core, names: tuple[str, ...]) -> dict[str, object]:
+    """The first of them; `count` are all that changed at once."""
+    rows = []
+    for name in names[:GROUPS_MAX]:
+        group = core.members.groups.get(name)
+        row = {"version": group.version, "members": group.members.bit_count()} if group else {}
+        rows.append({"name": name, "there": group is not None, **row})
+    return {"groups": rows, "count": len(names), "at_ns": time.time_ns()}
 
 
 def _transfer(transfer: Transfer, phase: str, path_id: str) -> dict[str, object]:

@@ -18,7 +18,7 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.core.words import shown
 from rostrum.controller.execution import Devices
-from rostrum.controller.northbound import counters, problems, schemas, views
+from rostrum.controller.northbound import counters, groups_rest, problems, schemas, views
 from rostrum.controller.northbound.access import CALLER, Access, AccessOptions
 from rostrum.controller.northbound.events import Events, EventStream
 from rostrum.controller.northbound.meters import Meters, RestMeter
@@ -141,6 +141,7 @@ def create(rest: Rest) -> FastAPI:
     _paths(app, rest)
     _network(app, rest)
     _state(app, rest)
+    groups_rest.install(app, rest)
     return app
 
 
@@ -337,7 +338,7 @@ def _state(app: FastAPI, rest: Rest) -> None:
         responses=problems.responses(503),
     )
     async def follow_events() -> Response:
-        """Server-sent events: `path` and `transfer` with their new states as they change, `end` with the reason."""
+        """Server-sent events: `path`, `transfer`, `groups` with what is new as they change, `end` with the reason."""
         if rest.events.full:
             raise Refused(503, f"{len(rest.events.readers)} readers follow the events already; close one, or poll")
         return EventStream(rest.events)

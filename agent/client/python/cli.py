@@ -29,6 +29,7 @@ COMMANDS = {
         "rostrum.client.commands", "status", "Show an agent: transfers, objects, link to the manager."
     ),
     "paths": Subcommand("rostrum.controller.commands", "paths", "Multicast paths: list, request, release."),
+    "groups": Subcommand("rostrum.controller.group_commands", "groups", "Message groups: list, make, delete."),
     "circuits": Subcommand("rostrum.controller.commands", "circuits", "Show the optical circuits."),
     "manager": Subcommand("rostrum.controller.commands", "manager", "The manager: run it, ask it."),
     "topology": Subcommand("rostrum.topologies.__main__", "main", "Topology files: check them, write new ones."),
