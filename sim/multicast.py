@@ -15,16 +15,32 @@ from functools import cached_property
 import numpy as np
 from rostrum.controller.core.overlay import BackupOverlay
 from rostrum.controller.core.steiner import SteinerTree
-from rostrum.sim import hierarchies
+from rostrum.sim import hierarchies, views
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.hierarchies import Region
-from rostrum.sim.network import LINK_STATS, BaselineParams, Child, LinkParams, SimError
+from rostrum.sim.network import (
+    LINK_STATS,
+    BaselineParams,
+    Child,
+    HostParams,
+    LinkParams,
+    PathParams,
+    RdcmParams,
+    SimError,
+)
 from rostrum.topologies.families import Graph
 
 PROTOCOLS = ("rdcm", "lbrm", "rmtp", "srm")
 GROUP, FIRST_REGION = 7, 1000  # group numbers
 SITE_MOST = 64  # receivers of one logging server: of 16, 32, 64, 128, what LBRM does best with at 1,000
 LONGEST_NS = 60 * 10**9
+RDCM = RdcmParams(
+    no_congestion_control=True,
+    ack_every=64,
+    ack_delay_ns=600_000,
+    ack_timeout_least_ns=200_000,
+    ack_timeout_first_ns=400_000,
+)
 LINK = LinkParams(delay_ns=1_000, queue_bytes=1 << 30)
 
 
@@ -139,7 +155,7 @@ class Session:
         net, load = self.network, self.load
         nodes = [self.fabric.nodes[name] for name in self.group.receivers]
         began = time.process_time()
-        net.send(self.fabric.nodes[self.group.sender], 1, load.packets * load.packet_bytes, nodes)
+        self.xfer = net.send(self.fabric.nodes[self.group.sender], 1, load.packets * load.packet_bytes, nodes)
         net.run_until_noted("complete", len(nodes), LONGEST_NS)
         cpu_s = time.process_time() - began
         done = net.notes_of("complete")["at"]
@@ -171,6 +187,15 @@ class Session:
         )
 
     # engines
+
+    def _use_rdcm(self) -> None:
+        group, nodes = self.group, self.fabric.nodes
+        for name in [group.sender, *group.receivers]:
+            self.fabric.use_node(name, HostParams(fragment_size=self.load.packet_bytes, rdcm=RDCM))
+        for name, view in views.of_overlay(group.overlay, nodes, 1):
+            self.network.view(nodes[name], 1, view)
+        path = PathParams(GROUP, rdcm=True, rate_bps=LINK.rate_bps, manager_delay_ns=0)
+        self.network.path(nodes[group.sender], path)
 
     def _params(self, number: int) -> BaselineParams:
         bytes_ = self.load.packet_bytes

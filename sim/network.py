@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,45 @@ class LinkParams:
 
 
 @dataclass(frozen=True)
+class RdcmParams:
+    """As rs_rdcm_config in agent/core/node.h; zero = its default."""
+
+    no_congestion_control: bool = False
+    ack_every: int = 0
+    ack_delay_ns: int = 0
+    ack_timeout_ns: int = 0
+    ack_timeout_least_ns: int = 0
+    ack_timeout_first_ns: int = 0
+    loss_delay_ns: int = 0
+    failure_ns: int = 0
+    link_ns: int = 0
+    request_ns: int = 0
+    view_ns: int = 0
+    window_packets: int = 0
+
+
+class Place(NamedTuple):
+    """A host's place in a ring of an overlay; None = nobody."""
+
+    predecessor: int | None
+    successor: int | None
+    parent: int | None
+
+
+NOWHERE = Place(None, None, None)
+
+
+@dataclass(frozen=True)
+class OverlayView:
+    """What one host must know of a transfer's backup overlay, as rs_view in agent/core/types.h."""
+
+    version: int
+    leaf: Place = NOWHERE
+    proxy: Place = NOWHERE
+    children: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class HostParams:
     """Zero = the engine's default (agent/core/node.h)."""
 
@@ -55,6 +94,7 @@ class HostParams:
     max_receivers: int = 0
     receiver_silence_ns: int = 0
     sender_silence_ns: int = 0
+    rdcm: RdcmParams = RdcmParams()
     room_bytes: int = 16 << 20  # at its socket, as rostrumd has it
 
 
@@ -63,6 +103,7 @@ class PathParams:
     """What the manager grants a sender. `accepted_bytes` 0 = all."""
 
     group: int
+    rdcm: bool = False
     circuit: bool = False
     reconfiguration_ns: int = 0
     rate_bps: int = 0
@@ -203,6 +244,26 @@ class Network:
         """Begins a transfer; returns its number at the sender."""
         return self._number(self._lib.sim_send(self._sim, host, object_id, size, list(receivers), len(receivers)))
 
+    def stream(self, host: int, object_id: int, receivers: Sequence[int]) -> int:
+        """As send, but there is always more (by RDCM), until stream_end."""
+        return self.send(host, object_id, self._lib.SIM_STREAM, receivers)
+
+    def stream_end(self, host: int, object_id: int) -> None:
+        self._check(self._lib.sim_stream_end(self._sim, host, object_id))
+
+    def view(self, host: int, object_id: int, view: OverlayView) -> None:
+        """What the manager tells a host of the overlay of an object's transfer, before or while it runs."""
+        nobody = self._lib.SIM_ERROR
+        places = {"leaf": view.leaf, "proxy": view.proxy}
+        values = {
+            f"{ring}_{name}": nobody if node is None else node
+            for ring, place in places.items()
+            for name, node in place._asdict().items()
+        }
+        children = self._ffi.new("uint32_t[]", list(view.children))
+        values |= {"version": view.version, "children": children, "child_count": len(view.children)}
+        self._check(self._lib.sim_set_view(self._sim, host, object_id, self._ffi.new("sim_view *", values)))
+
     def run(self, until_ns: int = FOREVER) -> None:
         self._check(self._lib.sim_run(self._sim, until_ns))
 
@@ -284,7 +345,7 @@ class Network:
     # helpers
 
     def _struct(self, name: str, params: Any) -> Any:
-        return self._ffi.new(f"{name} *", {one.name: getattr(params, one.name) for one in fields(params)})
+        return self._ffi.new(f"{name} *", asdict(params))
 
     def _dict(self, struct: Any) -> dict[str, int]:
         return {name: getattr(struct, name) for name, _ in self._ffi.typeof(struct).item.fields}

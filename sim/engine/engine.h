@@ -54,6 +54,7 @@ struct sim_engine {
 bool sim_host_use(sim *s, uint32_t node, sim_engine *engine);
 /* The engine at a host that was made with `ops`; NULL, and sim_error says so, if there is none. */
 sim_engine *sim_host_engine(sim *s, uint32_t node, const sim_engine_ops *ops, const char *what);
+rs_time sim_now(const sim *s);
 /* Work off what a call from outside brought about. */
 void sim_host_pump(sim *s, uint32_t node);
 void engine_note(sim_engine *engine, sim_note_kind kind, uint32_t peer, uint32_t transfer, uint64_t value);

@@ -28,6 +28,10 @@ sim_engine *sim_host_engine(sim *s, uint32_t node, const sim_engine_ops *ops, co
     return NULL;
 }
 
+rs_time sim_now(const sim *s) {
+    return s->now;
+}
+
 void sim_host_pump(sim *s, uint32_t node) {
     host_pump(s, &s->hosts[s->places[node].host_index]);
 }

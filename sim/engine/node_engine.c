@@ -5,10 +5,14 @@
 
 #include <string.h>
 
+/* A transfer of an object, being sent or received; or one to be received that a view is kept for. */
 typedef struct {
     uint64_t object;
-    rs_xfer xfer;
-} receiving;
+    rs_xfer xfer; /* 0: not yet */
+    bool sending, stream;
+    uint64_t stream_end; /* told so far */
+    rs_view view;        /* newest, version 0: none; its children are owned */
+} transfer;
 
 typedef struct {
     sim_engine base;
@@ -16,8 +20,8 @@ typedef struct {
     sim_path_params path;
     bool has_path;
     uint64_t room;
-    receiving *receivings;
-    uint32_t receiving_count, receiving_capacity;
+    transfer *transfers;
+    uint32_t transfer_count, transfer_capacity;
 } node_engine;
 
 static node_engine *of(sim_engine *engine) {
@@ -28,36 +32,58 @@ static void node_free(sim_engine *engine) {
     node_engine *e = of(engine);
     sim *s = engine->sim;
     rs_node_free(e->node);
-    engine_give(s, e->receivings);
+    for (uint32_t i = 0; i < e->transfer_count; i++)
+        engine_give(s, (void *)(uintptr_t)e->transfers[i].view.children);
+    engine_give(s, e->transfers);
     engine_give(s, e);
 }
 
-static void remember(node_engine *e, uint64_t object, rs_xfer xfer) {
-    for (uint32_t i = 0; i < e->receiving_count; i++)
-        if (e->receivings[i].object == object) {
-            e->receivings[i].xfer = xfer;
-            return;
-        }
-    if (e->receiving_count == e->receiving_capacity) {
-        uint32_t capacity = e->receiving_capacity ? 2 * e->receiving_capacity : 4;
-        receiving *grown = engine_take(e->base.sim, capacity * sizeof *grown);
-        if (e->receiving_count)
-            memcpy(grown, e->receivings, e->receiving_count * sizeof *grown);
-        engine_give(e->base.sim, e->receivings);
-        e->receivings = grown;
-        e->receiving_capacity = capacity;
+static transfer *transfer_of(node_engine *e, uint64_t object) {
+    for (uint32_t i = 0; i < e->transfer_count; i++)
+        if (e->transfers[i].object == object)
+            return &e->transfers[i];
+    if (e->transfer_count == e->transfer_capacity) {
+        uint32_t capacity = e->transfer_capacity ? 2 * e->transfer_capacity : 4;
+        transfer *grown = engine_take(e->base.sim, capacity * sizeof *grown);
+        if (e->transfer_count)
+            memcpy(grown, e->transfers, e->transfer_count * sizeof *grown);
+        engine_give(e->base.sim, e->transfers);
+        e->transfers = grown;
+        e->transfer_capacity = capacity;
     }
-    e->receivings[e->receiving_count++] = (receiving){object, xfer};
+    e->transfers[e->transfer_count] = (transfer){.object = object};
+    return &e->transfers[e->transfer_count++];
+}
+
+static void hand_in_view(node_engine *e, rs_time now, const transfer *t) {
+    if (t->xfer && t->view.version && rs_set_view(e->node, now, t->xfer, &t->view) == RS_ERR_MEMORY)
+        engine_fail(&e->base, "host %u has no memory for its view", e->base.node);
+}
+
+/* More of a stream: as much as there is room for. */
+static void stream_moved(node_engine *e, rs_time now, rs_xfer xfer) {
+    uint64_t first, here, end;
+    if (rs_stream_window(e->node, xfer, &first, &here, &end) != RS_OK)
+        return;
+    for (uint32_t i = 0; i < e->transfer_count; i++) {
+        transfer *t = &e->transfers[i];
+        if (t->xfer == xfer && t->stream && end > t->stream_end) {
+            t->stream_end = end;
+            rs_stream_extend(e->node, now, xfer, end, false);
+        }
+    }
 }
 
 static void incoming(node_engine *e, rs_time now, rs_xfer xfer) {
     rs_incoming info;
     if (rs_incoming_info(e->node, xfer, &info) != RS_OK)
         return;
-    remember(e, info.object.data, xfer);
+    transfer *t = transfer_of(e, info.object.data);
+    t->xfer = xfer;
     rs_group group = info.group_address ? info.group_address : RS_NO_GROUP;
     if (rs_incoming_accept(e->node, now, xfer, group, e->room) != RS_OK)
         rs_incoming_refuse(e->node, now, xfer, "out of memory");
+    hand_in_view(e, now, t);
 }
 
 static void note(node_engine *e, const rs_event *event, sim_note_kind kind, uint64_t value) {
@@ -104,10 +130,23 @@ static bool node_work_event(sim_engine *engine, rs_time now) {
     case RS_EV_RECEIVE_DONE:
         note(e, &event, SIM_NOTE_RECEIVE_DONE, event.ok);
         break;
+    case RS_EV_RECEIVER_FAILED:
+        note(e, &event, SIM_NOTE_RECEIVER_FAILED, event.ring);
+        break;
+    case RS_EV_LINK_SUSPECTED:
+        note(e, &event, SIM_NOTE_LINK_SUSPECTED, event.ring);
+        break;
+    case RS_EV_VIEW_USED:
+        note(e, &event, SIM_NOTE_VIEW_USED, event.version);
+        break;
+    case RS_EV_STREAM_MOVED:
+        stream_moved(e, now, event.xfer);
+        break;
     case RS_EV_PEER_WANTED:
         engine_connect(engine, event.peer);
         break;
-    default: /* words for people, and news that no experiment asks for */
+    case RS_EV_NO_LIGHT:
+    case RS_EV_LOG:
         break;
     }
     return true;
@@ -142,22 +181,35 @@ static void node_granted(sim_engine *engine, rs_time now, uint32_t xfer) {
                            .kind = path->circuit ? RS_PATH_CIRCUIT : RS_PATH_PACKET,
                            .reconfiguration = path->reconfiguration_ns,
                            .rate_bps = path->rate_bps,
-                           .light_bound = path->light_bound_ns};
+                           .light_bound = path->light_bound_ns,
+                           .protocol = path->rdcm ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC};
     rs_path_granted(of(engine)->node, now, xfer, &grant);
 }
 
-static bool node_send(sim_engine *engine, rs_time now, const sim_send_params *params, uint32_t *transfer) {
+static bool node_send(sim_engine *engine, rs_time now, const sim_send_params *params, uint32_t *number) {
+    node_engine *e = of(engine);
+    bool stream = params->size == SIM_STREAM;
     rs_send_params send = {.object = {.app = "rostrum sim", .data = params->object},
-                           .size = params->size,
+                           .size = stream ? RS_STREAM : params->size,
                            .receivers = params->receivers,
-                           .receiver_count = params->count};
-    rs_status status = rs_send_open(of(engine)->node, now, &send, transfer);
-    return status == RS_OK || sim_fail(engine->sim, "host %u cannot send: %s", engine->node, rs_strerror(status));
+                           .receiver_count = params->count,
+                           .protocol = e->has_path && e->path.rdcm ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC};
+    rs_status status = rs_send_open(e->node, now, &send, number);
+    if (status != RS_OK)
+        return sim_fail(engine->sim, "host %u cannot send: %s", engine->node, rs_strerror(status));
+    transfer *t = transfer_of(e, params->object);
+    t->xfer = *number;
+    t->sending = true;
+    t->stream = stream;
+    hand_in_view(e, now, t);
+    if (stream)
+        stream_moved(e, now, *number);
+    return true;
 }
 
-static bool node_stats(const sim_engine *engine, uint32_t transfer, sim_transfer_stats *out) {
+static bool node_stats(const sim_engine *engine, uint32_t xfer, sim_transfer_stats *out) {
     rs_xfer_stats stats;
-    if (rs_xfer_stats_get(((const node_engine *)(const void *)engine)->node, transfer, &stats) != RS_OK)
+    if (rs_xfer_stats_get(((const node_engine *)(const void *)engine)->node, xfer, &stats) != RS_OK)
         return false;
     *out = (sim_transfer_stats){.sending = stats.sending,
                                 .phase = stats.phase,
@@ -178,15 +230,24 @@ static bool node_stats(const sim_engine *engine, uint32_t transfer, sim_transfer
                                 .receivers_failed = stats.receivers_failed,
                                 .granted_at = stats.granted_at,
                                 .high_rate_at = stats.high_rate_at,
-                                .data_done_at = stats.data_done_at};
+                                .data_done_at = stats.data_done_at,
+                                .view = stats.view,
+                                .acks_sent = stats.acks_sent,
+                                .acks_received = stats.acks_received,
+                                .peer_repairs_sent = stats.peer_repairs_sent,
+                                .peer_repairs_received = stats.peer_repairs_received,
+                                .peer_repairs_old = stats.peer_repairs_old,
+                                .requests_sent = stats.requests_sent,
+                                .losses = stats.losses,
+                                .window = stats.window};
     return true;
 }
 
 static uint32_t node_receiving(const sim_engine *engine, uint64_t object) {
     const node_engine *e = (const node_engine *)(const void *)engine;
-    for (uint32_t i = 0; i < e->receiving_count; i++)
-        if (e->receivings[i].object == object)
-            return e->receivings[i].xfer;
+    for (uint32_t i = 0; i < e->transfer_count; i++)
+        if (e->transfers[i].object == object && !e->transfers[i].sending)
+            return e->transfers[i].xfer;
     return 0;
 }
 
@@ -216,6 +277,21 @@ static const sim_engine_ops NODE = {.free = node_free,
                                     .peer_down = node_peer_down,
                                     .peer_writable = node_peer_writable};
 
+static rs_rdcm_config rdcm_config(const sim_rdcm_params *params) {
+    return (rs_rdcm_config){.no_congestion_control = params->no_congestion_control,
+                            .ack_every = params->ack_every,
+                            .ack_delay = params->ack_delay_ns,
+                            .ack_timeout = params->ack_timeout_ns,
+                            .ack_timeout_least = params->ack_timeout_least_ns,
+                            .ack_timeout_first = params->ack_timeout_first_ns,
+                            .loss_delay = params->loss_delay_ns,
+                            .failure_bound = params->failure_ns,
+                            .link_bound = params->link_ns,
+                            .request_bound = params->request_ns,
+                            .view_bound = params->view_ns,
+                            .window_packets = params->window_packets};
+}
+
 bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
     rs_config config = {.seed = params->seed,
                         .fragment_size = params->fragment_size,
@@ -226,7 +302,8 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
                         .receiver_silence_bound = params->receiver_silence_ns,
                         .sender_silence_bound = params->sender_silence_ns,
                         .max_transfers = params->max_transfers,
-                        .max_receivers = params->max_receivers};
+                        .max_receivers = params->max_receivers,
+                        .rdcm = rdcm_config(&params->rdcm)};
     rs_allocator allocator = engine_allocator(s);
     rs_node *node = rs_node_new(&config, &allocator);
     if (!node)
@@ -244,4 +321,40 @@ void sim_set_path(sim *s, uint32_t node, const sim_path_params *params) {
         return;
     e->path = *params;
     e->has_path = true;
+}
+
+static rs_peer peer_of(uint32_t node) {
+    return node == SIM_ERROR ? RS_NO_PEER : node;
+}
+
+bool sim_set_view(sim *s, uint32_t host, uint64_t object, const sim_view *view) {
+    node_engine *e = of(sim_host_engine(s, host, &NODE, "an agent"));
+    if (!e)
+        return false;
+    transfer *t = transfer_of(e, object);
+    rs_peer *children = engine_take(s, view->child_count * sizeof *children);
+    if (view->child_count)
+        memcpy(children, view->children, view->child_count * sizeof *children);
+    engine_give(s, (void *)(uintptr_t)t->view.children);
+    t->view = (rs_view){
+        .version = view->version,
+        .leaf = {peer_of(view->leaf_predecessor), peer_of(view->leaf_successor), peer_of(view->leaf_parent)},
+        .proxy = {peer_of(view->proxy_predecessor), peer_of(view->proxy_successor), peer_of(view->proxy_parent)},
+        .children = children,
+        .child_count = view->child_count};
+    hand_in_view(e, sim_now(s), t);
+    sim_host_pump(s, host);
+    return true;
+}
+
+bool sim_stream_end(sim *s, uint32_t host, uint64_t object) {
+    node_engine *e = of(sim_host_engine(s, host, &NODE, "an agent"));
+    if (!e)
+        return false;
+    const transfer *t = transfer_of(e, object);
+    rs_status status = t->stream ? rs_stream_extend(e->node, sim_now(s), t->xfer, t->stream_end, true) : RS_ERR_UNKNOWN;
+    if (status != RS_OK)
+        return sim_fail(s, "host %u cannot end the stream: %s", host, rs_strerror(status));
+    sim_host_pump(s, host);
+    return true;
 }

@@ -38,6 +38,17 @@ typedef struct {
     uint32_t classes;     /* 1 = first in, first out; 2 = group packets before all others */
 } sim_link_params;
 
+/* As rs_rdcm_config. */
+typedef struct {
+    bool no_congestion_control;
+    uint32_t ack_every;
+    int64_t ack_delay_ns;
+    int64_t ack_timeout_ns, ack_timeout_least_ns, ack_timeout_first_ns;
+    int64_t loss_delay_ns;
+    int64_t failure_ns, link_ns, request_ns, view_ns;
+    uint32_t window_packets;
+} sim_rdcm_params;
+
 /* Zero = default of the engine, as in agent/core/node.h. */
 typedef struct {
     uint64_t seed;
@@ -50,8 +61,11 @@ typedef struct {
     uint32_t max_receivers;
     int64_t receiver_silence_ns;
     int64_t sender_silence_ns;
+    sim_rdcm_params rdcm;
     uint64_t room_bytes; /* that may wait at its socket, as it tells senders; nothing waits here, hosts are quick */
 } sim_host_params;
+
+#define SIM_STREAM 0xffffffffffffffff /* as a size: always more, until sim_stream_end; by RDCM */
 
 typedef struct {
     uint64_t object, size;
@@ -62,6 +76,7 @@ typedef struct {
 /* What the manager answers a sender that wants a path. */
 typedef struct {
     uint32_t group;
+    bool rdcm; /* by RDCM; else by Republic */
     bool circuit;
     int64_t reconfiguration_ns;
     int64_t rate_bps;
@@ -69,6 +84,15 @@ typedef struct {
     uint64_t accepted_bytes; /* 0 = all */
     int64_t manager_delay_ns;
 } sim_path_params;
+
+/* A host's place in a transfer's backup overlay, as rs_view; SIM_ERROR = nobody. */
+typedef struct {
+    uint64_t version;
+    uint32_t leaf_predecessor, leaf_successor, leaf_parent;
+    uint32_t proxy_predecessor, proxy_successor, proxy_parent;
+    const uint32_t *children;
+    uint32_t child_count;
+} sim_view;
 
 typedef enum {
     SIM_NOTE_PHASE = 1, /* value: rs_phase */
@@ -113,6 +137,9 @@ typedef struct {
     int64_t rate_bps;
     uint32_t receivers, receivers_done, receivers_failed;
     int64_t granted_at, high_rate_at, data_done_at;
+    /* RDCM */
+    uint64_t view, acks_sent, acks_received, peer_repairs_sent, peer_repairs_received, peer_repairs_old;
+    uint64_t requests_sent, losses, window;
 } sim_transfer_stats;
 
 typedef struct {
@@ -164,6 +191,11 @@ uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint
 void sim_set_path(sim *s, uint32_t host, const sim_path_params *params);
 /* The engine's number of the new transfer at the sender. */
 uint32_t sim_send(sim *s, uint32_t host, uint64_t object, uint64_t size, const uint32_t *receivers, uint32_t count);
+
+/* What the manager tells a host of the overlay of the transfer of an object: the newest is kept until that begins. */
+bool sim_set_view(sim *s, uint32_t host, uint64_t object, const sim_view *view);
+/* A stream ends with what has been sent of it. */
+bool sim_stream_end(sim *s, uint32_t host, uint64_t object);
 
 /* To that time, or until nothing is left to happen. False: something that must never happen happened (sim_error). */
 bool sim_run(sim *s, int64_t until);
