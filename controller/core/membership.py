@@ -30,7 +30,7 @@ from rostrum.controller.core.membership_values import (
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, S
 
-FLUSH_MAX = 1_000  # groups changed in one step; others wait for the next, so that paths get their turn
+FLUSH_MAX = 256  # groups changed in one step; others wait for the next, so that paths get their turn
 RULES_WAIT_NS = 1 * S  # views do not wait longer for switches
 EMPTY_NS = 30 * S  # a group that nobody is in keeps its id and address that long
 

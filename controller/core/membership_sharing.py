@@ -25,6 +25,7 @@ from rostrum.topologies.model import Topology
 OWN_SHARE = 0.8  # of the budget for groups with an address of their own; what shared ones may grow by is the rest
 EVERYBODY_MAX = 2  # addresses that may reach everybody: one in use, one left because its root failed
 LOOKED_AT = 64  # shared addresses compared for a group that needs one: of the same racks, and as many others
+TRIED = 8  # of them, the best first
 COUNTERS_PER_ENTRY = 8
 Masks = tuple[int, int]  # receivers, senders
 
@@ -40,6 +41,7 @@ class Shared:
     leaving: dict[int, tuple[Masks, int]] = field(default_factory=dict)
     receivers: int = 0
     senders: int = 0
+    racks: int = 0  # of both
     ports: Ports = field(default_factory=dict)
 
     def sum_up(self) -> Masks:
@@ -246,18 +248,20 @@ class Sharing:
 
     def _with_others(self, group: int, masks: Masks, bad_roots: Collection[str], here: Shared | None) -> Shared | None:
         """The address where the fewest deliveries are added."""
-        wanted = masks[0].bit_count()
+        wanted, racks = masks[0].bit_count(), self._places.racks(masks[0] | masks[1])
+        full = sum(1 << i for i, tor in enumerate(self._places.tors) if not self._fits({}, {tor: ()}, self.budget))
+        same = list(self._by_racks.get(self._places.racks(masks[0]), {}).values())[-LOOKED_AT:]
         found: list[tuple[int, int, Shared]] = []
-        racks = self._places.racks(masks[0])
-        same = list(self._by_racks.get(racks, {}).values())[-LOOKED_AT:]
         for i, shared in enumerate({one.address: one for one in (*same, *self._some(LOOKED_AT))}.values()):
             if shared.everybody or shared is here or shared.root in bad_roots or not shared.groups:
                 continue
+            if racks & ~shared.racks & full:
+                continue  # its tree cannot grow there
             all_of = (shared.receivers | masks[0]).bit_count()
             added = len(shared.groups) * (all_of - shared.receivers.bit_count()) + all_of - wanted
             found.append((added, i, shared))
         found.sort(key=lambda one: one[:2])
-        return next((shared for _, _, shared in found if self._grow(shared, group, masks)), None)
+        return next((shared for _, _, shared in found[:TRIED] if self._grow(shared, group, masks)), None)
 
     def _with_everybody(self, group: int, masks: Masks, bad_roots: Collection[str]) -> Shared:
         usable = [one for one in self._everybody if one.root not in bad_roots] or self._everybody[EVERYBODY_MAX - 1 :]
@@ -311,6 +315,7 @@ class Sharing:
             self._forget_racks(shared, before)
             self._by_racks.setdefault(after, {})[shared.address] = shared
         shared.receivers, shared.senders, shared.ports = receivers, senders, new
+        shared.racks = self._places.racks(receivers | senders)
 
     def _forget_racks(self, shared: Shared, racks: int) -> None:
         bucket = self._by_racks.get(racks, {})
