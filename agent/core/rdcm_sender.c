@@ -38,9 +38,11 @@ static bool may_start(rs_node *node, rs_time now, rs_sending *x) {
         open += x->recipients[i].state == RS_RECIPIENT_ACTIVE;
         accepted += x->recipients[i].state == RS_RECIPIENT_ACTIVE && x->recipients[i].accepted;
     }
-    if (accepted == 0 || (accepted < open && now < r->start_due))
+    r->start_due = now < r->start_due ? r->start_due : RS_NEVER;
+    r->view_due = now < r->view_due ? r->view_due : RS_NEVER;
+    if (accepted == 0 || (accepted < open && r->start_due != RS_NEVER))
         return false;
-    if (!r->has_view && now < r->view_due)
+    if (!r->has_view && r->view_due != RS_NEVER)
         return false;
     if (!r->has_view) {
         rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};

@@ -48,7 +48,7 @@ rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t by
     uint64_t each = x->t.fragment_size, fragments = rs_fragments(bytes, x->t.fragment_size);
     if (x->t.size != RS_STREAM)
         return RS_ERR_STATE;
-    if ((!last && bytes % each) || fragments < r->available)
+    if ((!last && bytes % each) || bytes < r->available * each)
         return RS_ERR_INVALID;
     if (fragments > r->released + r->capacity - 64)
         return RS_ERR_LIMIT;

@@ -177,10 +177,325 @@ static void random_trees__all_complete_by_the_rules(void **state) {
         random_run(seed);
 }
 
+/* ------------------------------------------------------------------------------------------------------------ failures */
+
+/* One link of the tree is down. */
+typedef struct {
+    overlay *o;
+    uint32_t link;
+    rs_time from;
+} cut;
+
+static bool below_the_cut(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    const cut *c = context;
+    (void)h;
+    return c->link && net_now(n) >= c->from && overlay_is_below(c->o, to, c->link);
+}
+
+/* Sec. 3.4: whatever link fails, one receiver and no other reports it, naming a successor below the link; all get
+ * everything meanwhile, and the sender sends nothing again while a child has it. */
+static void a_link_fails__one_report_and_no_pause(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        world w;
+        rs_config c = config();
+        c.rdcm.no_congestion_control = true;
+        begin(&w, 12, 12000, seed, &c);
+        cut broken = {&w.o, 1 + (uint32_t)(dice(seed, 2, 1) * (double)(w.o.nodes - 1)), 30 * MS};
+        while (overlay_is_below(&w.o, 1, broken.link) && overlay_is_below(&w.o, 12, broken.link) && broken.link > 1)
+            broken.link = w.o.node_of[1 + seed % 12]; /* one above all is nobody's to repair */
+        uint32_t below = 0;
+        for (rs_peer i = 1; i <= 12; i++)
+            below += overlay_is_below(&w.o, i, broken.link);
+        if (below == 12)
+            broken.link = w.o.node_of[5];
+        net_knob(w.n)->quiet = true;
+        net_knob(w.n)->path.rate_bps = 500000000;
+        net_knob(w.n)->drop = below_the_cut;
+        net_knob(w.n)->drop_context = &broken;
+        net_at(w.n, 240 * MS);
+        all_have_it(&w);
+        uint32_t reports = 0;
+        for (rs_peer i = 1; i <= 12; i++) {
+            const net_told *t = net_event(w.n, i, RS_EV_LINK_SUSPECTED, ANYONE);
+            reports += net_events(w.n, i, RS_EV_LINK_SUSPECTED, ANYONE);
+            if (t) {
+                assert_false(overlay_is_below(&w.o, i, broken.link));
+                assert_true(overlay_is_below(&w.o, t->event.peer, broken.link));
+            }
+            assert_int_equal(net_events(w.n, i, RS_EV_RECEIVER_FAILED, ANYONE), 0);
+        }
+        if (reports != 1)
+            fail_msg("seed %llu: %u reports", (unsigned long long)seed, reports);
+        assert_int_equal(net_stats(w.n, 0, w.xfer).packets_redundant, 0);
+        net_free(w.n);
+    }
+}
+
+/* A receiver dies in the middle: its predecessors tell so, and only of it; the others end as if nothing had been. */
+static void a_receiver_dies__its_predecessors_tell(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        world w;
+        rs_config c = config();
+        c.rdcm.no_congestion_control = true;
+        c.receiver_silence_bound = 1 * SEC;
+        rs_peer victim = 1 + (rs_peer)(seed % 9);
+        begin(&w, 9, 12000, seed, &c);
+        net_knob(w.n)->path.rate_bps = 500000000;
+        net_at(w.n, 40 * MS);
+        net_kill(w.n, victim);
+        net_at(w.n, 250 * MS);
+        for (rs_peer i = 1; i <= 9; i++) {
+            bool behind = w.o.at[i].leaf.successor == victim || w.o.at[i].proxy.successor == victim;
+            assert_int_equal(net_events(w.n, i, RS_EV_RECEIVER_FAILED, ANYONE), i != victim && behind);
+            if (i != victim && behind)
+                assert_int_equal(net_event(w.n, i, RS_EV_RECEIVER_FAILED, ANYONE)->event.peer, victim);
+            if (i != victim) /* 12 MB at 500 Mb/s take 213 ms */
+                assert_true(net_event(w.n, i, RS_EV_COMPLETE, ANYONE) != NULL);
+        }
+        net_at(w.n, 5 * SEC);
+        const net_told *done = net_event(w.n, 0, RS_EV_SEND_DONE, ANYONE);
+        assert_non_null(done);
+        assert_int_equal(done->event.bytes, 8);
+        net_free(w.n);
+    }
+}
+
+/* A new overlay while packets are lost: nothing is lost for good, everybody says that it uses it, and an old ring is
+ * left only then. */
+static void the_overlay_changes__without_loss(void **state) {
+    (void)state;
+    static eyes e;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        world w;
+        rs_config c = config();
+        overlay other;
+        memset(&e, 0, sizeof e);
+        begin(&w, 14, 4000, seed, &c);
+        e.o = &w.o;
+        e.seed = seed;
+        e.link_loss = 0.01;
+        net_knob(w.n)->path.rate_bps = 300000000;
+        net_knob(w.n)->drop = on_the_tree;
+        net_knob(w.n)->drop_context = &e;
+        net_knob(w.n)->quiet = true;
+        net_knob(w.n)->peer_loss = seed % 2 ? 0.05 : 0;
+        for (uint64_t version = 2; version <= 6; version++) {
+            net_at(w.n, (rs_time)(4 + 9 * version) * MS);
+            overlay_make(&other, 14, seed * 100 + version, NULL);
+            overlay_tell(w.n, &other, 14, w.xfer, version);
+        }
+        net_at(w.n, 20 * SEC);
+        all_have_it(&w);
+        for (rs_peer i = 1; i <= 14; i++) {
+            uint32_t used = net_events(w.n, i, RS_EV_VIEW_USED, ANYONE);
+            assert_in_range(used, 1, 6);
+        }
+        net_free(w.n);
+    }
+}
+
+/* Without any view the sender is everybody's parent and mends by unicast what is asked of it. */
+static void no_overlay__still_all_arrives(void **state) {
+    (void)state;
+    static eyes e;
+    rs_config c = config();
+    net *n = net_new(8, &c, 5);
+    memset(&e, 0, sizeof e);
+    overlay o;
+    overlay_make(&o, 7, 5, NULL);
+    e.o = &o;
+    e.link_loss = 0.02;
+    net_knob(n)->path.protocol = RS_PROTOCOL_RDCM;
+    net_knob(n)->drop = on_the_tree;
+    net_knob(n)->drop_context = &e;
+    net_send_all(n, 1, 2000 * FRAGMENT + 17);
+    net_at(n, 20 * SEC);
+    const net_told *log = net_event(n, 0, RS_EV_LOG, ANYONE);
+    assert_non_null(log);
+    assert_non_null(strstr(log->event.cause, "no backup overlay"));
+    for (rs_peer i = 1; i <= 7; i++)
+        assert_true(net_has(n, i, 1));
+    net_free(n);
+}
+
+/* Acknowledgements do not get through at all: the transfer ends by unicast, and says why. */
+static void peers_are_mute__it_ends_by_unicast(void **state) {
+    (void)state;
+    world w;
+    rs_config c = config();
+    begin(&w, 5, 1000, 1, &c);
+    for (rs_peer i = 1; i <= 5; i++)
+        net_mute(w.n, i, true);
+    net_at(w.n, 20 * SEC);
+    all_have_it(&w);
+    assert_non_null(strstr(net_event(w.n, 0, RS_EV_LOG, ANYONE)->event.cause, "by unicast"));
+    net_free(w.n);
+}
+
+/* One whose packets to and from peers are lost gets what it misses from the sender, and the others do not wait. */
+static void one_is_mute__it_asks_the_sender(void **state) {
+    (void)state;
+    static eyes e;
+    world w;
+    rs_config c = config();
+    memset(&e, 0, sizeof e);
+    begin(&w, 8, 2000, 3, &c);
+    e.o = &w.o;
+    e.link_loss = 0.01;
+    net_knob(w.n)->drop = on_the_tree;
+    net_knob(w.n)->drop_context = &e;
+    net_mute(w.n, 4, true);
+    net_at(w.n, 20 * SEC);
+    all_have_it(&w);
+    net_free(w.n);
+}
+
+static void the_sender_dies__all_give_up_in_time(void **state) {
+    (void)state;
+    world w;
+    rs_config c = config();
+    c.sender_silence_bound = 1 * SEC;
+    begin(&w, 6, 20000, 2, &c);
+    net_at(w.n, 30 * MS);
+    net_kill(w.n, 0);
+    net_at(w.n, 6 * SEC);
+    for (rs_peer i = 1; i <= 6; i++) {
+        const net_told *done = net_event(w.n, i, RS_EV_RECEIVE_DONE, ANYONE);
+        assert_non_null(done);
+        assert_false(done->event.ok);
+    }
+    net_free(w.n);
+}
+
+/* Whatever allocation fails, nothing leaks, and the transfer ends with all or with causes. */
+static void memory_is_short__it_ends_all_the_same(void **state) {
+    (void)state;
+    for (int64_t fail_at = 0; fail_at < 60; fail_at++) {
+        rs_config c = config();
+        c.receiver_silence_bound = c.sender_silence_bound = 1 * SEC;
+        net *n = net_new(5, &c, 7);
+        overlay o;
+        rs_xfer xfer = 0;
+        const rs_peer to[] = {1, 2, 3, 4};
+        overlay_make(&o, 4, 7, NULL);
+        net_knob(n)->path.protocol = RS_PROTOCOL_RDCM;
+        net_knob(n)->loss = 0.01;
+        net_allocations(n, fail_at);
+        if (net_send(n, 0, 1, 300 * FRAGMENT, 4, to, &xfer) == RS_OK) {
+            net_at(n, 5 * MS);
+            overlay_tell(n, &o, 4, xfer, 1);
+            net_at(n, 30 * SEC);
+            assert_int_equal(net_events(n, 0, RS_EV_SEND_DONE, ANYONE), 1);
+        }
+        net_free(n);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------- streams */
+
+static void extend(world *w, uint64_t fragments, bool last) {
+    rs_node *node = net_node(w->n, 0);
+    uint64_t first, here, end, bytes = fragments * FRAGMENT - (last ? 400 : 0);
+    assert_int_equal(rs_stream_window(node, w->xfer, &first, &here, &end), RS_OK);
+    assert_true(bytes <= end);
+    net_call(w->n, 0, rs_stream_extend(node, net_knob(w->n)->now, w->xfer, bytes, last));
+}
+
+/* A stream of many windows through lossy trees: all of it arrives in order, nobody keeps more than the window, and it
+ * ends when it is told to. */
+static void a_stream__all_arrives_within_its_window(void **state) {
+    (void)state;
+    static eyes e;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        world w = {.receivers = 10};
+        rs_config c = config();
+        c.rdcm.window_packets = 256;
+        c.max_transfers = 4;
+        c.rdcm.no_congestion_control = seed % 2;
+        memset(&e, 0, sizeof e);
+        w.n = net_new(11, &c, seed);
+        overlay_make(&w.o, 10, seed, NULL);
+        e.o = &w.o;
+        e.seed = seed;
+        e.link_loss = 0.005;
+        net_knobs *k = net_knob(w.n);
+        k->path.protocol = RS_PROTOCOL_RDCM;
+        k->quiet = true;
+        k->drop = on_the_tree;
+        k->drop_context = &e;
+        w.xfer = net_stream_all(w.n, 1, 5000);
+        net_at(w.n, 5 * MS);
+        overlay_tell(w.n, &w.o, 10, w.xfer, 1);
+        uint64_t given = 0;
+        for (rs_time at = 5 * MS; given < 5000 && at < 20 * SEC; at += MS / 2) {
+            uint64_t first, here, end;
+            assert_int_equal(rs_stream_window(net_node(w.n, 0), w.xfer, &first, &here, &end), RS_OK);
+            assert_true(end - first <= 256 * FRAGMENT);
+            uint64_t next = given + 40 < end / FRAGMENT ? given + 40 : end / FRAGMENT;
+            given = next < 5000 ? next : 5000;
+            extend(&w, given, given == 5000);
+            for (rs_peer i = 1; i <= 10; i++) {
+                assert_int_equal(rs_stream_window(net_node(w.n, i), net_receiving(w.n, i), &first, &here, &end), RS_OK);
+                assert_true(first <= here && here <= end && end - first <= 256 * FRAGMENT);
+            }
+            net_at(w.n, at);
+        }
+        assert_int_equal(given, 5000);
+        net_at(w.n, 30 * SEC);
+        all_have_it(&w);
+        assert_true(net_memory_most(w.n, 1) < 48 * 1024);
+        net_free(w.n);
+    }
+}
+
+/* Nothing is sent for a while, then something: the last packet arrives without a next one to show its loss. */
+static void a_stream_pauses__its_last_packet_arrives(void **state) {
+    (void)state;
+    world w = {.receivers = 3};
+    rs_config c = config();
+    w.n = net_new(4, &c, 1);
+    overlay_make(&w.o, 3, 1, NULL);
+    net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
+    w.xfer = net_stream_all(w.n, 1, 100);
+    net_at(w.n, 5 * MS);
+    overlay_tell(w.n, &w.o, 3, w.xfer, 1);
+    extend(&w, 10, false);
+    net_at(w.n, 3 * SEC);
+    net_knob(w.n)->loss = 1; /* to everybody: only the sender can mend that */
+    extend(&w, 11, false);
+    net_at(w.n, 3 * SEC + 2 * MS);
+    net_knob(w.n)->loss = 0;
+    net_at(w.n, 4 * SEC);
+    for (rs_peer i = 1; i <= 3; i++) {
+        uint64_t first, here, end;
+        assert_int_equal(rs_stream_window(net_node(w.n, i), net_receiving(w.n, i), &first, &here, &end), RS_OK);
+        assert_int_equal(here, 11 * FRAGMENT);
+    }
+    rs_node *node = net_node(w.n, 0);
+    assert_int_equal(rs_stream_extend(node, net_knob(w.n)->now, w.xfer, 10600, true),
+                     RS_ERR_INVALID); /* sent already */
+    extend(&w, 12, true);
+    net_at(w.n, 5 * SEC);
+    all_have_it(&w);
+    net_free(w.n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_loss__nothing_is_sent_twice),
         cmocka_unit_test(random_trees__all_complete_by_the_rules),
+        cmocka_unit_test(a_link_fails__one_report_and_no_pause),
+        cmocka_unit_test(a_receiver_dies__its_predecessors_tell),
+        cmocka_unit_test(the_overlay_changes__without_loss),
+        cmocka_unit_test(no_overlay__still_all_arrives),
+        cmocka_unit_test(peers_are_mute__it_ends_by_unicast),
+        cmocka_unit_test(one_is_mute__it_asks_the_sender),
+        cmocka_unit_test(the_sender_dies__all_give_up_in_time),
+        cmocka_unit_test(memory_is_short__it_ends_all_the_same),
+        cmocka_unit_test(a_stream__all_arrives_within_its_window),
+        cmocka_unit_test(a_stream_pauses__its_last_packet_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
