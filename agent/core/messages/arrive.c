@@ -28,8 +28,8 @@ void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs
                   uint32_t length, rs_messages_via via) {
     rs_gm_stream_reach(node, now, stream, id->sn, true);
     if (!stream->settled_base) {
-        rs_gm_body body = rs_gm_body_head(datagram + RS_GM_HEADER);
-        rs_gm_stream_settle_base(node, now, stream, id->sn, body.view, body.back);
+        rs_gm_views views = rs_gm_body_views(datagram + RS_GM_HEADER);
+        rs_gm_stream_settle_base(node, now, stream, id->sn, &views);
     }
     rs_gm_slot *slot = rs_gm_slot_of(stream, id->sn);
     uint64_t at = keep(node, stream, id->sn, datagram, length);
@@ -114,6 +114,6 @@ bool rs_gm_receive_state(rs_messages *node, rs_time now, const uint8_t *bytes, s
     if (fresh)
         rs_gm_stream_start(stream, state.id.sn + 1);
     rs_gm_stream_reach(node, now, stream, state.id.sn, false);
-    rs_gm_stream_settle_base(node, now, stream, state.id.sn, state.view, state.back);
+    rs_gm_stream_settle_base(node, now, stream, state.id.sn, &state.views);
     return true;
 }

@@ -111,6 +111,8 @@ static void take_part(rs_messages *node, rs_time now, rs_gm_stream *stream, uint
                       const uint8_t *payload, uint32_t length) {
     rs_gm_part part = rs_gm_get_part(payload);
     uint64_t first = sn - part.index;
+    if (part.index < sn && first < stream->base)
+        return; /* it began before this node joined */
     if (part.index >= sn || first == stream->dropped) {
         rs_gm_lost(node, stream, sn, 1, RS_LOST_ASSEMBLY);
         return;
@@ -160,19 +162,20 @@ static void take_pack(rs_messages *node, rs_gm_stream *stream, uint64_t sn, uint
 static void take(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, uint64_t at) {
     const rs_gm_record *record = rs_gm_log_record(&node->in, at);
     const uint8_t *body = rs_gm_log_datagram(&node->in, at) + RS_GM_HEADER;
-    rs_gm_body head = rs_gm_body_head(body);
+    rs_gm_form form = rs_gm_body_form(body);
+    uint32_t length = rs_gm_body_length(body);
     stream->delivered = true;
-    if (head.form == RS_GM_PARTS)
-        take_part(node, now, stream, sn, record, body + RS_GM_BODY, head.length);
-    else if (head.form == RS_GM_PACK)
-        take_pack(node, stream, sn, at, record, body + RS_GM_BODY, head.length);
+    if (form == RS_GM_PARTS)
+        take_part(node, now, stream, sn, record, body + RS_GM_BODY, length);
+    else if (form == RS_GM_PACK)
+        take_pack(node, stream, sn, at, record, body + RS_GM_BODY, length);
     else {
         rs_gm_event *event = deliver(node, stream, sn, record);
         if (!event)
             return;
         event->at = at;
         event->offset = RS_GM_DATA_LEAST;
-        event->length = head.length;
+        event->length = length;
     }
 }
 

@@ -176,7 +176,7 @@ static bool look_again(const rs_messages *node, member *m) {
 
 static const uint8_t *body_of(const rs_messages *node, const member *m, uint32_t *length) {
     const uint8_t *body = rs_gm_log_datagram(rs_gm_log_of(node, m->stream), rs_gm_slot_at(m->slot)) + RS_GM_HEADER;
-    *length = RS_GM_BODY + rs_gm_body_head(body).length;
+    *length = RS_GM_BODY + rs_gm_body_length(body);
     return body;
 }
 
@@ -203,7 +203,7 @@ static bool decode(rs_messages *node, rs_time now, uint32_t number, const uint8_
     rs_gm_stream *stream = missing->stream;
     rs_gm_id id = {stream->sender, stream->incarnation, stream->group->id, missing->sn};
     rs_gm_body body;
-    uint32_t whole = length < RS_GM_BODY ? length : RS_GM_BODY + (uint32_t)rs_gm_body_head(bytes).length;
+    uint32_t whole = length < RS_GM_BODY ? length : RS_GM_BODY + rs_gm_body_length(bytes);
     if (whole > length || whole + RS_GM_HEADER > node->config.packet_bytes || !rs_gm_get_body(bytes, whole, &body)) {
         node->stats.bad++;
         return false;

@@ -57,7 +57,7 @@ static bool configure(rs_messages_config *c) {
     default_to(&c->window_packets, 65536);
     default_to(&c->kept_repairs, 1024);
     default_to(&c->repair_buffers, 16384);
-    default_to(&c->heartbeats, 5);
+    default_to(&c->heartbeats, 6);
     default_time(&c->nak_delay, 100);
     default_time(&c->nak_retry, 50);
     default_time(&c->give_up, 1000);

@@ -8,9 +8,32 @@ static uint32_t capacity(const rs_messages *node) {
     return node->config.packet_bytes - RS_GM_DATA_LEAST;
 }
 
-static uint32_t back_of(const rs_gm_group *group, uint64_t sn) {
-    uint64_t back = sn - group->view_first;
-    return back < RS_GM_BACK_MOST ? (uint32_t)back : RS_GM_BACK_MOST;
+void rs_gm_publish_view(rs_gm_group *group) {
+    uint64_t first = group->own ? group->own->high + 1 : 1;
+    if (group->past_count > 0 && group->past[group->past_count - 1].first == first)
+        group->past_count--; /* nothing was published under that one */
+    else if (group->past_count == RS_GM_VIEWS) {
+        memmove(group->past, group->past + 1, (RS_GM_VIEWS - 1) * sizeof *group->past);
+        group->past_count--;
+    }
+    group->past[group->past_count].version = group->version;
+    group->past[group->past_count++].first = first;
+}
+
+/* What packet `sn`, the newest, tells of the views it and those before it were published under. */
+static rs_gm_views views_of(const rs_gm_group *group, uint64_t sn) {
+    rs_gm_views views = {.count = 0};
+    for (uint32_t i = group->past_count; i-- > 0;) {
+        uint64_t back = sn - group->past[i].first, version = group->past[i].version;
+        if (group->past[i].first > sn)
+            continue;
+        if (views.count > 0 &&
+            ((uint32_t)version == views.view[0].version || views.view[0].version - (uint32_t)version > UINT16_MAX))
+            break;
+        views.view[views.count].version = (uint32_t)version;
+        views.view[views.count++].back = back < RS_GM_BACK_MOST ? (uint8_t)back : RS_GM_BACK_MOST;
+    }
+    return views;
 }
 
 /* A packet of `length` payload bytes at the log's end; returns where they belong. */
@@ -26,7 +49,7 @@ static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, r
     node->last_published = at;
     uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
     rs_gm_id id = {own->sender, own->incarnation, group->id, sn};
-    rs_gm_body body = {(uint16_t)length, (uint8_t)form, (uint16_t)back_of(group, sn), (uint32_t)group->version};
+    rs_gm_body body = {(uint16_t)length, (uint8_t)form, views_of(group, sn)};
     rs_gm_put_header(datagram, RS_GM_KIND_DATA, &id);
     rs_gm_put_body(datagram + RS_GM_HEADER, &body);
     return datagram + RS_GM_DATA_LEAST;
@@ -39,20 +62,18 @@ static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes
         return false;
     rs_gm_record *record = rs_gm_log_record(&node->out, at);
     uint8_t *body = rs_gm_log_datagram(&node->out, at) + RS_GM_HEADER;
-    rs_gm_body head = rs_gm_body_head(body);
-    uint32_t longer = head.length + 2u + length;
+    uint32_t old = rs_gm_body_length(body), longer = old + 2u + length;
     uint64_t after = at + rs_gm_log_span(RS_GM_DATA_LEAST + longer);
-    if (record->stream != group->own->number || record->sn != group->own->high || head.form != RS_GM_PACK ||
-        longer > capacity(node) || head.view != (uint32_t)group->version ||
+    if (record->stream != group->own->number || record->sn != group->own->high || rs_gm_body_form(body) != RS_GM_PACK ||
+        longer > capacity(node) || group->past[group->past_count - 1].first > record->sn ||
         (at & (node->out.size - 1)) + (after - at) > node->out.size || after - node->sent > node->out.size)
         return false;
-    uint8_t *place = body + RS_GM_BODY + head.length;
+    uint8_t *place = body + RS_GM_BODY + old;
     place[0] = (uint8_t)(length >> 8);
     place[1] = (uint8_t)length;
     if (length)
         memcpy(place + 2, bytes, length);
-    head.length = (uint16_t)longer;
-    rs_gm_put_body(body, &head);
+    rs_gm_put_body_length(body, longer);
     record->span = (uint32_t)(after - at);
     node->out.head = after;
     return true;
@@ -101,7 +122,6 @@ static bool have_stream(rs_messages *node, rs_gm_group *group) {
     bool fresh;
     rs_gm_id id = {node->config.self, node->config.incarnation, group->id, 0};
     group->own = rs_gm_stream_get(node, group, &id, &fresh);
-    group->view_first = 1;
     return group->own != NULL;
 }
 
@@ -138,16 +158,13 @@ void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_timer_set(&node->timers, &group->heartbeat, RS_NEVER);
     if (!group->own || group->beats >= node->config.heartbeats)
         return;
-    /* After one wait, two more, four more ... since the last packet. */
-    rs_time due = group->published_at + node->config.heartbeat * ((INT64_C(2) << group->beats) - 1);
+    /* One, two, four ... waits after the last packet. */
+    rs_time due = group->published_at + (node->config.heartbeat << group->beats);
     if (now >= due) {
         rs_gm_small *small = rs_gm_small_new(node);
         if (small) {
             rs_gm_stream *own = group->own;
-            rs_gm_state state = {{own->sender, own->incarnation, group->id, own->high}, (uint32_t)group->version, 0};
-            /* A new view in which nothing was published yet: all before it is of the view before. */
-            state.back = own->high < group->view_first ? 0 : (uint16_t)back_of(group, own->high);
-            state.view -= own->high < group->view_first;
+            rs_gm_state state = {{own->sender, own->incarnation, group->id, own->high}, views_of(group, own->high)};
             rs_gm_put_state(small->bytes, &state);
             small->length = RS_GM_STATE;
             small->channel = RS_CH_GROUP;
@@ -156,7 +173,7 @@ void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
         }
         if (++group->beats >= node->config.heartbeats)
             return;
-        due = group->published_at + node->config.heartbeat * ((INT64_C(2) << group->beats) - 1);
+        due = group->published_at + (node->config.heartbeat << group->beats);
     }
     rs_timer_set(&node->timers, &group->heartbeat, due);
 }
@@ -177,7 +194,7 @@ bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
         *out = (rs_messages_out){
             .channel = RS_CH_GROUP, .peer = RS_NO_PEER, .group = stream->group->channel, .piece_count = 1};
         out->piece[0].bytes = datagram;
-        out->piece[0].length = RS_GM_DATA_LEAST + (uint32_t)rs_gm_body_head(datagram + RS_GM_HEADER).length;
+        out->piece[0].length = RS_GM_DATA_LEAST + rs_gm_body_length(datagram + RS_GM_HEADER);
         node->stats.data_sent++;
         return true;
     }
@@ -195,7 +212,7 @@ static void send_again(rs_messages *node, const rs_gm_id *id, rs_peer peer, uint
     rs_gm_retransmit *again = &node->retransmits[node->retransmit_tail++ & (RS_GM_RETRANSMITS - 1)];
     *again = (rs_gm_retransmit){.at = rs_gm_slot_at(*slot), .own = stream->own, .copies = copies, .peer = peer};
     const uint8_t *body = rs_gm_log_datagram(rs_gm_log_of(node, stream), again->at) + RS_GM_HEADER;
-    again->length = RS_GM_BODY + (uint32_t)rs_gm_body_head(body).length;
+    again->length = RS_GM_BODY + rs_gm_body_length(body);
     rs_gm_put_header(again->header, RS_GM_KIND_AGAIN, id);
 }
 

@@ -66,7 +66,10 @@ struct rs_gm_group {
     rs_list streams;
     rs_lec_group *lec; /* NULL: no repairs are made of it here */
     rs_gm_stream *own;
-    uint64_t view_first; /* sn of the first packet published under this version */
+    struct { /* views under which this node published, the newest last: the first sn under each */
+        uint64_t version, first;
+    } past[RS_GM_VIEWS];
+    uint32_t past_count;
     rs_timer heartbeat;
     rs_time published_at;
     uint32_t beats;
@@ -239,9 +242,9 @@ rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_g
 void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream);
 /* Nothing before `sn` matters. For a stream of which nothing is known yet. */
 void rs_gm_stream_start(rs_gm_stream *stream, uint64_t sn);
-/* A packet of this stream carried `view` and `back`: what was sent from that view's start on matters too. */
-void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, uint32_t view,
-                              uint32_t back);
+/* Packet `sn` of this stream told of these views: what was sent since this node joined matters too. */
+void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn,
+                              const rs_gm_views *views);
 /* The stream is known to go up to `sn`: what is not here of it is missing, but `sn` itself if it is `here`. */
 void rs_gm_stream_reach(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, bool here);
 
@@ -298,6 +301,8 @@ void rs_gm_kept_lost(rs_messages *node, rs_gm_missing *missing);
 void rs_gm_kept_work(rs_messages *node, rs_time now);
 
 /* publish.c */
+/* A new view holds for what is published from now on. */
+void rs_gm_publish_view(rs_gm_group *group);
 bool rs_gm_receive_nak(rs_messages *node, const uint8_t *bytes, size_t length);
 void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group);
 bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out);

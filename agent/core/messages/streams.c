@@ -228,20 +228,21 @@ void rs_gm_stream_reach(rs_messages *node, rs_time now, rs_gm_stream *stream, ui
     }
 }
 
-/* A view's serial number may go round: 32 bits of it are on the wire. */
+/* A view's version may go round: 32 bits of it are on the wire. */
 static bool from_version(uint64_t joined, uint32_t view) {
     return (int32_t)(view - (uint32_t)joined) >= 0;
 }
 
-void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, uint32_t view,
-                              uint32_t back) {
-    if (stream->settled_base || stream->own || !from_version(stream->group->joined, view))
+void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn,
+                              const rs_gm_views *views) {
+    uint64_t joined = stream->group->joined, old = stream->base, first = sn;
+    if (stream->settled_base || stream->own || !from_version(joined, views->view[0].version))
         return;
     stream->settled_base = true;
-    uint64_t first = back < RS_GM_LATE_JOIN && back < sn ? sn - back : sn;
-    if (first >= stream->base || (stream->delivered && stream->group->order == RS_ORDER_FIFO))
+    for (uint32_t i = 0; i < views->count && from_version(joined, views->view[i].version); i++)
+        first = views->view[i].back < RS_GM_LATE_JOIN && views->view[i].back < sn ? sn - views->view[i].back : first;
+    if (first >= old || (stream->delivered && stream->group->order == RS_ORDER_FIFO))
         return;
-    uint64_t old = stream->base;
     while (stream->high + 1 - first > stream->capacity) {
         if (!grow(node, stream))
             return;

@@ -84,8 +84,7 @@ static void apply(rs_messages *node, rs_gm_group *group, const rs_gm_group *next
     group->naks = next->naks;
     group->members = next->members;
     group->member_count = next->member_count;
-    if (group->own)
-        group->view_first = group->own->high + 1;
+    rs_gm_publish_view(group);
     bool was = group->member;
     group->member = next->member;
     if (was && !group->member) { /* what others sent is no more of this node's business */

@@ -57,17 +57,54 @@ void rs_gm_get_id(const uint8_t bytes[RS_GM_ID], rs_gm_id *out) {
     *out = (rs_gm_id){get32(bytes), get32(bytes + 4), get32(bytes + 8), get64(bytes + 12)};
 }
 
+/* 12 bytes: the newest version, then what the older ones are less than it (0: none), each with its `back`. */
+static void put_views(uint8_t *out, const rs_gm_views *views) {
+    memset(out, 0, 13);
+    out[0] = views->view[0].back;
+    put32(out + 1, views->view[0].version);
+    for (uint32_t i = 1; i < views->count; i++) {
+        put16(out + 2 + 3 * i, views->view[0].version - views->view[i].version);
+        out[4 + 3 * i] = views->view[i].back;
+    }
+}
+
+static bool get_views(const uint8_t *bytes, rs_gm_views *out) {
+    *out = (rs_gm_views){.count = 1, .view = {{get32(bytes + 1), bytes[0]}}};
+    for (uint32_t i = 1; i < RS_GM_VIEWS; i++) {
+        uint32_t less = get16(bytes + 2 + 3 * i), last = out->view[0].version - out->view[out->count - 1].version;
+        uint8_t back = bytes[4 + 3 * i];
+        if (less == 0 && back == 0)
+            continue;
+        if (out->count < i || less <= last || (back <= out->view[i - 1].back && back < RS_GM_BACK_MOST))
+            return false;
+        out->view[out->count].version = out->view[0].version - less;
+        out->view[out->count++].back = back;
+    }
+    return bytes[11] == 0 && bytes[12] == 0;
+}
+
 void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body) {
     put16(out, body->length);
     out[2] = body->form;
-    out[3] = 0;
-    put16(out + 4, body->back);
-    put16(out + 6, 0);
-    put32(out + 8, body->view);
+    put_views(out + 3, &body->views);
 }
 
-rs_gm_body rs_gm_body_head(const uint8_t *bytes) {
-    return (rs_gm_body){get16(bytes), bytes[2], get16(bytes + 4), get32(bytes + 8)};
+uint32_t rs_gm_body_length(const uint8_t *bytes) {
+    return get16(bytes);
+}
+
+rs_gm_form rs_gm_body_form(const uint8_t *bytes) {
+    return (rs_gm_form)bytes[2];
+}
+
+rs_gm_views rs_gm_body_views(const uint8_t *bytes) {
+    rs_gm_views views;
+    get_views(bytes + 3, &views);
+    return views;
+}
+
+void rs_gm_put_body_length(uint8_t *bytes, uint32_t length) {
+    put16(bytes, length);
 }
 
 void rs_gm_put_part(uint8_t out[RS_GM_PART], const rs_gm_part *part) {
@@ -103,9 +140,10 @@ static bool part_fits(const uint8_t *payload, size_t length) {
 }
 
 bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out) {
-    if (length < RS_GM_BODY || bytes[3] != 0 || get16(bytes + 6) != 0)
+    if (length < RS_GM_BODY || !get_views(bytes + 3, &out->views))
         return false;
-    *out = rs_gm_body_head(bytes);
+    out->length = get16(bytes);
+    out->form = bytes[2];
     if (out->length != length - RS_GM_BODY)
         return false;
     switch (out->form) {
@@ -203,17 +241,14 @@ uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from, uint3
 
 void rs_gm_put_state(uint8_t out[RS_GM_STATE], const rs_gm_state *state) {
     rs_gm_put_header(out, RS_GM_KIND_STATE, &state->id);
-    put32(out + RS_GM_HEADER, state->view);
-    put16(out + RS_GM_HEADER + 4, state->back);
-    put16(out + RS_GM_HEADER + 6, 0);
+    memset(out + RS_GM_HEADER, 0, 3);
+    put_views(out + RS_GM_HEADER + 3, &state->views);
 }
 
 bool rs_gm_get_state(const uint8_t *bytes, size_t length, rs_gm_state *out) {
     if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_STATE || length != RS_GM_STATE ||
-        get16(bytes + RS_GM_HEADER + 6) != 0)
+        get16(bytes + RS_GM_HEADER) != 0 || bytes[RS_GM_HEADER + 2] != 0)
         return false;
     rs_gm_get_id(bytes + 4, &out->id);
-    out->view = get32(bytes + RS_GM_HEADER);
-    out->back = get16(bytes + RS_GM_HEADER + 4);
-    return sn_fits(out->id.sn);
+    return sn_fits(out->id.sn) && get_views(bytes + RS_GM_HEADER + 3, &out->views);
 }

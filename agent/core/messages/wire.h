@@ -7,7 +7,7 @@
 
 #define RS_GM_VERSION 1
 #define RS_GM_HEADER 24 /* of a data packet, before its body */
-#define RS_GM_BODY 12   /* head of the body */
+#define RS_GM_BODY 16   /* head of the body */
 #define RS_GM_DATA_LEAST (RS_GM_HEADER + RS_GM_BODY)
 #define RS_GM_PART 12 /* in front of a part of a large message */
 #define RS_GM_ID 20   /* a packet's id in a repair */
@@ -17,9 +17,10 @@
 #define RS_GM_NAK_ITEM 24
 #define RS_GM_NAK_ITEMS 48
 #define RS_GM_NAK_MOST (RS_GM_NAK + RS_GM_NAK_ITEMS * RS_GM_NAK_ITEM)
-#define RS_GM_STATE 32
+#define RS_GM_STATE 40
+#define RS_GM_VIEWS 3 /* views a packet tells of */
 #define RS_GM_SN_MOST (UINT64_C(1) << 60)
-#define RS_GM_BACK_MOST UINT16_MAX
+#define RS_GM_BACK_MOST UINT8_MAX
 #define RS_GM_ROUNDS_MOST 3 /* of NAKs that ask for more than one copy */
 
 typedef enum {
@@ -44,13 +45,21 @@ typedef struct {
     uint64_t sn;
 } rs_gm_id;
 
+/* Under which views a sender published its newest packets, the newest first: whoever joined with a version finds where
+ * the stream begins for it. */
+typedef struct {
+    struct {
+        uint32_t version; /* low 32 bits */
+        uint8_t back;     /* how many packets before this one the first under that version was, or RS_GM_BACK_MOST */
+    } view[RS_GM_VIEWS];
+    uint32_t count; /* at least 1 */
+} rs_gm_views;
+
 /* Head of a body: what a repair restores besides the payload. */
 typedef struct {
     uint16_t length; /* payload bytes behind it */
     uint8_t form;
-    uint16_t back; /* packets that the sender sent to the group before this one under the same view, at most
-                    * RS_GM_BACK_MOST */
-    uint32_t view; /* low 32 bits of the version of the sender's view */
+    rs_gm_views views;
 } rs_gm_body;
 
 typedef struct {
@@ -73,8 +82,7 @@ typedef struct {
 
 typedef struct {
     rs_gm_id id; /* the newest packet */
-    uint32_t view;
-    uint16_t back;
+    rs_gm_views views;
 } rs_gm_state;
 
 void rs_gm_put_header(uint8_t out[RS_GM_HEADER], rs_gm_kind kind, const rs_gm_id *id);
@@ -92,8 +100,12 @@ unsigned rs_gm_get_kind(const uint8_t *bytes, size_t length);
 bool rs_gm_get_data(const uint8_t *bytes, size_t length, rs_gm_id *id, rs_gm_body *body);
 /* A body that is `length` bytes with its head; checks the payload's form. */
 bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out);
-/* The head alone, of a body that was checked before. */
-rs_gm_body rs_gm_body_head(const uint8_t *bytes);
+/* Of a body that was checked before. */
+uint32_t rs_gm_body_length(const uint8_t *bytes);
+rs_gm_form rs_gm_body_form(const uint8_t *bytes);
+rs_gm_views rs_gm_body_views(const uint8_t *bytes);
+/* The payload has grown. */
+void rs_gm_put_body_length(uint8_t *bytes, uint32_t length);
 rs_gm_part rs_gm_get_part(const uint8_t *bytes);
 void rs_gm_get_id(const uint8_t bytes[RS_GM_ID], rs_gm_id *out);
 bool rs_gm_get_repair(const uint8_t *bytes, size_t length, rs_gm_repair_in *out);

@@ -18,7 +18,7 @@ typedef struct {
     uint64_t version;
     rs_messages_view like;
     uint64_t included, received;
-    bool *knows;         /* by node: it has a view */
+    bool *knows, *was;   /* by node: it has a view; it is or was a member */
     uint64_t *last_seen; /* by node and sender: number of the last message, for order */
 } group_state;
 
@@ -103,6 +103,7 @@ void cluster_free(cluster *c) {
     for (uint32_t i = 0; i < GROUPS_MOST; i++) {
         free(c->groups[i].members);
         free(c->groups[i].knows);
+        free(c->groups[i].was);
         free(c->groups[i].last_seen);
     }
     for (uint32_t i = 0; i < c->heap_count; i++)
@@ -246,6 +247,8 @@ static void delivered(cluster *c, rs_peer to, const rs_messages_event *event) {
     message->had[to]++;
     c->account.by_via[event->via]++;
     c->account.late_sum[event->via] += event->late;
+    if (event->late > c->account.slowest_since_discovery)
+        c->account.slowest_since_discovery = event->late;
     if (c->now - message->at > c->account.slowest)
         c->account.slowest = c->now - message->at;
 }
@@ -266,6 +269,7 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
     group_state *group = &c->groups[id];
     if (!group->knows) {
         group->knows = calloc(c->options.nodes, sizeof *group->knows);
+        group->was = calloc(c->options.nodes, sizeof *group->was);
         group->last_seen = calloc((size_t)c->options.nodes * c->options.nodes, sizeof *group->last_seen);
     }
     rs_messages_view view = *like;
@@ -281,12 +285,72 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
     view.members = copy;
     view.member_count = count;
     for (uint32_t i = 0; i < count; i++)
-        group->knows[copy[i]] = true;
+        group->knows[copy[i]] = group->was[copy[i]] = true;
     for (uint32_t i = 0; i < c->options.nodes; i++) {
         if (group->knows[i])
             assert_int_equal(rs_messages_set_view(c->nodes[i], c->now, &view), RS_OK);
         drain_packets(c, i);
     }
+}
+
+bool cluster_is_member(const cluster *c, rs_message_group id, rs_peer peer) {
+    for (uint32_t i = 0; i < c->groups[id].count; i++) {
+        if (c->groups[id].members[i] == peer)
+            return true;
+    }
+    return false;
+}
+
+/* All that know the group get the change; those that do not, the whole. */
+static void change(cluster *c, rs_message_group id, rs_peer peer, bool join) {
+    group_state *group = &c->groups[id];
+    rs_peer *members = malloc((group->count + 1) * sizeof *members);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < group->count; i++) {
+        if (group->members[i] != peer)
+            members[count++] = group->members[i];
+    }
+    if (join)
+        members[count++] = peer;
+    free(group->members);
+    group->members = members;
+    group->count = count;
+    group->version++;
+    rs_messages_view view = group->like;
+    view.group = view.channel = id;
+    view.version = group->version;
+    view.members = members;
+    view.member_count = count;
+    for (uint32_t i = 0; i < c->options.nodes; i++) {
+        if (group->knows[i])
+            assert_int_equal(rs_messages_change_view(c->nodes[i], c->now, id, view.version - 1, view.version, &peer,
+                                                     join, &peer, !join),
+                             RS_OK);
+        else if (i == peer && join)
+            assert_int_equal(rs_messages_set_view(c->nodes[i], c->now, &view), RS_OK);
+        drain_packets(c, i);
+    }
+    group->knows[peer] = group->was[peer] = true;
+    for (uint32_t i = 0; i < c->message_count && !join; i++) {
+        if (c->messages[i].group == id && !c->messages[i].had[peer])
+            c->messages[i].due[peer] = 0;
+    }
+}
+
+void cluster_join(cluster *c, rs_message_group group, rs_peer peer) {
+    change(c, group, peer, true);
+}
+
+void cluster_leave(cluster *c, rs_message_group group, rs_peer peer) {
+    change(c, group, peer, false);
+}
+
+void cluster_move(cluster *c, rs_message_group id) {
+    rs_peer peer = cluster_random(c, c->options.nodes);
+    if (cluster_is_member(c, id, peer) && c->groups[id].count > 2)
+        cluster_leave(c, id, peer);
+    else if (!c->groups[id].was[peer])
+        cluster_join(c, id, peer);
 }
 
 void cluster_random_groups(cluster *c, uint32_t groups, uint32_t size, const rs_messages_view *like) {

@@ -35,12 +35,18 @@ cluster *cluster_new(const cluster_options *options);
 void cluster_free(cluster *c);
 rs_messages *cluster_node(cluster *c, uint32_t number);
 rs_time cluster_now(const cluster *c);
-/* Every node that is or was a member, or publishes, gets the view. Options but members, count, group and version are
- * taken from `like`. */
+/* Every node that is or was a member, or publishes, gets the view at once. Options but members, count, group and version
+ * are taken from `like`. Who is no more a member need not get what it has not yet. */
 void cluster_view(cluster *c, rs_message_group group, const rs_peer *members, uint32_t count,
                   const rs_messages_view *like);
 /* Random groups of the workload (n, d, s): `groups` of them, each node in `d` of them on average (Ricochet, Sec. 5). */
 void cluster_random_groups(cluster *c, uint32_t groups, uint32_t size, const rs_messages_view *like);
+/* One member joins or leaves, by what changed; who joins gets the whole view. */
+void cluster_join(cluster *c, rs_message_group group, rs_peer peer);
+void cluster_leave(cluster *c, rs_message_group group, rs_peer peer);
+/* Somebody leaves the group, or somebody who never was in it joins. */
+void cluster_move(cluster *c, rs_message_group group);
+bool cluster_is_member(const cluster *c, rs_message_group group, rs_peer peer);
 void cluster_publish(cluster *c, rs_peer sender, rs_message_group group, uint32_t length);
 /* Time goes on, with all that happens meanwhile. */
 void cluster_run(cluster *c, rs_time until);
@@ -53,6 +59,7 @@ typedef struct {
     uint64_t lost_events;
     uint64_t packets_lost; /* data packets the network lost */
     rs_time slowest;       /* from publishing to delivery */
+    rs_time slowest_since_discovery;
     uint64_t by_via[3];
     rs_time late_sum[3]; /* since discovery */
 } cluster_account;
