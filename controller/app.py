@@ -10,20 +10,22 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import uvloop
-from rostrum.controller.config import Config
+from rostrum.controller import drivers
+from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.manager import Manager
-from rostrum.controller.core.model import LEVEL_MULTICAST, Light, SouthboundError
+from rostrum.controller.core.model import LEVEL_MULTICAST, SouthboundError
 from rostrum.controller.core.survival import Records
 from rostrum.controller.core.values import Settings
+from rostrum.controller.drivers import FabricFactory, OcsFactory
 from rostrum.controller.execution import Devices
 from rostrum.controller.journal import Journal
 from rostrum.controller.keyvalue import line
@@ -32,51 +34,58 @@ from rostrum.controller.northbound.access import Access, AccessError, AccessOpti
 from rostrum.controller.northbound.http_server import HttpServer
 from rostrum.controller.northbound.thrift_service import ThriftService
 from rostrum.controller.owner import Owner
-from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
-from rostrum.controller.southbound.fabric import MixedFabric
 from rostrum.controller.store import Store, StoreError
 from rostrum.topologies import loader
 from rostrum.topologies.units import Duration, Size
 
 log = logging.getLogger("rostrum.manager")
 
-FabricFactory = Callable[
-    [Config, Callable[[str], None], Callable[[str, str], None], Callable[[Light], None]], SwitchFabric
-]
-OcsFactory = Callable[[Any, Callable[[], None], Callable[[str], None], Callable[[Any], None]], CircuitSwitch]
+
+@dataclass(frozen=True)
+class Memory:
+    """What a manager goes on from, other than a journal of its own. `may_act`: it may still give orders to devices."""
+
+    store: Store
+    records: Records
+    complete: bool
+    may_act: Callable[[], bool]
 
 
 class App:
     """A running manager. Fabric and OCS drivers can be replaced, for tests. Raises AccessError."""
 
-    def __init__(self, config: Config, fabric: FabricFactory | None = None, ocs: OcsFactory | None = None) -> None:
-        self.config = config
+    def __init__(
+        self,
+        config: Config,
+        fabric: FabricFactory | None = None,
+        ocs: OcsFactory | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self.config, self.memory = config, memory
         self.access = Access(config.access)
         self.doors = {address: self.access.door(address) for address in config.addresses}
         topology, settings = config.topology, config.settings
         self.owner = Owner(Manager(topology, settings, time.monotonic_ns()))
         post = self.owner.post
-        self.fabric = (fabric or self._switches)(
-            config,
-            lambda name: post(ev.SwitchUp(name)),
-            lambda name, cause: post(ev.SwitchDown(name, cause)),
-            lambda light: post(ev.FirstLight(light)),
-        )
-        self.ocs: Mapping[str, CircuitSwitch] = {
-            name: (ocs or _tl1)(
-                one,
-                lambda name=name: post(ev.OcsUp(name)),  # type: ignore[misc]
-                lambda cause, name=name: post(ev.OcsDown(name, cause)),  # type: ignore[misc]
-                lambda changed, name=name: post(ev.CrossConnectChanged(name, changed)),  # type: ignore[misc]
+        if fabric:
+            self.fabric = fabric(
+                config,
+                lambda name: post(ev.SwitchUp(name)),
+                lambda name, cause: post(ev.SwitchDown(name, cause)),
+                lambda light: post(ev.FirstLight(light)),
             )
-            for name, one in topology.ocs.items()
-        }
+        else:
+            self.fabric = drivers.switches(config, post)
+        self.ocs = drivers.circuit_switches(config, post, ocs)
         self.devices = Devices(
-            topology, self.fabric, self.ocs, post, self.owner.clock, settings.configure_bound_ns / 1e9
-        )
+            topology, self.fabric, self.ocs, post, self.owner.clock, settings.configure_bound_ns / 1e9,
+            memory.may_act if memory else None,
+        )  # fmt: skip
         self.thrift = ThriftService(self.owner, f"rostrum-manager {topology.name}", settings.boot_id)
         self.owner.devices, self.owner.agents = self.devices, self.thrift
-        self.rest = rest_api.Rest(self.owner, self.thrift.latency, lambda: self.thrift.refused, self.access)
+        self.rest = rest_api.Rest(
+            self.owner, self.thrift.latency, lambda: self.thrift.refused, self.access, self.thrift.probes
+        )
         self.http = HttpServer(rest_api.create(self.rest))
         self.thrift_port = self.rest_port = 0
         self.journal: Journal | None = None
@@ -90,7 +99,9 @@ class App:
         config.run.mkdir(parents=True, exist_ok=True)
         self.lost = asyncio.get_running_loop().create_future()
         self.owner.on_lost = self._lose
-        if config.journal:
+        if self.memory:
+            self._remember(self.memory.store, self.memory.records, self.memory.complete)
+        elif config.journal:
             self.journal = Journal(config.journal, topology.name, config.journal_sync)
             self._remember(self.journal, self.journal.records, self.journal.complete)
             asyncio.get_running_loop().call_later(config.settings.grace / 1e9, self.journal.whole)
@@ -143,6 +154,20 @@ class App:
             )
         )
 
+    async def until(self, stop: asyncio.Event) -> None:
+        """Returns when it is to stop. Raises StoreError when it has to: what it decides is remembered no more."""
+        assert self.lost is not None
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((stopped, self.lost), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if self.lost.done():
+            raise self.lost.result()
+
+    def give_up(self, error: StoreError) -> None:
+        """Another manager has to go on: nothing is decided here any more."""
+        self.owner.close()
+        self._lose(error)
+
     def _lose(self, error: StoreError) -> None:
         if self.lost and not self.lost.done():
             self.lost.set_result(error)
@@ -163,42 +188,6 @@ class App:
         for path in (self.socket, self.facts):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
-
-    def _switches(
-        self,
-        config: Config,
-        up: Callable[[str], None],
-        down: Callable[[str, str], None],
-        light: Callable[[Light], None],
-    ) -> SwitchFabric:
-        """A driver for each kind of switch that the topology has."""
-        kinds = {switch.southbound for switch in config.topology.switches.values()}
-        fabrics: dict[str, SwitchFabric] = {}
-        if "openflow" in kinds:
-            from rostrum.controller.southbound.openflow import OpenFlowFabric
-
-            post = self.owner.post
-            fabrics["openflow"] = OpenFlowFabric(
-                config.topology,
-                up,
-                down,
-                lambda switch, port, is_up: post(ev.PortChanged(switch, port, is_up)),
-                lambda sighting: post(ev.Sighted(sighting)),
-            )
-        if "p4runtime" in kinds:
-            os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
-            from rostrum.controller.southbound import p4runtime_pipeline
-            from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
-
-            fabrics["p4runtime"] = P4RuntimeFabric(
-                config.topology,
-                up,
-                down,
-                light,
-                election_id=config.election_id,
-                pipeline=p4runtime_pipeline.load(config.p4_program),
-            )
-        return MixedFabric(config.topology, fabrics)
 
     @property
     def socket(self) -> Path:
@@ -221,30 +210,22 @@ class App:
         self.facts.write_text(json.dumps(facts) + "\n")
 
 
-def _tl1(
-    ocs: Any, up: Callable[[], None], down: Callable[[str], None], changed: Callable[[Any], None]
-) -> CircuitSwitch:
-    from rostrum.controller.southbound.ocs.driver import OcsDriver
-
-    return OcsDriver(ocs, up, down, changed)
-
-
 async def run(config: Config) -> None:
     """Runs a manager until SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if config.cluster:
+        from rostrum.controller import member
+
+        await member.run(config, stop)
+        return
     app = App(config)
     loop.add_signal_handler(signal.SIGHUP, app.access.reload)
     try:
         await app.start()
-        assert app.lost is not None
-        stopped = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((stopped, app.lost), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if app.lost.done():
-            raise app.lost.result()
+        await app.until(stop)
     finally:
         await app.close()
 
@@ -379,6 +360,28 @@ def _ns(seconds: float) -> int:
     show_default=True,
     help="full: a power cut costs nothing either, for an fsync before each answer.",
 )
+@click.option(
+    "--etcd",
+    "etcd",
+    multiple=True,
+    metavar="URL",
+    help="Share what is remembered with other managers, by etcd there (repeatable); one of them leads. No --journal.",
+)
+@click.option(
+    "--etcd-tls",
+    type=(click.Path(path_type=Path), click.Path(path_type=Path), click.Path(path_type=Path)),
+    metavar="CA CERTIFICATE KEY",
+    default=None,
+    help="How to speak to etcd over https (PEM files).",
+)
+@click.option("--member", default=None, help="This manager's name among them; default: its first address.")
+@click.option(
+    "--leader-lease",
+    type=click.IntRange(2, 60),
+    default=3,
+    show_default=True,
+    help="Seconds after which another manager takes over from one that is silent.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Log more.")
 def main(
     topology: str,
@@ -405,6 +408,10 @@ def main(
     p4_program: Path | None,
     journal: Path | None,
     journal_sync: str,
+    etcd: tuple[str, ...],
+    etcd_tls: tuple[Path, Path, Path] | None,
+    member: str | None,
+    leader_lease: int,
     verbose: bool,
 ) -> None:
     """The manager of a data center: takes requests for multicast paths from agents (Thrift) and people (REST), and sets
@@ -416,7 +423,8 @@ def main(
         format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for chatty in ("uvicorn", "httpx", "httpcore"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         loaded = loader.load(topology)
         schedulers.create(scheduler)
@@ -438,14 +446,21 @@ def main(
         boot_id=time.time_ns() // 1_000_000,
     )
     access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
-    if journal is None:
-        journal = run_dir / "manager.journal"
-    elif str(journal) == "none":
-        journal = None
+    cluster = Cluster(etcd, etcd_tls, member, leader_lease) if etcd else None
     config = Config(
         loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program,
-        journal, journal_sync, access,
+        _journal(journal, run_dir), journal_sync, cluster, access,
     )  # fmt: skip
+    _serve(config)
+
+
+def _journal(given: Path | None, run: Path) -> Path | None:
+    if given is None:
+        return run / "manager.journal"
+    return None if str(given) == "none" else given
+
+
+def _serve(config: Config) -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(config))

@@ -11,6 +11,18 @@ from rostrum.topologies.model import Topology
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """Managers of one topology that share their records: etcd's URLs; PEM files (CA, certificate, key) for https; this
+    one's name; seconds of silence after which another one leads.
+    """
+
+    etcd: tuple[str, ...]
+    tls: tuple[Path, Path, Path] | None = None
+    member: str | None = None
+    lease_s: int = 3
+
+
+@dataclass(frozen=True)
 class Config:
     """Addresses to listen on default to the topology's. Port None = the topology's, 0 = any free one."""
 
@@ -25,6 +37,7 @@ class Config:
     p4_program: Path | None = None  # folder of the compiled program; None = as it comes with rostrum
     journal: Path | None = None  # file; None = nothing is remembered
     journal_sync: str = "normal"  # or "full": journal.py
+    cluster: Cluster | None = None  # instead of a journal
     access: AccessOptions = field(default_factory=AccessOptions)  # to REST
 
     @property

@@ -37,6 +37,7 @@ class Devices:
         post: Post,
         clock: Callable[[], int],
         bound_s: float,
+        may_act: Callable[[], bool] | None = None,
     ) -> None:
         self._topology = topology
         self._fabric = fabric
@@ -44,6 +45,7 @@ class Devices:
         self._post = post
         self._clock = clock
         self._bound_s = bound_s
+        self._may_act = may_act or (lambda: True)
         self._sequencer = Sequencer()
         self._rules = RuleOrders(fabric, bound_s)
 
@@ -53,7 +55,10 @@ class Devices:
         return self._sequencer.busy + self._rules.busy
 
     def perform(self, action: act.Action) -> None:
-        """Starts an action on devices; returns at once."""
+        """Starts an action on devices; returns at once. A manager that may not act any more does nothing."""
+        if not self._may_act():
+            log.warning(line("no order given: this manager does not lead", action=type(action).__name__))
+            return
         if isinstance(action, act.InstallRules):
             self._rules.order(action.op, action.rules, False, self._installed)
         elif isinstance(action, act.RemoveRules):

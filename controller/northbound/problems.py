@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MEDIA_TYPE = "application/problem+json"
 BODY_MAX = 256 << 10
 TITLES = {
+    307: "Elsewhere",
     401: "Not known",
     403: "Not allowed",
     404: "Not found",

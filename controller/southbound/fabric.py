@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from rostrum.controller.core.model import (
     MulticastRule,
@@ -15,6 +16,22 @@ from rostrum.controller.core.model import (
 from rostrum.controller.southbound.api import SwitchFabric
 from rostrum.controller.southbound.together import R, together
 from rostrum.topologies.model import Topology
+
+
+@runtime_checkable
+class Leader(Protocol):
+    """Drivers whose switches can tell a leader from a deposed one."""
+
+    def lead(self, term: int) -> None: ...
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """Drivers whose switches connect by themselves, to standbys too."""
+
+    async def stand_by(self, host: str, port: int) -> None: ...
+
+    def follow(self, term: int) -> None: ...
 
 
 class MixedFabric:
@@ -32,6 +49,24 @@ class MixedFabric:
     async def start(self, host: str, port: int) -> None:
         for fabric in self._fabrics.values():
             await fabric.start(host, port)
+
+    async def stand_by(self, host: str, port: int) -> None:
+        """Lets switches connect, and gives them no orders: another manager does. Raises as `start`."""
+        for fabric in self._fabrics.values():
+            if isinstance(fabric, Follower):
+                await fabric.stand_by(host, port)
+
+    def follow(self, term: int) -> None:
+        """While it stands by: another manager leads in this term."""
+        for fabric in self._fabrics.values():
+            if isinstance(fabric, Follower):
+                fabric.follow(term)
+
+    def lead(self, term: int) -> None:
+        """From `start` on, switches obey this manager, if no other with a higher term leads."""
+        for fabric in self._fabrics.values():
+            if isinstance(fabric, Leader):
+                fabric.lead(term)
 
     async def close(self) -> None:
         await asyncio.gather(*(fabric.close() for fabric in self._fabrics.values()))

@@ -151,13 +151,36 @@ class OpenFlowFabric:
         self._by_connection: dict[Connection, _SwitchLink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: OpenFlowThread | None = None
+        self._term: int | None = None  # of several managers: this one's, by which switches know the latest leader
+        self._leads = True
         self.port = 0  # the port listened on, once started
 
     async def start(self, host: str, port: int) -> None:
-        self._thread = OpenFlowThread(asyncio.get_running_loop(), self._ready, self._message, self._gone)
-        self.port = self._thread.start(host, port)
+        if self._thread is None:
+            self._listen(host, port)
+        for link in self._links.values():  # those that came while it stood by
+            self._spawn(self._greet(link))
         if self._discovery:
             self._discovery.start()
+
+    async def stand_by(self, host: str, port: int) -> None:
+        """As `start`, but switches are left to another manager until `lead` and `start`."""
+        self._leads = False
+        self._listen(host, port)
+
+    def follow(self, term: int) -> None:
+        """While it stands by: the leader's term."""
+        self._term = term
+        for link in self._links.values():
+            self._spawn(self._greet(link))
+
+    def lead(self, term: int) -> None:
+        """Switches shall obey this manager (role MASTER) unless they know of a higher term. Before `start`."""
+        self._term, self._leads = term, True
+
+    def _listen(self, host: str, port: int) -> None:
+        self._thread = OpenFlowThread(asyncio.get_running_loop(), self._ready, self._message, self._gone)
+        self.port = self._thread.start(host, port)
 
     async def close(self) -> None:
         thread, self._thread = self._thread, None
@@ -306,6 +329,9 @@ class OpenFlowFabric:
         """Learn what is on a new switch, drop groups of ours that no flow uses (left by a crash), and report it up."""
         try:
             async with link.lock:
+                await self._claim(link)
+                if not self._leads:
+                    return
                 rules = await self._read(link)
                 orphans = link.groups - {messages.group_id(rule) for rule in rules}
                 if orphans:
@@ -319,6 +345,19 @@ class OpenFlowFabric:
             return
         link.up = True
         self._on_switch_up(link.switch.name)
+
+    async def _claim(self, link: _SwitchLink) -> None:
+        """One of several managers: MASTER, or SLAVE of the other one. A switch refuses an older term than it knows."""
+        if self._term is None:
+            return
+        c = link.connection
+        role = ofp.OFPCR_ROLE_MASTER if self._leads else ofp.OFPCR_ROLE_SLAVE
+        try:
+            await link.describe(c.ofproto_parser.OFPRoleRequest(c, role, self._term), "take its role")
+        except SouthboundError as error:
+            if self._leads:
+                raise
+            log.info("%s", error)  # there is a newer leader already; it will be heard of
 
     async def _watch_ports(self, link: _SwitchLink) -> None:
         """Discovery frames come to us from now on; the ports that are down are told before the switch is up."""

@@ -60,6 +60,7 @@ class Shim(ofp_handler.OFPHandler):  # type: ignore[misc]
             ofp_event.EventOFPPortDescStatsReply,
             ofp_event.EventOFPPacketIn,
             ofp_event.EventOFPEchoReply,
+            ofp_event.EventOFPRoleReply,
         ],
         [handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER],
     )

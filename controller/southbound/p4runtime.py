@@ -55,6 +55,10 @@ class P4RuntimeFabric:
             )  # fmt: skip
             self._switches[name].start()
 
+    def lead(self, term: int) -> None:
+        """`start` stands for election with this id."""
+        self._election_id = term
+
     async def close(self) -> None:
         await asyncio.gather(*(one.close() for one in self._switches.values()))
 

@@ -1,0 +1,70 @@
+"""The southbound drivers of a topology, telling what happens as events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rostrum.controller.config import Config
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.model import Light
+from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
+from rostrum.controller.southbound.fabric import MixedFabric
+
+Post = Callable[[ev.Event], None]
+FabricFactory = Callable[
+    [Config, Callable[[str], None], Callable[[str, str], None], Callable[[Light], None]], SwitchFabric
+]
+OcsFactory = Callable[[Any, Callable[[], None], Callable[[str], None], Callable[[Any], None]], CircuitSwitch]
+
+
+def switches(config: Config, post: Post) -> MixedFabric:
+    """A driver for each kind of switch that the topology has."""
+    kinds = {switch.southbound for switch in config.topology.switches.values()}
+    fabrics: dict[str, SwitchFabric] = {}
+    if "openflow" in kinds:
+        from rostrum.controller.southbound.openflow import OpenFlowFabric
+
+        fabrics["openflow"] = OpenFlowFabric(
+            config.topology,
+            lambda name: post(ev.SwitchUp(name)),
+            lambda name, cause: post(ev.SwitchDown(name, cause)),
+            lambda switch, port, is_up: post(ev.PortChanged(switch, port, is_up)),
+            lambda sighting: post(ev.Sighted(sighting)),
+        )
+    if "p4runtime" in kinds:
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
+        from rostrum.controller.southbound import p4runtime_pipeline
+        from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
+
+        fabrics["p4runtime"] = P4RuntimeFabric(
+            config.topology,
+            lambda name: post(ev.SwitchUp(name)),
+            lambda name, cause: post(ev.SwitchDown(name, cause)),
+            lambda light: post(ev.FirstLight(light)),
+            election_id=config.election_id,
+            pipeline=p4runtime_pipeline.load(config.p4_program),
+        )
+    return MixedFabric(config.topology, fabrics)
+
+
+def circuit_switches(config: Config, post: Post, factory: OcsFactory | None = None) -> Mapping[str, CircuitSwitch]:
+    """A TL1 driver for each OCS, or what `factory` makes."""
+    return {
+        name: (factory or _tl1)(
+            one,
+            lambda name=name: post(ev.OcsUp(name)),  # type: ignore[misc]
+            lambda cause, name=name: post(ev.OcsDown(name, cause)),  # type: ignore[misc]
+            lambda changed, name=name: post(ev.CrossConnectChanged(name, changed)),  # type: ignore[misc]
+        )
+        for name, one in config.topology.ocs.items()
+    }
+
+
+def _tl1(
+    ocs: Any, up: Callable[[], None], down: Callable[[str], None], changed: Callable[[Any], None]
+) -> CircuitSwitch:
+    from rostrum.controller.southbound.ocs.driver import OcsDriver
+
+    return OcsDriver(ocs, up, down, changed)

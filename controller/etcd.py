@@ -1,0 +1,131 @@
+"""An etcd cluster by the JSON gateway of its v3 API (etcd 3.4 and later): leases, transactions, ranges.
+
+Endpoints are tried in turn, the one that answered last first. Everything asked here may be repeated without harm.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rostrum.controller.store import StoreError
+
+CALL_S = 1.0  # an endpoint answers within this, or the next one is asked
+RANGE_ROWS = 2000  # of one answer
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    value: str
+    created: int  # revision of the cluster at which the key was made
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files: whom to trust, and who we are."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+class Etcd:
+    """Raises StoreError when no endpoint answers, or one refuses."""
+
+    def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
+        self._endpoints = [one.rstrip("/") for one in endpoints]
+        self.revision = 0  # of the cluster, when it answered last
+        cert = (str(tls.certificate), str(tls.key)) if tls else None
+        self._client = httpx.AsyncClient(
+            timeout=CALL_S, trust_env=False, verify=str(tls.ca) if tls else True, cert=cert
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def grant(self, ttl_s: int) -> int:
+        """A lease of `ttl_s`, unless it is kept alive."""
+        return int((await self._ask("lease/grant", {"TTL": ttl_s}))["ID"])
+
+    async def keep_alive(self, lease: int) -> int:
+        """Seconds the lease has from now; 0 = it is gone."""
+        answer = await self._ask("lease/keepalive", {"ID": lease})
+        return int(answer.get("result", {}).get("TTL", 0))
+
+    async def revoke(self, lease: int) -> None:
+        await self._ask("lease/revoke", {"ID": lease})
+
+    async def get(self, key: str) -> Row | None:
+        answer = await self._ask("kv/range", {"key": _code(key)})
+        rows = [_row(one) for one in answer.get("kvs", ())]
+        return rows[0] if rows else None
+
+    async def under(self, prefix: str) -> list[Row]:
+        """All keys that begin with `prefix`, as of one revision."""
+        rows: list[Row] = []
+        first, revision = prefix, 0
+        while True:
+            wanted: dict[str, Any] = {"key": _code(first), "range_end": _code(_end(prefix)), "limit": RANGE_ROWS}
+            answer = await self._ask("kv/range", {**wanted, "revision": revision} if revision else wanted)
+            revision = revision or int(answer["header"]["revision"])
+            rows += [_row(one) for one in answer.get("kvs", ())]
+            if not answer.get("more"):
+                return rows
+            first = rows[-1].key + "\0"
+
+    async def create(self, key: str, value: str, lease: int) -> None:
+        """Makes the key, if it is not there, to live with the lease; `get` tells whose it is."""
+        compare = [{"key": _code(key), "target": "CREATE", "create_revision": 0}]
+        put = {"request_put": {"key": _code(key), "value": _code(value), "lease": lease}}
+        await self._ask("kv/txn", {"compare": compare, "success": [put]})
+
+    async def change(self, puts: Mapping[str, str], gone: Sequence[str], guard: Row) -> bool:
+        """All of it, if the key `guard` is still the one that was made then; False = it is not, and nothing changed."""
+        compare = [{"key": _code(guard.key), "target": "CREATE", "create_revision": guard.created}]
+        orders: list[dict[str, Any]] = [
+            {"request_put": {"key": _code(key), "value": _code(value)}} for key, value in puts.items()
+        ]
+        orders += [{"request_delete_range": {"key": _code(key)}} for key in gone]
+        return bool((await self._ask("kv/txn", {"compare": compare, "success": orders})).get("succeeded"))
+
+    async def compact(self, revision: int) -> None:
+        """What was replaced or deleted before `revision` is forgotten."""
+        await self._ask("kv/compaction", {"revision": revision})
+
+    async def _ask(self, what: str, body: Mapping[str, Any]) -> Any:
+        wrong = []
+        for endpoint in list(self._endpoints):
+            try:
+                answer = await self._client.post(f"{endpoint}/v3/{what}", json=body)
+                value = answer.json()
+            except (httpx.HTTPError, ValueError) as error:
+                wrong.append(f"{endpoint}: {error or type(error).__name__}")
+                self._endpoints.append(self._endpoints.pop(0))
+                continue
+            if answer.is_success:
+                self.revision = int(value.get("header", {}).get("revision", self.revision))
+                return value
+            words = value.get("message") or value.get("error") if isinstance(value, dict) else value
+            if "leader" not in str(words):  # a member that lost its cluster: another one may know better
+                raise StoreError(f"etcd at {endpoint} refused {what}: {words}")
+            wrong.append(f"{endpoint}: {words}")
+            self._endpoints.append(self._endpoints.pop(0))
+        raise StoreError(f"no etcd answers ({'; '.join(wrong)})")
+
+
+def _code(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    value = base64.b64decode(row.get("value", "")).decode()
+    return Row(base64.b64decode(row["key"]).decode(), value, int(row["create_revision"]))
+
+
+def _end(prefix: str) -> str:
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
