@@ -27,6 +27,7 @@ from rostrum.controller.core.survival import Records
 from rostrum.controller.core.values import Settings
 from rostrum.controller.drivers import FabricFactory, OcsFactory
 from rostrum.controller.execution import Devices
+from rostrum.controller.group_options import group_options, group_settings
 from rostrum.controller.journal import Journal
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound import rest as rest_api
@@ -382,6 +383,7 @@ def _ns(seconds: float) -> int:
     show_default=True,
     help="Seconds after which another manager takes over from one that is silent.",
 )
+@group_options
 @click.option("--verbose", "-v", is_flag=True, help="Log more.")
 def main(
     topology: str,
@@ -413,6 +415,7 @@ def main(
     member: str | None,
     leader_lease: int,
     verbose: bool,
+    **groups: object,
 ) -> None:
     """The manager of a data center: takes requests for multicast paths from agents (Thrift) and people (REST), and sets
     switches and optical circuit switches for them. Logs to stderr; stops orderly at SIGTERM, and paths in use live on.
@@ -444,6 +447,7 @@ def main(
         light_confirm=light_confirm,
         level=priority,
         boot_id=time.time_ns() // 1_000_000,
+        **group_settings(groups),
     )
     access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
     cluster = Cluster(etcd, etcd_tls, member, leader_lease) if etcd else None
