@@ -471,14 +471,16 @@ static bool start_link(rs_agent *agent) {
         rs_log(RS_LOG_WARNING, "manager", "none was named (--manager): this agent can receive but not send");
         return true;
     }
-    const rs_link_options options = {.manager_address = rs_address_text(agent->options.manager_address, address),
-                                     .manager_port = agent->options.manager_port,
-                                     .server = agent->options.server,
-                                     .boot_id = agent->boot,
-                                     .control_port = agent->options.control_port,
-                                     .software = RS_VERSION,
-                                     .token = agent->options.token[0] ? agent->options.token : NULL,
-                                     .wants_light = agent->options.start_policy == RS_START_ON_SWITCHES};
+    rs_link_options options = {.manager_address = rs_address_text(agent->options.manager_address, address),
+                               .manager_port = agent->options.manager_port,
+                               .server = agent->options.server,
+                               .boot_id = agent->boot,
+                               .control_port = agent->options.control_port,
+                               .software = RS_VERSION,
+                               .token = agent->options.token[0] ? agent->options.token : NULL,
+                               .wants_light = agent->options.start_policy == RS_START_ON_SWITCHES};
+    memcpy(options.standbys, agent->options.standbys, sizeof options.standbys);
+    options.standby_count = agent->options.standby_count;
     rs_link_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
     callbacks.on_probe = on_probe;

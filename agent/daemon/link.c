@@ -52,9 +52,30 @@ static const char *options_wrong(const rs_link_options *o, const rs_link_callbac
     if (!o->server || !o->server[0] || strlen(o->server) > RS_LINK_NAME_MAX ||
         !rs_link_text_ok((const uint8_t *)o->server, strlen(o->server), RS_LINK_NAME_MAX))
         return "the server's name must have 1 ... 255 bytes of UTF-8";
+    if (o->standby_count > RS_LINK_STANDBYS_MAX)
+        return "that are too many managers";
     if (!c->watch)
         return "the link needs a watch callback";
     return NULL;
+}
+
+/* The manager to try now. */
+static void choose_manager(rs_link *link, uint32_t index) {
+    link->manager_index = index;
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &link->managers[index].sin_addr, text, sizeof text);
+    snprintf(link->manager, sizeof link->manager, "%s:%u", text, ntohs(link->managers[index].sin_port));
+}
+
+static void know_managers(rs_link *link, struct sockaddr_in first) {
+    const rs_link_options *o = &link->options;
+    first.sin_port = htons(o->manager_port);
+    link->managers[0] = first;
+    for (uint32_t i = 0; i < o->standby_count; i++)
+        link->managers[1 + i] = (struct sockaddr_in){
+            .sin_family = AF_INET, .sin_port = htons(o->standbys[i].port), .sin_addr = {htonl(o->standbys[i].address)}};
+    link->manager_count = 1 + o->standby_count;
+    choose_manager(link, 0);
 }
 
 rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *callbacks, char *words,
@@ -75,16 +96,12 @@ rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *ca
     o->backoff_min = or_default(o->backoff_min, 100 * MS);
     o->backoff_max = or_default(o->backoff_max, 2000 * MS);
     o->lease = or_default(o->lease, 5000 * MS);
-    o->request_hold = or_default(o->request_hold, 3000 * MS);
+    o->request_hold = or_default(o->request_hold, (o->standby_count ? 10000 : 3000) * MS);
     o->stall_timeout = or_default(o->stall_timeout, 5000 * MS);
     o->server = link->server = server;
-    o->manager_address = NULL; /* the caller's; `address` has it */
+    o->manager_address = NULL; /* the caller's; `managers` has it */
     link->callbacks = *callbacks;
-    address.sin_port = htons(o->manager_port);
-    link->address = address;
-    char text[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
-    snprintf(link->manager, sizeof link->manager, "%s:%u", text, o->manager_port);
+    know_managers(link, address);
     link->jitter = options->boot_id | 1;
     link->watched_fd = -1;
     link->backoff = o->backoff_min;
@@ -163,7 +180,8 @@ static void say_hello(rs_link *link, rs_time now) {
 
 static void attempt(rs_link *link, rs_time now) {
     set_state(link, RS_LINK_CONNECTING, now);
-    int error = rs_frames_connect(&link->frames, now, &link->address, link->options.stall_timeout);
+    int error =
+        rs_frames_connect(&link->frames, now, &link->managers[link->manager_index], link->options.stall_timeout);
     if (error)
         rs_link_break(link, "%s", strerror(-error));
     else
@@ -211,8 +229,11 @@ static void close_broken(rs_link *link, rs_time now) {
     }
     set_state(link, RS_LINK_WAITING, now);
     link->next_attempt = now + jittered(link);
-    link->backoff = link->backoff * 2 < link->options.backoff_max ? link->backoff * 2 : link->options.backoff_max;
     tell_down(link, now);
+    choose_manager(link, (link->manager_index + 1) % link->manager_count);
+    if (link->manager_index > 0)
+        return; /* the others are asked before there is a longer pause */
+    link->backoff = link->backoff * 2 < link->options.backoff_max ? link->backoff * 2 : link->options.backoff_max;
 }
 
 /* Repeats what the last connection may not have carried: releases first, they make room for the requests. */

@@ -5,7 +5,7 @@
  * the deadline again after every call). Callbacks run inside these calls and may call any function here but
  * rs_link_free. Pointers in a callback's arguments are valid until it returns; what a caller passes in is copied.
  *
- * The link keeps one connection up, trying again after 0.1 ... 2 s for ever, sends Manager.hello on each, and counts as
+ * The link keeps one connection up, trying again after 0.1 ... 2 s for ever (of several managers, the next one), sends Manager.hello on each, and counts as
  * up after Agent.welcome. What happens to calls around an outage:
  *   requests: while down they fail at once with words (before the first failure to connect they wait for the welcome);
  *     those the manager has not answered when the connection breaks are repeated on the next one (same id: no further
@@ -25,6 +25,11 @@
 #define RS_LINK_NAME_MAX 255u  /* bytes of a server's name or an id */
 #define RS_LINK_TEXT_MAX 4096u /* bytes of a reason or cause */
 #define RS_LINK_RECEIVERS_MAX 1024u /* receivers of one request */
+
+/* What a request asks for; AUTO (0 too): the manager chooses. As in controller/rostrum.thrift. */
+typedef enum { RS_LINK_AUTO = 1, RS_LINK_REPUBLIC = 2, RS_LINK_RDCM = 3 } rs_link_protocol;
+
+#define RS_LINK_STANDBYS_MAX 3u
 
 #define RS_LINK_READ 1u
 #define RS_LINK_WRITE 2u
@@ -111,12 +116,20 @@ typedef struct {
     bool (*live_path)(void *context, uint32_t index, rs_link_live_path *out);
 } rs_link_callbacks;
 
+typedef struct {
+    uint32_t address; /* IPv4, host order */
+    uint16_t port;
+} rs_link_endpoint;
+
 /* Zero in a time means its default, given in brackets. */
 typedef struct {
     const char *manager_address; /* IPv4, dotted */
     uint16_t manager_port;       /* [9090] */
-    const char *server;          /* this server's name in the topology */
-    uint64_t boot_id; /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
+    /* Other managers of the same network, one of which leads: tried in turn when this one is not there. */
+    rs_link_endpoint standbys[RS_LINK_STANDBYS_MAX];
+    uint32_t standby_count;
+    const char *server; /* this server's name in the topology */
+    uint64_t boot_id;   /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
     uint16_t control_port;
     bool wants_light;
     const char *token;       /* NULL = none; must stay */
@@ -125,7 +138,7 @@ typedef struct {
     rs_time backoff_min;     /* [0.1 s] */
     rs_time backoff_max;     /* [2 s] */
     rs_time lease; /* until a response says another [5 s]; a keepalive goes out every quarter of the shortest lease */
-    rs_time request_hold; /* how long unanswered requests wait for a reconnect [3 s] */
+    rs_time request_hold; /* how long unanswered requests wait for a reconnect [3 s; 10 s if there are standbys] */
     rs_time
         stall_timeout; /* a peer that takes no output, or stops inside a frame, this long loses the connection [5 s] */
 } rs_link_options;

@@ -20,8 +20,9 @@ struct rs_link {
     rs_link_options options;
     rs_link_callbacks callbacks;
     char *server;
-    char manager[32]; /* address:port, for words */
-    struct sockaddr_in address;
+    char manager[32]; /* address:port of the one connected to or tried, for words */
+    struct sockaddr_in managers[1 + RS_LINK_STANDBYS_MAX];
+    uint32_t manager_count, manager_index;
     rs_frames frames;
     rs_link_state state;
     rs_time state_since;

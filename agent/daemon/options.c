@@ -60,8 +60,29 @@ static bool take_data_port(rs_options *o, const char *text, char *error) {
 }
 
 static bool take_manager(rs_options *o, const char *text, char *error) {
-    return rs_parse_endpoint(text, &o->manager_address, &o->manager_port) ||
-           wrong(error, "an IPv4 address and a port are needed, for example 10.255.0.1:9090");
+    char one[64];
+    o->standby_count = 0;
+    for (uint32_t count = 0;; count++) {
+        size_t length = strcspn(text, ",");
+        uint32_t address = 0;
+        uint16_t port = 0;
+        snprintf(one, sizeof one, "%.*s", (int)length, text);
+        if (length >= sizeof one || !rs_parse_endpoint(one, &address, &port))
+            return wrong(error,
+                         "an IPv4 address and a port are needed, for example 10.255.0.1:9090; more after commas");
+        if (count > RS_LINK_STANDBYS_MAX)
+            return wrong(error, "there are four managers at most");
+        if (count == 0) {
+            o->manager_address = address;
+            o->manager_port = port;
+        } else {
+            o->standbys[count - 1] = (rs_link_endpoint){address, port};
+            o->standby_count = count;
+        }
+        if (!text[length])
+            return true;
+        text += length + 1;
+    }
 }
 
 /* The file's first line, without what ends it. */
@@ -222,7 +243,10 @@ static const option options_table[] = {
     {"address", "IPV4", "this server's address on that interface (needed)", take_address},
     {"socket", "PATH", "unix socket for applications (needed)", take_socket},
     {"store", "DIR", "folder for objects, on a tmpfs (needed)", take_store},
-    {"manager", "IPV4:PORT", "the manager's Thrift port; without it this agent can receive but not send", take_manager},
+    {"manager", "IPV4:PORT[,...]",
+     "the manager's Thrift port, and those of its standbys, tried in turn; without it this agent can receive but not "
+     "send",
+     take_manager},
     {"control-port", "PORT", "TCP port of the control channel [7071]", take_control_port},
     {"data-port", "PORT", "UDP port of the data channel, if the manager names none [7070]", take_data_port},
     {"quota", "SIZE", "most that objects may take of the store, for example 4G [what the tmpfs holds]", take_quota},

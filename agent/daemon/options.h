@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/node.h"
+#include "daemon/link.h"
 
 #define RS_VERSION "0.1.0"
 
@@ -15,6 +16,8 @@ typedef struct {
     uint16_t control_port, data_port;
     uint32_t manager_address; /* host order; 0 = no manager */
     uint16_t manager_port;
+    rs_link_endpoint standbys[RS_LINK_STANDBYS_MAX]; /* further managers, one of which may lead */
+    uint32_t standby_count;
     char token[256];     /* tells the manager who this agent is; "" = none */
     const char *metrics; /* where to serve metrics: ADDRESS:PORT or a socket's path; NULL = nowhere */
     const char *socket_path;

@@ -57,25 +57,45 @@ static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
     return true;
 }
 
-int link_fixture_setup(void **state) {
+static int set_up(void **state, bool two) {
     fixture *f = calloc(1, sizeof *f);
     if (!f)
         return -1;
     f->fd = -1;
     f->now = 1000 * MS;
     link_peer_listen(&f->peer, 0);
-    const rs_link_options options = {.manager_address = "127.0.0.1",
-                                     .manager_port = f->peer.port,
-                                     .server = "h1",
-                                     .boot_id = 0xfeedfacecafebeef,
-                                     .control_port = 7071,
-                                     .wants_light = true};
-    const rs_link_callbacks callbacks = {f,         on_watch, on_state,   on_response, on_moved,
-                                         on_failed, on_light, on_goodbye, live_path};
+    rs_link_options options = {.manager_address = "127.0.0.1",
+                               .manager_port = f->peer.port,
+                               .server = "h1",
+                               .boot_id = 0xfeedfacecafebeef,
+                               .control_port = 7071,
+                               .wants_light = true};
+    if (two) {
+        link_peer_listen(&f->other, 0);
+        options.standbys[0] = (rs_link_endpoint){0x7f000001, f->other.port};
+        options.standby_count = 1;
+    }
+    const rs_link_callbacks callbacks = {.context = f,
+                                         .watch = on_watch,
+                                         .on_state = on_state,
+                                         .on_response = on_response,
+                                         .on_moved = on_moved,
+                                         .on_failed = on_failed,
+                                         .on_light = on_light,
+                                         .on_goodbye = on_goodbye,
+                                         .live_path = live_path};
     char words[160];
     f->link = rs_link_new(&options, &callbacks, words, sizeof words);
     *state = f;
     return f->link ? 0 : -1;
+}
+
+int link_fixture_setup(void **state) {
+    return set_up(state, false);
+}
+
+int link_fixture_setup_two(void **state) {
+    return set_up(state, true);
 }
 
 int link_fixture_teardown(void **state) {
@@ -83,6 +103,8 @@ int link_fixture_teardown(void **state) {
     rs_link_free(f->link);
     assert_int_equal(f->fd, -1);
     link_peer_close(&f->peer);
+    if (f->other.port)
+        link_peer_close(&f->other);
     free(f);
     return 0;
 }

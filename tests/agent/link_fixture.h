@@ -21,6 +21,7 @@ typedef struct {
     int fd;
     unsigned wants;
     link_peer peer;
+    link_peer other; /* a second manager, of link_fixture_setup_two */
     unsigned ups, downs, responses, moves, failures, lights, goodbyes, lives;
     char words[512], reason[256], id[64];
     rs_link_decision decision;
@@ -30,7 +31,9 @@ typedef struct {
 } fixture;
 
 int link_fixture_setup(void **state);
+int link_fixture_setup_two(void **state);
 int link_fixture_teardown(void **state);
+#define with_two_managers(test) cmocka_unit_test_setup_teardown(test, link_fixture_setup_two, link_fixture_teardown)
 #define with_link(test) cmocka_unit_test_setup_teardown(test, link_fixture_setup, link_fixture_teardown)
 
 /* One turn of the event loop, waiting at most 100 ms for the socket. */

@@ -53,6 +53,32 @@ static void start__without_a_manager_says_so_and_keeps_trying(void **state) {
     come_up(f);
 }
 
+static void swap_managers(fixture *f) {
+    link_peer other = f->other;
+    f->other = f->peer;
+    f->peer = other;
+}
+
+static void start__goes_to_the_manager_that_leads(void **state) {
+    fixture *f = *state;
+    link_peer_close(&f->peer); /* stands by: nobody listens there */
+    rs_link_start(f->link, f->now);
+    turn_until(f, f->downs == 1);
+    swap_managers(f);
+    come_up(f); /* at the next one */
+    rs_time lost = f->now;
+    assert_int_equal(ask(f, "r1"), RS_OK);
+    link_peer_close(&f->peer); /* it dies, and the first one leads */
+    turn_until(f, f->fd < 0);
+    swap_managers(f);
+    link_peer_listen(&f->peer, f->peer.port);
+    come_up(f);
+    assert_true(f->now - lost < 1000 * MS);
+    ThriftStruct *request = expect_call(f, "request"); /* repeated to the new leader */
+    assert_non_null(request);
+    g_object_unref(request);
+}
+
 static void start__gives_up_a_manager_that_does_not_welcome(void **state) {
     fixture *f = *state;
     rs_link_start(f->link, f->now);
@@ -373,6 +399,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         with_link(start__says_hello_with_the_paths_held),
         with_link(start__without_a_manager_says_so_and_keeps_trying),
+        with_two_managers(start__goes_to_the_manager_that_leads),
         with_link(start__gives_up_a_manager_that_does_not_welcome),
         with_link(request__is_answered_queued_then_accepted),
         with_link(request__fails_at_once_while_down),
