@@ -17,7 +17,7 @@ typedef struct {
     uint32_t count;
     uint64_t version;
     rs_messages_view like;
-    uint64_t included, received;
+    uint64_t included, *received_by;
     bool *knows, *was;   /* by node: it has a view; it is or was a member */
     uint64_t *last_seen; /* by node and sender: number of the last message, for order */
 } group_state;
@@ -103,6 +103,7 @@ void cluster_free(cluster *c) {
     for (uint32_t i = 0; i < GROUPS_MOST; i++) {
         free(c->groups[i].members);
         free(c->groups[i].knows);
+        free(c->groups[i].received_by);
         free(c->groups[i].was);
         free(c->groups[i].last_seen);
     }
@@ -269,6 +270,7 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
     group_state *group = &c->groups[id];
     if (!group->knows) {
         group->knows = calloc(c->options.nodes, sizeof *group->knows);
+        group->received_by = calloc(c->options.nodes, sizeof *group->received_by);
         group->was = calloc(c->options.nodes, sizeof *group->was);
         group->last_seen = calloc((size_t)c->options.nodes * c->options.nodes, sizeof *group->last_seen);
     }
@@ -421,7 +423,7 @@ void cluster_run(cluster *c, rs_time until) {
             rs_gm_body body;
             node = p.to;
             if (rs_gm_get_kind(p.bytes, p.length) == RS_GM_KIND_DATA && rs_gm_get_data(p.bytes, p.length, &id, &body))
-                c->groups[id.group].received++;
+                c->groups[id.group].received_by[node]++;
             assert_true(rs_messages_receive(c->nodes[node], c->now, p.bytes, p.length));
             free(p.bytes);
         } else
@@ -451,7 +453,14 @@ uint64_t cluster_included(const cluster *c, rs_message_group group) {
 }
 
 uint64_t cluster_received(const cluster *c, rs_message_group group) {
-    return c->groups[group].received;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < c->options.nodes; i++)
+        sum += c->groups[group].received_by[i];
+    return sum;
+}
+
+uint64_t cluster_received_by(const cluster *c, rs_message_group group, rs_peer peer) {
+    return c->groups[group].received_by[peer];
 }
 
 uint64_t cluster_repairs_to(const cluster *c, rs_peer peer) {

@@ -69,6 +69,7 @@ cluster_account cluster_check(cluster *c);
 uint64_t cluster_included(const cluster *c, rs_message_group group);
 /* Data packets of a group that its members received by multicast. */
 uint64_t cluster_received(const cluster *c, rs_message_group group);
+uint64_t cluster_received_by(const cluster *c, rs_message_group group, rs_peer peer);
 /* Repairs a node was sent. */
 uint64_t cluster_repairs_to(const cluster *c, rs_peer peer);
 uint64_t cluster_seed(void);
