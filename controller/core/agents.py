@@ -6,7 +6,7 @@ import heapq
 from dataclasses import replace
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, membership
+from rostrum.controller.core import adopt, membership, rdcm
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.intake import release, run_queue, withdraw
 from rostrum.controller.core.paths import Path, Transfer
@@ -27,6 +27,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
         now,
         now,
         wants_light=event.wants_light,
+        knows_rdcm=event.knows_rdcm,
         group_protocols=event.group_protocols,
     )
     core.durable.mark("agent", event.server)
@@ -50,6 +51,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
             core.expires(path, path.unconfirmed_until)
     for live in event.live_paths:
         _named(core, event.server, live, now)
+    rdcm.tell_again(core, event.server)
     core.log("agent up", agent=event.server, boot=event.boot_id, live_paths=len(event.live_paths))
     run_queue(core, now)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import membership
+from rostrum.controller.core import membership, rdcm, retree
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import Circuit, Conflict, Foreign
 from rostrum.controller.core.intake import LIGHT_MARGIN_MS, maybe_active, run_queue
@@ -125,6 +125,7 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
     core.durable.mark("path", path.id)
     old, path.hops = path.rules, plan.hops
     path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
+    path.tree = plan.tree.nodes
     core.set_rules(path)
     replaced = {rule_making.key(rule) for rule in path.rules}
     path.reason, path.circuit_op, path.circuit_id, path.cascade = cause, None, None, None
@@ -136,6 +137,7 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
         core.emit(act.NotifyMoved(path.request.origin, path.id, PathKind.PACKET, cause))
     core.remove(tuple(rule for rule in old if rule_making.key(rule) not in replaced), path.id, now)
     core.install(path, now)
+    retree.follow(core, path, cause, now)
     core.counts["moved"] += 1
     core.warn("moved to the packet network", path=path.id, request=path.request.request_id, cause=cause)
     core.emit(act.PathChanged(path.id))
@@ -148,7 +150,8 @@ def fail(core: Core, path: Path, cause: str, now: int) -> None:
     path.to(State.FAILED, now)
     core.durable.mark("path", path.id)
     path.rules_op = path.circuit_op = None
-    core.remove(path.rules, path.id, now)
+    core.remove((*path.rules, *path.retired), path.id, now)
+    rdcm.end(path)
     if path.group is not None:
         core.groups.give_back(path.group)
     if path.request.origin != REST:
@@ -168,6 +171,7 @@ def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
         return
     path.rules_op, path.rules_in, path.stamps.rules_in = None, True, now
     core.log("rules in", path=path.id, rules=len(path.rules), ms=_since_accepted(path, now))
+    retree.rules_in(core, path, now)
     maybe_active(core, path, now)
 
 

@@ -90,6 +90,31 @@ class ViewUsed:
 
 
 @dataclass(frozen=True)
+class ReceiverJoins:
+    """REST: a granted packet path gets one more receiver. `retree.join_obstacle` says before whether it can."""
+
+    path_id: str
+    server: str
+
+
+@dataclass(frozen=True)
+class ReceiverLeaves:
+    """REST: a granted packet path goes on without one of its receivers."""
+
+    path_id: str
+    server: str
+
+
+@dataclass(frozen=True)
+class LinkSuspected:
+    """REST: somebody knows that packets do not get through between two switches (`up`: that they do again)."""
+
+    link: tuple[str, str]
+    cause: str
+    up: bool = False
+
+
+@dataclass(frozen=True)
 class FailureReported:
     report: FailureReport
     origin: str
@@ -256,6 +281,9 @@ Event = (
     | ReportReceived
     | ViewUsed
     | FailureReported
+    | ReceiverJoins
+    | ReceiverLeaves
+    | LinkSuspected
     | SwitchUp
     | SwitchDown
     | PortChanged

@@ -8,17 +8,28 @@ from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import quotas, validation
+from rostrum.controller.core import quotas, rdcm, validation
 from rostrum.controller.core.circuit_plan import CircuitPlan
 from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict
 from rostrum.controller.core.groups import Exhausted
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path, RuleSet, Transfer
 from rostrum.controller.core.quotas import Over
+from rostrum.controller.core.resources import PacketPlan
 from rostrum.controller.core.schedulers.base import Deny, Grant, Wait, Waiting
 from rostrum.controller.core.state import Core, PendingCircuit
-from rostrum.controller.core.values import MS, REST, Decision, PathResponse, ServerAddress, Stamps, State, Wanted
-from rostrum.controller.core.words import seconds
+from rostrum.controller.core.values import (
+    MS,
+    REST,
+    Decision,
+    PathResponse,
+    Protocol,
+    ServerAddress,
+    Stamps,
+    State,
+    Wanted,
+)
+from rostrum.controller.core.words import listed, seconds
 
 LIGHT_MARGIN_MS = 200  # light bound = 3 x reconfiguration time + this
 PACKET_LIGHT_BOUND_MS = 1_000
@@ -187,6 +198,11 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
             return _over_quota(core, path, over, now)
         if path.over_quota and path.over_quota.circuit and path.request.wanted is Wanted.AUTO:
             grant = replace(grant, reason=f"no circuit: {path.over_quota.reason}")
+    kind = PathKind.CIRCUIT if isinstance(plan, CircuitPlan) else PathKind.PACKET
+    whole = grant.accepted_size == path.request.remaining_size == path.request.data_size
+    protocol, words = rdcm.choose(core, path.request, kind, whole)
+    if protocol is Protocol.RDCM and path.request.origin != REST and (strange := rdcm.without_rdcm(core, path.request)):
+        return Wait(path.id, f"waiting for agents that know rdcm, which the request demands: {listed(strange, 4)}")
     rule_set = core.idle_rules.take(plan.hops)
     try:
         group = rule_set.group if rule_set else _group(core, now)
@@ -204,7 +220,10 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
     core.durable.mark("path", path.id)
     path.reason, path.group, path.hops = grant.reason, group, plan.hops
     path.accepted_size, path.rate_bps = grant.accepted_size, plan.rate_bps
-    path.kind = PathKind.CIRCUIT if isinstance(plan, CircuitPlan) else PathKind.PACKET
+    path.kind, path.protocol = kind, protocol
+    path.reason = "; ".join(text for text in (path.reason, words) if text)
+    if isinstance(plan, PacketPlan):
+        path.tree = plan.tree.nodes
     path.stamps.accepted = now
     path.to(State.CONFIGURING, now)
     if path.request.origin == REST and path.request.lease_ms is not None:
@@ -215,6 +234,8 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         path.reused_circuit = plan.reuse is not None
     core.set_rules(path)
     answer(core, path)
+    if protocol is Protocol.RDCM:
+        rdcm.begin(core, path, now)
     if isinstance(plan, CircuitPlan):
         circuit = reservation.circuit or core.resources.circuits.of_user(path.id)
         assert circuit is not None
@@ -334,6 +355,7 @@ def _accepted(core: Core, path: Path) -> PathResponse:
         lease_ms=core.settings.lease_ns // MS,
         light_bound_ms=_light_bound_ms(core, path),
         receivers=tuple(receivers),
+        protocol=path.protocol,
     )
 
 
@@ -407,9 +429,10 @@ def release(core: Core, path: Path, cause: str, now: int) -> None:
             for gone in core.idle_rules.keep(RuleSet(path.hops, path.group, path.rules, circuit_id)):
                 core.discard(gone, now)
         else:
-            core.remove(path.rules, path.id, now)
+            core.remove((*path.rules, *path.retired), path.id, now)
             core.groups.give_back(path.group)
     path.rules_op = path.circuit_op = None
+    rdcm.end(path)
     core.counts["released"] += 1
     held_ms = (now - (path.stamps.accepted or now)) / MS
     core.log("released", path=path.id, cause=cause or "its origin is done", held_ms=held_ms)

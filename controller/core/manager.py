@@ -48,6 +48,9 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.SwitchDown: devices.switch_down,
     ev.ViewUsed: rdcm.view_used,
     ev.FailureReported: failures.failure_reported,
+    ev.ReceiverJoins: retree.receiver_joins,
+    ev.ReceiverLeaves: retree.receiver_leaves,
+    ev.LinkSuspected: retree.link_suspected,
     ev.PortChanged: ports.port_changed,
     ev.Sighted: cabling.sighted,
     ev.RulesFound: devices.rules_found,
@@ -151,5 +154,7 @@ _LOOKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several
     "leases": agents.leases,
     "orders": _silent_devices,
     "unclaimed": _unclaimed,
+    "links": retree.activate,
+    "accused": failures.judge,
     "queue": intake.run_queue,
 }

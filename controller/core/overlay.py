@@ -82,6 +82,44 @@ class BackupOverlay:
             overlay._form(node)
         return overlay
 
+    def follow(self, children: Mapping[str, Sequence[str]]) -> BackupOverlay:
+        """The overlay of the tree as it is now: those of the receivers that it still reaches, with the same proxies
+        wherever they still stand for their branch (Sec. 3.4: as little changes as can). Raises NotInTree.
+        """
+        overlay = BackupOverlay(self.sender)
+        overlay._random = self._random
+        order = overlay._grow(children)
+        for name in self._places:
+            if name in overlay._nodes:
+                overlay._place(name)
+        for node in reversed(order):
+            old = self._nodes.get(node.name)
+            if old:
+                overlay._keep(node, old.proxies)
+            overlay._form(node)
+        return overlay
+
+    def top(self) -> tuple[str, ...]:
+        """Who acknowledges to the sender: the highest ring, or the only receiver."""
+        highest = self._ring_below(self._root)
+        return highest.members if highest else tuple(self._places)
+
+    def near(self, nodes: Iterable[str]) -> set[str]:
+        """Whom a change of the rings of these branching nodes concerns: members, parents, and the rings below, which
+        have members as parents. (Of what was before a change, and of what is after it.)
+        """
+        found: set[str] = set()
+        for name in nodes:
+            node = self._nodes.get(name)
+            if node is None:
+                continue
+            found.add(self._overlay_parent(node))
+            found.update(node.proxies.values())
+            for child in node.children.values():
+                if child.receivers and (below := self._ring_below(child)):
+                    found.update(below.members)
+        return found
+
     @property
     def receivers(self) -> frozenset[str]:
         return frozenset(self._places)
@@ -162,6 +200,17 @@ class BackupOverlay:
             below = step
         return tuple(links)
 
+    def trunk(self) -> tuple[tuple[str, str], ...]:
+        """The links that all packets take: from the sender to the highest branching node, or to the only receiver."""
+        links, node = [], self._root
+        while not node.proxies:
+            step = next((one for one in node.children.values() if one.receivers), None)
+            if step is None:
+                break
+            links.append((node.name, step.name))
+            node = step
+        return tuple(links)
+
     # the tree
 
     def _grow(self, children: Mapping[str, Sequence[str]]) -> list[_Node]:
@@ -235,6 +284,22 @@ class BackupOverlay:
         if new:
             node.proxies = {child.name: node.proxies[child.name] for child in branches}  # in child order
         return bool(gone or new)
+
+    def _keep(self, node: _Node, proxies: Mapping[str, str]) -> None:
+        """Before a ring is formed bottom up: the proxies it had, as far as they are below and in one ring at most. For
+        the others `_choose` then finds one: the rings formed so far leave every branch a receiver that has room.
+        """
+        branches = {child.name: child for child in self._branches(node)}
+        if len(branches) < 2:
+            return
+        for name, proxy in proxies.items():
+            child = branches.get(name)
+            if child is None or self._rings.get(proxy, 2) == 2 or not self._below(proxy, child):
+                continue
+            if child is node and proxy != node.receiver:
+                continue
+            node.proxies[name] = proxy
+            self._seat(proxy, 1)
 
     def _unseat(self, node: _Node, child: str) -> None:
         self._seat(node.proxies.pop(child), -1)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, PathKind
 from rostrum.controller.core.splitters import Cascade
+from rostrum.controller.core.steiner import SteinerTree
 from rostrum.controller.core.trees import Hop
-from rostrum.controller.core.values import Budget, FirstLight, PathRequest, Stamps, State, TransferReport
+from rostrum.controller.core.values import Budget, FirstLight, PathRequest, Protocol, Stamps, State, TransferReport
 
 if TYPE_CHECKING:
     from rostrum.controller.core.quotas import Over
+    from rostrum.controller.core.rdcm import Backup
 
 # queued -> configuring -> active -> released | failed; a moved path is configured again; a queued one may be withdrawn
 # or denied.
@@ -42,6 +44,10 @@ class Path:
     hops: tuple[Hop, ...] = ()
     rules: tuple[MulticastRule, ...] = ()
     ocs: str = ""
+    protocol: Protocol = Protocol.REPUBLIC
+    tree: SteinerTree | None = None  # packet: from the sender's ToR
+    backup: Backup | None = None  # RDCM: its overlay
+    retired: tuple[MulticastRule, ...] = ()  # to be removed when the rules that replace them are in
     circuit_id: str | None = None
     cascade: Cascade | None = None
     cross_connects: tuple[CrossConnect, ...] = ()

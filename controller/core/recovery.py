@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address
 from typing import Any
 
+from rostrum.controller.core import rdcm, trees
 from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict
 from rostrum.controller.core.durable import Json
 from rostrum.controller.core.model import Pair, PathKind
@@ -151,6 +152,8 @@ class Paths:
             record["circuit"] = path.circuit_id
         if path.adopted:
             record["adopted"] = True
+        if path.backup:
+            record["overlay"] = path.backup.version
         return record
 
     def restore(self, core: Core, records: Mapping[str, Json], now: int) -> None:
@@ -204,6 +207,11 @@ def _hold(core: Core, path: Path, record: Any, now: int) -> str:
     path.to(State.CONFIGURING, now)
     if hops:
         core.set_rules(path)
+    if hops and kind is PathKind.PACKET:
+        path.tree = trees.nodes_of(core.resources.fabric, path.request.sender, hops)
+        if "overlay" in record:
+            path.protocol = Protocol.RDCM
+            rdcm.begin(core, path, now, record["overlay"])
     path.unread = {hop.switch for hop in hops}
     if path.request.origin == REST and path.request.lease_ms is not None:
         # Nobody could renew it while there was no manager.

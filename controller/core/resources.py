@@ -8,12 +8,15 @@ needs. A scheduler gets a fork: what it reserves there is a proposal, which the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from rostrum.controller.core import circuit_plan, trees
 from rostrum.controller.core.circuit_plan import CircuitPlan
 from rostrum.controller.core.circuits import Circuit, CircuitState, CircuitTable, Conflict
+from rostrum.controller.core.fabric import Fabric
+from rostrum.controller.core.failed_links import FailedLinks
 from rostrum.controller.core.health import Health
 from rostrum.controller.core.splitters import TorPort
 from rostrum.controller.core.trees import Hop, NoTree, Tree
@@ -57,9 +60,12 @@ class Resources:
     def __init__(self, topology: Topology, settings: Settings, now: int = 0) -> None:
         self.topology = topology
         self.settings = settings
+        self.fabric = Fabric(topology)
+        self.failed = FailedLinks(self.fabric, settings.link_retry_ns)
         self.circuits = CircuitTable()
         self.health = Health(settings.quarantine_ns)
         self.switches_down: dict[str, str] = dict.fromkeys(topology.switches, "not connected yet")
+        self.ports_down: dict[tuple[str, int], str] = {}  # (switch, port) -> in words
         self.ocs: dict[str, OcsStatus] = {name: OcsStatus(OcsState.STARTING, now) for name in topology.ocs}
         self.ports = _ports(topology)
         self.never: dict[tuple[str, int], Obstacle | None] = {}
@@ -95,12 +101,22 @@ class Resources:
         ends = self._tors(request)
         down = [name for name in self.switches_down if name not in ends]
         try:
-            tree = trees.build(self.topology, request.sender, request.receivers, {*down, *avoid})
+            tree = self._tree(request, {*down, *avoid})
         except NoTree as error:
+            if not down and self.ports_down:
+                return Obstacle(f"{error}: {'; '.join(sorted(self.ports_down.values())[:3])}")
             if not down:
                 return Obstacle(f"{error}: no packet links lead there", ever=not avoid)
             return Obstacle(f"{error}: waiting for {listed(down)} to connect")
         return PacketPlan(tree, tree.hops, tree.rate_bps)
+
+    def _tree(self, request: PathRequest, avoid: Collection[str]) -> Tree:
+        """Around failed links unless nothing else leads there. Raises NoTree."""
+        ends, failed = (request.sender, request.receivers), self.failed.links
+        if failed:
+            with suppress(NoTree):
+                return trees.build(self.fabric, *ends, avoid, self.ports_down, failed)
+        return trees.build(self.fabric, *ends, avoid, self.ports_down)
 
     def reserve(self, path_id: str, request: PathRequest, plan: Plan, now: int) -> Reservation:
         """Takes what the plan needs. Raises Conflict, and changes nothing, if something of it was taken since."""
@@ -160,6 +176,9 @@ class Resources:
         down = [name for name in self._tors(request) if name in self.switches_down]
         if down:
             return Obstacle(f"waiting for {listed(down)} to connect ({self.switches_down[sorted(down)[0]]})")
+        for name in (request.sender, *request.receivers) if self.ports_down else ():
+            if cause := self.cut_off(name):
+                return Obstacle(f"waiting for {name}'s link: {cause}")
         limit = self.settings.paths_per_server
         users = self._sending.get(request.sender, frozenset())
         if len(users) >= limit:
@@ -173,6 +192,11 @@ class Resources:
                     f"waiting for {name}'s port: it receives from {len(users)} paths already ({listed(users, 4)})"
                 )
         return None
+
+    def cut_off(self, server: str) -> str:
+        """Why nothing gets to or from a server; empty = its port is up."""
+        one = self.topology.servers[server]
+        return self.ports_down.get((one.tor, one.tor_port), "")
 
     def in_use(self) -> set[str]:
         """Ids of all paths that hold anything."""

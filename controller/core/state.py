@@ -43,6 +43,7 @@ class Agent:
     since: int
     cause: str = ""
     wants_light: bool = False
+    knows_rdcm: bool = False
     group_protocols: tuple[str, ...] = ()
 
 
@@ -252,7 +253,8 @@ class Core:
 
     def expected_rules(self, switch: str) -> dict[RuleKey, MulticastRule]:
         """What should be on a switch: rules of granted paths and of idle sets."""
-        sets = [path.rules for path in self.paths.values() if path.granted]
+        sets = [path.retired for path in self.paths.values() if path.granted and path.retired]
+        sets += [path.rules for path in self.paths.values() if path.granted]
         sets += [one.rules for one in self.idle_rules.all()]
         sets.append(tuple(self.members.sharing.rules_on(switch)))
         return {rule_making.key(rule): rule for rules in sets for rule in rules if rule.switch == switch}

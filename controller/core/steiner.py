@@ -15,11 +15,17 @@ Link = tuple[str, str]
 
 
 class Unreachable(Exception):
-    """No way leads from the tree to a receiver; nothing changed."""
+    """No way leads from the tree to `receivers`; they are not in it, everything else is as asked for."""
+
+    def __init__(self, words: str, receivers: Sequence[str]) -> None:
+        super().__init__(words)
+        self.receivers = tuple(receivers)
 
 
 class SteinerTree:
-    """From `sender` to receivers. `neighbours`: of every node; `passes`: whether a node forwards packets of others."""
+    """From `sender` to receivers. `neighbours`: of every node; `passes`: whether a node forwards packets of others.
+    `spread`: a number; trees of other numbers choose other ones of equally short ways.
+    """
 
     def __init__(
         self,
@@ -27,13 +33,16 @@ class SteinerTree:
         neighbours: Mapping[str, Sequence[str]],
         passes: Callable[[str], bool],
         failed: Collection[Link] = (),
+        spread: int = 0,
     ) -> None:
         self.sender = sender
         self.receivers: set[str] = set()
         self.parents: dict[str, str] = {}
         self.children: dict[str, list[str]] = {sender: []}
         self._neighbours, self._passes = neighbours, passes
-        self._failed = set(failed)
+        self._failed: set[Link] = set()
+        self._spread = spread
+        self.avoid(failed)
 
     @classmethod
     def build(
@@ -46,10 +55,40 @@ class SteinerTree:
     ) -> SteinerTree:
         """Receivers near the sender first: later ones find more of the tree. Raises Unreachable."""
         tree = cls(sender, neighbours, passes, failed)
-        distance = tree._distances()
-        for name in sorted(receivers, key=lambda name: distance.get(name, 0)):
-            tree.join(name)
+        tree.join_all(receivers)
         return tree
+
+    @classmethod
+    def of(
+        cls,
+        sender: str,
+        parents: Mapping[str, str],
+        receivers: Iterable[str],
+        neighbours: Mapping[str, Sequence[str]],
+        passes: Callable[[str], bool],
+        spread: int = 0,
+    ) -> SteinerTree:
+        """A tree that is there already: `parents` of every node but the sender."""
+        tree = cls(sender, neighbours, passes, spread=spread)
+        tree.receivers = set(receivers)
+        tree.parents = dict(parents)
+        for child, parent in tree.parents.items():
+            tree.children.setdefault(child, [])
+            tree.children.setdefault(parent, []).append(child)
+        return tree
+
+    def join_all(self, receivers: Iterable[str]) -> None:
+        """Those near the sender first. Raises Unreachable naming all that are cut off; the others have joined."""
+        wanted = list(receivers)
+        distance = self._distances(wanted)
+        cut_off = []
+        for name in sorted(wanted, key=lambda name: distance.get(name, 0)):
+            try:
+                self.join(name)
+            except Unreachable as error:
+                cut_off.append((name, str(error)))
+        if cut_off:
+            raise Unreachable("; ".join(words for _, words in cut_off), [name for name, _ in cut_off])
 
     @property
     def links(self) -> frozenset[Link]:
@@ -65,7 +104,7 @@ class SteinerTree:
     def join(self, receiver: str) -> frozenset[Link]:
         """Returns the links that were added. Raises Unreachable."""
         if receiver == self.sender:
-            raise Unreachable(f"{receiver} is the sender")
+            raise Unreachable(f"{receiver} is the sender", [receiver])
         self.receivers.add(receiver)
         if receiver in self.children:
             return frozenset()
@@ -96,23 +135,25 @@ class SteinerTree:
 
     def fail(self, links: Iterable[Link]) -> tuple[frozenset[Link], frozenset[Link]]:
         """Links (either way) that are not to be used from now on: whoever was reached over them is joined anew. Returns
-        (added, removed). Raises Unreachable naming a receiver that is cut off; the others have been joined.
+        (added, removed). Raises Unreachable naming receivers that are cut off; the others have been joined.
         """
         before = self.links
         for a, b in links:
             self._failed |= {(a, b), (b, a)}
+        self.reroute()
+        return self.links - before, before - self.links
+
+    def avoid(self, links: Collection[Link]) -> None:
+        """Exactly these links (either way) are not to be used from now on; nobody is moved."""
+        self._failed = {*links, *((b, a) for a, b in links)}
+
+    def reroute(self) -> frozenset[str]:
+        """Who is reached over links to be avoided is joined anew; returns them. Raises Unreachable as `fail`."""
         lost = [name for name in sorted(self.receivers) if self._uses_failed(name)]
         for name in lost:
             self.leave(name)
-        cut_off = []
-        for name in lost:
-            try:
-                self.join(name)
-            except Unreachable as error:
-                cut_off.append(str(error))
-        if cut_off:
-            raise Unreachable("; ".join(cut_off))
-        return self.links - before, before - self.links
+        self.join_all(lost)
+        return frozenset(lost)
 
     def restore(self, links: Iterable[Link]) -> None:
         """Links may be used again; nobody is moved to them."""
@@ -132,7 +173,7 @@ class SteinerTree:
         queue = deque([receiver])
         while queue:
             node = queue.popleft()
-            for neighbour in self._neighbours.get(node, ()):
+            for neighbour in self._around(node):
                 if neighbour in came_from or (neighbour, node) in self._failed:
                     continue
                 if neighbour != self.sender and not self._passes(neighbour):
@@ -142,7 +183,15 @@ class SteinerTree:
                     return self._trace(came_from, neighbour)
                 if neighbour not in self.children:
                     queue.append(neighbour)
-        raise Unreachable(f"no way leads to {receiver}")
+        raise Unreachable(f"no way leads to {receiver}", [receiver])
+
+    def _around(self, node: str) -> Sequence[str]:
+        """The neighbours of a node, those first that the spread prefers."""
+        found = self._neighbours.get(node, ())
+        if not self._spread or len(found) < 2:
+            return found
+        first = self._spread % len(found)
+        return [*found[first:], *found[:first]]
 
     def _trace(self, came_from: Mapping[str, str | None], node: str) -> list[str]:
         way: list[str] = []
@@ -152,15 +201,19 @@ class SteinerTree:
             at = came_from[at]
         return way[::-1]
 
-    def _distances(self) -> dict[str, int]:
-        distance = {self.sender: 0}
+    def _distances(self, wanted: Sequence[str]) -> dict[str, int]:
+        """From the sender to each of `wanted`, in links to its nearest neighbour that passes packets on."""
+        nodes = {self.sender: 0}
         queue = deque([self.sender])
-        while queue:
+        missing = {near for name in wanted for near in self._neighbours.get(name, ())}
+        while queue and missing:
             node = queue.popleft()
-            if node != self.sender and not self._passes(node):
-                continue
+            missing.discard(node)
             for neighbour in self._neighbours.get(node, ()):
-                if neighbour not in distance and (node, neighbour) not in self._failed:
-                    distance[neighbour] = distance[node] + 1
+                if neighbour not in nodes and self._passes(neighbour) and (node, neighbour) not in self._failed:
+                    nodes[neighbour] = nodes[node] + 1
                     queue.append(neighbour)
-        return distance
+        return {
+            name: min((nodes[near] for near in self._neighbours.get(name, ()) if near in nodes), default=0)
+            for name in wanted
+        }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rostrum.controller.core import membership_recovery, recovery
+from rostrum.controller.core import failed_links, membership_recovery, recovery
 from rostrum.controller.core.durable import Change, Json, Part
 from rostrum.controller.core.state import Core
 
 PARTS: tuple[Part, ...] = (  # in the order in which they are restored
+    failed_links.Records(),
     recovery.Circuits(),
     recovery.Leaving(),
     recovery.Agents(),

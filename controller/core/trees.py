@@ -1,11 +1,14 @@
-"""Multicast trees through the packet network: shortest paths from the sender's ToR that share links where they can."""
+"""Multicast trees through the packet network (steiner.py) as what switches do, and the ways of unicast."""
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from rostrum.controller.core.fabric import Fabric, Link, Port
+from rostrum.controller.core.steiner import SteinerTree, Unreachable
 from rostrum.topologies.model import Topology
 
 
@@ -20,8 +23,11 @@ class Hop:
 
 @dataclass(frozen=True)
 class Tree:
+    """`nodes`: the tree from the sender's ToR down to the receivers."""
+
     hops: tuple[Hop, ...]  # the sender's ToR first
     rate_bps: int  # of the slowest link
+    nodes: SteinerTree = field(compare=False)
 
     @property
     def switches(self) -> frozenset[str]:
@@ -36,73 +42,104 @@ class NoTree(Exception):
         self.unreached = unreached
 
 
-def build(topology: Topology, sender: str, receivers: Iterable[str], avoid: Collection[str] = ()) -> Tree:
-    """The tree from `sender` to `receivers` (servers) over packet links, around the switches in `avoid`.
+def build(
+    fabric: Fabric,
+    sender: str,
+    receivers: Iterable[str],
+    avoid: Collection[str] = (),
+    dead: Collection[Port] = (),
+    failed: Collection[Link] = (),
+) -> Tree:
+    """The tree from `sender` to `receivers` (servers) over packet links, around the switches in `avoid`, the ports in
+    `dead` and the links in `failed`.
 
-    Raises NoTree. The breadth-first search visits neighbours in port order, so that all receivers hang below the first
-    core that reaches them: few rules, and the same tree for the same request.
+    Raises NoTree. The same tree for the same request. Different senders' trees take different ones of equally good
+    ways (other cores of a fat-tree).
     """
+    servers = fabric.topology.servers
+    root = servers[sender].tor
+    if root in avoid:
+        raise NoTree([root])
+    nodes = SteinerTree(
+        root,
+        fabric.neighbours,
+        lambda node: fabric.is_switch(node) and node not in avoid,
+        {*failed, *(fabric.links_at(dead) if dead else ())},
+        spread=zlib.crc32(sender.encode()),
+    )
+    try:
+        nodes.join_all(sorted(receivers))
+    except Unreachable as error:
+        raise NoTree(sorted({servers[name].tor for name in error.receivers})) from error
+    hops, rate_bps = hops_of(fabric, sender, nodes, dead)
+    return Tree(hops, rate_bps, nodes)
+
+
+def hops_of(
+    fabric: Fabric, sender: str, nodes: SteinerTree, dead: Collection[Port] = ()
+) -> tuple[tuple[Hop, ...], int]:
+    """What the switches of a tree do, the sender's ToR first, and the rate of its slowest link."""
+    topology = fabric.topology
     source = topology.servers[sender]
-    targets = [topology.servers[name] for name in receivers]
-    wanted = {server.tor for server in targets}
-    parents = _search(topology, source.tor, wanted, avoid)
-    unreached = sorted(wanted - parents.keys())
-    if unreached or source.tor in avoid:
-        raise NoTree(unreached or [source.tor])
-    in_port = {source.tor: source.tor_port}
-    out_ports: dict[str, set[int]] = {source.tor: set()}
     rates = [source.rate_bps]
-    for server in targets:
-        switch = server.tor
-        out_ports.setdefault(switch, set()).add(server.tor_port)
-        rates.append(server.rate_bps)
-        while (edge := parents[switch]) is not None:
-            parent, port, own_port = edge
-            in_port[switch] = own_port
-            rates.append(topology.switches[parent].rates[port])
-            ports = out_ports.setdefault(parent, set())
-            if port in ports:
-                break
-            ports.add(port)
-            switch = parent
-    order = [name for name in parents if name in out_ports]
-    hops = tuple(Hop(name, in_port[name], tuple(sorted(out_ports[name]))) for name in order)
-    return Tree(hops, min(rates))
+    hops = []
+    in_port = source.tor_port
+    queue = deque([(nodes.sender, in_port)])
+    while queue:
+        name, in_port = queue.popleft()
+        out_ports = []
+        for child in nodes.children[name]:
+            port = fabric.port(name, child, dead)
+            out_ports.append(port)
+            rates.append(topology.switches[name].rates[port])
+            if child in topology.switches:
+                queue.append((child, topology.switches[name].neighbours[port].port))
+        hops.append(Hop(name, in_port, tuple(sorted(out_ports))))
+    return tuple(hops), min(rates)
 
 
-def _search(
-    topology: Topology, root: str, wanted: set[str], avoid: Collection[str]
-) -> dict[str, tuple[str, int, int] | None]:
-    """Breadth first from `root`: switch -> (parent, the parent's port, its own port), in the order found."""
-    parents: dict[str, tuple[str, int, int] | None] = {root: None}
-    missing = wanted - {root}
+def nodes_of(fabric: Fabric, sender: str, hops: Iterable[Hop]) -> SteinerTree:
+    """The tree that hops came from; what of them leads nowhere is left out."""
+    switches = fabric.topology.switches
+    by_switch = {hop.switch: hop for hop in hops}
+    root = fabric.topology.servers[sender].tor
+    parents: dict[str, str] = {}
     queue = deque([root])
-    while queue and missing:
+    while queue:
         name = queue.popleft()
-        switch = topology.switches[name]
-        for port in sorted(switch.neighbours):
-            end = switch.neighbours[port]
-            if end.node in topology.switches and end.node not in parents and end.node not in avoid:
-                parents[end.node] = (name, port, end.port)
-                missing.discard(end.node)
+        for port in by_switch[name].out_ports if name in by_switch else ():
+            end = switches[name].neighbours.get(port)
+            if end and end.node != root and end.node not in parents:
+                parents[end.node] = name
                 queue.append(end.node)
-    return parents
+    receivers = parents.keys() & fabric.topology.servers.keys()
+    return SteinerTree.of(root, parents, receivers, fabric.neighbours, fabric.is_switch, zlib.crc32(sender.encode()))
 
 
-def unicast_ports(topology: Topology, switch: str) -> dict[str, int]:
-    """On `switch`, the port towards each server: shortest paths over packet links."""
+def unicast_ports(topology: Topology, switch: str, dead: Collection[Port] = ()) -> dict[str, int]:
+    """On `switch`, the port towards each server: shortest paths over packet links, none with an end in `dead`; servers
+    that cannot be reached so are left out. Of equally short ways each server has its own, so that repairs between
+    receivers seldom meet the multicast tree (RDCM, Sec. 3.1). Every hop is nearer: no loops.
+    """
     ports: dict[str, int] = {}
-    first: dict[str, int | None] = {switch: None}
+    distance = {switch: 0}
+    first: dict[str, list[int]] = {switch: []}  # switch -> the ports here by which shortest ways to it leave
     queue = deque([switch])
     while queue:
         name = queue.popleft()
         here = topology.switches[name]
         for port in sorted(here.neighbours):
             end = here.neighbours[port]
-            leave = first[name] if first[name] is not None else port
-            if end.node in topology.switches and end.node not in first:
-                first[end.node] = leave
-                queue.append(end.node)
-            elif end.node in topology.servers and leave is not None:
-                ports[end.node] = leave
+            if dead and ((name, port) in dead or (end.node, end.port) in dead):
+                continue
+            leave = first[name] or [port]
+            if end.node in topology.servers:
+                ports[end.node] = leave[zlib.crc32(end.node.encode()) % len(leave)]
+            elif end.node in topology.switches:
+                if end.node not in distance:
+                    distance[end.node] = distance[name] + 1
+                    first[end.node] = []
+                    queue.append(end.node)
+                if distance[end.node] == distance[name] + 1:
+                    first[end.node] += [one for one in leave if one not in first[end.node]]
     return ports

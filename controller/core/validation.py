@@ -6,7 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable
 
-from rostrum.controller.core.values import REST, PathRequest, Settings
+from rostrum.controller.core.values import REST, PathRequest, Protocol, Settings, Wanted
 from rostrum.controller.core.words import listed, seconds, shown
 from rostrum.topologies.model import Topology
 
@@ -40,6 +40,10 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
             f"the agent of {request.origin} asked for a path from {_short(request.sender)}; "
             "only that server's agent can"
         )
+    if request.protocol is Protocol.RDCM and len(request.receivers) < 2:
+        found.append("protocol rdcm is for two or more receivers, who mend each other's losses; leave it to auto")
+    if request.protocol is Protocol.RDCM and request.wanted is Wanted.CIRCUIT:
+        found.append("protocol rdcm runs on packet trees; leave out kind circuit, or the protocol")
     found += _sizes(request)
     found += _spans(request, settings)
     return found

@@ -240,6 +240,7 @@ class Settings:
     light_bound_ms: int | None = None  # None: from the OCS's reconfiguration time
     configure_bound_ns: int = 5 * S  # beyond the reconfiguration time: devices that do not answer
     grace_ns: int | None = None  # what is found at start and unclaimed lives this long; None: lease + AGENT_BACKOFF_NS
+    link_retry_ns: int = 30 * S  # a link that is suspected is left alone so long (RDCM)
     quarantine_ns: int = 30 * S  # a component that failed is kept out of use
     session_bytes: int | None = None  # cap of each grant
     paths_per_server: int = 16  # and per direction

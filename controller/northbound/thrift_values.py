@@ -23,6 +23,7 @@ from rostrum.controller.core.values import (
     RingPlace,
     ServerAddress,
     TransferReport,
+    Wanted,
 )
 from rostrum.controller.core.values import Decision as CoreDecision
 from rostrum.controller.core.words import shown
@@ -76,6 +77,7 @@ def request(args: Any, origin: str, tenant: str = TENANT) -> PathRequest:
     app_id = need(one, "app_id", bytes)
     if len(app_id) > APP_ID_BYTES:
         raise BadMessage(f"app_id has {len(app_id)} bytes; it is a UUID of {APP_ID_BYTES}")
+    protocol = Protocol.AUTO if one.protocol is None else member(Protocol, one.protocol)
     return PathRequest(
         request_id=need(one, "request_id", str),
         origin=origin,
@@ -87,7 +89,8 @@ def request(args: Any, origin: str, tenant: str = TENANT) -> PathRequest:
         data_id=need(one, "data_id", int),
         wait_ms=one.wait_ms,
         deadline_ms=one.deadline_ms,
-        protocol=Protocol.AUTO if one.protocol is None else member(Protocol, one.protocol),
+        protocol=protocol,
+        wanted=Wanted.PACKET if protocol is Protocol.RDCM else Wanted.AUTO,
         tenant=tenant,
     )
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import splitters, trees
+from rostrum.controller.core.fabric import Fabric
 from rostrum.controller.core.groups import Exhausted, Groups
 from rostrum.controller.core.model import Pair, PathKind
 from rostrum.controller.core.paths import Path
@@ -119,7 +120,7 @@ def test_trees__each_receiver_one_copy_nobody_else_any(topology: Topology, seed:
     path = line.ask(sender, *receivers, wanted=Wanted.PACKET)
     assert path.state is State.ACTIVE
     line.assert_delivers(path)
-    tree = trees.build(topology, sender, receivers)
+    tree = trees.build(Fabric(topology), sender, receivers)
     assert len({hop.switch for hop in tree.hops}) == len(tree.hops)  # one rule per switch
     assert all(hop.out_ports for hop in tree.hops)
 

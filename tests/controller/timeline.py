@@ -18,6 +18,7 @@ from rostrum.controller.core.values import (
     LivePath,
     PathRequest,
     PathResponse,
+    Protocol,
     Settings,
     Wanted,
 )
@@ -98,12 +99,25 @@ class Timeline:
         origin: str = REST,
         request_id: str = "",
         remaining: int | None = None,
+        protocol: Protocol = Protocol.AUTO,
     ) -> Path:
         """A request; returns its path."""
         request_id = request_id or f"r{next(self.ids)}"
         rest = size if remaining is None else remaining
         request = PathRequest(
-            request_id, origin, sender, receivers, size, rest, b"a" * 16, 7, wait_ms, None, wanted, lease_ms
+            request_id,
+            origin,
+            sender,
+            receivers,
+            size,
+            rest,
+            b"a" * 16,
+            7,
+            wait_ms,
+            None,
+            wanted,
+            lease_ms,
+            protocol=protocol,
         )
         self.do(ev.RequestReceived(request))
         return self.path(self.manager.core.by_request[origin, request_id])

@@ -1,0 +1,76 @@
+"""The packet network as a graph: who is next to whom, by which ports. Links are named by their two nodes; of parallel
+links between two switches the one at the lowest port stands for all that are left out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+
+from rostrum.topologies.model import Topology
+
+Link = tuple[str, str]
+Port = tuple[str, int]  # switch, port
+
+
+class Fabric:
+    """Of switches and servers, without OCSs. `neighbours`: of a switch, the switches; of a server, its ToR."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.neighbours: dict[str, tuple[str, ...]] = {
+            server.name: (server.tor,) for server in topology.servers.values()
+        }
+        self.ports: dict[Link, int] = {}  # (switch, next node) -> the switch's port
+        for switch in topology.switches.values():
+            for port in sorted(switch.neighbours):
+                end = switch.neighbours[port]
+                if end.node in topology.switches or end.node in topology.servers:
+                    self.ports.setdefault((switch.name, end.node), port)
+            ports = sorted(switch.neighbours.items())
+            found = dict.fromkeys(end.node for _, end in ports if end.node in topology.switches)
+            self.neighbours[switch.name] = tuple(found)
+
+    def is_switch(self, node: str) -> bool:
+        return node in self.topology.switches
+
+    def links_at(self, ports: Iterable[Port]) -> set[Link]:
+        """The links between switches with an end at one of these ports, both ways; parallel ones as long as none of
+        them is left are not among them.
+        """
+        dead = set(ports)
+        found: set[Link] = set()
+        for switch, port in dead:
+            end = self.topology.switches[switch].neighbours.get(port)
+            if end is None or end.node not in self.topology.switches:
+                continue
+            if self._standing(switch, end.node, dead) is None:
+                found |= {(switch, end.node), (end.node, switch)}
+        return found
+
+    def port(self, node: str, towards: str, dead: Collection[Port] = ()) -> int:
+        """A switch's port to a neighbour; around ports in `dead` if there are parallel links."""
+        if dead and towards in self.topology.switches:
+            standing = self._standing(node, towards, dead)
+            if standing is not None:
+                return standing
+        return self.ports[node, towards]
+
+    def _standing(self, node: str, towards: str, dead: Collection[Port]) -> int | None:
+        for port, end in sorted(self.topology.switches[node].neighbours.items()):
+            if end.node == towards and (node, port) not in dead and (end.node, end.port) not in dead:
+                return port
+        return None
+
+    def connected_without(self, links: Collection[Link]) -> bool:
+        """Whether every rack still reaches every other one."""
+        racks = {server.tor for server in self.topology.servers.values()}
+        start = next(iter(racks))
+        reached, todo = {start}, deque([start])
+        while todo:
+            node = todo.popleft()
+            for far in self.neighbours[node]:
+                if far not in reached and (node, far) not in links and (far, node) not in links:
+                    reached.add(far)
+                    todo.append(far)
+        return racks <= reached
