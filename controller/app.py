@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import uvloop
 from rostrum.controller import drivers
+from rostrum.controller.care_options import CareOptions, care_options
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
@@ -24,14 +25,16 @@ from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import LEVEL_MULTICAST, SouthboundError
 from rostrum.controller.core.survival import Records
-from rostrum.controller.core.values import Settings
+from rostrum.controller.core.values import Quota, Settings
 from rostrum.controller.drivers import FabricFactory, OcsFactory
 from rostrum.controller.execution import Devices
 from rostrum.controller.group_options import group_options, group_settings
 from rostrum.controller.journal import Journal
-from rostrum.controller.keyvalue import line
+from rostrum.controller.keyvalue import JsonFormatter, line
+from rostrum.controller.northbound import quota_file
 from rostrum.controller.northbound import rest as rest_api
 from rostrum.controller.northbound.access import Access, AccessError, AccessOptions
+from rostrum.controller.northbound.agent_gate import AgentGate
 from rostrum.controller.northbound.http_server import HttpServer
 from rostrum.controller.northbound.thrift_service import ThriftService
 from rostrum.controller.owner import Owner
@@ -82,8 +85,11 @@ class App:
             topology, self.fabric, self.ocs, post, self.owner.clock, settings.configure_bound_ns / 1e9,
             memory.may_act if memory else None,
         )  # fmt: skip
-        self.thrift = ThriftService(self.owner, f"rostrum-manager {topology.name}", settings.boot_id)
+        self.thrift = ThriftService(
+            self.owner, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens)
+        )
         self.owner.devices, self.owner.agents = self.devices, self.thrift
+        self.devices.request_of = self._request_of
         self.rest = rest_api.Rest(
             self.owner, self.thrift.latency, lambda: self.thrift.refused, self.access, self.thrift.probes
         )
@@ -164,6 +170,20 @@ class App:
         if self.lost.done():
             raise self.lost.result()
 
+    def _request_of(self, path_id: str) -> str:
+        path = self.owner.path(path_id)
+        return path.request.request_id if path else ""
+
+    def reload(self) -> None:
+        """Reads the files anew that say who may do what; one that is wrong is told, and what it said before stays."""
+        self.access.reload()
+        self.thrift.gate.reload()
+        if self.config.care.quotas:
+            try:
+                self.owner.post(ev.QuotasChanged(quota_file.read(self.config.care.quotas)))
+            except AccessError as error:
+                log.error(line("quotas not read", cause=error))
+
     def give_up(self, error: StoreError) -> None:
         """Another manager has to go on: nothing is decided here any more."""
         self.owner.close()
@@ -223,7 +243,7 @@ async def run(config: Config) -> None:
         await member.run(config, stop)
         return
     app = App(config)
-    loop.add_signal_handler(signal.SIGHUP, app.access.reload)
+    loop.add_signal_handler(signal.SIGHUP, app.reload)
     try:
         await app.start()
         await app.until(stop)
@@ -385,6 +405,7 @@ def _ns(seconds: float) -> int:
 )
 @group_options
 @click.option("--verbose", "-v", is_flag=True, help="Log more.")
+@care_options
 def main(
     topology: str,
     run_dir: Path,
@@ -415,19 +436,13 @@ def main(
     member: str | None,
     leader_lease: int,
     verbose: bool,
+    care: CareOptions,
     **groups: object,
 ) -> None:
     """The manager of a data center: takes requests for multicast paths from agents (Thrift) and people (REST), and sets
     switches and optical circuit switches for them. Logs to stderr; stops orderly at SIGTERM, and paths in use live on.
     """
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-    )
-    for chatty in ("uvicorn", "httpx", "httpcore"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    _log_to_stderr(verbose, care.log_format)
     try:
         loaded = loader.load(topology)
         schedulers.create(scheduler)
@@ -447,15 +462,35 @@ def main(
         light_confirm=light_confirm,
         level=priority,
         boot_id=time.time_ns() // 1_000_000,
+        quotas=_quotas(care),
         **group_settings(groups),
     )
     access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
     cluster = Cluster(etcd, etcd_tls, member, leader_lease) if etcd else None
     config = Config(
         loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program,
-        _journal(journal, run_dir), journal_sync, cluster, access,
+        _journal(journal, run_dir), journal_sync, cluster, access, care,
     )  # fmt: skip
     _serve(config)
+
+
+def _quotas(care: CareOptions) -> dict[str, Quota]:
+    try:
+        return quota_file.read(care.quotas) if care.quotas else {}
+    except AccessError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _log_to_stderr(verbose: bool, form: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    if form == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        words = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
+        handler.setFormatter(logging.Formatter(words, "%Y-%m-%dT%H:%M:%S"))
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
+    for chatty in ("uvicorn", "httpx", "httpcore"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _journal(given: Path | None, run: Path) -> Path | None:

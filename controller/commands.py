@@ -89,7 +89,7 @@ def _tls() -> ssl.SSLContext:
     return made
 
 
-def _with_api(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_api(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options that every command has; hands over `api` and `as_json`."""
 
     def wrapped(manager: str | None, lab: str, **arguments: Any) -> Any:
@@ -106,7 +106,8 @@ def _with_api(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """For --json."""
     click.echo(json.dumps(value, indent=2))
 
 
@@ -132,12 +133,12 @@ def paths(context: click.Context, manager: str | None, lab: str, as_json: bool) 
 
 @paths.command("list")
 @click.option("--state", type=click.Choice(["queued", "configuring", "active", "released", "failed"]))
-@_with_api
+@with_api
 def list_paths(api: Api, as_json: bool, state: str | None) -> None:
     """Paths, the newest first."""
     found = api.call("GET", "/v1/paths", state=state)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     table = Table("path", "state", "carried by", "sender", "receivers", "group", "why", box=None, pad_edge=False)
     for one in found["paths"]:
@@ -161,7 +162,7 @@ def _ms(seconds: float | None) -> int | None:
 )
 @click.option("--within", type=Duration(), help="Give up when it is not accepted within this, such as 500ms.")
 @click.option("--wait", "waits", is_flag=True, help="Return when it is active, or has failed.")
-@_with_api
+@with_api
 def request_path(
     api: Api,
     as_json: bool,
@@ -181,27 +182,27 @@ def request_path(
         if made["state"] == "queued" and not as_json:
             OUT.print(f"{made['id']} is queued: {made['reason']}")
         made = api.call("GET", f"/v1/paths/{made['id']}", wait="active", timeout_ms=5000, timeout_s=5.0 + POLL_MARGIN_S)
-    _print_json(made) if as_json else _print_path(made)
+    print_json(made) if as_json else _print_path(made)
     if made["state"] == "failed":
         raise click.exceptions.Exit(1)
 
 
 @paths.command("show")
 @click.argument("path")
-@_with_api
+@with_api
 def show_path(api: Api, as_json: bool, path: str) -> None:
     """One path: how it is carried, and when it reached each point."""
     found = api.call("GET", f"/v1/paths/{_segment(path)}")
-    _print_json(found) if as_json else _print_path(found)
+    print_json(found) if as_json else _print_path(found)
 
 
 @paths.command("release")
 @click.argument("path")
-@_with_api
+@with_api
 def release_path(api: Api, as_json: bool, path: str) -> None:
     """Give a path back, or withdraw one that is queued."""
     gone = api.call("DELETE", f"/v1/paths/{_segment(path)}")
-    _print_json(gone) if as_json else OUT.print(f"{gone['id']} is {gone['state']}")
+    print_json(gone) if as_json else OUT.print(f"{gone['id']} is {gone['state']}")
 
 
 def _segment(text: str) -> str:
@@ -240,12 +241,12 @@ def _print_path(one: dict[str, Any]) -> None:
 
 @click.command()
 @click.option("--fresh", is_flag=True, help="Read the powers from the OCS first.")
-@_with_api
+@with_api
 def circuits(api: Api, as_json: bool, fresh: bool) -> None:
     """Circuits on the optical circuit switch: cross-connects, powers, splitters, and who uses them."""
     found = api.call("GET", "/v1/circuits", fresh=fresh or None)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     for ocs in found["ocs"]:
         OUT.print(f"{ocs['name']}: {ocs['state']}" + (f" ({ocs['cause']})" if ocs["cause"] else ""))
@@ -270,12 +271,12 @@ def manager() -> None:
 
 
 @manager.command("status")
-@_with_api
+@with_api
 def manager_status(api: Api, as_json: bool) -> None:
     """Whether the manager has all its devices, and how fast it answers."""
     health, stats = api.call("GET", "/v1/health"), api.call("GET", "/v1/stats")
     if as_json:
-        _print_json({"health": health, "stats": stats})
+        print_json({"health": health, "stats": stats})
         return
     OUT.print(f"{api.where}: {health['status']}, topology {health['topology']}, scheduler {health['scheduler']}")
     missing = f"; missing: {', '.join(health['missing'])}" if health["missing"] else ""
@@ -294,7 +295,7 @@ def manager_status(api: Api, as_json: bool) -> None:
 @manager.command("trace")
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True,
               help="The file to write, one JSON object a line.")  # fmt: skip
-@_with_api
+@with_api
 def manager_trace(api: Api, as_json: bool, output: Path) -> None:
     """Write the transfers that the manager remembers as a trace, for `rostrum sim run schedulers --trace`."""
     found = api.call("GET", "/v1/transfers", limit=TRACE_MAX)["transfers"]
@@ -313,7 +314,7 @@ def manager_trace(api: Api, as_json: bool, output: Path) -> None:
     ]
     output.write_text("".join(line + "\n" for line in lines))
     if as_json:
-        _print_json({"file": str(output), "requests": len(lines)})
+        print_json({"file": str(output), "requests": len(lines)})
     else:
         OUT.print(f"{len(lines)} requests in {output}" + ("" if len(lines) < TRACE_MAX else ", the last ones"))
 
@@ -349,7 +350,7 @@ def journal_show(file: Path) -> None:
     from rostrum.controller import journal
 
     with _store_errors():
-        _print_json(journal.show(file))
+        print_json(journal.show(file))
 
 
 @journal_commands.command("check")

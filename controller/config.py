@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rostrum.controller.care_options import CareOptions
 from rostrum.controller.core.values import Settings
 from rostrum.controller.northbound.access import AccessOptions
 from rostrum.topologies.model import Topology
@@ -39,6 +40,7 @@ class Config:
     journal_sync: str = "normal"  # or "full": journal.py
     cluster: Cluster | None = None  # instead of a journal
     access: AccessOptions = field(default_factory=AccessOptions)  # to REST
+    care: CareOptions = field(default_factory=CareOptions)
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -11,12 +11,13 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import MulticastRule, Pair, RuleCounters, SouthboundError, SwitchCounters
 from rostrum.controller.keyvalue import line
-from rostrum.controller.rule_orders import Failures, RuleOrders
+from rostrum.controller.rule_orders import Done, Failures, RuleOrders
 from rostrum.controller.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
 from rostrum.topologies.model import Topology
 
 log = logging.getLogger("rostrum.manager")
+writes = logging.getLogger("rostrum.writes")
 
 UNICAST_TRIES = 3
 READ_TRIES = 3
@@ -46,6 +47,7 @@ class Devices:
         self._clock = clock
         self._bound_s = bound_s
         self._may_act = may_act or (lambda: True)
+        self.request_of: Callable[[str], str] = lambda path_id: ""  # path -> the request it is for, for the log
         self._sequencer = Sequencer()
         self._rules = RuleOrders(fabric, bound_s)
 
@@ -60,9 +62,9 @@ class Devices:
             log.warning(line("no order given: this manager does not lead", action=type(action).__name__))
             return
         if isinstance(action, act.InstallRules):
-            self._rules.order(action.op, action.rules, False, self._installed)
+            self._rules.order(action.op, action.rules, False, self._written(action, self._installed))
         elif isinstance(action, act.RemoveRules):
-            self._rules.order(action.op, action.rules, True, self._removed)
+            self._rules.order(action.op, action.rules, True, self._written(action, self._removed))
         elif isinstance(action, act.RearmRules):
             for switch in {rule.switch for rule in action.rules}:
                 self._rules.between(switch, partial(self._rearm, action, switch))
@@ -80,6 +82,24 @@ class Devices:
     async def close(self) -> None:
         await self._rules.close()
         await self._sequencer.close()
+
+    def _written(self, action: act.InstallRules | act.RemoveRules, then: Done) -> Done:
+        """`then`, after a line in the log that ties the write to the request it was for."""
+        if not writes.isEnabledFor(logging.INFO):
+            return then
+        began = self._clock()
+
+        def done(op: int, failures: Failures) -> None:
+            switches = sorted({rule.switch for rule in action.rules})
+            by = sorted({self._topology.switches[name].southbound for name in switches})
+            facts: dict[str, object] = {"path": action.path_id, "request": self.request_of(action.path_id)}
+            facts |= {"by": ",".join(by), "switches": ",".join(switches), "rules": len(action.rules), "op": op}
+            facts |= {"failed": ",".join(name for name, _ in failures), "ms": (self._clock() - began) / 1e6}
+            event = "rules written" if isinstance(action, act.InstallRules) else "rules removed"
+            writes.info(line(event, **facts))
+            then(op, failures)
+
+        return done
 
     def _installed(self, op: int, failures: Failures) -> None:
         self._post(ev.RulesFailed(op, failures) if failures else ev.RulesInstalled(op))
@@ -101,6 +121,9 @@ class Devices:
         try:
             async with asyncio.timeout(bound_s):
                 rows = await self._ocs[action.ocs].connect(action.pairs)
+            pairs = ",".join(f"{pair.input}>{pair.output}" for pair in action.pairs)
+            request = self.request_of(action.path_id)
+            writes.info(line("cross-connects made", path=action.path_id, request=request, ocs=action.ocs, pairs=pairs))
             self._post(ev.CircuitResult(action.op, tuple(rows)))
         except SouthboundError as error:
             self._post(ev.CircuitResult(action.op, (), str(error)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 from rich.table import Table
-from rostrum.controller.commands import MANAGER_HELP, OUT, Api, _print_json, _with_api
+from rostrum.controller.commands import MANAGER_HELP, OUT, Api, print_json, with_api
 from rostrum.controller.core.membership_values import NAME
 
 
@@ -32,12 +32,12 @@ def groups(context: click.Context, manager: str | None, lab: str, as_json: bool)
 
 @groups.command("list")
 @click.option("--server", help="Only groups that this server is in.")
-@_with_api
+@with_api
 def list_groups(api: Api, as_json: bool, server: str | None) -> None:
     """Groups, the oldest first; the first thousand."""
     found = api.call("GET", "/v1/groups", server=server, limit=1000)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     table = Table(
         "group",
@@ -68,7 +68,7 @@ def list_groups(api: Api, as_json: bool, server: str | None) -> None:
 @click.option("--r", type=int, help="ricochet: a repair for so many packets.")
 @click.option("--c", type=int, help="ricochet: to so many members.")
 @click.option("--stagger", type=int, help="ricochet: repair bins that take turns, against bursts of losses.")
-@_with_api
+@with_api
 def create_group(
     api: Api,
     as_json: bool,
@@ -82,26 +82,26 @@ def create_group(
     """Make a group that stays until it is deleted."""
     body = {"name": name, "protocol": protocol, "order": order, "r": r, "c": c, "stagger": stagger}
     made = api.call("POST", "/v1/groups", {key: value for key, value in body.items() if value is not None})
-    _print_json(made) if as_json else _print_group(made)
+    print_json(made) if as_json else _print_group(made)
 
 
 @groups.command("show")
 @click.argument("name")
-@_with_api
+@with_api
 def show_group(api: Api, as_json: bool, name: str) -> None:
     """One group: its members, its address and tree."""
     found = api.call("GET", f"/v1/groups/{_segment(name)}")
-    _print_json(found) if as_json else _print_group(found)
+    print_json(found) if as_json else _print_group(found)
 
 
 @groups.command("delete")
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Even if servers are in it; they are told.")
-@_with_api
+@with_api
 def delete_group(api: Api, as_json: bool, name: str, force: bool) -> None:
     """Delete a group."""
     gone = api.call("DELETE", f"/v1/groups/{_segment(name)}", force="true" if force else None)
-    _print_json(gone) if as_json else OUT.print(f"{gone['name']} is deleted")
+    print_json(gone) if as_json else OUT.print(f"{gone['name']} is deleted")
 
 
 def _segment(text: str) -> str:

@@ -1,18 +1,29 @@
-"""Log lines as `event key=value ...`, one line each whatever the values hold."""
+"""Log lines as `event key=value ...`, one line each whatever the values hold; or the same as JSON."""
 
 from __future__ import annotations
 
 import json
+import logging
+import time
 
 
-def line(event: str, /, **facts: object) -> str:
+class Line(str):
+    """A line's text, with what it was made of."""
+
+    event: str
+    facts: dict[str, object]
+
+
+def line(event: str, /, **facts: object) -> Line:
     """Facts that are empty are left out; texts with spaces or odd characters are quoted."""
     parts = [event]
     for key, value in facts.items():
         if value is None or value == "":
             continue
         parts.append(f"{key}={_shown(value)}")
-    return " ".join(parts)
+    made = Line(" ".join(parts))
+    made.event, made.facts = event, facts
+    return made
 
 
 def _shown(value: object) -> str:
@@ -22,3 +33,28 @@ def _shown(value: object) -> str:
     if text.isascii() and text.isprintable() and not any(letter in text for letter in ' "=\\'):
         return text
     return json.dumps(text)
+
+
+class JsonFormatter(logging.Formatter):
+    """An object a line: "time", "level", "logger", "event", and the facts as members; of other lines their "text"."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds, ms = divmod(record.created, 1)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        made: dict[str, object] = {
+            "time": f"{stamp}.{int(ms * 1e6):06d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        if isinstance(record.msg, Line):
+            made["event"] = record.msg.event
+            made |= {key: _json(value) for key, value in record.msg.facts.items() if value is not None and value != ""}
+        else:
+            made |= {"event": "log", "text": record.getMessage()}
+        if record.exc_info:
+            made["exception"] = self.formatException(record.exc_info)
+        return json.dumps(made)
+
+
+def _json(value: object) -> object:
+    return value if isinstance(value, (bool, int, float)) else str(value)

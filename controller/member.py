@@ -115,7 +115,7 @@ async def _lead(
     try:
         await app.start()
         assert app.lost is not None and election.lost is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.access.reload)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.reload)
         election.lost.add_done_callback(lambda done: app.give_up(done.result()))
         await app.until(stop)
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import retree
+from rostrum.controller.core import membership_rules, retree
 from rostrum.controller.core.circuits import Circuit
 from rostrum.controller.core.configure import fail, lose_circuit, to_packet
 from rostrum.controller.core.intake import run_queue
@@ -31,6 +31,7 @@ def port_changed(core: Core, event: ev.PortChanged, now: int) -> None:
         _lost(core, event, end, cause, now)
     if end.node in core.topology.switches:
         retree.reroute_unicast(core)
+        membership_rules.links_changed(core, now)
     run_queue(core, now)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import get_args
 
 from prometheus_client import exposition
 from prometheus_client.metrics_core import (
@@ -17,6 +18,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 from prometheus_client.registry import Collector, CollectorRegistry
+from rostrum.controller.core import cabling
 from rostrum.controller.core.circuits import Circuit, Foreign
 from rostrum.controller.core.resources import OcsState
 from rostrum.controller.core.state import Core
@@ -27,6 +29,7 @@ from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Histogram, Latency
 from rostrum.topologies.model import Ocs
 
+RESOURCES = ("paths", "circuits", "splitters", "rules", "rate_bps")
 SPLITTER_STATES = ("busy", "idle", "out of use", "found at start", "free")
 PORT_STATES = ("busy", "idle", "found at start", "free")
 
@@ -58,6 +61,8 @@ class Metrics(Collector):
         core = self._owner.manager.core
         yield from self._manager(core)
         yield from self._requests(core)
+        yield from self._tenants(core)
+        yield from _care(core, self._owner.clock())
         yield from _network(core, self._owner.clock())
         yield from self._times()
         yield from self._transfers(core)
@@ -105,6 +110,21 @@ class Metrics(Collector):
         waits = (self._owner.clock() - oldest) / 1e9 if oldest is not None else 0.0
         yield GaugeMetricFamily("rostrum_queue_oldest_seconds", "How long the first in the queue has waited.", waits)
 
+    def _tenants(self, core: Core) -> Iterator[Metric]:
+        """Of tenants with quotas; who they are, the manager's files say."""
+        used: dict[tuple[str, ...], float] = {}
+        allowed: dict[tuple[str, ...], float] = {}
+        for tenant in core.quotas.tenants():
+            quota, use = core.quotas.quota(tenant), core.quotas.used(tenant)
+            for name in RESOURCES:
+                used[tenant, name] = float(getattr(use, name))
+                limit = getattr(quota, name) if quota else None
+                if limit is not None:
+                    allowed[tenant, name] = float(limit)
+        labels = ("tenant", "resource")
+        yield _gauge("rostrum_tenant_used", "What a tenant's paths hold (rate in bits/s).", labels, used.items())
+        yield _gauge("rostrum_tenant_quota", "What a tenant may hold at a time.", labels, allowed.items())
+
     def _times(self) -> Iterator[Metric]:
         meters = self._meters
         words = "From a request's arrival by Thrift to the answer handed to the socket."
@@ -138,6 +158,14 @@ class Metrics(Collector):
         words = "REST: from a request's header to its answer's; long polls and event streams included."
         yield _histogram("rostrum_rest_response_seconds", words, "route", self._rest.times)
         yield GaugeMetricFamily("rostrum_rest_requests_under_way", "REST requests not answered.", self._rest.under_way)
+
+
+def _care(core: Core, now: int) -> Iterator[Metric]:
+    states = Counter(one.state for one in cabling.links(core, now))
+    rows = [((state,), float(states[state])) for state in get_args(cabling.State)]
+    yield _gauge("rostrum_cabling", "Ports between devices by what discovery says of them.", ("state",), rows)
+    down = len(core.resources.ports_down)
+    yield GaugeMetricFamily("rostrum_ports_down", "Switch ports that are down, of those in the topology.", down)
 
 
 def _network(core: Core, now: int) -> Iterator[Metric]:

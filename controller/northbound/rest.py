@@ -18,11 +18,12 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.core.words import shown
 from rostrum.controller.execution import Devices
-from rostrum.controller.northbound import counters, groups_rest, problems, schemas, views
-from rostrum.controller.northbound.access import CALLER, Access, AccessOptions
+from rostrum.controller.northbound import care_rest, counters, groups_rest, problems, schemas, views
+from rostrum.controller.northbound.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.events import Events, EventStream
 from rostrum.controller.northbound.meters import Meters, RestMeter
 from rostrum.controller.northbound.metrics import Metrics
+from rostrum.controller.northbound.probes import Probes
 from rostrum.controller.northbound.problems import Refused
 from rostrum.controller.northbound.repeats import KEY_PATTERN, Misused, Repeats
 from rostrum.controller.owner import Owner
@@ -49,8 +50,10 @@ class Rest:
         thrift_latency: Latency,
         connections_refused: Callable[[], int],
         access: Access | None = None,
+        probes: Probes | None = None,
     ) -> None:
         self.owner = owner
+        self.probes = probes
         self.access = access or Access(AccessOptions())
         self.wall = views.WallClock()
         self.started = owner.clock()
@@ -88,7 +91,7 @@ class Rest:
         except StoreError as error:
             raise Refused(503, f"{error}; this manager stops, ask again when there is one") from error
 
-    def request(self, new: schemas.NewPath) -> Path:
+    def request(self, new: schemas.NewPath, tenant: str) -> Path:
         """Puts a request into the manager's queue. Raises Refused when it cannot be."""
         began = time.perf_counter_ns()
         number = f"rest-{self.core.settings.boot_id}-{next(self._numbers)}"
@@ -104,6 +107,7 @@ class Rest:
             deadline_ms=new.deadline_ms,
             wanted=Wanted(new.kind),
             lease_ms=new.lease_ms,
+            tenant=tenant,
         )
         wrong = validation.problems(wanted, self.core.topology, self.core.settings)
         if wrong:
@@ -114,16 +118,16 @@ class Rest:
         self.latency.add(time.perf_counter_ns() - began)
         return self.find(self.core.by_request[REST, number])
 
-    def request_once(self, new: schemas.NewPath, caller: str, key: str | None) -> Path:
+    def request_once(self, new: schemas.NewPath, caller: Caller, key: str | None) -> Path:
         """As `request`, but a repetition with the same key finds the path that the first one made."""
         body = new.model_dump_json()
         try:
-            known = self.owner.path(self.repeats.find(caller, key, body) or "") if key else None
+            known = self.owner.path(self.repeats.find(caller.name, key, body) or "") if key else None
         except Misused as error:
             raise Refused(422, str(error)) from error
-        path = known or self.request(new)
+        path = known or self.request(new, caller.tenant)
         if key and not known:
-            self.repeats.keep(caller, key, body, path.id)
+            self.repeats.keep(caller.name, key, body, path.id)
         if path.state is State.FAILED and path.stamps.accepted is None:
             raise Refused(409, path.cause, path.id)
         return path
@@ -142,6 +146,7 @@ def create(rest: Rest) -> FastAPI:
     _network(app, rest)
     _state(app, rest)
     groups_rest.install(app, rest)
+    care_rest.install(app, rest)
     return app
 
 
@@ -156,7 +161,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
         ] = None,
     ) -> schemas.PathView:
         """Asks for a multicast path. Answered at once: look at `state` (and `reason` while it is queued)."""
-        path = rest.request_once(new, request.scope[CALLER].name, idempotency_key)
+        path = rest.request_once(new, request.scope[CALLER], idempotency_key)
         await rest.settled()
         response.headers["Location"] = f"/v1/paths/{path.id}"
         return rest.view(path)

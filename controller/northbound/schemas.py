@@ -97,6 +97,7 @@ class PathView(BaseModel):
     id: str
     request_id: str
     origin: str = Field(description="`rest`, or the server whose agent asked")
+    tenant: str = Field(description="Whose quota it counts against")
     state: StateName
     reason: str = Field(description="Why it is queued, or why it is carried as it is")
     cause: str = Field(description="Why it failed or was taken back")

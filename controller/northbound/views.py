@@ -39,6 +39,7 @@ def path(core: Core, one: Path, wall: WallClock) -> view.PathView:
         id=one.id,
         request_id=request.request_id,
         origin=request.origin,
+        tenant=request.tenant,
         state=one.state.value,
         reason=one.reason,
         cause=one.cause,

@@ -31,6 +31,12 @@ COMMANDS = {
     "paths": Subcommand("rostrum.controller.commands", "paths", "Multicast paths: list, request, release."),
     "groups": Subcommand("rostrum.controller.group_commands", "groups", "Message groups: list, make, delete."),
     "circuits": Subcommand("rostrum.controller.commands", "circuits", "Show the optical circuits."),
+    "preflight": Subcommand(
+        "rostrum.controller.care_commands", "preflight", "Try a path before anything is sent on it."
+    ),
+    "doctor": Subcommand(
+        "rostrum.controller.care_commands", "doctor", "What is wrong with the fabric, and how to mend it."
+    ),
     "manager": Subcommand("rostrum.controller.commands", "manager", "The manager: run it, ask it."),
     "topology": Subcommand("rostrum.topologies.__main__", "main", "Topology files: check them, write new ones."),
     "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),

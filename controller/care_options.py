@@ -1,0 +1,75 @@
+"""Options of rostrum-manager about who may do what, how links are secured, and how the log is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+File = click.Path(path_type=Path, dir_okay=False)
+
+
+@dataclass(frozen=True)
+class CareOptions:
+    """As the options below say. `thrift_tls`, `openflow_tls`: certificate and key of the manager, and the CA that signs
+    those of agents and switches. `p4runtime_tls`: the CA that signs those of switches, and ours for them.
+    """
+
+    agent_tokens: Path | None = None
+    quotas: Path | None = None
+    openflow_tls: tuple[Path, Path, Path] | None = None
+    p4runtime_tls: tuple[Path, Path, Path] | None = None
+    log_format: str = "text"
+
+
+_OPTIONS = (
+    click.option(
+        "--agent-tokens",
+        type=File,
+        help="Agents must name themselves with a token of this file (rostrum manager token SERVER makes them).",
+    ),
+    click.option("--quotas", type=File, help="What tenants may hold at a time; read anew on SIGHUP."),
+    click.option(
+        "--openflow-tls",
+        type=(File, File, File),
+        metavar="CERTIFICATE KEY CA",
+        help="Switches connect by TLS and show a certificate that CA signed (PEM files); plain OpenFlow is then taken "
+        "from this machine only.",
+    ),
+    click.option(
+        "--p4runtime-tls",
+        type=(File, File, File),
+        metavar="CERTIFICATE KEY CA",
+        help="P4Runtime by TLS: the manager's certificate and key, and the CA that signed the switches' (PEM files).",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Lines of text, or a JSON object a line.",
+    ),
+)
+
+
+def care_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command these options; it gets them as `care`."""
+
+    @wraps(command)
+    def wrapped(
+        agent_tokens: Path | None,
+        quotas: Path | None,
+        openflow_tls: tuple[Path, Path, Path] | None,
+        p4runtime_tls: tuple[Path, Path, Path] | None,
+        log_format: str,
+        **others: Any,
+    ) -> None:
+        command(care=CareOptions(agent_tokens, quotas, openflow_tls, p4runtime_tls, log_format), **others)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped

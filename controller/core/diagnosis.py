@@ -1,0 +1,278 @@
+"""What is wrong with the fabric, and how it is mended: the manager's state and what devices and agents answered, looked
+at by one check after another. Pure; `doctor.py` asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from rostrum.controller.core import cabling
+from rostrum.controller.core import rules as rule_making
+from rostrum.controller.core.circuits import Circuit
+from rostrum.controller.core.findings import Finding, ordered
+from rostrum.controller.core.model import CrossConnectState, MulticastRule
+from rostrum.controller.core.resources import OcsState
+from rostrum.controller.core.splitters import expected_dbm
+from rostrum.controller.core.state import Core
+from rostrum.controller.core.values import S
+from rostrum.controller.core.words import listed, seconds
+from rostrum.topologies.model import Ocs
+
+DIM_DB = 3.0  # below what the budget says: worth a look
+MARGIN_LOW_DB = 1.0
+CLOCK_OFF_NS = 100 * 1_000_000  # an agent's wall clock this far off spoils timelines across machines
+WAIT_LONG_NS = 10 * S
+
+
+@dataclass(frozen=True)
+class AgentFacts:
+    """What an agent said of itself; with a cause it said nothing. `clock_off_ns`: its wall clock minus the manager's,
+    known to `clock_error_ns`.
+    """
+
+    server: str
+    cause: str = ""
+    software: str = ""
+    interface: str = ""
+    mtu: int = 0
+    rate_bps: int = 0
+    clock_off_ns: int = 0
+    clock_error_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """`server`'s agent could not connect to the control port of `to`."""
+
+    server: str
+    to: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`rules`: what is on each switch, or why it could not be read. `changing`: switches with orders under way when
+    they were read: a difference there is no finding.
+    """
+
+    version: str
+    rules: Mapping[str, Collection[MulticastRule] | str] = field(default_factory=dict)
+    changing: Collection[str] = ()
+    agents: Mapping[str, AgentFacts] = field(default_factory=dict)
+    unreached: Collection[Unreached] = ()
+
+
+Check = Callable[[Core, Evidence, int], Iterator[Finding]]
+
+
+def diagnose(core: Core, evidence: Evidence, now: int) -> list[Finding]:
+    """All findings, the worst first."""
+    return ordered(one for check in _CHECKS for one in check(core, evidence, now))
+
+
+def _switches(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    for name, cause in core.resources.switches_down.items():
+        switch = core.topology.switches[name]
+        if switch.p4:
+            mend = (
+                f"see that it listens for P4Runtime at {switch.p4.address}:{switch.p4.port} with device id "
+                f"{switch.p4.device_id}, and that no manager with a higher --election-id holds it"
+            )
+        else:
+            mend = (
+                f"see that it has power and that its controller is this manager (OpenFlow 1.3, datapath id "
+                f"{switch.dpid:#x}); for Open vSwitch: ovs-vsctl get-controller {name}"
+            )
+        yield Finding("error", "switch", name, f"{name} is not connected: {cause or 'it has not answered yet'}", mend)
+
+
+def _ocs(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    for name, status in core.resources.ocs.items():
+        ocs = core.topology.ocs[name]
+        if status.state is not OcsState.UP:
+            what = f"{name} is {status.state.value}" + (f": {status.cause}" if status.cause else "")
+            mend = f"see that it answers TL1 at {ocs.address}:{ocs.tl1_port} and takes the login in the topology file"
+            yield Finding("error", "ocs", name, what, mend)
+        for splitter in ocs.splitters.values():
+            ill = core.resources.health.splitter(ocs, splitter.name, now)
+            if ill:
+                yield _ill(f"{name} {splitter.name}", ill[0])
+        for port in sorted(ocs.attached):
+            for side, verdict in (("input", core.resources.health.input), ("output", core.resources.health.output)):
+                ill = verdict(ocs, port, now)
+                if ill:
+                    yield _ill(f"{name} {side} {port}", ill[0])
+
+
+def _ill(subject: str, words: str) -> Finding:
+    mend = "clean or replace its fibre; it is tried again by itself when the time is over"
+    return Finding("warning", "optics", subject, f"{subject} is {words}", mend)
+
+
+def _light(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    for circuit in core.resources.circuits:
+        yield from _light_of(core.topology.ocs[circuit.ocs], circuit)
+    for foreign in core.resources.circuits.foreign():
+        pair = foreign.cross_connect.pair
+        subject = f"{foreign.ocs} {pair.input}>{pair.output}"
+        what = f"cross-connect {subject} was not made by this manager; its ports are not used"
+        mend = "take it down on the OCS if nobody needs it; one that an earlier manager left goes by itself"
+        yield Finding("warning", "cross-connect", subject, what, mend)
+
+
+def _light_of(ocs: Ocs, circuit: Circuit) -> Iterator[Finding]:
+    expected = expected_dbm(circuit.cascade, ocs.splitters, ocs.light)
+    for one in circuit.powers:
+        subject = f"{ocs.name} {one.pair.input}>{one.pair.output}"
+        if one.state is CrossConnectState.FAULT:
+            what = f"cross-connect {subject} of circuit {circuit.id} is in FAULT: {one.cause or 'no cause given'}"
+            yield Finding("error", "light", subject, what, "look at the OCS's alarms; the circuit moves by itself")
+        elif one.input_dbm is not None and one.input_dbm < expected[one.pair] - DIM_DB:
+            what = f"{one.input_dbm:.1f} dBm enter {subject}, {expected[one.pair]:.1f} dBm are expected"
+            mend = "clean the fibre into that port, or look at what feeds it (splitter, transceiver)"
+            yield Finding("warning", "light", subject, what, mend)
+        elif one.output_dbm is not None and one.output_dbm < ocs.light.sensitivity_dbm + MARGIN_LOW_DB:
+            spare = one.output_dbm - ocs.light.sensitivity_dbm
+            what = f"{one.output_dbm:.1f} dBm leave {subject}, {spare:.1f} dB above what receivers need"
+            yield Finding("warning", "light", subject, what, "use fewer splitters in a row, or stronger transceivers")
+
+
+def _cabling(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    blind = []
+    for link in cabling.links(core, now):
+        subject = f"{link.switch} port {link.port}"
+        if link.state == "miscabled":
+            mend = (
+                f"plug it where the topology file says, {link.expected.node}:{link.expected.port}, or correct the file"
+            )
+            yield Finding("error", "cabling", subject, link.words, mend)
+        elif link.state == "silent":
+            mend = "check the cable and both ports; a switch between them that filters LLDP looks the same"
+            yield Finding("warning", "cabling", subject, link.words, mend)
+        elif core.topology.switches[link.switch].p4:
+            blind.append(link.switch)
+    if blind:
+        what = f"the cabling of {listed(blind)} is not looked at: the P4 program hands no packets to the manager"
+        mend = "rostrum preflight tells whether packets get through"
+        yield Finding("note", "cabling", listed(blind), what, mend)
+
+
+def _ports(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    for (switch, port), words in core.resources.ports_down.items():
+        mend = f"see that {switch}'s port {port} is enabled and that both ends have power and light"
+        yield Finding("error", "port", f"{switch} port {port}", words, mend)
+
+
+def _rules(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    for name, found in evidence.rules.items():
+        if name in core.resources.switches_down:
+            continue
+        if isinstance(found, str):
+            yield Finding("error", "rules", name, f"the rules of {name} could not be read: {found}", "look at its log")
+        elif name not in evidence.changing:
+            yield from _differences(core, name, found)
+
+
+def _differences(core: Core, name: str, found: Collection[MulticastRule]) -> Iterator[Finding]:
+    expected = core.expected_rules(name)
+    there = {rule_making.key(rule): rule for rule in found}
+    missing = [rule for key, rule in expected.items() if not rule_making.holds(there.get(key), rule)]
+    foreign = [rule for key, rule in there.items() if key not in expected]
+    if missing:
+        groups = listed(str(rule.group) for rule in missing)
+        what = f"{len(missing)} multicast rules are missing or altered on {name} (groups {groups})"
+        mend = (
+            "somebody else changes its tables: find out who; reconnecting the switch sets them again "
+            f"(for Open vSwitch: ovs-vsctl del-controller {name} and set-controller)"
+        )
+        yield Finding("error", "rules", name, what, mend)
+    if foreign:
+        groups = listed(str(rule.group) for rule in foreign)
+        what = f"{len(foreign)} multicast rules on {name} belong to no path (groups {groups})"
+        held = all(rule_making.key(rule) in core.foreign_rules for rule in foreign)
+        mend = "found at start, removed by itself when no agent claims them" if held else "remove them on the switch"
+        yield Finding("note" if held else "warning", "rules", name, what, mend)
+
+
+def _agents(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    for name in core.topology.servers:
+        agent = core.agents.get(name)
+        if agent is None or not agent.connected:
+            cause = agent.cause if agent and agent.cause else "it has never said hello to this manager"
+            mend = f"start rostrumd on {name} with --manager {core.topology.manager.address}:PORT, or see its log"
+            yield Finding("error", "agent", name, f"the agent of {name} is not connected: {cause}", mend)
+            continue
+        facts = evidence.agents.get(name)
+        if facts is None:
+            continue
+        if facts.cause:
+            yield Finding("warning", "agent", name, facts.cause, f"see the log of rostrumd on {name}")
+            continue
+        yield from _agent(core, facts)
+
+
+def _agent(core: Core, facts: AgentFacts) -> Iterator[Finding]:
+    name, mtu = facts.server, core.topology.mtu
+    if facts.mtu and facts.mtu != mtu:
+        severity = "error" if facts.mtu < mtu else "warning"
+        what = f"{name}'s {facts.interface} has an MTU of {facts.mtu}, the topology says {mtu}"
+        mend = f"ip link set {facts.interface} mtu {mtu} on {name}, or correct network.mtu in the topology file"
+        yield Finding("error" if severity == "error" else "warning", "mtu", name, what, mend)
+    if abs(facts.clock_off_ns) - facts.clock_error_ns > CLOCK_OFF_NS:
+        way = "ahead of" if facts.clock_off_ns > 0 else "behind"
+        what = f"the clock of {name} is {seconds(abs(facts.clock_off_ns))} {way} the manager's"
+        mend = f"run an NTP client (chrony) on {name}; transfers work, but times across machines do not compare"
+        yield Finding("warning", "clock", name, what, mend)
+    said = core.topology.servers[name].rate_bps
+    if facts.rate_bps and facts.rate_bps < said:
+        what = f"{name}'s {facts.interface} runs at {facts.rate_bps / 1e9:g} Gbit/s, the topology says {said / 1e9:g}"
+        yield Finding("warning", "rate", name, what, "check the transceiver and auto-negotiation, or correct the file")
+
+
+def _versions(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    versions = Counter(one.software for one in evidence.agents.values() if one.software)
+    for version, count in sorted(versions.items()):
+        if version != evidence.version:
+            who = listed(one.server for one in evidence.agents.values() if one.software == version)
+            what = f"{count} agents run rostrum {version}, the manager {evidence.version}: {who}"
+            yield Finding("warning", "version", who, what, "install the same release everywhere")
+
+
+def _reach(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    by_target: dict[str, list[Unreached]] = {}
+    for one in evidence.unreached:
+        by_target.setdefault(one.to, []).append(one)
+    for to, who in sorted(by_target.items()):
+        agent = core.agents.get(to)
+        if agent is None or not agent.connected:
+            continue  # told as an agent that is not there
+        what = f"{listed(one.server for one in who)} cannot connect to the control port of {to}: {who[0].cause}"
+        mend = f"check the links towards {to}, its address in the topology, and firewalls; see findings about ports"
+        yield Finding("error", "reachability", to, what, mend)
+
+
+def _queue(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    reasons: Counter[str] = Counter()
+    for path_id in core.queue:
+        path = core.paths[path_id]
+        if now - path.waiting_since > WAIT_LONG_NS:
+            reasons[path.reason] += 1
+    for reason, count in reasons.most_common(5):
+        what = f"{count} requests wait longer than {seconds(WAIT_LONG_NS)}: {reason}"
+        yield Finding("note", "queue", "queue", what, "the reason says what has to become free, or be mended")
+
+
+_CHECKS: tuple[Check, ...] = (
+    _switches,
+    _ocs,
+    _light,
+    _ports,
+    _cabling,
+    _rules,
+    _agents,
+    _versions,
+    _reach,
+    _queue,
+)

@@ -1,0 +1,238 @@
+"""REST for who looks after the fabric: preflight, doctor, cabling, tenants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ConfigDict, Field
+from rostrum.controller.core import cabling, validation
+from rostrum.controller.core.findings import Finding, healthy
+from rostrum.controller.core.quotas import EVERYBODY, Use
+from rostrum.controller.core.state import Core
+from rostrum.controller.core.values import REST, PathRequest, Wanted
+from rostrum.controller.doctor import Doctor
+from rostrum.controller.northbound import problems, schemas
+from rostrum.controller.northbound.access import CALLER
+from rostrum.controller.northbound.probes import SERVERS_MAX
+from rostrum.controller.northbound.problems import Refused
+from rostrum.controller.preflight import Flight, Preflight
+
+if TYPE_CHECKING:
+    from rostrum.controller.northbound.rest import Rest
+
+WAIT_MAX_MS = 60_000
+
+
+class NewPreflight(BaseModel):
+    """A path to try before anything is sent on it: it is made, probed and given back."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    sender: schemas.Name = Field(description="Server that would send", examples=["h1"])
+    receivers: list[schemas.Name] = Field(
+        min_length=1, max_length=SERVERS_MAX, description="Servers that would receive", examples=[["h3", "h5"]]
+    )
+    kind: Literal["auto", "circuit", "packet"] = Field("auto", description="How the path is to be carried")
+    wait_ms: int = Field(5_000, ge=0, le=WAIT_MAX_MS, description="How long it may wait for the path")
+
+
+class FindingView(BaseModel):
+    severity: Literal["error", "warning", "note"]
+    check: str = Field(description="Which check found it: a short fixed name")
+    subject: str
+    what: str
+    mend: str = Field(description="What to do")
+
+
+class PreflightReceiverView(BaseModel):
+    receiver: str
+    works: bool = Field(description="Nothing was found that would stop a transfer to it")
+    reachable: bool = Field(description="The sender's agent can connect to its control port")
+    multicast: bool = Field(description="Packets to the path's group get through")
+    full_sized: bool = Field(description="Packets of the topology's MTU get through, by multicast and unicast")
+    power_dbm: float | None = Field(description="Light that should arrive at its rack; null = no circuit")
+    margin_db: float | None
+    findings: list[FindingView]
+
+
+class PreflightView(BaseModel):
+    works: bool = Field(description="For the sender and every receiver")
+    sender: str
+    path: str | None
+    kind: schemas.KindName | None
+    reason: str = Field(description="Why the path was carried as it was, or why there was none")
+    mtu: int = Field(description="Bytes of the full-sized packets that were sent")
+    findings: list[FindingView] = Field(description="That are about no single receiver")
+    receivers: list[PreflightReceiverView]
+
+
+class DoctorView(BaseModel):
+    healthy: bool = Field(description="No errors and no warnings")
+    findings: list[FindingView] = Field(description="The worst first")
+
+
+class CableView(BaseModel):
+    switch: str
+    port: int
+    expected: str = Field(description="Node and port at the other end, by the topology file")
+    state: cabling.State
+    sees: str = Field(description="The port whose discovery frames come in; empty = none lately")
+    words: str
+
+
+class CableList(BaseModel):
+    links: list[CableView]
+
+
+class UseView(BaseModel):
+    paths: int
+    circuits: int
+    splitters: int
+    rules: int
+    rate_bps: int
+
+
+class QuotaView(BaseModel):
+    """null = as much as there is."""
+
+    paths: int | None
+    circuits: int | None
+    splitters: int | None
+    rules: int | None
+    rate_bps: int | None
+    over: Literal["wait", "deny"] = Field(description="What becomes of a request beyond it")
+
+
+class TenantView(BaseModel):
+    name: str
+    quota: QuotaView | None
+    used: UseView
+    waiting: int = Field(description="Requests in the queue that are beyond the quota")
+
+
+class TenantList(BaseModel):
+    default: QuotaView | None = Field(description="The quota of tenants that are not named")
+    tenants: list[TenantView]
+
+
+def install(app: FastAPI, rest: Rest) -> None:
+    _probing(app, rest)
+
+    @app.get("/v1/links", tags=["network"])
+    async def list_links() -> CableList:
+        """The cabling between devices: what discovery (LLDP) hears at each port, beside the topology file."""
+        found = cabling.links(rest.core, rest.owner.clock())
+        return CableList(
+            links=[
+                CableView(
+                    switch=one.switch,
+                    port=one.port,
+                    expected=f"{one.expected.node}:{one.expected.port}",
+                    state=one.state,
+                    sees=one.sees,
+                    words=one.words,
+                )
+                for one in found
+            ]
+        )
+
+    @app.get("/v1/tenants", tags=["state"])
+    async def list_tenants() -> TenantList:
+        """Tenants with quotas, what they hold, and how many of their requests wait for it."""
+        return _tenants(rest.core)
+
+
+def _probing(app: FastAPI, rest: Rest) -> None:
+    preflight = Preflight(rest.owner, rest.probes) if rest.probes else None
+    doctor = Doctor(rest.owner, rest.probes, app.version) if rest.probes else None
+
+    @app.post("/v1/preflight", tags=["network"], responses=problems.responses(413, 422, 503))
+    async def fly(new: NewPreflight, request: Request) -> PreflightView:
+        """Makes a path, has the agents send and receive probe packets on it, and says of each receiver whether a
+        transfer would work, and if not, why and what to do. Takes `wait_ms` and some 5 s at most."""
+        if preflight is None:
+            raise Refused(503, "this manager has no agents to probe with")
+        tenant = request.scope[CALLER].tenant
+        asked = PathRequest("preflight", REST, new.sender, tuple(new.receivers), wait_ms=new.wait_ms, tenant=tenant)
+        if wrong := validation.problems(asked, rest.core.topology, rest.core.settings):
+            raise Refused(422, "; ".join(wrong))
+        if preflight.full:
+            raise Refused(503, "as many preflights as may be are under way; ask again in a few seconds")
+        flight = await preflight.run(new.sender, new.receivers, Wanted(new.kind), new.wait_ms / 1e3, tenant)
+        return _flight(rest.core, new.sender, flight)
+
+    @app.get("/v1/doctor", tags=["network"], responses=problems.responses(503))
+    async def examine() -> DoctorView:
+        """What is wrong with the fabric and how to mend it: devices, cabling, ports, rules, light, agents, versions.
+        Asks switches, OCSs and agents now; takes some 3 s."""
+        if doctor is None:
+            raise Refused(503, "this manager has no agents to ask")
+        found = await doctor.examine()
+        return DoctorView(healthy=healthy(found), findings=[_finding(one) for one in found])
+
+
+def _finding(one: Finding) -> FindingView:
+    return FindingView(severity=one.severity, check=one.check, subject=one.subject, what=one.what, mend=one.mend)
+
+
+def _flight(core: Core, sender: str, flight: Flight) -> PreflightView:
+    path = flight.path
+    budgets = {one.tor: one for one in path.budgets} if path else {}
+    receivers = []
+    for one in flight.receivers:
+        budget = budgets.get(core.topology.servers[one.receiver].tor)
+        receivers.append(
+            PreflightReceiverView(
+                receiver=one.receiver,
+                works=one.works and healthy_enough(flight),
+                reachable=one.reachable,
+                multicast=one.multicast,
+                full_sized=one.full_sized,
+                power_dbm=budget.power_dbm if budget else None,
+                margin_db=budget.margin_db if budget else None,
+                findings=[_finding(each) for each in one.findings],
+            )
+        )
+    return PreflightView(
+        works=healthy_enough(flight) and all(one.works for one in receivers),
+        sender=sender,
+        path=path.id if path else None,
+        kind=path.kind.value if path and path.kind else None,
+        reason=(path.cause or path.reason) if path else "",
+        mtu=core.topology.mtu,
+        findings=[_finding(one) for one in flight.general],
+        receivers=receivers,
+    )
+
+
+def healthy_enough(flight: Flight) -> bool:
+    """Nothing about the sender or the path itself stands in the way."""
+    return not any(one.severity == "error" for one in flight.general)
+
+
+def _use(one: Use) -> UseView:
+    return UseView(**vars(one))
+
+
+def _quota(core: Core, tenant: str) -> QuotaView | None:
+    quota = core.quotas.limits.get(EVERYBODY) if tenant == EVERYBODY else core.quotas.quota(tenant)
+    return QuotaView(**vars(quota)) if quota else None
+
+
+def _tenants(core: Core) -> TenantList:
+    waiting: dict[str, int] = {}
+    for path_id in core.queue:
+        path = core.paths[path_id]
+        if path.over_quota:
+            waiting[path.request.tenant] = waiting.get(path.request.tenant, 0) + 1
+    names = sorted({*core.quotas.tenants(), *waiting})
+    return TenantList(
+        default=_quota(core, EVERYBODY),
+        tenants=[
+            TenantView(
+                name=name, quota=_quota(core, name), used=_use(core.quotas.used(name)), waiting=waiting.get(name, 0)
+            )
+            for name in names
+        ],
+    )
