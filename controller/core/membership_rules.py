@@ -73,6 +73,19 @@ def switch_down(core: Core, switch: str, now: int) -> None:
     core.members.wake_at(core.members.down[switch])
 
 
+def links_changed(core: Core, now: int) -> None:
+    """Ports between switches went down or came up: trees over dead links are left for others."""
+    topology, dead = core.topology, set[tuple[str, int]]()
+    for switch, port in core.resources.ports_down:
+        end = topology.switches[switch].neighbours.get(port)
+        if end and end.node in topology.switches:
+            dead |= {(switch, port), (end.node, end.port)}
+    moved = core.members.sharing.links_changed(dead)
+    if moved:
+        core.warn("group trees leave links", dead=len(dead) // 2, groups=len(moved))
+    _look_again(core, moved, now)
+
+
 def expire_rules(core: Core, now: int) -> None:
     m = core.members
     for switch, (at, wait) in list(m.unsure.items()):
@@ -88,6 +101,7 @@ def expire_rules(core: Core, now: int) -> None:
         m.tidy_at = None
         m.sharing.tidy(now)
         m.flush_at = min(m.flush_at or now, now)
+        _look_again(core, m.sharing.badly_placed(), now)  # there may be room for a better tree now
     if m.relieve_at is not None and m.relieve_at <= now:
         m.relieve_at = None
         moved = m.sharing.relieve(now, LINGER_NS, RELIEF_MOVES, m.bad_roots)
@@ -114,6 +128,7 @@ def _look_again(core: Core, ids: Iterable[int], now: int) -> None:
         if group.id in wanted:
             m.dirty[group.name] = None
     m.flush_at = min(m.flush_at or now, now)
+    core.members.wake_at(m.flush_at)
 
 
 def _chunks(rules: list[MulticastRule]) -> list[tuple[MulticastRule, ...]]:

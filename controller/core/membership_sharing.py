@@ -36,7 +36,9 @@ class Shared:
 
     address: IPv4Address
     root: str
+    tree: Spanning  # it is a part of; the same all its life
     everybody: bool = False
+    broken: bool = False  # a link of its tree is dead
     groups: dict[int, Masks] = field(default_factory=dict)
     leaving: dict[int, tuple[Masks, int]] = field(default_factory=dict)
     receivers: int = 0
@@ -76,6 +78,7 @@ class Sharing:
         self._topology, self._places, self.budget, self._level = topology, places, budget, level
         self._take, self._give_back, self._addresses_max = take, give_back, addresses_max
         self._spannings: dict[str, Spanning] = {}
+        self._dead: frozenset[tuple[str, int]] = frozenset()
         self._roots = roots(topology)
         self.cost = {name: rule_cost(topology, name) for name in topology.switches}
         self.used: Counter[str] = Counter()  # rules on each switch, those of addresses for everybody not among them
@@ -100,7 +103,7 @@ class Sharing:
     def place(self, group: int, masks: Masks, now: int, linger_ns: int, bad_roots: Collection[str] = ()) -> Shared:
         """Where a group with these receivers and senders (those who do not receive) is from now on. Raises NoRoom."""
         here = self.at.get(group)
-        if here and here.root not in bad_roots and self._grow(here, group, masks):
+        if here and not here.broken and here.root not in bad_roots and self._grow(here, group, masks):
             return here
         there = (
             self._own(group, masks, bad_roots)
@@ -129,6 +132,22 @@ class Sharing:
         if here:
             del here.groups[group]
             self._dirty[here.address] = here
+
+    def links_changed(self, dead: Collection[tuple[str, int]]) -> list[int]:
+        """`dead`: ends (switch, port) of links that carry nothing. Returns the groups that need another tree: over a
+        dead link, or around one that lives again and leads to racks that theirs does not reach.
+        """
+        self._dead = frozenset(dead)
+        self._spannings.clear()
+        for shared in self.all.values():
+            over = any((switch, port) in self._dead for switch, ports in shared.ports.items() for port in ports)
+            missing = self._spanning(shared.root).reached & shared.racks & ~shared.tree.reached
+            shared.broken = shared.broken or over or missing != 0
+        return self.badly_placed()
+
+    def badly_placed(self) -> list[int]:
+        """Groups with a tree over a dead link, or one that does not reach who could be reached."""
+        return [group for group, shared in self.at.items() if shared.broken]
 
     def tidy(self, now: int) -> None:
         """Ends what has lingered long enough."""
@@ -214,7 +233,7 @@ class Sharing:
         receivers, senders = shared.receivers | masks[0], shared.senders | masks[1]
         if (receivers, senders) != (shared.receivers, shared.senders):
             racks = self._places.racks(receivers | senders)
-            tree = self._spanning(shared.root)
+            tree = shared.tree
             if racks & ~tree.reached and not shared.everybody:
                 return False
             ports = tree.ports(receivers, senders)
@@ -253,7 +272,7 @@ class Sharing:
         same = list(self._by_racks.get(self._places.racks(masks[0]), {}).values())[-LOOKED_AT:]
         found: list[tuple[int, int, Shared]] = []
         for i, shared in enumerate({one.address: one for one in (*same, *self._some(LOOKED_AT))}.values()):
-            if shared.everybody or shared is here or shared.root in bad_roots or not shared.groups:
+            if shared.everybody or shared.broken or shared is here or shared.root in bad_roots or not shared.groups:
                 continue
             if racks & ~shared.racks & full:
                 continue  # its tree cannot grow there
@@ -264,7 +283,9 @@ class Sharing:
         return next((shared for _, _, shared in found[:TRIED] if self._grow(shared, group, masks)), None)
 
     def _with_everybody(self, group: int, masks: Masks, bad_roots: Collection[str]) -> Shared:
-        usable = [one for one in self._everybody if one.root not in bad_roots] or self._everybody[EVERYBODY_MAX - 1 :]
+        in_use = [one for one in self._everybody if one.groups or one.leaving]  # others go when all is settled
+        good = [one for one in in_use if one.root not in bad_roots and not one.broken]
+        usable = good or in_use[EVERYBODY_MAX - 1 :]
         if not usable:
             everyone = (1 << len(self._places.names)) - 1
             found = self._best_roots((everyone, 0), bad_roots) or self._roots
@@ -297,14 +318,14 @@ class Sharing:
         return all(self.used[one] + kept * self.cost[one] <= limit for one in new if one not in old)
 
     def _new(self, address: IPv4Address, root: str, everybody: bool = False) -> Shared:
-        shared = self.all[address] = Shared(address, root, everybody)
+        shared = self.all[address] = Shared(address, root, self._spanning(root), everybody)
         if everybody:
             self._everybody.append(shared)
         self._by_racks.setdefault(0, {})[address] = shared
         return shared
 
     def _set(self, shared: Shared, receivers: int, senders: int, ports: Ports | None = None) -> None:
-        new = self._spanning(shared.root).ports(receivers, senders) if ports is None else ports
+        new = shared.tree.ports(receivers, senders) if ports is None else ports
         if not shared.everybody:
             for switch in new.keys() - shared.ports.keys():
                 self.used[switch] += self.cost[switch]
@@ -332,7 +353,7 @@ class Sharing:
 
     def _spanning(self, root: str) -> Spanning:
         if root not in self._spannings:
-            self._spannings[root] = Spanning(self._places, root)
+            self._spannings[root] = Spanning(self._places, root, self._dead)
         return self._spannings[root]
 
     def _rule(self, switch: str, address: IPv4Address, out_ports: Iterable[int]) -> MulticastRule:

@@ -54,12 +54,14 @@ class Places:
 
 
 class Spanning:
-    """The spanning tree from `root`, breadth first in port order, around the switches in `avoid`."""
+    """The spanning tree from `root`, breadth first in port order, without links that have an end in `dead`: (switch,
+    port).
+    """
 
-    def __init__(self, places: Places, root: str, avoid: Collection[str] = ()) -> None:
+    def __init__(self, places: Places, root: str, dead: Collection[tuple[str, int]] = ()) -> None:
         self.root = root
         self._places = places
-        self._parents = _parents(places.topology, root, avoid)
+        self._parents = _parents(places.topology, root, dead)
         self.reached = sum(1 << i for i, tor in enumerate(places.tors) if tor in self._parents)
         self._ways: list[tuple[str, ...]] = [self._way(tor) for tor in places.tors]
 
@@ -107,14 +109,18 @@ class Spanning:
                 out.setdefault(switch, set()).add(own_port)
 
 
-def _parents(topology: Topology, root: str, avoid: Collection[str]) -> dict[str, tuple[str, int, int] | None]:
+def _parents(
+    topology: Topology, root: str, dead: Collection[tuple[str, int]]
+) -> dict[str, tuple[str, int, int] | None]:
     """Switch -> (parent, the parent's port, its own port)."""
     parents: dict[str, tuple[str, int, int] | None] = {root: None}
     queue = deque([root])
     while queue:
         name = queue.popleft()
         for port, end in sorted(topology.switches[name].neighbours.items(), key=lambda one: one[0]):
-            if end.node in topology.switches and end.node not in parents and end.node not in avoid:
+            if (name, port) in dead or (end.node, end.port) in dead:
+                continue
+            if end.node in topology.switches and end.node not in parents:
                 parents[end.node] = (name, port, end.port)
                 queue.append(end.node)
     return parents

@@ -6,6 +6,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import survival
 from rostrum.controller.core.manager import Manager
+from rostrum.controller.core.membership_sharing import Shared
 from rostrum.controller.core.membership_values import GroupOptions, GroupUse, options
 from rostrum.controller.core.values import MS, Settings
 
@@ -285,6 +286,44 @@ def test_switch__a_root_that_stays_away_loses_its_trees() -> None:
     line.do(ev.SwitchUp("core0"))
     line.wait_alive(10_000)
     assert not any(switch == "core0" and in_port == 0 for switch, in_port, _ in _keys(line)), "nothing is left there"
+
+
+def test_link__a_tree_over_one_that_goes_down_is_left() -> None:
+    line = GroupLine(spine(4, 2, 2))
+    for number in range(4):
+        line.join(f"g{number}", "h1", "h3", "h8")
+    line.wait(QUARTER_S)
+    sharing = line.manager.core.members.sharing
+    tor = line.topology.servers["h3"].tor
+    port = next(port for port, end in line.topology.switches[tor].neighbours.items() if end.node == "core0")
+    end = line.topology.switches[tor].neighbours[port]
+    over = {name for name, shared in sharing.at.items() if shared.root == "core0"}
+    assert 0 < len(over) < 4
+    line.do(ev.PortChanged("core0", end.port, False))
+    line.wait_alive(10_000)
+    assert all((tor, port) not in _links(line, shared) for shared in sharing.at.values())
+    line.assert_told()
+    line.assert_delivered()
+
+
+def test_link__the_only_one_of_a_rack_comes_back() -> None:
+    line = GroupLine(spine(3, 2, 1))
+    line.join("news", "h1", "h3", "h5")
+    line.wait(QUARTER_S)
+    line.do(ev.PortChanged("core0", 2, False))
+    line.wait_alive(7_000)
+    address = line.manager.core.members.sharing.at[1].address
+    assert line.network.deliver("h1", address) == {"h5": 1}
+    line.do(ev.PortChanged("core0", 2, True))
+    line.wait_alive(7_000)
+    line.assert_told()
+    line.assert_delivered()
+
+
+def _links(line: GroupLine, shared: Shared) -> set[tuple[str, int]]:
+    ends = {(switch, port) for switch, ports in shared.ports.items() for port in ports}
+    far = {line.topology.switches[switch].neighbours[port] for switch, port in ends}
+    return ends | {(end.node, end.port) for end in far}
 
 
 def test_rules__few_change_when_a_member_comes() -> None:

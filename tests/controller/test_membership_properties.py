@@ -64,7 +64,7 @@ def walk(topology: Topology, ports: dict[str, tuple[int, ...]], sender: str) -> 
 
 @pytest.mark.parametrize("kind", TOPOLOGIES)
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(RARE, max_examples=12)
+@settings(RARE, max_examples=25)
 def test_life__every_member_gets_every_packet_once_within_the_budget(kind: str, seed: int) -> None:
     note(f"seed {seed}")
     rng = random.Random(seed)
@@ -84,6 +84,8 @@ def test_life__every_member_gets_every_packet_once_within_the_budget(kind: str, 
     for name, cause in list(line.manager.core.resources.switches_down.items()):
         assert cause
         line.do(ev.SwitchUp(name))
+    for switch, port in list(line.manager.core.resources.ports_down):
+        line.do(ev.PortChanged(switch, port, True))
     line.wait_alive(12_000)
     line.assert_told()
     line.assert_delivered()
@@ -107,6 +109,11 @@ def disturb(line: GroupLine, rng: random.Random) -> None:
         line.up(some[0], boot=rng.choice([1, 2, 3]))
     elif kind < 0.95:
         line.wait_alive(rng.choice([1000, 7000]))
+    elif kind < 0.975:
+        switch = rng.choice(list(line.topology.switches.values()))
+        port = rng.choice(sorted(switch.neighbours))
+        down = line.manager.core.resources.ports_down
+        line.do(ev.PortChanged(switch.name, port, (switch.name, port) in down))
     else:
         switch = rng.choice(list(line.topology.switches))
         up = switch in line.manager.core.resources.switches_down
