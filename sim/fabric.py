@@ -21,7 +21,8 @@ class TreeBuilder(Protocol):
 
 
 class Fabric:
-    """`servers`: with the rate of their NICs; `links`: (a, b) -> bit/s; `link`: what all links have besides a rate;
+    """`servers`: with the rate of their NICs; `links`: (a, b) -> bit/s; `link`: what all links have besides a rate
+    (`up`: those from servers to switches);
     `host`: an agent's parameters by server name; None = servers without engines, which only forward.
     """
 
@@ -34,11 +35,13 @@ class Fabric:
         seed: int,
         link: LinkParams | None = None,
         host: Callable[[str], HostParams] | None = lambda name: HostParams(),
+        up: LinkParams | None = None,
     ) -> None:
         self.network = Network(seed)
         self.nodes: dict[str, int] = {}
         self._build = build
         self._trees: dict[int, TreeLinks] = {}
+        self._takers: dict[int, set[str]] = {}
         self._seed, self._rates = seed, dict(servers)
         for name in servers:
             self.nodes[name] = self.network.server()
@@ -47,8 +50,9 @@ class Fabric:
         for name in switches:
             self.nodes[name] = self.network.switch()
         for (a, b), rate_bps in links.items():
-            both = replace(link or LinkParams(), rate_bps=rate_bps)
-            self.network.link(self.nodes[a], self.nodes[b], both)
+            down = replace(link or LinkParams(), rate_bps=rate_bps)
+            ways = [replace(up, rate_bps=rate_bps) if up and end in servers else down for end in (a, b)]
+            self.network.link(self.nodes[a], self.nodes[b], *ways)
         self.servers = list(servers)
 
     @classmethod
@@ -81,6 +85,7 @@ class Fabric:
         seed: int,
         link: LinkParams | None = None,
         host: Callable[[str], HostParams] | None = lambda name: HostParams(),
+        up: LinkParams | None = None,
     ) -> Fabric:
         """A fat-tree, VL2 or BCube, with Steiner trees."""
 
@@ -89,7 +94,7 @@ class Fabric:
 
         rates = {end: rate_bps for ends, rate_bps in graph.links.items() for end in ends}
         servers = {name: rates[name] for name in graph.servers}
-        return cls(servers, graph.switches, graph.links, build, seed, link, host)
+        return cls(servers, graph.switches, graph.links, build, seed, link, host, up)
 
     def tree(self, group: int, sender: str, receivers: Iterable[str]) -> list[int]:
         """Sets a group's forwarding along the manager's tree; returns the links it uses, the sender's first."""
@@ -102,6 +107,7 @@ class Fabric:
         """Sets a group's forwarding along a given tree; returns the links it uses, the sender's first. `shared`: every
         member may send to it, both ways along the tree.
         """
+        gone = {*self._trees.get(group, ()), *self._takers.get(group, ())}
         self._trees[group] = copies
         takers = {*members, sender} if shared else set(members)
         links: dict[str, list[int]] = {name: [] for name in sorted({*copies, *takers}, key=lambda name: name != sender)}
@@ -111,8 +117,11 @@ class Fabric:
         for node, ends in copies.items() if shared else ():
             for end in ends:
                 links.setdefault(end, []).append(self._link(end, node))
+        self._takers[group] = takers
         for node, out in links.items():
             self.network.group(self.nodes[node], group, out, member=node in takers)
+        for node in gone - set(links):
+            self.network.group(self.nodes[node], group, [])
         return used
 
     def use_node(self, server: str, params: HostParams) -> None:

@@ -195,11 +195,12 @@ class Network:
         """A server with the agent's engine."""
         return self._number(self._lib.sim_add_host(self._sim, self._struct("sim_host_params", params or HostParams())))
 
-    def link(self, a: int, b: int, params: LinkParams | None = None) -> tuple[int, int]:
-        """Both directions between two nodes: (a to b, b to a)."""
-        struct = self._struct("sim_link_params", params or LinkParams())
-        there = self._number(self._lib.sim_add_link(self._sim, a, b, struct))
-        return there, self._number(self._lib.sim_add_link(self._sim, b, a, struct))
+    def link(self, a: int, b: int, params: LinkParams | None = None, back: LinkParams | None = None) -> tuple[int, int]:
+        """Both directions between two nodes: (a to b, b to a); alike, unless `back` is given."""
+        there = self._struct("sim_link_params", params or LinkParams())
+        other = self._struct("sim_link_params", back or params or LinkParams())
+        first = self._number(self._lib.sim_add_link(self._sim, a, b, there))
+        return first, self._number(self._lib.sim_add_link(self._sim, b, a, other))
 
     def link_between(self, a: int, b: int) -> int:
         found = int(self._lib.sim_link_between(self._sim, a, b))
@@ -273,8 +274,7 @@ class Network:
 
     def run_until_noted(self, kind: str, count: int, until_ns: int = FOREVER) -> None:
         """Until there are `count` notes of a kind (as notes_of), from the beginning."""
-        value = getattr(self._lib, f"SIM_NOTE_{kind.upper()}")
-        self._check(self._lib.sim_run_until_noted(self._sim, value, count, until_ns))
+        self._check(self._lib.sim_run_until_noted(self._sim, self.kind(kind), count, until_ns))
 
     def trace(self, path: Path | None) -> None:
         """JSON lines of every packet that arrives somewhere, from now on; None ends it."""
@@ -295,12 +295,14 @@ class Network:
             return np.empty(0, NOTE)
         return np.frombuffer(self._ffi.buffer(notes, count[0] * NOTE.itemsize), NOTE).copy()
 
+    def kind(self, name: str) -> int:
+        """The number of a kind of notes: of `send_done`, SIM_NOTE_SEND_DONE."""
+        return int(getattr(self._lib, f"SIM_NOTE_{name.upper()}"))
+
     def notes_of(self, kind: str) -> np.ndarray[Any, np.dtype[np.void]]:
         """The notes of one kind: `send_done` for SIM_NOTE_SEND_DONE."""
         notes = self.notes()
-        wanted: np.ndarray[Any, np.dtype[np.void]] = notes[
-            notes["kind"] == getattr(self._lib, f"SIM_NOTE_{kind.upper()}")
-        ]
+        wanted: np.ndarray[Any, np.dtype[np.void]] = notes[notes["kind"] == self.kind(kind)]
         return wanted
 
     def link_stats(self, link: int) -> dict[str, int]:

@@ -65,7 +65,8 @@ typedef struct {
     uint64_t room_bytes; /* that may wait at its socket, as it tells senders; nothing waits here, hosts are quick */
 } sim_host_params;
 
-#define SIM_STREAM 0xffffffffffffffff /* as a size: always more, until sim_stream_end; by RDCM */
+/* As a size: always more, until sim_stream_end; by RDCM. */
+#define SIM_STREAM 0xffffffffffffffff
 
 typedef struct {
     uint64_t object, size;

@@ -1,0 +1,128 @@
+"""Sessions of RDCM and its rivals in simulated data centers, and the experiments about them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rostrum.sim import hierarchies, views
+from rostrum.sim.experiments import commands
+from rostrum.sim.multicast import PROTOCOLS, Group, Load, Session
+from rostrum.topologies.families import named
+
+FAMILIES = ("bcube:3,2", "fat-tree:4", "vl2:4,2")
+
+
+@pytest.fixture(autouse=True)
+def seed() -> Iterator[int]:
+    value = random.SystemRandom().randrange(1 << 20)
+    print(f"seed {value}")
+    yield value
+
+
+def group_of(family: str, receivers: int, seed: int) -> Group:
+    return Group.drawn(named(family), receivers, seed)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_session__delivers_all_under_losses(protocol: str, family: str, seed: int) -> None:
+    group = group_of(family, 10, seed)
+    outcome = Session(group, protocol, Load(packets=200, loss=0.01), seed).run()
+    assert 0 < outcome.worst <= outcome.goodput <= 1
+    assert outcome.footprint > 0.9
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_session__without_loss_takes_the_tree_alone(protocol: str, seed: int) -> None:
+    outcome = Session(group_of("bcube:3,2", 12, seed), protocol, Load(packets=400), seed).run()
+    assert outcome.footprint == pytest.approx(1.0)
+    assert outcome.goodput > 0.85
+
+
+def test_session__same_seed_same_figures(seed: int) -> None:
+    group = group_of("bcube:3,2", 12, seed)
+    runs = [Session(group, "rdcm", Load(packets=200, loss=0.01), seed).run() for _ in range(2)]
+    figures = [(one.goodput, one.worst, one.footprint, one.control, one.events, one.memory_bytes) for one in runs]
+    assert figures[0] == figures[1]
+
+
+def test_rdcm__repairs_take_fewer_links_than_srms(seed: int) -> None:
+    group = group_of("bcube:4,2", 40, seed)
+    rdcm, srm = (Session(group, name, Load(packets=512, loss=0.01), seed).run() for name in ("rdcm", "srm"))
+    assert rdcm.footprint < 1.5 < srm.footprint
+    assert rdcm.goodput > 1.5 * srm.goodput
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_regions__each_receiver_has_one_parent_and_the_sender_reaches_all(family: str, seed: int) -> None:
+    group = group_of(family, 12, seed)
+    for found in (group.regions, group.sites):
+        parents = {member: region.mender for region in found for member in region.members}
+        assert set(parents) == set(group.receivers)
+        assert sum(len(region.members) for region in found) == len(parents)
+        for name in parents:
+            for _ in range(len(parents)):
+                name = parents.get(name, name)
+            assert name == group.sender
+
+
+def test_way__leads_along_the_tree(seed: int) -> None:
+    group = group_of("bcube:3,2", 10, seed)
+    for a in group.receivers:
+        for b in group.receivers:
+            if a == b:
+                continue
+            nodes = hierarchies.way(group.tree, a, b)
+            assert nodes[0] == a and nodes[-1] == b and len(set(nodes)) == len(nodes)
+            up_or_down = {*group.tree.links, *((b, a) for a, b in group.tree.links)}
+            assert all(link in up_or_down for link in pairwise(nodes))
+
+
+def test_views__say_to_each_what_others_expect_of_it(seed: int) -> None:
+    """Successors and predecessors agree; parents know exactly those who acknowledge to them."""
+    group = group_of("bcube:3,2", 12, seed)
+    nodes = {name: number for number, name in enumerate(group.graph.servers)}
+    seen = {nodes[name]: view for name, view in views.of_overlay(group.overlay, nodes, 1)}
+    children: dict[int, set[int]] = {node: set() for node in seen}
+    for node, view in seen.items():
+        for ring in ("leaf", "proxy"):
+            place = getattr(view, ring)
+            if place.successor is None:
+                continue
+            assert node in {seen[place.successor].leaf.predecessor, seen[place.successor].proxy.predecessor}
+            assert node in {seen[place.predecessor].leaf.successor, seen[place.predecessor].proxy.successor}
+            if place.parent is not None:
+                children[place.parent].add(node)
+    assert {node: set(view.children) for node, view in seen.items()} == children
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "path"),
+    [
+        ("rdcm-goodput", ["--network", "bcube:3,2", "-n", "9", "--packets", "128", "--loss", "1"],
+         ["goodput_over_capacity", "rdcm", "1.0"]),
+        ("rdcm-footprint", ["--network", "bcube:3,2", "-n", "9", "--packets", "128", "--loss", "0.2"],
+         ["footprint_over_tree", "srm", "0.2"]),
+        ("rdcm-burden", ["--network", "bcube:3,2", "-n", "4", "-n", "9", "--packets", "128"],
+         ["peers_mended_most", "9"]),
+        ("rdcm-congestion", ["--seconds", "1", "-n", "3"], ["mean_mbps", "2", "400 Mbit/s"]),
+        ("rdcm-failure", ["--seconds", "1"], ["alive_over_sender"]),
+    ],
+)  # fmt: skip
+def test_experiments__write_their_figures(name: str, options: list[str], path: list[str], tmp_path: Path) -> None:
+    json_file, png = tmp_path / "x.json", tmp_path / "x.png"
+    result = CliRunner().invoke(commands()[name], [*options, "--json", str(json_file), "--png", str(png)])
+    assert result.exit_code == 0, result.output
+    report = json.loads(json_file.read_text())
+    value = report["summary"]
+    for key in path:
+        value = value[key]
+    assert value > 0
+    assert report["instrument"] == "sim" and report["manifest"]["seed"] == 1
+    assert png.read_bytes().startswith(b"\x89PNG")
