@@ -133,6 +133,18 @@ def packet_ports(topology: Topology, switch: str) -> list[int]:
 
 
 def roots(topology: Topology) -> list[str]:
-    """Where trees may have their root: core switches; in a network without any, every switch that has servers."""
-    cores = sorted(one.name for one in topology.switches.values() if one.role == "core")
-    return cores or sorted({server.tor for server in topology.servers.values()})
+    """Where trees may have their root: the core switches that are farthest from the servers, so that ways down are
+    short; in a network without any, every switch that has servers.
+    """
+    tors = sorted({server.tor for server in topology.servers.values()})
+    level = dict.fromkeys(tors, 0)
+    queue = deque(tors)
+    while queue:
+        name = queue.popleft()
+        for end in topology.switches[name].neighbours.values():
+            if end.node in topology.switches and end.node not in level:
+                level[end.node] = level[name] + 1
+                queue.append(end.node)
+    cores = {name: far for name, far in level.items() if topology.switches[name].role == "core"}
+    top = max(cores.values(), default=0)
+    return sorted(name for name, far in cores.items() if far == top) or tors

@@ -13,6 +13,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.membership_trees import Places, Spanning, roots
 from rostrum.controller.core.model import ANY_PORT
 from rostrum.controller.core.values import Settings
+from rostrum.topologies import loader
 from rostrum.topologies.model import Topology
 
 from tests.controller.group_network import GroupLine, fat_tree, spine
@@ -25,6 +26,7 @@ TOPOLOGIES = {
     "P4 spine": spine(3, 2, 2, "p4runtime"),
     "one rack": spine(1, 4, 0),
     "fat tree": fat_tree(4),
+    "BCube": loader.load("bcube-4-1"),
 }
 
 
@@ -146,6 +148,12 @@ def test_changing_trees__mixtures_of_old_and_new_rules_do_not_loop(seed: int) ->
         line.network.tables = {name: rng.choice([old[name], new[name]]) for name in new}
         check_loops(line)
         line.network.tables = new
+
+
+def test_roots__are_at_the_top_of_the_network() -> None:
+    assert roots(TOPOLOGIES["fat tree"]) == ["core0", "core1", "core2", "core3"]
+    assert roots(TOPOLOGIES["spine"]) == ["core0", "core1", "core2"]
+    assert roots(TOPOLOGIES["one rack"]) == ["tor0"]
 
 
 def test_many_groups__share_addresses_by_the_racks_of_their_receivers() -> None:
