@@ -23,7 +23,7 @@ from rostrum.controller.core.circuits import Circuit, Foreign
 from rostrum.controller.core.resources import OcsState
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import State
-from rostrum.controller.northbound import groups_metrics
+from rostrum.controller.northbound import groups_metrics, rdcm_rest
 from rostrum.controller.northbound.meters import REASON_CLASSES, Meters, RestMeter
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Histogram, Latency
@@ -68,6 +68,7 @@ class Metrics(Collector):
         yield from self._transfers(core)
         yield from self._answers()
         yield from groups_metrics.collect(core)
+        yield from rdcm_rest.collect(core)
 
     def _manager(self, core: Core) -> Iterator[Metric]:
         facts = {"version": self._version, "topology": core.topology.name, "scheduler": core.scheduler.name}

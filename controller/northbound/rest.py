@@ -15,10 +15,10 @@ from rostrum.controller.core import validation
 from rostrum.controller.core.model import SouthboundError
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.state import Core
-from rostrum.controller.core.values import REST, PathRequest, State, Wanted
+from rostrum.controller.core.values import REST, PathRequest, Protocol, State, Wanted
 from rostrum.controller.core.words import shown
 from rostrum.controller.execution import Devices
-from rostrum.controller.northbound import care_rest, counters, groups_rest, problems, schemas, views
+from rostrum.controller.northbound import care_rest, counters, groups_rest, problems, rdcm_rest, schemas, views
 from rostrum.controller.northbound.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.events import Events, EventStream
 from rostrum.controller.northbound.meters import Meters, RestMeter
@@ -105,8 +105,9 @@ class Rest:
             size,
             wait_ms=new.wait_ms,
             deadline_ms=new.deadline_ms,
-            wanted=Wanted(new.kind),
+            wanted=Wanted.PACKET if new.protocol == "rdcm" and new.kind == "auto" else Wanted(new.kind),
             lease_ms=new.lease_ms,
+            protocol=Protocol[new.protocol.upper()],
             tenant=tenant,
         )
         wrong = validation.problems(wanted, self.core.topology, self.core.settings)
@@ -147,6 +148,7 @@ def create(rest: Rest) -> FastAPI:
     _state(app, rest)
     groups_rest.install(app, rest)
     care_rest.install(app, rest)
+    rdcm_rest.install(app, rest)
     return app
 
 

@@ -14,7 +14,7 @@ from rostrum.controller.core.paths import Path, Transfer
 from rostrum.controller.core.resources import OcsState
 from rostrum.controller.core.splitters import TorPort
 from rostrum.controller.core.state import Core
-from rostrum.controller.core.values import MS, S
+from rostrum.controller.core.values import MS, Protocol, S
 from rostrum.controller.northbound import schemas as view
 from rostrum.topologies.model import Ocs, Splitter, Topology
 
@@ -45,8 +45,9 @@ def path(core: Core, one: Path, wall: WallClock) -> view.PathView:
         cause=one.cause,
         kind=one.kind.value if one.kind else None,
         wanted=request.wanted.value,
+        protocol="rdcm" if one.protocol is Protocol.RDCM else "republic",
         sender=request.sender,
-        receivers=list(request.receivers),
+        receivers=_receivers(one),
         group=str(one.group) if one.group else None,
         data_port=core.topology.data_port,
         size=request.data_size,
@@ -79,6 +80,15 @@ def path(core: Core, one: Path, wall: WallClock) -> view.PathView:
         ),
         notes=list(stamps.notes),
     )
+
+
+def _receivers(one: Path) -> list[str]:
+    """As asked for; of a packet path that goes on without some, or with more of them, as they are now."""
+    asked = list(one.request.receivers)
+    if one.tree is None or one.tree.receivers == set(asked):
+        return asked
+    now = one.tree.receivers
+    return [name for name in asked if name in now] + sorted(now - set(asked))
 
 
 def _path_circuit(core: Core, one: Path) -> view.PathCircuitView | None:
