@@ -67,6 +67,7 @@ void rs_api_encode_sent(rs_api_message *out, uint64_t tag, const rostrum_send_re
     rs_api_begin(out, RS_API_SENT, tag);
     rs_put_u8(out, result->ok);
     rs_put_u8(out, (uint8_t)result->path);
+    rs_put_u8(out, (uint8_t)result->protocol);
     rs_put_u64(out, result->data_id);
     rs_put_u64(out, result->size);
     rs_put_i64(out, result->requested_ns);
@@ -123,6 +124,7 @@ static void put_transfer(rs_api_message *out, const rostrum_transfer *row) {
     rs_put_u64(out, row->data_id);
     rs_put_u8(out, row->sending);
     rs_put_u8(out, (uint8_t)row->path);
+    rs_put_u8(out, (uint8_t)row->protocol);
     rs_put_text(out, row->phase);
     rs_put_text(out, row->peer);
     rs_put_u64(out, row->size);
@@ -132,6 +134,13 @@ static void put_transfer(rs_api_message *out, const rostrum_transfer *row) {
     rs_put_u32(out, row->receivers_done);
     rs_put_u32(out, row->receivers_failed);
     rs_put_i64(out, row->requested_ns);
+    rs_put_u64(out, row->view);
+    rs_put_u64(out, row->acks_sent);
+    rs_put_u64(out, row->acks_received);
+    rs_put_u64(out, row->repairs_sent);
+    rs_put_u64(out, row->repairs_received);
+    rs_put_u64(out, row->window);
+    rs_put_i64(out, row->ack_timeout_ns);
 }
 
 static void put_object(rs_api_message *out, const rostrum_object *row) {
@@ -199,6 +208,7 @@ static void get_event(rs_reader *in, rostrum_event *event) {
 static void get_sent(rs_reader *in, rostrum_send_result *result) {
     result->ok = rs_get_u8(in) != 0;
     result->path = (rostrum_path)rs_get_u8(in);
+    result->protocol = (rostrum_protocol)rs_get_u8(in);
     result->data_id = rs_get_u64(in);
     result->size = rs_get_u64(in);
     result->requested_ns = rs_get_i64(in);
@@ -325,6 +335,7 @@ bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out) {
     out->data_id = rs_get_u64(&in);
     out->sending = rs_get_u8(&in) != 0;
     out->path = (rostrum_path)rs_get_u8(&in);
+    out->protocol = (rostrum_protocol)rs_get_u8(&in);
     rs_get_text(&in, out->phase, sizeof out->phase);
     rs_get_text(&in, out->peer, sizeof out->peer);
     out->size = rs_get_u64(&in);
@@ -334,6 +345,13 @@ bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out) {
     out->receivers_done = rs_get_u32(&in);
     out->receivers_failed = rs_get_u32(&in);
     out->requested_ns = rs_get_i64(&in);
+    out->view = rs_get_u64(&in);
+    out->acks_sent = rs_get_u64(&in);
+    out->acks_received = rs_get_u64(&in);
+    out->repairs_sent = rs_get_u64(&in);
+    out->repairs_received = rs_get_u64(&in);
+    out->window = rs_get_u64(&in);
+    out->ack_timeout_ns = rs_get_i64(&in);
     answer->row = in.at;
     answer->rows -= !in.bad;
     return !in.bad;

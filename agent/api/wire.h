@@ -43,6 +43,7 @@ typedef enum {
 } rs_api_type;
 
 #define RS_API_SEND_EVENTS 1u    /* flag of SEND: tell what happens */
+#define RS_API_SEND_PROTOCOL 3   /* place of two bits in SEND's flags: a rostrum_protocol */
 #define RS_API_SEND_STRAGGLERS 1 /* place of two bits in SEND's flags: a rostrum_straggler_policy */
 
 /* A request. Fields that its type does not have are 0. */

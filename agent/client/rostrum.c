@@ -317,8 +317,9 @@ rostrum_code rostrum_start_send(rostrum *agent, uint64_t data_id, const char *co
     static const rostrum_send_options defaults;
     options = options ? options : &defaults;
     rs_api_request *request = rostrum_request(agent, RS_API_SEND, data_id);
-    request->flags = (options->on_event ? RS_API_SEND_EVENTS : 0) | ((uint32_t)options->stragglers & 3)
-                                                                        << RS_API_SEND_STRAGGLERS;
+    request->flags = (options->on_event ? RS_API_SEND_EVENTS : 0) |
+                     ((uint32_t)options->stragglers & 3) << RS_API_SEND_STRAGGLERS |
+                     ((uint32_t)options->protocol & 3) << RS_API_SEND_PROTOCOL;
     request->wait_ms = options->wait_ms;
     request->deadline_ms = options->deadline_ms;
     request->receiver_count = receiver_count;

@@ -53,10 +53,12 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_PEER_WANTED:
         peer_wanted(agent, event->peer);
         break;
-    case RS_EV_RECEIVER_FAILED: /* of RDCM; no transfer of this agent uses it yet */
+    case RS_EV_RECEIVER_FAILED:
     case RS_EV_LINK_SUSPECTED:
     case RS_EV_VIEW_USED:
-    case RS_EV_STREAM_MOVED:
+        rs_overlay_event(agent->overlay, event);
+        break;
+    case RS_EV_STREAM_MOVED: /* agents carry objects */
         break;
     case RS_EV_LOG: {
         const rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
@@ -105,6 +107,14 @@ static void send_data(rs_agent *agent, const rs_packet_out *out) {
     rs_data_push(agent->data, payload);
 }
 
+static void send_to_peer(rs_agent *agent, const rs_packet_out *out) {
+    const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+    const rs_object *object = transfer ? transfer->object : NULL;
+    if (out->payload_length > 0 && (!object || !object->map))
+        return;
+    rs_overlay_send(agent->overlay, out, out->payload_length ? object->map + out->payload_offset : NULL);
+}
+
 /* True: packets went out. */
 static bool pump_packets(rs_agent *agent) {
     unsigned count = 0;
@@ -115,9 +125,12 @@ static bool pump_packets(rs_agent *agent) {
             send_data(agent, out);
         else if (out->channel == RS_CH_PEER_RELIABLE)
             send_message(agent, out);
+        else
+            send_to_peer(agent, out);
         count++;
     }
     rs_data_flush(agent->data);
+    rs_overlay_flush(agent->overlay);
     return count > 0;
 }
 
@@ -164,6 +177,8 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, prepare_due(agent));
     if (agent->probes)
         deadline = earlier(deadline, rs_probes_deadline(agent->probes));
+    if (agent->metrics)
+        deadline = earlier(deadline, rs_metrics_server_deadline(agent->metrics));
     return agent->link ? earlier(deadline, rs_link_deadline(agent->link)) : deadline;
 }
 
@@ -187,6 +202,8 @@ static void timeouts(rs_agent *agent) {
         prepare(agent);
     if (agent->probes && now >= rs_probes_deadline(agent->probes))
         rs_probes_timeout(agent->probes);
+    if (agent->metrics && now >= rs_metrics_server_deadline(agent->metrics))
+        rs_metrics_server_timeout(agent->metrics);
 }
 
 static bool turn(rs_agent *agent, rs_time bound) {
@@ -273,6 +290,7 @@ static void on_peer_writable(void *context, rs_peer peer, bool writable) {
 
 static void on_dropped(void *context, rs_group group, uint64_t count) {
     rs_agent *agent = context;
+    agent->totals.socket_drops += count;
     rs_log_limited(&agent->complaints, 5, RS_LOG_WARNING, "data", "the socket's buffer was full: dropped=%llu",
                    (unsigned long long)count);
     rs_receive_drops(agent->node, rs_agent_now(agent), group, count);
@@ -296,6 +314,7 @@ static void on_probe_report(void *context, rs_link_probe_report *report) {
     report->rate_bps =
         agent->options.nic_rate_bps ? agent->options.nic_rate_bps : rs_nic_rate(agent->options.interface);
     report->wall_clock_ns = rs_wall_clock();
+    agent->totals.probes++;
     rs_log(RS_LOG_INFO, "probe", "id=%s phase=%s cause=%s", rs_quote(report->id), report->phase,
            rs_quote(report->cause));
     if (agent->link)
@@ -454,6 +473,7 @@ static bool start_api(rs_agent *agent) {
     const rs_api_handlers handlers = {.on_send = rs_sending_api,
                                       .on_cancel = rs_sending_cancel_api,
                                       .on_status = rs_status_api,
+                                      .on_delete = rs_receiving_let_go,
                                       .log = log_api,
                                       .context = agent};
     agent->api = rs_api_server_new(&config, &handlers, agent->store, &error);
@@ -463,6 +483,16 @@ static bool start_api(rs_agent *agent) {
     }
     agent->api_watch = (rs_watch){.ready = on_api_ready, .context = agent};
     return rs_loop_watch(agent->loop, &agent->api_watch, rs_api_server_fd(agent->api), EPOLLIN);
+}
+
+static bool start_metrics(rs_agent *agent) {
+    char words[RS_METRICS_WORDS];
+    if (!agent->options.metrics)
+        return true;
+    agent->metrics = rs_metrics_server_new(agent->loop, agent->options.metrics, rs_metrics_page, agent, words);
+    if (!agent->metrics)
+        rs_log(RS_LOG_ERROR, "metrics", "%s", words);
+    return agent->metrics != NULL;
 }
 
 static bool start_link(rs_agent *agent) {
@@ -484,6 +514,7 @@ static bool start_link(rs_agent *agent) {
     rs_link_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
     callbacks.on_probe = on_probe;
+    callbacks.on_view = rs_overlay_view;
     agent->probes = rs_probes_new(agent->loop, agent->options.address, on_probe_report, agent);
     if (!agent->probes) {
         rs_log(RS_LOG_ERROR, "manager", "memory is short");
@@ -512,7 +543,8 @@ rs_agent *rs_agent_new(const rs_options *options) {
     raise_descriptor_limit();
     if (!agent->loop || !start_signals(agent)) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
-    } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) && start_api(agent) &&
+    } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) &&
+               (agent->overlay = rs_overlay_new(agent)) && start_api(agent) && start_metrics(agent) &&
                start_link(agent)) {
         char address[RS_ADDRESS_TEXT];
         rs_log(RS_LOG_INFO, "agent",
@@ -530,6 +562,8 @@ void rs_agent_free(rs_agent *agent) {
         return;
     rs_sending_free_all(agent);
     rs_receiving_free_all(agent);
+    rs_overlay_free(agent->overlay);
+    rs_metrics_server_free(agent->metrics);
     rs_probes_free(agent->probes);
     if (agent->link)
         rs_link_free(agent->link);

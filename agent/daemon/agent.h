@@ -14,7 +14,10 @@
 #include "daemon/link.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
+#include "daemon/metrics.h"
+#include "daemon/metrics_server.h"
 #include "daemon/options.h"
+#include "daemon/overlay.h"
 #include "daemon/peers.h"
 #include "daemon/probe.h"
 #include "daemon/repairs.h"
@@ -56,7 +59,10 @@ typedef struct rs_agent {
     rs_repairs *repairs; /* received */
     rs_api_server *api;
     rs_link *link; /* NULL without a manager */
+    rs_overlay *overlay;
     rs_probes *probes;
+    rs_metrics_server *metrics; /* NULL without --metrics */
+    rs_totals totals;
     rs_watch api_watch, link_watch, signal_watch;
     rs_transfers transfers;
     rs_time prepare_at; /* next piece of the store's reserve, when nothing is being transferred */
@@ -108,6 +114,11 @@ void rs_receiving_delivered(void *agent);
 /* A message of the control channel; false: malformed. */
 bool rs_receiving_message(void *agent, rs_peer peer, const uint8_t *header, size_t header_length,
                           const uint8_t *payload, uint32_t payload_length);
+/* A packet from a peer by UDP: an acknowledgement or a repair (RDCM). */
+void rs_receiving_datagram(rs_agent *agent, rs_peer peer, const uint8_t *header, size_t header_length,
+                           const uint8_t *payload, uint32_t payload_length);
+/* An application deletes the object: what is left of its transfer, repairs for others, ends. */
+void rs_receiving_let_go(void *agent, const rs_object_id *id);
 /* A bounded piece of what is not urgent (room in the store, digests); returns when the next piece is due. */
 rs_time rs_receiving_work(rs_agent *agent);
 rs_time rs_receiving_deadline(const rs_agent *agent);

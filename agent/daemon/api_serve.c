@@ -168,6 +168,7 @@ static void serve_send(rs_api_server *server, rs_api_client *client, const rs_ap
                         .wait_ms = request->wait_ms,
                         .deadline_ms = request->deadline_ms,
                         .stragglers = (rostrum_straggler_policy)(request->flags >> RS_API_SEND_STRAGGLERS & 3),
+                        .protocol = (rostrum_protocol)(request->flags >> RS_API_SEND_PROTOCOL & 3),
                         .receiver_count = request->receiver_count,
                         .receivers = request->receivers};
     server->handlers.on_send(server->handlers.context, &send);
@@ -176,6 +177,8 @@ static void serve_send(rs_api_server *server, rs_api_client *client, const rs_ap
 static void serve_delete(rs_api_server *server, rs_api_client *client, const rs_api_call *call, uint64_t data_id) {
     rs_error error;
     rs_object_id id = id_of(client, data_id);
+    if (server->handlers.on_delete)
+        server->handlers.on_delete(server->handlers.context, &id);
     if (!rs_store_delete(server->store, &id, &error)) {
         rs_api_reply_failure(server, call, &error);
         return;

@@ -29,6 +29,7 @@ typedef struct {
     uint32_t wait_ms;     /* bound on waiting for a path; 0 = the manager's default */
     uint32_t deadline_ms; /* when the transfer should be done, from now, a hint for the scheduler; 0 = none */
     rostrum_straggler_policy stragglers;
+    rostrum_protocol protocol;
     uint32_t receiver_count; /* 1 ... ROSTRUM_RECEIVERS_MAX, no doubles */
     const char *const *receivers;
 } rs_api_send;
@@ -42,6 +43,9 @@ typedef struct {
     /* Stop the sending of that object. Answer with rs_api_reply_ok or rs_api_reply_error; the send itself is answered
      * too. */
     void (*on_cancel)(void *context, const rs_api_call *call, const rs_object_id *id);
+    /* An application wants that object deleted: whatever here can let go of it should, before the store looks. May be
+     * NULL. */
+    void (*on_delete)(void *context, const rs_object_id *id);
     /* Answer with rs_api_reply_status. */
     void (*on_status)(void *context, const rs_api_call *call);
     /* One line for the log. May be NULL. */

@@ -325,6 +325,9 @@ static void handle(void *context, const rs_link_message *message) {
     } else if (message->call == RS_LINK_CALL_PROBE) {
         if (c->on_probe)
             c->on_probe(c->context, &message->probe);
+    } else if (message->call == RS_LINK_CALL_VIEW) {
+        if (c->on_view)
+            c->on_view(c->context, &message->view);
     } else if (message->call == RS_LINK_CALL_FAILED && c->on_failed) {
         c->on_failed(c->context, message->id, message->reason);
     }

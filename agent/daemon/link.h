@@ -60,9 +60,28 @@ typedef struct {
     int64_t rate_bps;        /* 0 = unknown */
     rs_time lease;           /* 0 = not said */
     rs_time light_bound;     /* 0 = never report */
+    rs_protocol protocol;
     const rs_link_server *receivers;
     uint32_t receiver_count; /* may be 0: the owner knows the addresses otherwise */
 } rs_link_response;
+
+/* This server's place in a ring of the backup overlay; NULL = none. */
+typedef struct {
+    const char *predecessor, *successor, *parent;
+} rs_link_ring;
+
+/* What this server must know of the backup overlay of an RDCM path. `servers`: addresses of those named. */
+typedef struct {
+    const char *response_id;
+    uint64_t version;
+    rs_object_id object;
+    const char *sender;
+    rs_link_ring leaf, proxy;
+    const char *const *children;
+    uint32_t child_count;
+    const rs_link_server *servers;
+    uint32_t server_count;
+} rs_link_view;
 
 /* What the manager wants looked at (struct ProbeOrder of controller/rostrum.thrift); all of it was checked. */
 typedef enum {
@@ -110,6 +129,7 @@ typedef struct {
     /* Every receivers' rack has light, by the word of its switches (asked for by `wants_light`). */
     void (*on_light)(void *context, const char *response_id);
     void (*on_probe)(void *context, const rs_link_probe *probe);
+    void (*on_view)(void *context, const rs_link_view *view);
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
     /* The index-th path held, false when there are no more. Its pointers need to hold until the next call. */
@@ -152,6 +172,7 @@ typedef struct {
     uint32_t receiver_count;
     uint32_t wait_ms;     /* 0 = the manager's default */
     uint32_t deadline_ms; /* 0 = none */
+    rs_link_protocol protocol;
 } rs_link_request_params;
 
 typedef struct {
@@ -231,6 +252,10 @@ rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id);
 rs_status rs_link_no_light(rs_link *link, rs_time now, const char *response_id, const char *const *receivers,
                            uint32_t receiver_count);
 rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params *report);
+/* RDCM: the view is in use; a successor in a ring has failed, or (`link_failed`) a link above it. */
+rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id, uint64_t version);
+rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version, bool link_failed,
+                          rs_ring_kind ring, const char *server);
 rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report);
 
 #endif

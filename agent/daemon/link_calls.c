@@ -104,6 +104,19 @@ rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params
     return RS_OK;
 }
 
+rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id, uint64_t version) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_view_used(response_id, version, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version, bool link_failed,
+                          rs_ring_kind ring, const char *server) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_failure(response_id, version, link_failed, ring, server, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
 rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report) {
     rs_link_frame frame;
     rs_status status = rs_link_encode_probe_report(report, &frame);

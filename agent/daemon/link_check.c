@@ -31,7 +31,7 @@ typedef struct {
     uint8_t type;
     bool required;
     size_t max;           /* bytes of a text, elements of a list, highest value of an enumeration (from 1); 0: any */
-    const shape *element; /* shape of a struct, or of a list's structs */
+    const shape *element; /* shape of a struct, or of a list's structs; NULL: a list's texts */
 } field;
 
 struct shape {
@@ -39,6 +39,8 @@ struct shape {
     size_t count;
     const field *fields;
 };
+
+static const shape binary; /* as the element of a T_STRING_: bytes that need not be text */
 
 #define SHAPE(name, fields) \
     { name, sizeof(fields) / sizeof((fields)[0]), fields }
@@ -64,6 +66,7 @@ static const field path_response_fields[] = {
     {11, T_I32_, false, 0, NULL},
     {12, T_I32_, false, 0, NULL},
     {13, T_LIST_, false, RS_LINK_RECEIVERS_MAX, &server_address},
+    {14, T_I32_, false, 0, NULL},
 };
 static const shape path_response = SHAPE("PathResponse", path_response_fields);
 
@@ -98,11 +101,30 @@ static const field probe_order_fields[] = {
 static const shape probe_order = SHAPE("ProbeOrder", probe_order_fields);
 static const field probe_fields[] = {{1, T_STRUCT_, true, 0, &probe_order}};
 
+static const field overlay_view_fields[] = {
+    {1, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {2, T_I64_, true, 0, NULL},
+    {3, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {4, T_STRING_, true, 16, &binary},
+    {5, T_I64_, true, 0, NULL},
+    {6, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {7, T_STRING_, false, RS_LINK_NAME_MAX, NULL},
+    {8, T_STRING_, false, RS_LINK_NAME_MAX, NULL},
+    {9, T_STRING_, false, RS_LINK_NAME_MAX, NULL},
+    {10, T_STRING_, false, RS_LINK_NAME_MAX, NULL},
+    {11, T_STRING_, false, RS_LINK_NAME_MAX, NULL},
+    {12, T_STRING_, false, RS_LINK_NAME_MAX, NULL},
+    {13, T_LIST_, true, RS_LINK_RECEIVERS_MAX, NULL},
+    {14, T_LIST_, true, RS_LINK_RECEIVERS_MAX + 1, &server_address},
+};
+static const shape overlay_view = SHAPE("OverlayView", overlay_view_fields);
+static const field view_fields[] = {{1, T_STRUCT_, true, 0, &overlay_view}};
+
 /* In the order of rs_link_call, without RS_LINK_CALL_UNKNOWN. */
 static const shape calls[RS_LINK_CALL_UNKNOWN] = {
     SHAPE("welcome", welcome_fields), SHAPE("goodbye", goodbye_fields), SHAPE("response", response_fields),
     SHAPE("moved", moved_fields),     SHAPE("failed", failed_fields),   SHAPE("light", light_fields),
-    SHAPE("probe", probe_fields),
+    SHAPE("probe", probe_fields),     SHAPE("view", view_fields),
 };
 
 typedef struct {
@@ -267,7 +289,7 @@ bool rs_link_text_ok(const uint8_t *text, size_t length, size_t max) {
     return true;
 }
 
-static bool check_text(reader *r, size_t max, const char *where) {
+static bool check_text(reader *r, size_t max, const shape *kind, const char *where) {
     uint32_t length;
     if (!take_u32(r, &length))
         return false;
@@ -275,7 +297,7 @@ static bool check_text(reader *r, size_t max, const char *where) {
         return fail(r, "length beyond the frame", where);
     if (length > max)
         return fail(r, "text too long", where);
-    if (!rs_link_text_ok(r->at, length, max))
+    if (kind != &binary && !rs_link_text_ok(r->at, length, max))
         return fail(r, "text that is not UTF-8", where);
     r->at += length;
     return true;
@@ -288,12 +310,12 @@ static bool check_list(reader *r, const field *f, const char *where, unsigned de
     uint32_t count;
     if (!take_u8(r, &element) || !take_u32(r, &count))
         return false;
-    if (element != T_STRUCT_)
+    if (element != (f->element ? T_STRUCT_ : T_STRING_))
         return fail(r, "wrong element type", where);
     if (count > f->max || count > left(r))
         return fail(r, "too many elements", where);
     for (uint32_t i = 0; i < count; i++)
-        if (!check_struct(r, f->element, depth + 1))
+        if (f->element ? !check_struct(r, f->element, depth + 1) : !check_text(r, RS_LINK_NAME_MAX, NULL, where))
             return false;
     return true;
 }
@@ -308,7 +330,7 @@ static bool check_enumeration(reader *r, size_t max, const char *where) {
 static bool check_field(reader *r, const field *f, const char *where, unsigned depth) {
     switch (f->type) {
     case T_STRING_:
-        return check_text(r, f->max, where);
+        return check_text(r, f->max, f->element, where);
     case T_STRUCT_:
         return check_struct(r, f->element, depth + 1);
     case T_LIST_:

@@ -21,6 +21,7 @@ typedef enum {
     RS_LINK_CALL_FAILED,
     RS_LINK_CALL_LIGHT,
     RS_LINK_CALL_PROBE,
+    RS_LINK_CALL_VIEW,
     RS_LINK_CALL_UNKNOWN /* the last: of a newer manager; to be ignored */
 } rs_link_call;
 

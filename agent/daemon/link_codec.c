@@ -104,6 +104,7 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
     info->wants_light = options->wants_light;
     info->__isset_wants_light = options->wants_light;
     info->knows_probes = info->__isset_knows_probes = true;
+    info->knows_rdcm = info->__isset_knows_rdcm = true;
     if (options->token) {
         info->token = g_strdup(options->token);
         info->__isset_token = true;
@@ -152,6 +153,8 @@ rs_status rs_link_encode_request(const char *sender, const rs_link_request_param
     object->__isset_wait_ms = request->wait_ms != 0;
     object->deadline_ms = (gint32)request->deadline_ms;
     object->__isset_deadline_ms = request->deadline_ms != 0;
+    object->protocol = request->protocol ? (rostrumProtocol)request->protocol : ROSTRUM_PROTOCOL_AUTO;
+    object->__isset_protocol = true;
     encoder e;
     GError *error = NULL;
     rostrumManagerIf *manager = encoder_open(&e);
@@ -177,6 +180,34 @@ rs_status rs_link_encode_cancel(const char *request_id, rs_link_frame *out) {
     GError *error = NULL;
     rostrumManagerIf *manager = encoder_open(&e);
     gboolean written = rostrum_manager_client_send_cancel(manager, request_id, &error);
+    return encoder_close(&e, written, error, out);
+}
+
+rs_status rs_link_encode_view_used(const char *response_id, uint64_t version, rs_link_frame *out) {
+    if (!name_ok(response_id) || version > INT64_MAX)
+        return RS_ERR_INVALID;
+    encoder e;
+    GError *error = NULL;
+    rostrumManagerIf *manager = encoder_open(&e);
+    gboolean written = rostrum_manager_client_send_view_used(manager, response_id, (gint64)version, &error);
+    return encoder_close(&e, written, error, out);
+}
+
+rs_status rs_link_encode_failure(const char *response_id, uint64_t version, bool link_failed, rs_ring_kind ring,
+                                 const char *server, rs_link_frame *out) {
+    if (!name_ok(response_id) || !name_ok(server) || version > INT64_MAX)
+        return RS_ERR_INVALID;
+    rostrumFailureReport *object = g_object_new(ROSTRUM_TYPE_FAILURE_REPORT, NULL);
+    object->response_id = g_strdup(response_id);
+    object->version = (gint64)version;
+    object->kind = link_failed ? ROSTRUM_FAILURE_KIND_LINK : ROSTRUM_FAILURE_KIND_RECEIVER;
+    object->ring = ring == RS_RING_PROXY ? ROSTRUM_RING_KIND_PROXY : ROSTRUM_RING_KIND_LEAF;
+    object->server = g_strdup(server);
+    encoder e;
+    GError *error = NULL;
+    rostrumManagerIf *manager = encoder_open(&e);
+    gboolean written = rostrum_manager_client_send_failure(manager, object, &error);
+    g_object_unref(object);
     return encoder_close(&e, written, error, out);
 }
 

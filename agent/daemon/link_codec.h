@@ -26,6 +26,9 @@ rs_status rs_link_encode_keepalive(rs_link_frame *out);
 rs_status rs_link_encode_no_light(const char *response_id, const char *const *receivers, uint32_t receiver_count,
                                   rs_link_frame *out);
 rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_frame *out);
+rs_status rs_link_encode_view_used(const char *response_id, uint64_t version, rs_link_frame *out);
+rs_status rs_link_encode_failure(const char *response_id, uint64_t version, bool link_failed, rs_ring_kind ring,
+                                 const char *server, rs_link_frame *out);
 rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out);
 
 /* A call from the manager. Which fields hold depends on `call`. */
@@ -37,6 +40,7 @@ typedef struct {
     rs_path_kind kind;    /* moved */
     rs_link_response response;
     rs_link_probe probe;
+    rs_link_view view;
     /* response: ACCEPTED, but what it grants is unusable; then the decision reads DENIED and the reason says why. */
     bool unusable;
 } rs_link_message;

@@ -87,6 +87,8 @@ static const char *fill_grant(const rostrumPathResponse *from, rs_link_response 
     to->rate_bps = from->rate_bps;
     to->lease = (rs_time)from->lease_ms * 1000000;
     to->light_bound = (rs_time)from->light_bound_ms * 1000000;
+    bool rdcm = from->__isset_protocol && from->protocol == ROSTRUM_PROTOCOL_RDCM;
+    to->protocol = rdcm ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC;
     return NULL;
 }
 
@@ -169,6 +171,35 @@ static void deliver_probe(const rostrumProbeOrder *from, rs_link_deliver_fn *del
     g_free(servers);
 }
 
+/* A view of an object that is none is not used: the manager hears no view_used. */
+static void deliver_view(const rostrumOverlayView *from, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_message message = {.call = RS_LINK_CALL_VIEW};
+    rs_link_view *to = &message.view;
+    guint count = from->addresses->len;
+    rs_link_server *servers = g_new0(rs_link_server, count);
+    *to = (rs_link_view){.response_id = from->response_id,
+                         .version = (uint64_t)from->version,
+                         .object.data = (uint64_t)from->data_id,
+                         .sender = from->sender,
+                         .leaf = {from->__isset_leaf_predecessor ? from->leaf_predecessor : NULL,
+                                  from->__isset_leaf_successor ? from->leaf_successor : NULL,
+                                  from->__isset_leaf_parent ? from->leaf_parent : NULL},
+                         .proxy = {from->__isset_proxy_predecessor ? from->proxy_predecessor : NULL,
+                                   from->__isset_proxy_successor ? from->proxy_successor : NULL,
+                                   from->__isset_proxy_parent ? from->proxy_parent : NULL},
+                         .children = (const char *const *)from->children->pdata,
+                         .child_count = from->children->len,
+                         .servers = servers,
+                         .server_count = count};
+    bool good = from->version >= 0 && from->app_id->len == sizeof to->object.app && from->response_id[0] &&
+                from->children->len <= RS_LINK_RECEIVERS_MAX && fill_receivers(from->addresses, servers) == NULL;
+    if (good) {
+        memcpy(to->object.app, from->app_id->data, sizeof to->object.app);
+        deliver(context, &message);
+    }
+    g_free(servers);
+}
+
 static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_fn *deliver, void *context) {
     rs_link_message message = {.call = call, .id = "", .reason = ""};
     switch (call) {
@@ -198,6 +229,9 @@ static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_
     case RS_LINK_CALL_PROBE:
         deliver_probe(((rostrumAgentProbeArgs *)args)->order, deliver, context);
         return;
+    case RS_LINK_CALL_VIEW:
+        deliver_view(((rostrumAgentViewArgs *)args)->view, deliver, context);
+        return;
     case RS_LINK_CALL_UNKNOWN:
         break;
     }
@@ -220,6 +254,8 @@ static GType args_type(rs_link_call call) {
         return ROSTRUM_TYPE_AGENT_LIGHT_ARGS;
     case RS_LINK_CALL_PROBE:
         return ROSTRUM_TYPE_AGENT_PROBE_ARGS;
+    case RS_LINK_CALL_VIEW:
+        return ROSTRUM_TYPE_AGENT_VIEW_ARGS;
     case RS_LINK_CALL_UNKNOWN:
         break;
     }

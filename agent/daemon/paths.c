@@ -65,7 +65,10 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
                                             .receivers = names,
                                             .receiver_count = s->receiver_count,
                                             .wait_ms = s->wait_ms,
-                                            .deadline_ms = s->deadline_ms};
+                                            .deadline_ms = s->deadline_ms,
+                                            .protocol = s->protocol == ROSTRUM_PROTOCOL_RDCM       ? RS_LINK_RDCM
+                                                        : s->protocol == ROSTRUM_PROTOCOL_REPUBLIC ? RS_LINK_REPUBLIC
+                                                                                                   : RS_LINK_AUTO};
     rs_status status = rs_link_request(agent->link, now, &request, words, sizeof words);
     if (status != RS_OK)
         fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
@@ -154,6 +157,7 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
     if (result->accepted_ns == 0)
         result->accepted_ns = rs_wall_clock();
     result->path = response->kind == RS_PATH_CIRCUIT ? ROSTRUM_PATH_CIRCUIT : ROSTRUM_PATH_PACKET;
+    result->protocol = response->protocol == RS_PROTOCOL_RDCM ? ROSTRUM_PROTOCOL_RDCM : ROSTRUM_PROTOCOL_REPUBLIC;
     result->reconfiguration_ns = response->reconfiguration;
     result->sessions++;
     snprintf(result->reason, sizeof result->reason, "%s", response->reason);
@@ -166,8 +170,9 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
     path->group_address = response->group;
     path->accepted_size = response->accepted_size;
     s->ever_granted = true;
-    snprintf(words, sizeof words, "%s path, group %s%s%.180s", kind_text(response->kind),
-             rs_address_text(response->group, address), response->reason[0] ? ": " : "", response->reason);
+    snprintf(words, sizeof words, "%s path, group %s, by %s%s%.160s", kind_text(response->kind),
+             rs_address_text(response->group, address), response->protocol == RS_PROTOCOL_RDCM ? "rdcm" : "republic",
+             response->reason[0] ? ": " : "", response->reason);
     rs_sending_tell_phase(agent, s, "accepted", words);
 }
 
@@ -183,7 +188,8 @@ static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link
                                  .kind = response->kind,
                                  .reconfiguration = response->reconfiguration,
                                  .rate_bps = response->rate_bps,
-                                 .light_bound = response->light_bound};
+                                 .light_bound = response->light_bound,
+                                 .protocol = response->protocol};
     rs_status status = RS_ERR_LIMIT;
     if (path->group != RS_NO_GROUP)
         status = rs_path_granted(agent->node, rs_agent_now(agent), s->base.xfer, &grant);

@@ -27,6 +27,7 @@ struct rs_receiving {
     rs_time allocate_at; /* when the next piece of it is made */
     bool complete;       /* every byte is there */
     int64_t started_ns;
+    bool serving; /* whole, checked and the application's: held while others may need repairs from here (RDCM) */
 };
 
 /* Payloads that will be in place when the present look at the data channel ends. */
@@ -60,7 +61,10 @@ static void tell(rs_agent *agent, const rs_receiving *r, rostrum_event_kind kind
 
 static void free_receiving(rs_agent *agent, rs_receiving *r) {
     rs_data_leave(agent->data, r->group);
-    if (r->base.object)
+    rs_overlay_transfer_over(agent->overlay, r->base.xfer);
+    if (r->serving)
+        rs_store_release(r->base.object);
+    else if (r->base.object)
         rs_store_discard(agent->store, r->base.object);
     rs_digest_tree_free(r->tree);
     rs_peers_release(&agent->peers, r->sender);
@@ -159,6 +163,7 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     r->base.xfer = xfer;
     r->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
     rs_transfers_add(&agent->transfers, &r->base);
+    rs_overlay_transfer(agent->overlay, xfer, &info.object);
     char address[RS_ADDRESS_TEXT];
     rs_log(RS_LOG_INFO, "receive", "object=%s from=%s bytes=%llu group=%s:%u session=%u", rs_id_text(&info.object),
            rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)info.size,
@@ -304,6 +309,38 @@ bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, si
     return true;
 }
 
+void rs_receiving_datagram(rs_agent *agent, rs_peer peer, const uint8_t *header, size_t header_length,
+                           const uint8_t *payload, uint32_t payload_length) {
+    const rs_packet_in packet = {.channel = RS_CH_PEER_DATAGRAM,
+                                 .peer = peer,
+                                 .group = RS_NO_GROUP,
+                                 .header = header,
+                                 .header_length = header_length,
+                                 .payload_length = payload_length};
+    rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
+    if (result.verdict == RS_RX_BAD)
+        count_bad(agent, "peer-datagram", rs_peers_name(&agent->peers, peer));
+    rs_receiving *r = result.verdict == RS_RX_STORE ? find(agent, result.xfer) : NULL;
+    uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
+    if (place) {
+        memcpy(place, payload, payload_length);
+        rs_digest_tree_present(r->tree, result.offset, result.length);
+    }
+}
+
+void rs_receiving_let_go(void *context, const rs_object_id *id) {
+    rs_agent *agent = context;
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+        rs_receiving *r = receiving_of(t);
+        if (!r->serving || memcmp(&t->id, id, sizeof *id) != 0)
+            continue;
+        rs_store_release(t->object);
+        r->serving = false;
+        t->object = NULL;
+        rs_receive_cancel(agent->node, rs_agent_now(agent), t->xfer, "deleted");
+    }
+}
+
 /* -------------------------------------------------------------------------------------------------------- verdict */
 
 static void verdict(rs_agent *agent, rs_receiving *r, bool ok, const char *cause) {
@@ -337,7 +374,13 @@ static void check_digest(rs_agent *agent, rs_receiving *r) {
         verdict(agent, r, false, cause);
         return;
     }
-    r->base.object = NULL;
+    rs_xfer_stats stats = {0};
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    r->serving = stats.protocol == RS_PROTOCOL_RDCM;
+    if (r->serving)
+        rs_store_hold(object);
+    else
+        r->base.object = NULL;
     verdict(agent, r, true, "");
 }
 
@@ -387,6 +430,9 @@ static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event
            rs_quote(rs_peers_name(&agent->peers, r->sender)), event->ok ? "done" : "failed",
            event->ok ? "" : " cause=", event->ok ? "" : rs_quote(event->cause));
     tell(agent, r, ROSTRUM_EVENT_PHASE, "done", event->ok ? "" : event->cause);
+    rs_xfer_stats stats = {0};
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    rs_totals_add(&agent->totals.received, &stats, event->ok);
     rs_object_id id = r->base.id;
     rs_transfers_remove(&agent->transfers, &r->base);
     free_receiving(agent, r);

@@ -72,6 +72,7 @@ static void tell_progress(rs_agent *agent, rs_sending *s) {
 
 static void free_sending(rs_agent *agent, rs_sending *s) {
     rs_data_forget(agent->data, s->base.xfer);
+    rs_overlay_transfer_over(agent->overlay, s->base.xfer);
     for (uint32_t i = 0; i < s->receiver_count; i++)
         rs_peers_release(&agent->peers, s->peers[i]);
     if (s->base.object)
@@ -107,6 +108,7 @@ static rs_sending *new_sending(rs_agent *agent, const rs_api_send *send) {
     s->base.id = send->object->id;
     s->call = send->call;
     s->wait_ms = send->wait_ms;
+    s->protocol = send->protocol;
     s->deadline_ms = send->deadline_ms;
     s->path.group = s->next_path.group = RS_NO_GROUP;
     s->report_at = RS_NEVER;
@@ -163,7 +165,9 @@ void rs_sending_api(void *context, const rs_api_send *send) {
                                    .digest = send->object->digest,
                                    .receivers = s->peers,
                                    .receiver_count = s->receiver_count,
-                                   .stragglers = (rs_straggler_policy)send->stragglers};
+                                   .stragglers = (rs_straggler_policy)send->stragglers,
+                                   .protocol = send->protocol == ROSTRUM_PROTOCOL_RDCM ? RS_PROTOCOL_RDCM
+                                                                                       : RS_PROTOCOL_REPUBLIC};
     rs_status status = rs_send_open(agent->node, rs_agent_now(agent), &params, &s->base.xfer);
     if (status != RS_OK) {
         code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS
@@ -239,6 +243,7 @@ static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
     rs_paths_give_back(agent, s);
     s->phase = RS_PHASE_DONE;
     s->final_phase = event->ok ? "done" : "failed";
+    rs_totals_add(&agent->totals.sent, &s->stats, event->ok);
     copy_words(s->result.cause, cause);
     rs_report_now(agent, s);
     rs_sending_tell_phase(agent, s, "done", cause);

@@ -24,6 +24,7 @@ struct rs_sending {
     rs_transfer base;
     rs_api_call call;
     uint32_t wait_ms, deadline_ms;
+    rostrum_protocol protocol; /* asked for */
     /* The present session's path and the next session's, asked for while the present one is still used. */
     rs_path path, next_path;
     bool ever_granted;

@@ -21,7 +21,16 @@ static rostrum_transfer describe(const rs_agent *agent, rs_transfer *t) {
                             .rate_bps = stats.rate_bps,
                             .receivers = stats.receivers,
                             .receivers_done = stats.receivers_done,
-                            .receivers_failed = stats.receivers_failed};
+                            .receivers_failed = stats.receivers_failed,
+                            .protocol =
+                                stats.protocol == RS_PROTOCOL_RDCM ? ROSTRUM_PROTOCOL_RDCM : ROSTRUM_PROTOCOL_REPUBLIC,
+                            .view = stats.view,
+                            .acks_sent = stats.acks_sent,
+                            .acks_received = stats.acks_received,
+                            .repairs_sent = stats.peer_repairs_sent,
+                            .repairs_received = stats.peer_repairs_received,
+                            .window = stats.window,
+                            .ack_timeout_ns = stats.protocol == RS_PROTOCOL_RDCM ? stats.ack_timeout : 0};
     memcpy(out.app, t->id.app, sizeof out.app);
     snprintf(out.phase, sizeof out.phase, "%s", t->sending ? phase_names[stats.phase] : "receiving");
     if (t->sending) {

@@ -137,8 +137,12 @@ int main(int argc, char **argv) {
                                      .server = argc > 2 ? argv[2] : "h1",
                                      .boot_id = 1,
                                      .control_port = 7071};
-    const rs_link_callbacks callbacks = {NULL,      on_watch, on_state,   on_response, on_moved,
-                                         on_failed, NULL,     on_goodbye, NULL};
+    const rs_link_callbacks callbacks = {.watch = on_watch,
+                                         .on_state = on_state,
+                                         .on_response = on_response,
+                                         .on_moved = on_moved,
+                                         .on_failed = on_failed,
+                                         .on_goodbye = on_goodbye};
     char words[160];
     probe.link = rs_link_new(&options, &callbacks, words, sizeof words);
     if (!probe.link) {

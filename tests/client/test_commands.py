@@ -154,7 +154,7 @@ def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> N
         kinds = ("sent", "attempt", "redundant", "patched", "repair")
         counts = {f"packets_{kind}": 4 for kind in kinds} | {"losses_repaired": 11}
         times = {"requested_ns": 1, "accepted_ns": 2, "attempt_ns": 3, "high_rate_ns": 0, "data_done_ns": 9}
-        texts = {"cause": "", "path": "circuit", "reason": "", "response_id": "p-1"}
+        texts = {"cause": "", "path": "circuit", "protocol": "republic", "reason": "", "response_id": "p-1"}
         return SendResult(ok=True, data_id=1, size=10**9, **texts, **times, released_ns=9, done_ns=10**9,
                           reconfiguration_ns=0, sessions=1, fragment_size=8896, **counts, bytes_sent=0,
                           rate_bps=rate_bps, receivers=tuple(rows))  # fmt: skip

@@ -312,6 +312,7 @@ class Agent:
         deadline: float | None = None,
         on_event: Callable[[Event], None] | None = None,
         stragglers: str | None = None,
+        protocol: str = "auto",
     ) -> SendHandle:
         """Starts sending an object to servers, by their names. It goes on when this process ends.
 
@@ -321,14 +322,18 @@ class Agent:
             on_event: called with each event, in the connection's thread.
             stragglers: what becomes of a receiver less than half as fast as half of the others: "wait" for it,
                 "demote" it to unicast or "evict" it; None = as the agent was told.
+            protocol: "rdcm" (receivers mend each other's losses), "republic" (the sender does), or "auto": the manager
+                chooses.
 
         Raises:
-            ValueError: no such policy.
+            ValueError: no such policy or protocol.
         """
+        if protocol not in wire.SEND_PROTOCOLS:
+            raise ValueError(f"no protocol {protocol!r}: it is one of auto, republic, rdcm")
         if stragglers not in wire.SEND_STRAGGLERS:
             raise ValueError(f"no policy for stragglers {stragglers!r}: it is one of wait, demote, evict")
         number = data_id_of(data_id)
-        flags = wire.SEND_EVENTS | wire.SEND_STRAGGLERS[stragglers]
+        flags = wire.SEND_EVENTS | wire.SEND_STRAGGLERS[stragglers] | wire.SEND_PROTOCOLS[protocol]
         body = wire.send_body(number, list(receivers), flags, _ms(wait), _ms(deadline))
         tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", on_event=on_event)
         return SendHandle(self._connection, tag, call, number)

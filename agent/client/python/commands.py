@@ -72,6 +72,14 @@ Connect = Callable[[], Agent]
     help="A receiver less than half as fast as half of the others: wait for it, finish it by unicast while the others "
     "go on, or let it fail. Default: the agent's.",
 )
+@click.option(
+    "--protocol",
+    type=click.Choice(["auto", "rdcm", "republic"]),
+    default="auto",
+    show_default=True,
+    help="rdcm: receivers mend each other's losses (packet trees); republic: the sender does. auto: the manager chooses, "
+    "and says why.",
+)
 @click.option("--keep", is_flag=True, help="Leave the object on the sending server too.")
 @click.option("--replace", is_flag=True, help="Delete an object of that id on the sending server first.")
 @JSON
@@ -84,6 +92,7 @@ def send(
     wait: float | None,
     deadline: float | None,
     stragglers: str | None,
+    protocol: str,
     keep: bool,
     replace: bool,
     as_json: bool,
@@ -113,7 +122,8 @@ def send(
                 agent.delete(number)
         agent.add(number, file)
         try:
-            result = _send_and_watch(agent, number, names, wait, deadline, stragglers, quiet=as_json)
+            options = {"wait": wait, "deadline": deadline, "stragglers": stragglers, "protocol": protocol}
+            result = _send_and_watch(agent, number, names, options, quiet=as_json)
         finally:
             if not keep:
                 _tidy(agent, number)
@@ -129,12 +139,10 @@ def _send_and_watch(
     agent: Agent,
     data_id: int,
     receivers: list[str],
-    wait: float | None,
-    deadline: float | None,
-    stragglers: str | None,
+    options: dict[str, Any],
     quiet: bool,
 ) -> SendResult:
-    handle = agent.send(data_id, receivers, wait=wait, deadline=deadline, stragglers=stragglers)
+    handle = agent.send(data_id, receivers, **options)
     try:
         if not quiet:
             report.follow(handle.events())

@@ -13,7 +13,7 @@ from rich.table import Table
 from rostrum.topologies.units import rate_text, size_text
 
 from .names import COMMAND_APP_ID
-from .values import Event, Receiver, SendResult, Status
+from .values import Event, Receiver, SendResult, Status, Transfer
 
 OUT, ERR = Console(highlight=False), Console(stderr=True, highlight=False)
 
@@ -116,7 +116,7 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
     sent = f"{result.packets_sent} packets, {result.packets_redundant} redundant, {result.packets_patched} patched"
     if result.packets_repair:
         sent += f", {result.packets_repair} repairs by multicast for {result.losses_repaired} losses"
-    way = f"{result.path} path" + (f" ({result.reason})" if result.reason else "")
+    way = f"{result.path} path by {result.protocol}" + (f" ({result.reason})" if result.reason else "")
     rate = f"; up to {rate_text(result.rate_bps)}" if result.rate_bps else ""
     console.print(f"{way}; {result.sessions} session(s); {sent}{rate}", markup=False, soft_wrap=True)
     goodput = goodput_bps(result)
@@ -158,7 +158,7 @@ def _application(app: UUID) -> str:
 
 
 def _transfers_table(now: Status) -> Table:
-    table = Table("transfer", "application", "phase", "path", "done", "rate", "receivers", title="transfers")
+    table = Table("transfer", "application", "phase", "path", "done", "rate", "receivers", "overlay", title="transfers")
     table.columns[0].no_wrap = True
     for row in now.transfers:
         who = "to" if row.sending else f"from {row.peer}"
@@ -166,8 +166,20 @@ def _transfers_table(now: Status) -> Table:
         counts = f"{row.receivers_done}/{row.receivers}" if row.sending else ""
         counts += f", {row.receivers_failed} failed" if row.receivers_failed else ""
         rate = rate_text(row.rate_bps) if row.rate_bps else "-"
-        table.add_row(f"{row.data_id} {who}", _application(row.app), row.phase, row.path, done, rate, counts)
+        path = f"{row.path}, {row.protocol}" if row.sending else row.protocol
+        words = _overlay_words(row)
+        table.add_row(f"{row.data_id} {who}", _application(row.app), row.phase, path, done, rate, counts, words)
     return table
+
+
+def _overlay_words(row: Transfer) -> str:
+    """What concerns RDCM; nothing for others."""
+    if row.protocol != "rdcm":
+        return "-"
+    view = f"view {row.view}" if row.view else "no view"
+    repairs = "" if row.sending else f", repairs {row.repairs_sent} out, {row.repairs_received} in"
+    acks = f"acks {row.acks_received} in" if row.sending else f"acks {row.acks_sent} out, {row.acks_received} in"
+    return f"{view}; {acks}{repairs}; window {row.window}; timeout {row.ack_timeout_ns / 1e6:.1f} ms"
 
 
 def _objects_table(now: Status) -> Table:

@@ -110,6 +110,7 @@ def error_of(code: int, words: str) -> RostrumError:
 
 RECEIVER_STATES = ("waiting", "receiving", "done", "failed")
 PATHS = ("none", "circuit", "packet")
+PROTOCOLS = ("auto", "republic", "rdcm")
 EVENT_KINDS = {1: "phase", 2: "receiver", 3: "progress", 4: "log"}
 DIGESTS = {0: "", 1: "xxh3-128-tree", 2: "sha256-tree"}
 
@@ -150,6 +151,7 @@ class SendResult:
     released_ns: int
     done_ns: int
     path: str  # circuit | packet | none
+    protocol: str  # republic | rdcm; auto: no path was granted
     reason: str  # why this kind of path
     response_id: str
     reconfiguration_ns: int  # what the manager told to expect; 0 = a live circuit or a packet path
@@ -212,6 +214,7 @@ class Transfer:
     phase: str
     peer: str
     path: str
+    protocol: str  # republic | rdcm
     size: int
     bytes: int
     rate_bps: int
@@ -219,6 +222,13 @@ class Transfer:
     receivers_done: int
     receivers_failed: int
     requested_ns: int
+    view: int  # rdcm: version of the overlay's newest view; 0 = none yet
+    acks_sent: int
+    acks_received: int
+    repairs_sent: int  # to peers
+    repairs_received: int  # from peers
+    window: int  # packets: receiver: congestion window; sender: may be under way
+    ack_timeout_ns: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from .values import (
     DIGESTS,
     EVENT_KINDS,
     PATHS,
+    PROTOCOLS,
     RECEIVER_STATES,
     Code,
     Event,
@@ -33,6 +34,7 @@ REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, 
 UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS})
 
 SEND_EVENTS = 1
+SEND_PROTOCOLS = {"auto": 0, "republic": 1 << 3, "rdcm": 2 << 3}
 SEND_STRAGGLERS = {None: 0, "wait": 1 << 1, "demote": 2 << 1, "evict": 3 << 1}
 
 
@@ -133,10 +135,11 @@ _SENT_NUMBERS = (
 
 
 def _sent(take: _Fields) -> SendResult:
-    ok, path, data_id, size = take.take("BBQQ")
+    ok, path, protocol, data_id, size = take.take("BBBQQ")
     numbers = dict(zip(_SENT_TIMES + _SENT_NUMBERS, take.take("7qqII7Qq"), strict=True))
     return SendResult(
-        ok=bool(ok), path=name_of(PATHS, path), data_id=data_id, size=size, **numbers,
+        ok=bool(ok), path=name_of(PATHS, path), protocol=name_of(PROTOCOLS, protocol), data_id=data_id, size=size,
+        **numbers,
         cause=take.text(), reason=take.text(), response_id=take.text(),
     )  # fmt: skip
 
@@ -159,9 +162,10 @@ def _receiver(take: _Fields) -> Receiver:
 
 def _transfer(take: _Fields) -> Transfer:
     app = UUID(bytes=take.bytes(16))
-    data_id, sending, path = take.take("QBB")
+    data_id, sending, path, protocol = take.take("QBBB")
     phase, peer = take.text(), take.text()
-    return Transfer(app, data_id, bool(sending), phase, peer, name_of(PATHS, path), *take.take("QQqIIIq"))
+    names = name_of(PATHS, path), name_of(PROTOCOLS, protocol)
+    return Transfer(app, data_id, bool(sending), phase, peer, *names, *take.take("QQqIIIqQQQQQQq"))
 
 
 def _stored(take: _Fields) -> StoredObject:

@@ -70,6 +70,7 @@ typedef struct {
     void (*on_event)(void *context, const rostrum_event *event); /* NULL = no events */
     void *context;
     rostrum_straggler_policy stragglers;
+    rostrum_protocol protocol;
 } rostrum_send_options;
 
 /* Sends the object to the servers named. `options` may be NULL. FAILED if some receiver does not have it; *result

@@ -51,6 +51,13 @@ typedef enum {
     ROSTRUM_STRAGGLERS_EVICT = 3    /* the others go on; it fails, and its cause says how slow it was */
 } rostrum_straggler_policy;
 
+/* By which protocol an object travels. */
+typedef enum {
+    ROSTRUM_PROTOCOL_AUTO = 0,     /* the manager chooses: RDCM on packet trees, Republic on circuits */
+    ROSTRUM_PROTOCOL_REPUBLIC = 1, /* the sender mends what is lost */
+    ROSTRUM_PROTOCOL_RDCM = 2      /* receivers mend each other's losses along a backup overlay */
+} rostrum_protocol;
+
 typedef enum {
     ROSTRUM_RECEIVER_WAITING = 0, /* no light yet */
     ROSTRUM_RECEIVER_RECEIVING = 1,
@@ -81,6 +88,7 @@ typedef struct {
     int64_t requested_ns, accepted_ns, attempt_ns, high_rate_ns, data_done_ns, released_ns, done_ns;
 
     rostrum_path path;
+    rostrum_protocol protocol;          /* that of the last session; AUTO: none was begun */
     char reason[ROSTRUM_WORDS_MAX + 1]; /* why this kind of path; the manager's words */
     char response_id[64];
     int64_t reconfiguration_ns; /* what the manager told to expect; 0 = a live circuit or a packet path */
@@ -133,10 +141,17 @@ typedef struct {
     char phase[32];
     char peer[ROSTRUM_NAME_MAX + 1]; /* receiving: the sender */
     rostrum_path path;
+    rostrum_protocol protocol;
     uint64_t size, bytes;
     int64_t rate_bps;
     uint32_t receivers, receivers_done, receivers_failed;
     int64_t requested_ns;
+    /* RDCM */
+    uint64_t view;                           /* version of the overlay's newest view; 0 = none yet */
+    uint64_t acks_sent, acks_received;       /* packets */
+    uint64_t repairs_sent, repairs_received; /* packets, to and from peers */
+    uint64_t window;                         /* packets: receiver: congestion window; sender: may be under way */
+    int64_t ack_timeout_ns;
 } rostrum_transfer;
 
 typedef enum { ROSTRUM_OBJECT_BUILDING = 0, ROSTRUM_OBJECT_WHOLE = 1 } rostrum_object_state;

@@ -1,0 +1,25 @@
+/* RDCM in the agent: packets between peers, views of backup overlays from the manager to the core, and what the core
+ * finds out about peers and links to the manager. */
+#ifndef RS_DAEMON_OVERLAY_H
+#define RS_DAEMON_OVERLAY_H
+
+#include "core/node.h"
+#include "daemon/link.h"
+
+typedef struct rs_agent rs_agent;
+typedef struct rs_overlay rs_overlay;
+
+/* NULL with words in the log. */
+rs_overlay *rs_overlay_new(rs_agent *agent);
+void rs_overlay_free(rs_overlay *overlay);
+
+void rs_overlay_view(void *agent, const rs_link_view *view); /* on_view of the link */
+/* A transfer of that object began: a view that came before it is handed in. */
+void rs_overlay_transfer(rs_overlay *overlay, rs_xfer xfer, const rs_object_id *id);
+void rs_overlay_transfer_over(rs_overlay *overlay, rs_xfer xfer);
+/* RS_EV_VIEW_USED, RS_EV_RECEIVER_FAILED, RS_EV_LINK_SUSPECTED. */
+void rs_overlay_event(rs_overlay *overlay, const rs_event *event);
+void rs_overlay_send(rs_overlay *overlay, const rs_packet_out *out, const uint8_t *payload);
+void rs_overlay_flush(rs_overlay *overlay);
+
+#endif
