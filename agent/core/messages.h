@@ -27,7 +27,7 @@ typedef struct rs_messages rs_messages;
 
 typedef uint32_t rs_message_group; /* a group of subscribers, the same number everywhere */
 
-#define RS_MESSAGES_MAGIC 0x5247 /* first two bytes, big endian, of every datagram of group messages */
+#define RS_MESSAGES_MAGIC 0x5247 /* first two bytes, little endian, of every datagram of group messages */
 #define RS_MESSAGES_R_MAX 32     /* data packets in one repair */
 #define RS_MESSAGES_STAGGER_MAX 64
 #define RS_MESSAGES_PACKET_LEAST 256
@@ -52,7 +52,7 @@ typedef struct {
      * example the time of day in seconds). */
     uint32_t incarnation;
     uint64_t seed;
-    uint32_t packet_bytes;   /* largest datagram sent or taken [1472]; the same for all nodes of a group */
+    uint32_t packet_bytes;   /* longest datagram sent or taken [1472]; the same for all nodes of a group */
     uint32_t message_bytes;  /* largest message published or put together again [1 MiB] */
     uint64_t receive_bytes;  /* ring of received packets, kept to decode repairs and to help others [32 MiB] */
     uint64_t send_bytes;     /* ring of own packets: waiting to be sent, and kept for retransmission [32 MiB] */

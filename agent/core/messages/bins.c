@@ -163,7 +163,7 @@ static void put(rs_messages *node, rs_time now, rs_gm_repair *repair, const uint
 
 void rs_gm_bins_received(rs_messages *node, rs_time now, rs_gm_group *group, const uint8_t *datagram, uint32_t length) {
     rs_lec_group *lec = group->lec;
-    if (!lec)
+    if (!lec || length - RS_GM_HEADER > rs_gm_body_most(node, group)) /* no repair of that would fit a datagram */
         return;
     if (!rs_lec_settled(lec->plane))
         rs_lec_settle(node, lec->plane);

@@ -146,15 +146,15 @@ static void take_part(rs_messages *node, rs_time now, rs_gm_stream *stream, uint
 static void take_pack(rs_messages *node, rs_gm_stream *stream, uint64_t sn, uint64_t at, const rs_gm_record *record,
                       const uint8_t *payload, uint32_t length) {
     for (uint32_t place = 0, part = 0; place < length; part++) {
-        uint32_t bytes = (uint32_t)payload[place] << 8 | payload[place + 1];
+        uint32_t bytes = rs_gm_get_pack_length(payload + place);
         rs_gm_event *event = deliver(node, stream, sn, record);
         if (!event)
             return;
         event->at = at;
         event->part = part;
-        event->offset = RS_GM_DATA_LEAST + place + 2;
+        event->offset = RS_GM_DATA_LEAST + place + RS_GM_PACK_LENGTH;
         event->length = bytes;
-        place += 2 + bytes;
+        place += RS_GM_PACK_LENGTH + bytes;
     }
 }
 

@@ -251,7 +251,7 @@ bool rs_gm_receive_repair(rs_messages *node, rs_time now, const uint8_t *bytes, 
     rs_gm_repair_in repair;
     member members[RS_MESSAGES_R_MAX];
     uint32_t numbers[RS_MESSAGES_R_MAX], missing = 0;
-    if (!rs_gm_get_repair(bytes, length, &repair) || repair.length + RS_GM_HEADER > node->config.packet_bytes)
+    if (length > node->config.packet_bytes || !rs_gm_get_repair(bytes, length, &repair))
         return false;
     node->stats.repairs_received++;
     bool usable = true;

@@ -68,6 +68,7 @@ void rs_gm_missing_lost(rs_messages *node, rs_time now, rs_gm_missing *missing, 
 /* NAKs of one round that are being put together, by whom they go to. */
 typedef struct {
     rs_messages *node;
+    uint32_t most; /* items in a datagram */
     struct {
         rs_gm_small *small;
         uint32_t count, round;
@@ -112,7 +113,7 @@ static void ask(naks *n, rs_peer peer, const rs_gm_missing *missing, uint32_t ro
             last->mask |= UINT32_C(1) << ahead;
             return;
         }
-        if (n->open[at].count == RS_GM_NAK_ITEMS)
+        if (n->open[at].count == n->most)
             send_nak(n, at);
         else
             rs_gm_put_nak_item(n->open[at].small->bytes + RS_GM_NAK + (n->open[at].count - 1) * RS_GM_NAK_ITEM, last);
@@ -153,7 +154,8 @@ static bool due(const rs_list *queue, rs_time now) {
 static void send_naks(rs_messages *node, rs_time now) {
     if (!due(&node->nak_first, now) && !due(&node->nak_again, now))
         return;
-    naks n = {.node = node};
+    uint32_t fit = (node->config.packet_bytes - RS_GM_NAK) / RS_GM_NAK_ITEM;
+    naks n = {.node = node, .most = fit < RS_GM_NAK_ITEMS ? fit : RS_GM_NAK_ITEMS};
     uint64_t draw = rs_gm_random(node) >> 32;
     uint32_t left = NAK_BATCH;
     while (left > 0 && (due(&node->nak_first, now) || due(&node->nak_again, now))) {

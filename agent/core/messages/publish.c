@@ -4,8 +4,9 @@
 
 #include "core/messages/state.h"
 
-static uint32_t capacity(const rs_messages *node) {
-    return node->config.packet_bytes - RS_GM_DATA_LEAST;
+/* Payload bytes in one packet. */
+static uint32_t capacity(const rs_messages *node, const rs_gm_group *group) {
+    return rs_gm_body_most(node, group) - RS_GM_BODY;
 }
 
 void rs_gm_publish_view(rs_gm_group *group) {
@@ -62,17 +63,16 @@ static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes
         return false;
     rs_gm_record *record = rs_gm_log_record(&node->out, at);
     uint8_t *body = rs_gm_log_datagram(&node->out, at) + RS_GM_HEADER;
-    uint32_t old = rs_gm_body_length(body), longer = old + 2u + length;
+    uint32_t old = rs_gm_body_length(body), longer = old + RS_GM_PACK_LENGTH + length;
     uint64_t after = at + rs_gm_log_span(RS_GM_DATA_LEAST + longer);
     if (record->stream != group->own->number || record->sn != group->own->high || rs_gm_body_form(body) != RS_GM_PACK ||
-        longer > capacity(node) || group->past[group->past_count - 1].first > record->sn ||
+        longer > capacity(node, group) || group->past[group->past_count - 1].first > record->sn ||
         (at & (node->out.size - 1)) + (after - at) > node->out.size || after - node->sent > node->out.size)
         return false;
     uint8_t *place = body + RS_GM_BODY + old;
-    place[0] = (uint8_t)(length >> 8);
-    place[1] = (uint8_t)length;
+    rs_gm_put_pack_length(place, length);
     if (length)
-        memcpy(place + 2, bytes, length);
+        memcpy(place + RS_GM_PACK_LENGTH, bytes, length);
     rs_gm_put_body_length(body, longer);
     record->span = (uint32_t)(after - at);
     node->out.head = after;
@@ -80,17 +80,16 @@ static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes
 }
 
 static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *group, const void *bytes, uint32_t length) {
-    bool pack = length <= capacity(node) / 2 - 2;
+    bool pack = length <= capacity(node, group) / 2 - RS_GM_PACK_LENGTH;
     if (pack && share(node, group, bytes, length))
         return RS_OK;
-    uint32_t needed = RS_GM_DATA_LEAST + length + (pack ? 2 : 0);
-    if (rs_gm_log_after(&node->out, needed) - node->sent > node->out.size)
+    uint32_t payload_length = length + (pack ? RS_GM_PACK_LENGTH : 0);
+    if (rs_gm_log_after(&node->out, RS_GM_DATA_LEAST + payload_length) - node->sent > node->out.size)
         return RS_ERR_LIMIT;
-    uint8_t *payload = new_packet(node, now, group, pack ? RS_GM_PACK : RS_GM_WHOLE, length + (pack ? 2 : 0));
+    uint8_t *payload = new_packet(node, now, group, pack ? RS_GM_PACK : RS_GM_WHOLE, payload_length);
     if (pack) {
-        payload[0] = (uint8_t)(length >> 8);
-        payload[1] = (uint8_t)length;
-        payload += 2;
+        rs_gm_put_pack_length(payload, length);
+        payload += RS_GM_PACK_LENGTH;
     }
     if (length)
         memcpy(payload, bytes, length);
@@ -99,7 +98,7 @@ static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *grou
 
 static rs_status publish_large(rs_messages *node, rs_time now, rs_gm_group *group, const uint8_t *bytes,
                                uint32_t length) {
-    uint32_t each = capacity(node) - RS_GM_PART, count = (length - 1) / each + 1;
+    uint32_t each = capacity(node, group) - RS_GM_PART, count = (length - 1) / each + 1;
     uint64_t needed = (uint64_t)(count + 1) * rs_gm_log_span(node->config.packet_bytes);
     if (count > UINT16_MAX || needed > node->out.size)
         return RS_ERR_INVALID;
@@ -136,8 +135,8 @@ rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group i
     if (!have_stream(node, group))
         return RS_ERR_MEMORY;
     uint64_t next = group->own->high + 1;
-    rs_status status = length > capacity(node) ? publish_large(node, now, group, bytes, length)
-                                               : publish_small(node, now, group, bytes, length);
+    rs_status status = length > capacity(node, group) ? publish_large(node, now, group, bytes, length)
+                                                      : publish_small(node, now, group, bytes, length);
     if (status != RS_OK)
         return status;
     node->stats.published++;

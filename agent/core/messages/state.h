@@ -300,6 +300,12 @@ void rs_gm_kept_lost(rs_messages *node, rs_gm_missing *missing);
 /* Decodes what has become usable. */
 void rs_gm_kept_work(rs_messages *node, rs_time now);
 
+/* Longest body that the group's packets may have, so that repairs of r of them fit a datagram too. */
+static inline uint32_t rs_gm_body_most(const rs_messages *node, const rs_gm_group *group) {
+    uint32_t before = group->protocol == RS_MESSAGES_RICOCHET ? RS_GM_REPAIR + group->r * RS_GM_ID : RS_GM_HEADER;
+    return node->config.packet_bytes > before ? node->config.packet_bytes - before : 0;
+}
+
 /* publish.c */
 /* A new view holds for what is published from now on. */
 void rs_gm_publish_view(rs_gm_group *group);

@@ -2,38 +2,37 @@
 
 #include <string.h>
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as they are");
+
 static void put16(uint8_t *out, uint32_t value) {
-    out[0] = (uint8_t)(value >> 8);
-    out[1] = (uint8_t)value;
+    memcpy(out, &(uint16_t){(uint16_t)value}, 2);
 }
 
 static void put32(uint8_t *out, uint32_t value) {
-    value = __builtin_bswap32(value);
     memcpy(out, &value, 4);
 }
 
 static void put64(uint8_t *out, uint64_t value) {
-    value = __builtin_bswap64(value);
     memcpy(out, &value, 8);
 }
 
 static uint16_t get16(const uint8_t *bytes) {
-    return (uint16_t)((uint32_t)bytes[0] << 8 | bytes[1]);
+    uint16_t value;
+    memcpy(&value, bytes, 2);
+    return value;
 }
 
 static uint32_t get32(const uint8_t *bytes) {
     uint32_t value;
     memcpy(&value, bytes, 4);
-    return __builtin_bswap32(value);
+    return value;
 }
 
 static uint64_t get64(const uint8_t *bytes) {
     uint64_t value;
     memcpy(&value, bytes, 8);
-    return __builtin_bswap64(value);
+    return value;
 }
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are swapped to big endian");
 
 static void put_kind(uint8_t *out, rs_gm_kind kind) {
     put16(out, RS_MESSAGES_MAGIC);
@@ -107,6 +106,14 @@ void rs_gm_put_body_length(uint8_t *bytes, uint32_t length) {
     put16(bytes, length);
 }
 
+void rs_gm_put_pack_length(uint8_t out[RS_GM_PACK_LENGTH], uint32_t length) {
+    put16(out, length);
+}
+
+uint32_t rs_gm_get_pack_length(const uint8_t *bytes) {
+    return get16(bytes);
+}
+
 void rs_gm_put_part(uint8_t out[RS_GM_PART], const rs_gm_part *part) {
     put32(out, part->total);
     put32(out + 4, part->offset);
@@ -121,9 +128,9 @@ rs_gm_part rs_gm_get_part(const uint8_t *bytes) {
 static bool pack_fits(const uint8_t *payload, size_t length) {
     size_t at = 0;
     while (at < length) {
-        if (length - at < 2)
+        if (length - at < RS_GM_PACK_LENGTH)
             return false;
-        at += 2u + get16(payload + at);
+        at += RS_GM_PACK_LENGTH + (size_t)get16(payload + at);
     }
     return length > 0 && at == length;
 }

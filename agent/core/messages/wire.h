@@ -1,5 +1,5 @@
 /* Datagrams of group messages (docs/protocol.md, Group messages). Decoders take exactly what encoders make and never
- * read beyond the length they are given. All numbers are big endian. */
+ * read beyond the length they are given. All numbers are little endian. */
 #ifndef RS_CORE_MESSAGES_WIRE_H
 #define RS_CORE_MESSAGES_WIRE_H
 
@@ -9,8 +9,10 @@
 #define RS_GM_HEADER 24 /* of a data packet, before its body */
 #define RS_GM_BODY 16   /* head of the body */
 #define RS_GM_DATA_LEAST (RS_GM_HEADER + RS_GM_BODY)
-#define RS_GM_PART 12 /* in front of a part of a large message */
-#define RS_GM_ID 20   /* a packet's id in a repair */
+#define RS_GM_PAYLOAD_LEAST 64 /* what a packet must have room for */
+#define RS_GM_PART 12          /* in front of a part of a large message */
+#define RS_GM_PACK_LENGTH 2    /* in front of each small message that shares a packet */
+#define RS_GM_ID 20            /* a packet's id in a repair */
 #define RS_GM_REPAIR 16
 #define RS_GM_REPAIR_HEADER_MOST (RS_GM_REPAIR + RS_MESSAGES_R_MAX * RS_GM_ID)
 #define RS_GM_NAK 16
@@ -87,6 +89,8 @@ typedef struct {
 
 void rs_gm_put_header(uint8_t out[RS_GM_HEADER], rs_gm_kind kind, const rs_gm_id *id);
 void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body);
+void rs_gm_put_pack_length(uint8_t out[RS_GM_PACK_LENGTH], uint32_t length);
+uint32_t rs_gm_get_pack_length(const uint8_t *bytes);
 void rs_gm_put_part(uint8_t out[RS_GM_PART], const rs_gm_part *part);
 void rs_gm_put_id(uint8_t out[RS_GM_ID], const rs_gm_id *id);
 void rs_gm_put_repair(uint8_t out[RS_GM_REPAIR], rs_peer from, uint32_t count, uint32_t length);

@@ -1,0 +1,172 @@
+/* Datagrams of group messages: what is written is read back; what is not exactly that is refused. */
+#include "../check.h"
+
+#include "core/messages/wire.h"
+
+static uint64_t state = 1;
+
+static uint32_t below(uint32_t bound) {
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((state >> 33) * bound >> 31);
+}
+
+/* A data packet of `length` payload bytes; returns its whole length. */
+static size_t make_data(uint8_t *out, rs_gm_form form, const void *payload, uint32_t length) {
+    rs_gm_id id = {0x0a000001, 7, 0x01020304, UINT64_C(0x0102030405)};
+    rs_gm_body body = {(uint16_t)length, (uint8_t)form, {.count = 3, .view = {{900, 1}, {890, 5}, {400, 255}}}};
+    rs_gm_put_header(out, RS_GM_KIND_DATA, &id);
+    rs_gm_put_body(out + RS_GM_HEADER, &body);
+    if (length)
+        memcpy(out + RS_GM_DATA_LEAST, payload, length);
+    return RS_GM_DATA_LEAST + length;
+}
+
+static void wire__data_is_read_as_written(void **unused) {
+    (void)unused;
+    uint8_t bytes[256];
+    rs_gm_id id;
+    rs_gm_body body;
+    size_t length = make_data(bytes, RS_GM_WHOLE, "hello", 5);
+    /* docs/protocol.md: magic 47 52, version 1, kind 1, sender little endian. */
+    assert_memory_equal(bytes, "\x47\x52\x01\x01\x01\x00\x00\x0a", 8);
+    assert_int_equal(rs_gm_get_kind(bytes, length), RS_GM_KIND_DATA);
+    assert_true(rs_gm_get_data(bytes, length, &id, &body));
+    assert_int_equal(id.sender, 0x0a000001);
+    assert_int_equal(id.incarnation, 7);
+    assert_int_equal(id.group, 0x01020304);
+    assert_int_equal(id.sn, UINT64_C(0x0102030405));
+    assert_int_equal(body.length, 5);
+    assert_int_equal(body.views.count, 3);
+    assert_int_equal(body.views.view[0].version, 900);
+    assert_int_equal(body.views.view[1].version, 890);
+    assert_int_equal(body.views.view[1].back, 5);
+    assert_int_equal(body.views.view[2].version, 400);
+    assert_int_equal(body.views.view[2].back, 255);
+    for (size_t i = 0; i < length; i++)
+        assert_false(rs_gm_get_data(bytes, i, &id, &body));
+    assert_false(rs_gm_get_data(bytes, length + 1, &id, &body));
+}
+
+static void wire__forms_are_checked(void **unused) {
+    (void)unused;
+    uint8_t bytes[256];
+    rs_gm_id id;
+    rs_gm_body body;
+    struct {
+        rs_gm_form form;
+        const char *payload;
+        uint32_t length;
+        bool good;
+    } cases[] = {
+        {RS_GM_PACK, "\2\0ab\0\0\1\0c", 9, true},
+        {RS_GM_PACK, "\2\0ab\0\0\2\0c", 9, false}, /* the last is longer than what is left */
+        {RS_GM_PACK, "\2\0ab\0", 5, false},        /* half a length */
+        {RS_GM_PACK, "", 0, false},
+        {RS_GM_PARTS, "\4\0\0\0\0\0\0\0\0\0\2\0ab", 14, true},
+        {RS_GM_PARTS, "\4\0\0\0\2\0\0\0\1\0\2\0ab", 14, true},
+        {RS_GM_PARTS, "\4\0\0\0\3\0\0\0\1\0\2\0ab", 14, false}, /* beyond the message */
+        {RS_GM_PARTS, "\4\0\0\0\1\0\0\0\1\0\2\0ab", 14, false}, /* the last part does not end it */
+        {RS_GM_PARTS, "\4\0\0\0\1\0\0\0\0\0\2\0ab", 14, false}, /* the first part does not begin it */
+        {RS_GM_PARTS, "\4\0\0\0\2\0\0\0\2\0\2\0ab", 14, false}, /* part 2 of 2 */
+        {RS_GM_PARTS, "\2\0\0\0\0\0\0\0\0\0\1\0ab", 14, false}, /* one part is no large message */
+        {RS_GM_PARTS, "\4\0\0\0\0\0\0\0\0\0\2\0", 12, false},   /* nothing in it */
+        {(rs_gm_form)3, "ab", 2, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t length = make_data(bytes, cases[i].form, cases[i].payload, cases[i].length);
+        assert_int_equal(rs_gm_get_data(bytes, length, &id, &body), cases[i].good);
+    }
+}
+
+static void wire__repairs_are_read_as_written(void **unused) {
+    (void)unused;
+    uint8_t bytes[RS_GM_REPAIR_HEADER_MOST + 100] = {0};
+    rs_gm_repair_in repair;
+    for (uint32_t count = 1; count <= RS_MESSAGES_R_MAX; count++) {
+        rs_gm_put_repair(bytes, 5, count, 100);
+        for (uint32_t i = 0; i < count; i++)
+            rs_gm_put_id(bytes + RS_GM_REPAIR + i * RS_GM_ID, &(rs_gm_id){i, 1, 2, i + 1});
+        size_t length = RS_GM_REPAIR + count * RS_GM_ID + 100;
+        assert_true(rs_gm_get_repair(bytes, length, &repair));
+        assert_int_equal(repair.from, 5);
+        assert_int_equal(repair.count, count);
+        assert_int_equal(repair.length, 100);
+        rs_gm_id id;
+        rs_gm_get_id(repair.ids + (count - 1) * RS_GM_ID, &id);
+        assert_int_equal(id.sn, count);
+        assert_false(rs_gm_get_repair(bytes, length - 1, &repair));
+        assert_false(rs_gm_get_repair(bytes, length + 1, &repair));
+        rs_gm_put_id(bytes + RS_GM_REPAIR, &(rs_gm_id){1, 1, 2, 0}); /* there is no packet 0 */
+        assert_false(rs_gm_get_repair(bytes, length, &repair));
+    }
+}
+
+static void wire__naks_and_states_are_read_as_written(void **unused) {
+    (void)unused;
+    uint8_t bytes[RS_GM_NAK_MOST];
+    rs_peer from;
+    uint32_t round;
+    rs_gm_put_nak(bytes, 9, 2, 3);
+    for (uint32_t i = 0; i < 2; i++)
+        rs_gm_put_nak_item(bytes + RS_GM_NAK + i * RS_GM_NAK_ITEM, &(rs_gm_nak_item){{1, 2, 3, 40 + i}, i});
+    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + 2 * RS_GM_NAK_ITEM, &from, &round), 2);
+    assert_int_equal(from, 9);
+    assert_int_equal(round, 3);
+    rs_gm_nak_item item;
+    rs_gm_get_nak_item(bytes, 1, &item);
+    assert_int_equal(item.id.sn, 41);
+    assert_int_equal(item.mask, 1);
+    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + RS_GM_NAK_ITEM, &from, &round), 0);
+    rs_gm_put_nak(bytes, 9, 2, 4); /* no such round */
+    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + 2 * RS_GM_NAK_ITEM, &from, &round), 0);
+    rs_gm_state out, state_in = {{1, 2, 3, 4}, {.count = 2, .view = {{7, 0}, {6, 3}}}};
+    rs_gm_put_state(bytes, &state_in);
+    assert_true(rs_gm_get_state(bytes, RS_GM_STATE, &out));
+    assert_int_equal(out.id.sn, 4);
+    assert_int_equal(out.views.count, 2);
+    assert_int_equal(out.views.view[1].version, 6);
+    assert_false(rs_gm_get_state(bytes, RS_GM_STATE - 1, &out));
+}
+
+/* Any bytes, and any packet with a few bytes changed: a node survives them, and still works. */
+static void wire__garbage_does_no_harm(void **unused) {
+    (void)unused;
+    uint8_t bytes[1500];
+    for (uint32_t i = 0; i < 200000; i++) {
+        uint32_t length = below(sizeof bytes);
+        for (uint32_t k = 0; k < 64; k++)
+            bytes[below(sizeof bytes)] = (uint8_t)below(256);
+        if (below(8)) {
+            static const uint8_t head[] = {0x47, 0x52, 1};
+            memcpy(bytes, head, sizeof head);
+            bytes[3] = (uint8_t)(1 + below(5));
+            length = below(4) ? length : RS_GM_STATE;
+        }
+        uint8_t *exact = malloc(length + 1);
+        assert_non_null(exact);
+        memcpy(exact, bytes, length);
+        rs_gm_id id;
+        rs_gm_body body;
+        rs_gm_repair_in repair;
+        rs_gm_state s;
+        rs_peer from;
+        uint32_t round;
+        rs_gm_get_data(exact, length, &id, &body);
+        if (rs_gm_get_repair(exact, length, &repair))
+            assert_ptr_equal(repair.body + repair.length, exact + length);
+        rs_gm_get_nak(exact, length, &from, &round);
+        rs_gm_get_state(exact, length, &s);
+        free(exact);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wire__data_is_read_as_written),
+        cmocka_unit_test(wire__forms_are_checked),
+        cmocka_unit_test(wire__repairs_are_read_as_written),
+        cmocka_unit_test(wire__naks_and_states_are_read_as_written),
+        cmocka_unit_test(wire__garbage_does_no_harm),
+    };
+    return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
+}

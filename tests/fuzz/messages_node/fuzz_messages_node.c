@@ -1,0 +1,194 @@
+/* A node of group messages in two groups (one in order, both with repairs and NAKs), given any sequence of datagrams,
+ * views, messages and times. Each step is a byte that says what, and what it needs: packets are made of the fuzzer's
+ * bytes, with small numbers where ids belong so that they meet; some are packets that the node itself or its twin
+ * sent. What is given out can be read to its last byte, and what a node sends its twin takes. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/messages.h"
+#include "core/messages/wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct {
+    const uint8_t *at, *end;
+    rs_messages *node, *twin;
+    rs_time now;
+    uint64_t version;
+} run;
+
+static void must(bool true_then) {
+    if (!true_then)
+        abort();
+}
+
+static void *zeroed(void *context, size_t size) {
+    (void)context;
+    return calloc(1, size);
+}
+
+static void release(void *context, void *memory) {
+    (void)context;
+    free(memory);
+}
+
+static uint8_t next(run *r) {
+    return r->at < r->end ? *r->at++ : 0;
+}
+
+/* Every byte, so that the sanitizer sees what is not there. */
+static void read_all(const uint8_t *bytes, size_t length) {
+    static volatile uint8_t last;
+    for (size_t i = 0; i < length; i++)
+        last = bytes[i];
+    (void)last;
+}
+
+static void drain(run *r, rs_messages *node, bool to_twin) {
+    rs_messages_event event;
+    rs_messages_out out;
+    while (rs_messages_poll_event(node, &event))
+        read_all(event.bytes, event.kind == RS_MESSAGES_DELIVER ? event.length : 0);
+    for (uint32_t i = 0; i < 200 && rs_messages_poll_tx(node, r->now, &out); i++) {
+        uint8_t bytes[2048];
+        uint32_t length = 0;
+        for (uint32_t k = 0; k < out.piece_count; k++) {
+            must(length + out.piece[k].length <= sizeof bytes);
+            memcpy(bytes + length, out.piece[k].bytes, out.piece[k].length);
+            length += out.piece[k].length;
+        }
+        must(length <= 600);
+        must(rs_messages_receive(to_twin ? r->twin : r->node, r->now, bytes, length));
+    }
+    while (rs_messages_poll_tx(node, r->now, &out))
+        ;
+}
+
+static void view(run *r, rs_messages *node, uint32_t group, uint8_t how) {
+    rs_peer members[6];
+    rs_messages_view v = {.group = group,
+                          .channel = group,
+                          .version = r->version,
+                          .members = members,
+                          .protocol = how & 1 ? RS_MESSAGES_RICOCHET : RS_MESSAGES_PLAIN,
+                          .order = group ? RS_ORDER_FIFO : RS_ORDER_NONE,
+                          .r = 2 + (how >> 1) % 3,
+                          .c_milli = 3000,
+                          .stagger = 1 + (how >> 3) % 2};
+    for (uint32_t i = 0; i < 6; i++) {
+        if (i < 2 || how >> (i + 2) & 1)
+            members[v.member_count++] = i;
+    }
+    rs_messages_set_view(node, r->now, &v);
+}
+
+/* A packet of a kind, its ids small numbers, the rest the fuzzer's. */
+static void packet(run *r, rs_gm_kind kind) {
+    uint8_t bytes[600], control = next(r);
+    uint32_t length = 0, count = 1 + control % 5;
+    rs_gm_id id = {next(r) % 5, 1 + control % 2, next(r) % 3, 1 + next(r) % 80};
+    if (kind == RS_GM_KIND_DATA || kind == RS_GM_KIND_AGAIN) {
+        uint32_t payload = next(r);
+        rs_gm_body body = {(uint16_t)payload, control >> 4 & 1, {.count = 1, .view = {{1 + next(r) % 8, next(r)}}}};
+        rs_gm_put_header(bytes, kind, &id);
+        rs_gm_put_body(bytes + RS_GM_HEADER, &body);
+        length = RS_GM_DATA_LEAST + payload;
+        for (uint32_t i = RS_GM_DATA_LEAST; i < length; i++)
+            bytes[i] = next(r);
+    } else if (kind == RS_GM_KIND_REPAIR) {
+        uint32_t body = RS_GM_BODY + next(r);
+        rs_gm_put_repair(bytes, 3, count, body);
+        for (uint32_t i = 0; i < count; i++, id.sn += next(r) % 3) {
+            id.sender = next(r) % 5;
+            rs_gm_put_id(bytes + RS_GM_REPAIR + i * RS_GM_ID, &id);
+        }
+        length = RS_GM_REPAIR + count * RS_GM_ID + body;
+        for (uint32_t i = RS_GM_REPAIR + count * RS_GM_ID; i < length; i++)
+            bytes[i] = next(r);
+    } else if (kind == RS_GM_KIND_NAK) {
+        rs_gm_put_nak(bytes, next(r) % 5, count, 1 + control / 5 % 3);
+        for (uint32_t i = 0; i < count; i++, id.sn++)
+            rs_gm_put_nak_item(bytes + RS_GM_NAK + i * RS_GM_NAK_ITEM, &(rs_gm_nak_item){id, next(r)});
+        length = RS_GM_NAK + count * RS_GM_NAK_ITEM;
+    } else {
+        rs_gm_state state = {id, {.count = 1, .view = {{1 + next(r) % 8, next(r)}}}};
+        rs_gm_put_state(bytes, &state);
+        length = RS_GM_STATE;
+    }
+    uint32_t cut = control >= 0xf0 ? next(r) : 0;
+    length -= cut < length ? cut : 0;
+    rs_messages_receive(r->node, r->now, bytes, length);
+}
+
+static void step(run *r) {
+    uint8_t what = next(r), how = next(r);
+    uint8_t message[2000];
+    switch (what % 10) {
+    case 0:
+        r->version++;
+        view(r, r->node, how % 2, how);
+        view(r, r->twin, how % 2, how);
+        break;
+    case 1:
+        r->now += (rs_time)how * 1000000;
+        rs_messages_timeout(r->node, r->now);
+        rs_messages_timeout(r->twin, r->now);
+        break;
+    case 2:
+        memset(message, how, sizeof message);
+        rs_messages_publish(r->node, r->now, how % 2, message, (uint32_t)how * 7, NULL);
+        break;
+    case 3:
+        memset(message, how, sizeof message);
+        rs_messages_publish(r->twin, r->now, how % 2, message, (uint32_t)how * 7, NULL);
+        drain(r, r->twin, how & 1);
+        break;
+    case 4:
+        if (how == 77)
+            rs_messages_forget(r->node, r->now, what % 2);
+        rs_messages_intake(r->node, r->at, (size_t)(r->end - r->at) < how ? (size_t)(r->end - r->at) : how);
+        rs_messages_work(r->node, r->now, how % 4);
+        break;
+    default:
+        packet(r, (rs_gm_kind)(1 + what % 5));
+    }
+    drain(r, r->node, true);
+    drain(r, r->twin, false);
+    must(rs_messages_deadline(r->node) > 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const rs_allocator allocator = {zeroed, release, NULL};
+    rs_messages_config config = {.self = 0,
+                                 .incarnation = 1,
+                                 .seed = 5,
+                                 .packet_bytes = 600,
+                                 .message_bytes = 4000,
+                                 .receive_bytes = 16384,
+                                 .send_bytes = 16384,
+                                 .assembly_bytes = 10000,
+                                 .deliveries = 16,
+                                 .intake_packets = 4,
+                                 .max_groups = 4,
+                                 .max_streams = 64,
+                                 .max_missing = 100,
+                                 .window_packets = 64,
+                                 .kept_repairs = 8,
+                                 .repair_buffers = 64,
+                                 .flush = 5000000};
+    run r = {.at = data, .end = data + size, .now = 1000000000};
+    r.node = rs_messages_new(&config, &allocator);
+    config.self = 1;
+    r.twin = rs_messages_new(&config, &allocator);
+    must(r.node && r.twin);
+    for (r.version = 1; r.version < 3; r.version++) {
+        view(&r, r.node, (uint32_t)(r.version % 2), 0x1d);
+        view(&r, r.twin, (uint32_t)(r.version % 2), 0x1d);
+    }
+    while (r.at < r.end)
+        step(&r);
+    rs_messages_free(r.node);
+    rs_messages_free(r.twin);
+    return 0;
+}
