@@ -1,0 +1,192 @@
+#include "daemon/metrics.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "daemon/nic.h"
+#include "daemon/sending.h"
+
+#define PAGE_BYTES (32u << 10)
+
+typedef struct {
+    char *bytes;
+    size_t used;
+} page;
+
+void rs_totals_add(rs_totals_of *totals, const rs_xfer_stats *stats, bool ok) {
+    totals->done += ok;
+    totals->failed += !ok;
+    totals->bytes += stats->bytes_present;
+    totals->packets_sent += stats->packets_sent;
+    totals->packets_attempt += stats->packets_attempt;
+    totals->packets_redundant += stats->packets_redundant;
+    totals->packets_received += stats->packets_received;
+    totals->packets_old += stats->packets_old;
+    totals->patches_sent += stats->patches_sent;
+    totals->patches_received += stats->patches_received;
+    totals->repairs_sent += stats->repairs_sent;
+    totals->repairs_mended += stats->repairs_mended;
+    totals->repairs_received += stats->repairs_received;
+    totals->repairs_used += stats->repairs_used;
+    totals->lost += stats->lost;
+}
+
+__attribute__((format(printf, 2, 3))) static void put(page *p, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int added = vsnprintf(p->bytes + p->used, PAGE_BYTES - p->used, format, arguments);
+    va_end(arguments);
+    if (added > 0 && p->used + (size_t)added < PAGE_BYTES)
+        p->used += (size_t)added; /* what does not fit is left out, whole */
+}
+
+static void family(page *p, const char *name, const char *type, const char *help) {
+    put(p, "# HELP rostrum_agent_%s %s\n# TYPE rostrum_agent_%s %s\n", name, help, name, type);
+}
+
+static void counter(page *p, const char *name, uint64_t value, const char *help) {
+    family(p, name, "counter", help);
+    put(p, "rostrum_agent_%s %" PRIu64 "\n", name, value);
+}
+
+static void gauge(page *p, const char *name, double value, const char *help) {
+    family(p, name, "gauge", help);
+    put(p, "rostrum_agent_%s %.17g\n", name, value);
+}
+
+static void by(page *p, const char *name, const char *label, const char *value, uint64_t number) {
+    put(p, "rostrum_agent_%s{%s=\"%s\"} %" PRIu64 "\n", name, label, value, number);
+}
+
+/* A label's value: backslash, quote and line end escaped, other control bytes left out. */
+static void put_label(char *out, size_t room, const char *text) {
+    size_t used = 0;
+    for (; *text && used + 3 < room; text++) {
+        if (*text == '"' || *text == '\\')
+            out[used++] = '\\';
+        if ((unsigned char)*text >= 0x20)
+            out[used++] = *text;
+    }
+    out[used] = '\0';
+}
+
+static void process(const rs_agent *agent, page *p) {
+    char server[600];
+    put_label(server, sizeof server, agent->options.server);
+    family(p, "info", "gauge", "Always 1; who this is.");
+    put(p, "rostrum_agent_info{server=\"%s\",version=\"%s\"} 1\n", server, RS_VERSION);
+    gauge(p, "start_time_seconds", (double)agent->started_ns / 1e9, "Wall clock at the start, since the epoch.");
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    double seconds = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                     (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+    family(p, "cpu_seconds_total", "counter", "Processor time used, user and system.");
+    put(p, "rostrum_agent_cpu_seconds_total %.6f\n", seconds);
+    gauge(p, "resident_max_bytes", (double)use.ru_maxrss * 1024,
+          "Most memory resident so far, mapped objects included.");
+    gauge(p, "nic_mtu_bytes", rs_nic_mtu(agent->options.interface), "MTU of the data NIC now.");
+}
+
+static void manager(const rs_agent *agent, page *p) {
+    rs_link_stats s = agent->link ? rs_link_stats_get(agent->link) : (rs_link_stats){0};
+    gauge(p, "manager_up", agent->link && rs_link_up(agent->link), "1 = connected to the manager.");
+    counter(p, "manager_connects_total", s.connects, "Connections that the manager welcomed.");
+    counter(p, "manager_disconnects_total", s.disconnects, "Connections to it that were lost.");
+    family(p, "manager_frames_total", "counter", "Calls on the present and earlier connections.");
+    by(p, "manager_frames_total", "direction", "in", s.frames_in);
+    by(p, "manager_frames_total", "direction", "out", s.frames_out);
+    family(p, "manager_bytes_total", "counter", "Bytes of these calls.");
+    by(p, "manager_bytes_total", "direction", "in", s.bytes_in);
+    by(p, "manager_bytes_total", "direction", "out", s.bytes_out);
+    gauge(p, "manager_requests_waiting", s.requests_pending, "Requests for paths without a final answer.");
+    counter(p, "manager_requests_repeated_total", s.requests_repeated, "Requests said again after a reconnect.");
+    gauge(p, "manager_calls_kept", s.kept, "Releases and final reports kept for a reconnect.");
+    counter(p, "manager_calls_dropped_total", s.kept_dropped, "Of these, dropped because too many were kept.");
+    counter(p, "probes_total", agent->totals.probes, "Reports about probes that the manager ordered.");
+}
+
+static void control(const rs_agent *agent, page *p) {
+    rs_control_stats s = rs_control_stats_get(agent->control);
+    gauge(p, "control_connections", s.connections, "Connections to other agents now.");
+    family(p, "control_connections_total", "counter", "Connections to other agents by what became of them.");
+    by(p, "control_connections_total", "kind", "accepted", s.accepted);
+    by(p, "control_connections_total", "kind", "opened", s.opened);
+    by(p, "control_connections_total", "kind", "refused", s.refused);
+    by(p, "control_connections_total", "kind", "broken", s.broken);
+    counter(p, "control_messages_bad_total", s.malformed, "Messages on them that could not be read.");
+    counter(p, "data_packets_bad_total", agent->packets_bad, "Data packets that could not be read.");
+    counter(p, "data_socket_drops_total", agent->totals.socket_drops, "Data packets dropped at full socket buffers.");
+}
+
+static void store(const rs_agent *agent, page *p) {
+    uint32_t cursor = 0;
+    uint64_t objects = 0;
+    while (rs_store_next(agent->store, &cursor))
+        objects++;
+    gauge(p, "store_used_bytes", (double)rs_store_used(agent->store), "Memory of objects, in whole pages.");
+    gauge(p, "store_quota_bytes", (double)rs_store_quota(agent->store), "Most that objects may take.");
+    gauge(p, "store_objects", (double)objects, "Objects, those being received included.");
+}
+
+/* Of transfers under way, added to what the ended ones left. */
+static rs_totals_of so_far(const rs_agent *agent, const rs_transfer *first, rs_totals_of totals, uint64_t *count) {
+    uint64_t done = totals.done, failed = totals.failed;
+    for (const rs_transfer *t = first; t; t = t->next) {
+        rs_xfer_stats stats;
+        ++*count;
+        if (rs_xfer_stats_get(agent->node, t->xfer, &stats) == RS_OK)
+            rs_totals_add(&totals, &stats, true);
+    }
+    totals.done = done;
+    totals.failed = failed;
+    return totals;
+}
+
+static void transfers(const rs_agent *agent, page *p) {
+    uint64_t sending = 0, receiving = 0;
+    rs_totals_of s = so_far(agent, agent->transfers.sending, agent->totals.sent, &sending);
+    rs_totals_of r = so_far(agent, agent->transfers.receiving, agent->totals.received, &receiving);
+    family(p, "transfers_under_way", "gauge", "Transfers now.");
+    by(p, "transfers_under_way", "direction", "send", sending);
+    by(p, "transfers_under_way", "direction", "receive", receiving);
+    family(p, "sends_total", "counter", "Sends that ended.");
+    by(p, "sends_total", "outcome", "done", s.done);
+    by(p, "sends_total", "outcome", "failed", s.failed);
+    family(p, "receives_total", "counter", "Objects that came in, or did not.");
+    by(p, "receives_total", "outcome", "done", r.done);
+    by(p, "receives_total", "outcome", "failed", r.failed);
+    counter(p, "sent_bytes_total", s.bytes, "Bytes of distinct fragments sent.");
+    counter(p, "received_bytes_total", r.bytes, "Bytes of objects stored.");
+    family(p, "data_packets_sent_total", "counter", "Data packets sent, and of these those of some kind.");
+    by(p, "data_packets_sent_total", "kind", "all", s.packets_sent);
+    by(p, "data_packets_sent_total", "kind", "attempt", s.packets_attempt);
+    by(p, "data_packets_sent_total", "kind", "redundant", s.packets_redundant);
+    by(p, "data_packets_sent_total", "kind", "repair", s.repairs_sent);
+    family(p, "data_packets_received_total", "counter", "Data packets received, and of these those of some kind.");
+    by(p, "data_packets_received_total", "kind", "all", r.packets_received);
+    by(p, "data_packets_received_total", "kind", "old", r.packets_old);
+    by(p, "data_packets_received_total", "kind", "repair", r.repairs_received);
+    counter(p, "fragments_lost_total", r.lost, "Fragments found missing by this receiver.");
+    counter(p, "fragments_repaired_total", r.repairs_used, "Of these, mended by repair packets.");
+    counter(p, "patches_sent_total", s.patches_sent, "Fragments sent again to single receivers.");
+    counter(p, "patches_received_total", r.patches_received, "Fragments received so.");
+    counter(p, "losses_mended_total", s.repairs_mended, "Losses of all receivers mended by repair packets sent here.");
+}
+
+char *rs_metrics_page(void *context, size_t *length) {
+    const rs_agent *agent = context;
+    page p = {.bytes = malloc(PAGE_BYTES)};
+    if (!p.bytes)
+        return NULL;
+    process(agent, &p);
+    manager(agent, &p);
+    control(agent, &p);
+    store(agent, &p);
+    transfers(agent, &p);
+    *length = p.used;
+    return p.bytes;
+}
