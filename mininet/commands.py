@@ -15,7 +15,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
-from rostrum.lab import experiments
+from rostrum.lab import experiments, links
 from rostrum.lab.lab import Lab, labs
 from rostrum.lab.namespace import LabError
 from rostrum.topologies import TopologyError, builtin_names
@@ -106,7 +106,8 @@ def up(
         f"sockets and logs in {short(running.run)}"
     )
     if detach:
-        OUT.print(f"next: rostrum lab exec{_named(name)} {next(iter(running.topology.servers))} -- ip addr; stop it: rostrum lab down{_named(name)}")
+        first = next(iter(running.topology.servers))
+        OUT.print(f"next: rostrum lab exec{_named(name)} {first} -- ip addr; stop it: rostrum lab down{_named(name)}")
         return
     with running:
         _watch(running, stopped)
@@ -222,6 +223,24 @@ def kill(name: str, program: str, number: str) -> None:
 def start(name: str, program: str) -> None:
     """Start PROGRAM again after it was killed."""
     Lab.attach(name).start_program(program)
+
+
+@lab.command()
+@NAME
+@click.argument("operation", type=click.Choice(["cut", "down", "up"]))
+@click.argument("a")
+@click.argument("b")
+@_words_for_errors
+def link(name: str, operation: str, a: str, b: str) -> None:
+    """Break the link between A and B (switches, or a server and its switch), or mend it (up).
+
+    cut: everything on it is lost, and nobody is told. down: its switches tell the manager too.
+
+    \b
+      rostrum lab link cut agg1-0 core0-0
+      rostrum lab link up agg1-0 core0-0
+    """
+    {"cut": links.cut, "down": links.down, "up": links.up}[operation](Lab.attach(name), a, b)
 
 
 @lab.command()

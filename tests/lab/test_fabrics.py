@@ -1,0 +1,74 @@
+"""Packet fabrics in the lab: a fat-tree, and a BCube whose servers forward."""
+
+from __future__ import annotations
+
+import pytest
+from rostrum.lab import links
+from rostrum.lab.lab import Lab
+from rostrum.lab.namespace import LabError
+
+from tests.lab.objects import check, data_of, forget, send, until
+
+pytestmark = pytest.mark.lab
+
+
+def fabric(name: str):
+    return Lab.start(name, name=f"t-{name}", seed=1, reserve="16M", quota="512M")
+
+
+@pytest.fixture(scope="module")
+def fat_tree():
+    with fabric("fat-tree-4") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def bcube():
+    with fabric("bcube-4-1") as lab:
+        yield lab
+
+
+def test_fat_tree__one_to_many_over_one_core(fat_tree: Lab, seed: int) -> None:
+    receivers, data = ["h0-0-1", "h0-1-0", "h1-0-0", "h1-1-1", "h2-0-0", "h3-1-0"], data_of(6_000_000, seed)
+    result = send(fat_tree, "h0-0-0", receivers, data)
+    check(fat_tree, result, receivers, data)
+    path = fat_tree.rest.get(f"/v1/paths/{result.response_id}")
+    cores = {rule["switch"] for rule in path["rules"] if rule["switch"].startswith("core")}
+    assert path["kind"] == "packet" and len(cores) == 1
+    forget(fat_tree, ["h0-0-0", *receivers], result.data_id)
+
+
+def test_fat_tree__unicast_goes_around_links_left_alone(fat_tree: Lab) -> None:
+    """Whichever of the two ways out of a rack is dead: repairs and control channels find the other one."""
+    ping = ["ping", "-q", "-c1", "-W1", "10.0.7.2"]  # h3-1-1
+
+    def answered() -> bool:
+        return " 0% packet loss" in fat_tree.execute("h0-0-0", ping, check=False)
+
+    assert answered()
+    lost = 0
+    for switch in ("agg0-0", "agg0-1"):
+        links.cut(fat_tree, "edge0-0", switch)
+        lost += not answered()
+        assert fat_tree.rest.call("POST", "/v1/failed-links", {"link": ["edge0-0", switch]})[0] == 201
+        until(answered, "a way around")
+        links.up(fat_tree, "edge0-0", switch)
+        assert fat_tree.rest.call("DELETE", f"/v1/failed-links/edge0-0/{switch}")[0] == 200
+        until(answered, "the way back")
+    assert lost == 1  # one of them was the way before
+    with pytest.raises(LabError, match="no link joins"):
+        links.cut(fat_tree, "h0-0-0", "h0-0-1")
+    with pytest.raises(LabError, match="patch port"):
+        links.down(fat_tree, "edge0-0", "agg0-0")
+
+
+def test_bcube__servers_forward_multicast_and_unicast(bcube: Lab, seed: int) -> None:
+    """To a server that differs in both digits everything goes through a third one."""
+    assert "1 received" in bcube.execute("h0-0", ["ping", "-q", "-c1", "-W2", "10.0.15.1"])  # h3-3
+    receivers, data = ["h0-1", "h1-1", "h2-2", "h3-3"], data_of(6_000_000, seed)
+    result = send(bcube, "h0-0", receivers, data)
+    check(bcube, result, receivers, data)
+    path = bcube.rest.get(f"/v1/paths/{result.response_id}")
+    forwarding = {rule["switch"] for rule in path["rules"] if rule["switch"].startswith("b") and len(rule["out_ports"])}
+    assert forwarding > {f"b{name[1:]}" for name in receivers} - {"b0-0"} or len(forwarding) > len(receivers)
+    forget(bcube, ["h0-0", *receivers], result.data_id)
