@@ -12,6 +12,11 @@
 #define TIMEOUT_MOST (50 * RS_MS)
 #define PAUSE_MOST (100 * RS_MS)
 #define FLYING_FIRST 32
+/* Doublings of a timeout until a round trip is measured again (RFC 6298): a multicast too many costs the whole tree; a
+ * successor below a failed link, whose packets are all repaired, must not wait. */
+#define STRETCH_SENDER 6
+#define STRETCH_RING 1
+#define LEAST_FOR (10000 * RS_MS)
 #define OVERTAKEN 3        /* later packets */
 #define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
 #define SUSPECT_LEAST 16   /* packets in a row that came by repair, before a link is suspected */
@@ -20,7 +25,7 @@ rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
     const rs_rdcm_config *c = &node->config.rdcm;
     if (c->ack_timeout)
         return c->ack_timeout;
-    rs_time late = rs_rtt_late(&w->trip, c->ack_timeout_first);
+    rs_time late = rs_rtt_late(&w->trip, c->ack_timeout_first) << w->stretch;
     return late < c->ack_timeout_least ? c->ack_timeout_least : late > TIMEOUT_MOST ? TIMEOUT_MOST : late;
 }
 
@@ -116,9 +121,15 @@ static void measure(const rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch 
         }
     }
     rs_time when = sn ? rs_passes_when(&r->passes, sn - 1) : RS_NEVER;
-    rs_time most = 2 * rs_watch_timeout(node, w);
-    if (when != RS_NEVER && when != INT64_MIN)
-        rs_rtt_sample(&w->trip, now - when < most ? now - when : most);
+    if (when == RS_NEVER || when == INT64_MIN)
+        return;
+    rs_time most = 2 * rs_watch_timeout(node, w), trip = now - when;
+    rs_rtt_sample(&w->trip, trip < most ? trip : most);
+    w->stretch = 0;
+    if (r->trip_least == 0 || trip < r->trip_least || now - r->trip_least_at > LEAST_FOR) {
+        r->trip_least = trip > 1 ? trip : 1;
+        r->trip_least_at = now;
+    }
 }
 
 /* Sec. 3.4: a successor that gets everything by repair, of packets that came here by the tree, has a failed link above
@@ -286,6 +297,11 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     if (now < due) {
         w->look_at = due < again ? due : again;
         return false;
+    }
+    uint32_t most = r->transfer->sending ? STRETCH_SENDER : STRETCH_RING;
+    if (!overtaken && w->stretch < most && now - w->stretched_at >= rs_watch_timeout(node, w)) {
+        w->stretch++;
+        w->stretched_at = now;
     }
     fly(now, w, *sn);
     return true;

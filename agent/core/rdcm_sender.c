@@ -4,6 +4,9 @@
 
 #define ACCEPT_BOUND (250 * RS_MS) /* receivers that have not accepted are not waited for longer, if others have */
 #define STALL_LEAST (2000 * RS_MS) /* without any progress: what is left goes by unicast */
+#define QUEUE_TIME (6 * RS_MS)     /* and two round trips of what goes through may be under way */
+#define QUEUE_LEAST 32             /* packets */
+#define PACE_TIME (2 * RS_MS)      /* over which, or over a round trip, what goes through is measured */
 #define PROBE_LEAST (2 * RS_MS)
 #define PROBE_MOST (100 * RS_MS)
 
@@ -58,7 +61,7 @@ static void start(rs_node *node, rs_time now, rs_sending *x) {
     rs_rdcm *r = x->rdcm;
     r->started = true;
     r->start_due = r->view_due = RS_NEVER;
-    r->progress_at = x->stats.high_rate_at = now;
+    r->progress_at = x->stats.high_rate_at = r->pace_at = now;
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
     rs_pacer_start(&x->pacer, now, x->rate.ceiling_bps);
     rs_rdcm_schedule(node, now, x);
@@ -69,13 +72,32 @@ static uint64_t sendable(const rs_sending *x) {
     return x->t.size == RS_STREAM ? r->available : x->t.fragments;
 }
 
+/* Ours: BIC fills any queue, and a host's or a switch's may hold a tenth of a second. No more is under way than what
+ * children acknowledge in two round trips without a queue and a little time beside, as Republic's window has it. */
+static uint64_t queue(const rs_rdcm *r) {
+    return r->pace * (uint64_t)((2 * r->trip_least + QUEUE_TIME) / 1000) / 1000000 + QUEUE_LEAST;
+}
+
+static void measure_pace(rs_time now, rs_rdcm *r) {
+    rs_time took = now - r->pace_at, least = r->trip_least > PACE_TIME ? r->trip_least : PACE_TIME;
+    if (took < least)
+        return;
+    uint64_t pace = (r->all.acked.cum - r->pace_cum) * 1000000 / (uint64_t)(took / 1000);
+    uint64_t kept = took < 16 * least ? r->pace - r->pace / 8 : 0; /* nothing was sent for a while */
+    r->pace = pace > kept ? pace : kept;
+    r->pace_at = now;
+    r->pace_cum = r->all.acked.cum;
+}
+
 /* One past the last sn that may go: what receivers expect, and what the set of acknowledged ones can tell apart. */
 static uint64_t limit(const rs_node *node, const rs_sending *x) {
     const rs_rdcm *r = x->rdcm;
+    bool controlled = !node->config.rdcm.no_congestion_control;
     uint64_t behind = r->streams ? r->capacity / 2 : r->capacity - 64;
-    uint64_t sets = r->all.acked.cum + behind,
-             expected = node->config.rdcm.no_congestion_control ? sets : r->expected + 1;
-    uint64_t most = expected < sets ? expected : sets, can = sendable(x);
+    uint64_t sets = r->all.acked.cum + behind, can = sendable(x);
+    uint64_t most = controlled && r->expected + 1 < sets ? r->expected + 1 : sets;
+    if (controlled && r->pace && r->all.acked.cum + queue(r) < most)
+        most = r->all.acked.cum + queue(r);
     return most < can ? most : can;
 }
 
@@ -268,6 +290,7 @@ rs_rx_verdict rs_rdcm_on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recip
     known.cum = cum < x->pos ? cum : x->pos; /* what was never sent cannot be here */
     if (rs_watch_learn(node, now, r, &r->all, &known))
         r->progress_at = now;
+    measure_pace(now, r);
     if (may_move)
         rs_rdcm_find_limit(node, x);
     if (r->expected > before)

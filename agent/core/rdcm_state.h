@@ -35,7 +35,9 @@ typedef struct {
     uint32_t head, count, flying_room;
     uint32_t out;         /* of these, not acknowledged */
     uint32_t flying_most; /* how many there may be: the network's answer, AIMD */
-    rs_time look_at;      /* something may be due then; RS_NEVER: when something comes in */
+    uint32_t stretch;     /* the timeout is that many times doubled: packets were late, and no ACK was of use since */
+    rs_time stretched_at;
+    rs_time look_at; /* something may be due then; RS_NEVER: when something comes in */
     rs_time halved_at;
     rs_time heard_at;
     /* silence */
@@ -134,6 +136,10 @@ typedef struct rs_rdcm {
     uint64_t available; /* of a stream: fragments that may be sent */
     rs_time progress_at;
     rs_time probe_due;
+    rs_time trip_least, trip_least_at; /* the way without a queue */
+    uint64_t pace;                     /* packets a second that children acknowledge, at most lately */
+    uint64_t pace_cum;
+    rs_time pace_at;
 } rs_rdcm;
 
 #endif

@@ -75,7 +75,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
     if (m->open_ack.status == RS_ACK_ACCEPTED && !r->accepted) {
         r->accepted = true;
         r->accepted_at = now;
-        if (!r->lit && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
+        if (!r->lit && !x->by_rdcm && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
             x->light_due = now + x->grant.light_bound;
         rs_sender_advance(node, now, x);
         rs_sender_arm(node, x);
