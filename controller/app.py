@@ -88,6 +88,7 @@ class App:
         self.thrift = ThriftService(
             self.owner, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens)
         )
+        self.thrift.answers = memory is not None
         self.owner.devices, self.owner.agents = self.devices, self.thrift
         self.devices.request_of = self._request_of
         self.rest = rest_api.Rest(

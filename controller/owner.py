@@ -176,9 +176,9 @@ class Owner:
         self, done: asyncio.Future[None], held: list[act.Action], waiting: list[asyncio.Future[None]]
     ) -> None:
         self._writing = False
+        error = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        error = done.exception()
         if error is not None:
             self._lose(error if isinstance(error, StoreError) else StoreError(str(error)), waiting)
             return

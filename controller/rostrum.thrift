@@ -340,6 +340,8 @@ service Manager {
 }
 
 service Agent {
+  /** Answers Manager.keepalive where there are several managers: an agent that hears nothing any more tries the next one. */
+  oneway void alive(),
   oneway void welcome(1: string manager, 2: i64 manager_boot_id),
   oneway void goodbye(1: string reason),
   oneway void response(1: PathResponse response),

@@ -51,7 +51,8 @@ class Supervisor:
         # Agents first: they withdraw their requests while the manager listens, and it its circuits while the OCS does.
         agents = [program for name, program in self.programs.items() if name in self.topology.servers]
         switches = [self.programs.get(name) for name in self.topology.switches]
-        for group in (agents, [self.programs.get("manager")], [self.programs.get("ocs")], switches):
+        managers = [program for name, program in self.programs.items() if name.startswith("manager")]
+        for group in (agents, managers, [self.programs.get("etcd"), self.programs.get("ocs")], switches):
             await asyncio.gather(*(program.stop() for program in group if program), return_exceptions=True)
         server.close()
         socket.unlink(missing_ok=True)
@@ -82,7 +83,9 @@ class Supervisor:
             self.programs["ocs"] = processes.ocs_emulator(file, self.run)
         if "manager" in options.parts:
             patience = ["--light-bound", p4switches.LIGHT_BOUND] if options.p4_target == p4switches.REFERENCE else []
-            self.programs["manager"] = processes.manager(file, self.run, [*patience, *options.manager_options])
+            extra = [*patience, *options.manager_options]
+            for program in processes.managers(self.topology, file, self.run, extra):
+                self.programs[program.name] = program
         if "agents" in options.parts and not processes.agent_program().exists():
             raise LabError(f"{processes.agent_program()} is not built; run make build")
         extra = [*options.agent_options, *(("--seed", str(options.seed)) if options.seed is not None else ())]
@@ -108,12 +111,17 @@ class Supervisor:
         raise LabError(f"{server}: no tmpfs of {self.options.quota} for its object store (see what mount says above)")
 
     async def _start_programs(self) -> None:
-        names = (*self.topology.switches, "ocs", "manager")
+        names = (*self.topology.switches, "ocs", "etcd", "manager")
         first = [self.programs[name] for name in names if name in self.programs]
         for program in first:
             await self._say(progress=f"starting {program.name}")
             await program.start(self._ended)
         await self._wait_for(readiness.listening(self.topology, self.programs))
+        managers = [program for name, program in self.programs.items() if name.startswith("manager")]
+        standbys = [program for program in managers if program not in first]
+        for program in standbys:  # the first one leads
+            await program.start(self._ended)
+        first += standbys
         agents = [program for program in self.programs.values() if program not in first]
         if agents:
             await self._say(progress=f"starting {len(agents)} agents")

@@ -130,7 +130,7 @@ class Network:
         """A bridge that carries manager, agents' links to it, and OCS controllers, whose addresses it has."""
         topology, prefix = self.topology, self.topology.management.prefixlen
         lines = [f"link add {MANAGEMENT_BRIDGE} type bridge", f"link set {MANAGEMENT_BRIDGE} up"]
-        for address in (topology.manager.address, *(ocs.address for ocs in topology.ocs.values())):
+        for address in (*topology.manager.addresses, *(ocs.address for ocs in topology.ocs.values())):
             lines.append(f"addr add {address}/{prefix} dev {MANAGEMENT_BRIDGE}")
         for server in topology.servers.values():
             outer, inner, pid = f"{server.name}-mgmt", "mgmt", self.hosts[server.name].pid
@@ -188,10 +188,15 @@ class Network:
         if not names:
             return
         for name in names:
-            command += ["--", "set-controller", name, f"tcp:{manager.address}:{manager.openflow_port}"]
+            targets = [f"tcp:{address}:{manager.openflow_port}" for address in manager.addresses]
+            command += ["--", "set-controller", name, *targets]
             # A manager that comes back should not wait for a switch's patience; the rules stay while it is away.
             command += ["--", "set", "bridge", name, "fail_mode=secure"]
-            command += ["--", "set", "controller", name, "max_backoff=1000", "inactivity_probe=5000"]
+        _run(command)
+        # By record: a bridge's name stands for its controller only if there is one.
+        command = ["ovs-vsctl"]
+        for record in _run(["ovs-vsctl", "--bare", "--columns=_uuid", "list", "controller"]).split():
+            command += ["--", "set", "controller", record, "max_backoff=1000", "inactivity_probe=5000"]
         _run(command)
         # ovs-vsctl reports a port that could not be made only in the database.
         table = _run(["ovs-vsctl", "--format=json", "--columns=name,error", "list", "Interface"])

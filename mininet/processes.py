@@ -17,6 +17,7 @@ from rostrum.lab.network import data_interface
 from rostrum.topologies.model import Server, Topology
 
 LOG_TAIL_BYTES = 2000
+ETCD_PORT = 2379
 
 
 def agent_program() -> Path:
@@ -86,11 +87,29 @@ def ocs_emulator(file: Path, run: Path) -> Program:
     return Program("ocs", command, run / "ocs.log")
 
 
-def manager(file: Path, run: Path, extra: list[str]) -> Program:
+def managers(topology: Topology, file: Path, run: Path, extra: list[str]) -> list[Program]:
+    """The manager; where the topology has standbys, them ("manager2", ...) and the etcd that they share, first."""
     # --rest-open: the lab's networks are namespaces of its own, which nothing else reaches.
-    command = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--run", str(run), "--rest-open"]
-    command += extra
-    return Program("manager", command, run / "manager.log")
+    command = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--rest-open", *extra]
+    if not topology.manager.standbys:
+        # A new lab knows nothing of one of the same name before it.
+        for left in run.glob("manager.journal*"):
+            left.unlink()
+        return [Program("manager", [*command, "--run", str(run)], run / "manager.log")]
+    shutil.rmtree(run / "etcd", ignore_errors=True)
+    url = f"http://{topology.manager.address}:{ETCD_PORT}"
+    peer = f"http://127.0.0.1:{ETCD_PORT + 1}"
+    etcd = [
+        *("etcd", "--data-dir", str(run / "etcd"), "--listen-client-urls", url, "--advertise-client-urls", url),
+        *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"),
+    ]
+    found = [Program("etcd", etcd, run / "etcd.log")]
+    for number, address in enumerate(topology.manager.addresses, 1):
+        name = f"manager{number}" if number > 1 else "manager"
+        home = run / name if number > 1 else run
+        own = ["--run", str(home), "--listen", str(address), "--etcd", url, "--member", name]
+        found.append(Program(name, [*command, *own], run / f"{name}.log"))
+    return found
 
 
 def agent(
@@ -103,9 +122,9 @@ def agent(
         *("nice", "-n", "-8", "mnexec", "-a", str(host_pid), str(agent_program())),
         *("--server", server.name, "--interface", data_interface(server.name), "--address", str(server.address)),
         *("--control-port", str(topology.control_port), "--data-port", str(topology.data_port)),
-        *("--manager", f"{topology.manager.address}:{topology.manager.thrift_port}"),
+        *("--manager", ",".join(f"{one}:{topology.manager.thrift_port}" for one in topology.manager.addresses)),
         *("--socket", str(home / "agent.sock"), "--store", str(home / "objects"), "--quota", quota),
-        *("--reserve", reserve),
+        *("--reserve", reserve, "--metrics", str(home / "metrics.sock")),
         # A veth says it is a 10 Gbit/s NIC.
         *("--nic-rate", str(server.rate_bps), *extra),
     ]

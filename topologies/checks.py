@@ -98,6 +98,8 @@ def addresses(topology: Topology) -> Iterator[Finding]:
         rows.append((("servers", server.name, "address"), server.address, "data", topology.data))
         rows.append((("servers", server.name, "management"), server.management, *management))
     rows.append((("manager", "address"), topology.manager.address, *management))
+    for number, address in enumerate(topology.manager.standbys):
+        rows.append((("manager", "standbys", number), address, *management))
     rows += [(("ocs", ocs.name, "address"), ocs.address, *management) for ocs in topology.ocs.values()]
     seen: dict[IPv4Address, Place] = {}
     for place, address, network_name, network in rows:

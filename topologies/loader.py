@@ -231,6 +231,10 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
             openflow_port=value["manager"].get("openflow_port", 6653),
             thrift_port=value["manager"].get("thrift_port", 9090),
             rest_port=value["manager"].get("rest_port", 8080),
+            standbys=tuple(
+                reader.address(one, ("manager", "standbys", number))
+                for number, one in enumerate(value["manager"].get("standbys", ()))
+            ),
         ),
         switches={name: _switch(name, entry, ends, reader) for name, entry in value["switches"].items()},
         servers={

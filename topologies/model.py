@@ -96,6 +96,11 @@ class Manager:
     openflow_port: int
     thrift_port: int
     rest_port: int
+    standbys: tuple[IPv4Address, ...] = ()  # further managers, one of which leads at a time; the same ports
+
+    @property
+    def addresses(self) -> tuple[IPv4Address, ...]:
+        return (self.address, *self.standbys)
 
 
 @dataclass(frozen=True)

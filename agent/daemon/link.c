@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READS_PER_TURN = 16 };
+enum { READS_PER_TURN = 16, UNANSWERED_MAX = 3 };
 #define MS ((rs_time)1000000)
 
 /* ---- words ---- */
@@ -260,6 +260,7 @@ static void welcomed(rs_link *link, rs_time now, const char *manager) {
     link->backoff = link->options.backoff_min;
     link->lease = link->options.lease;
     link->keepalive_at = now + link->lease / 4;
+    link->unanswered = 0;
     repeat(link, now);
     char words[RS_LINK_NAME_MAX + 64];
     snprintf(words, sizeof words, "connected to manager %s (%s)", link->manager, manager);
@@ -353,6 +354,8 @@ static void handle_frames(rs_link *link, rs_time now) {
 static void read_in(rs_link *link, rs_time now) {
     for (unsigned reads = 0; reads < READS_PER_TURN && !link->broken; reads++) {
         int got = rs_frames_fill(&link->frames, now);
+        if (got > 0)
+            link->unanswered = 0;
         handle_frames(link, now);
         if (got == RS_FRAMES_EOF)
             rs_link_break(link, "it closed the connection");
@@ -378,6 +381,12 @@ static void fail_expired(rs_link *link, rs_time now) {
 }
 
 static void keepalive(rs_link *link, rs_time now) {
+    /* Its socket may be there while it is not; a manager that has standbys answers. */
+    if (link->manager_count > 1 && link->unanswered >= UNANSWERED_MAX) {
+        rs_link_break(link, "it answered none of %u keepalives", link->unanswered);
+        return;
+    }
+    link->unanswered++;
     rs_link_frame frame;
     if (rs_link_encode_keepalive(&frame) == RS_OK) {
         rs_link_put(link, now, &frame);

@@ -31,6 +31,7 @@ struct rs_link {
     rs_time backoff;
     rs_time lease; /* shortest heard on this connection */
     rs_time keepalive_at;
+    uint32_t unanswered; /* keepalives since anything was heard */
     uint64_t jitter;
     bool told_down; /* on_state(false) was called for this outage */
     bool broken;    /* the connection is of no use: close it at the next turn; `cause` says why */

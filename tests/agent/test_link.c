@@ -79,6 +79,18 @@ static void start__goes_to_the_manager_that_leads(void **state) {
     g_object_unref(request);
 }
 
+static void keepalive__without_an_answer_the_next_manager(void **state) {
+    fixture *f = *state;
+    come_up(f);
+    for (unsigned sent = 0; f->downs == 0; sent++) { /* the manager hangs: its socket takes what comes */
+        assert_true(sent <= 4);
+        skip_to_deadline(f);
+    }
+    assert_non_null(strstr(f->words, "answered none of 3 keepalives"));
+    swap_managers(f);
+    come_up(f);
+}
+
 static void start__gives_up_a_manager_that_does_not_welcome(void **state) {
     fixture *f = *state;
     rs_link_start(f->link, f->now);
@@ -399,6 +411,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         with_link(start__says_hello_with_the_paths_held),
         with_link(start__without_a_manager_says_so_and_keeps_trying),
+        with_two_managers(keepalive__without_an_answer_the_next_manager),
         with_two_managers(start__goes_to_the_manager_that_leads),
         with_link(start__gives_up_a_manager_that_does_not_welcome),
         with_link(request__is_answered_queued_then_accepted),
