@@ -69,6 +69,7 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
                                             .protocol = s->protocol == ROSTRUM_PROTOCOL_RDCM       ? RS_LINK_RDCM
                                                         : s->protocol == ROSTRUM_PROTOCOL_REPUBLIC ? RS_LINK_REPUBLIC
                                                                                                    : RS_LINK_AUTO};
+    rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path request=%s", rs_id_text(&s->base.id), path->request_id);
     rs_status status = rs_link_request(agent->link, now, &request, words, sizeof words);
     if (status != RS_OK)
         fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
@@ -165,6 +166,8 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
     snprintf(path->response_id, sizeof path->response_id, "%s", response->response_id);
     memcpy(s->request_id, path->request_id, sizeof s->request_id);
     memcpy(s->response_id, path->response_id, sizeof s->response_id);
+    rs_log(RS_LOG_INFO, "send", "object=%s granted=%s request=%s path=%s", rs_id_text(&s->base.id),
+           kind_text(response->kind), path->request_id, path->response_id);
     path->state = RS_PATH_STATE_GRANTED;
     path->kind = response->kind;
     path->group_address = response->group;
