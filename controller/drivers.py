@@ -9,6 +9,7 @@ from typing import Any
 from rostrum.controller.config import Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import Light
+from rostrum.controller.southbound import tls
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
 from rostrum.controller.southbound.fabric import MixedFabric
 
@@ -32,6 +33,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             lambda name, cause: post(ev.SwitchDown(name, cause)),
             lambda switch, port, is_up: post(ev.PortChanged(switch, port, is_up)),
             lambda sighting: post(ev.Sighted(sighting)),
+            tls.server_context(config.care.openflow_tls) if config.care.openflow_tls else None,
         )
     if "p4runtime" in kinds:
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
@@ -45,6 +47,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             lambda light: post(ev.FirstLight(light)),
             election_id=config.election_id,
             pipeline=p4runtime_pipeline.load(config.p4_program),
+            credentials=tls.channel_credentials(config.care.p4runtime_tls) if config.care.p4runtime_tls else None,
         )
     return MixedFabric(config.topology, fabrics)
 

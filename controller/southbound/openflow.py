@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
@@ -22,6 +23,7 @@ from rostrum.controller.southbound import openflow_messages as messages
 from rostrum.controller.southbound.api import OnPort, OnSighting, OnSwitchDown, OnSwitchUp
 from rostrum.controller.southbound.discovery import Discovery
 from rostrum.controller.southbound.openflow_thread import Connection, OpenFlowThread
+from rostrum.controller.southbound.tls import TlsDoor
 from rostrum.controller.southbound.together import by_switch, together
 from rostrum.topologies.model import Switch, Topology
 
@@ -138,6 +140,7 @@ class OpenFlowFabric:
         on_switch_down: OnSwitchDown,
         on_port: OnPort | None = None,
         on_sighting: OnSighting | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._by_dpid = {s.dpid: s for s in topology.switches.values() if s.southbound == "openflow"}
         self._names = {s.name for s in self._by_dpid.values()}
@@ -151,13 +154,15 @@ class OpenFlowFabric:
         self._by_connection: dict[Connection, _SwitchLink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: OpenFlowThread | None = None
+        self._tls = tls
+        self._door: TlsDoor | None = None
         self._term: int | None = None  # of several managers: this one's, by which switches know the latest leader
         self._leads = True
         self.port = 0  # the port listened on, once started
 
     async def start(self, host: str, port: int) -> None:
         if self._thread is None:
-            self._listen(host, port)
+            await self._listen(host, port)
         for link in self._links.values():  # those that came while it stood by
             self._spawn(self._greet(link))
         if self._discovery:
@@ -166,7 +171,7 @@ class OpenFlowFabric:
     async def stand_by(self, host: str, port: int) -> None:
         """As `start`, but switches are left to another manager until `lead` and `start`."""
         self._leads = False
-        self._listen(host, port)
+        await self._listen(host, port)
 
     def follow(self, term: int) -> None:
         """While it stands by: the leader's term."""
@@ -178,14 +183,20 @@ class OpenFlowFabric:
         """Switches shall obey this manager (role MASTER) unless they know of a higher term. Before `start`."""
         self._term, self._leads = term, True
 
-    def _listen(self, host: str, port: int) -> None:
+    async def _listen(self, host: str, port: int) -> None:
         self._thread = OpenFlowThread(asyncio.get_running_loop(), self._ready, self._message, self._gone)
-        self.port = self._thread.start(host, port)
+        if self._tls:
+            self._door = TlsDoor(self._tls, self._thread.start("127.0.0.1", 0))
+            self.port = await self._door.start(host, port)
+        else:
+            self.port = self._thread.start(host, port)
 
     async def close(self) -> None:
         thread, self._thread = self._thread, None
         if self._discovery:
             self._discovery.close()
+        if self._door:
+            await self._door.close()
         if thread is not None:
             await asyncio.to_thread(thread.stop)
         for link in list(self._by_connection.values()):

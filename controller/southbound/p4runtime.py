@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from rostrum.controller.core.model import (
     Light,
@@ -36,9 +37,11 @@ class P4RuntimeFabric:
         *,
         election_id: int = 1,
         pipeline: Pipeline | None = None,
+        credentials: Any = None,
     ) -> None:
         self._topology, self._pipeline, self._election_id = topology, pipeline, election_id
         self._on_up, self._on_down, self._on_light = on_switch_up, on_switch_down, on_light or _ignore
+        self._credentials = credentials
         self._names = {one.name for one in topology.switches.values() if one.p4}
         self._switches: dict[str, P4Switch] = {}
 
@@ -51,7 +54,7 @@ class P4RuntimeFabric:
         for name in sorted(self._names):
             self._switches[name] = P4Switch(
                 self._topology.switches[name], self._topology, pipeline, self._election_id,
-                self._on_up, self._on_down, self._on_light,
+                self._on_up, self._on_down, self._on_light, self._credentials,
             )  # fmt: skip
             self._switches[name].start()
 

@@ -46,6 +46,7 @@ class Connection:
         election_id: int,
         on_mastership: OnMastership,
         on_digest: OnDigest,
+        credentials: Any = None,
     ) -> None:
         self.name = name
         self.schema: P4Schema | None = None  # to name things in errors
@@ -55,6 +56,7 @@ class Connection:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # the cause
         self._address, self._device_id, self._election_id = address, device_id, election_id
         self._on_mastership, self._on_digest = on_mastership, on_digest
+        self._credentials = credentials  # grpc's, for TLS
         self._channel: Any = None
         self._stub: Any = None
         self._stream: Any = None
@@ -63,7 +65,10 @@ class Connection:
 
     async def open(self) -> None:
         """Connects and takes part in the election; `primary` says with what result. Raises SouthboundError."""
-        self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+        if self._credentials:
+            self._channel = grpc.aio.secure_channel(self._address, self._credentials, options=CHANNEL_OPTIONS)
+        else:
+            self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         try:
             async with asyncio.timeout(CONNECT_S):

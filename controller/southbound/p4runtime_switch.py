@@ -58,13 +58,14 @@ class P4Switch:
         on_up: Callable[[str], None],
         on_down: Callable[[str, str], None],
         on_light: Callable[[Light], None],
+        credentials: Any = None,
     ) -> None:
         assert switch.p4 is not None
         self.switch, self.up = switch, False
         self.standing = "is not connected"  # why it is not up
         self._topology, self._pipeline = topology, pipeline
         self._on_up, self._on_down, self._on_light = on_up, on_down, on_light
-        self._election_id = election_id
+        self._election_id, self._credentials = election_id, credentials
         self._make = Entities(switch.name, pipeline.schema)
         self._book = RuleBook(switch.name, self._make, int(time.time()))
         self._ports = packet_ports(topology, switch.name)  # for rules for any port
@@ -186,7 +187,7 @@ class P4Switch:
         while True:
             link = Connection(
                 self.switch.name, f"{at.address}:{at.port}", at.device_id, self._election_id,
-                self._changed.set, self._digest,
+                self._changed.set, self._digest, self._credentials,
             )  # fmt: skip
             link.schema = self._pipeline.schema
             cause = "the manager is closing"

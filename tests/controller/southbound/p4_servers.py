@@ -58,11 +58,15 @@ class FakeServer(p4r_grpc.P4RuntimeServicer):
         self._highest = 0
         self._lists = 0
         self._server: Any = None
+        self.tls: Any = None  # grpc's server credentials
 
     async def start(self) -> None:
         self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         p4r_grpc.add_P4RuntimeServicer_to_server(self, self._server)
-        assert self._server.add_insecure_port(f"127.0.0.1:{self.port}") == self.port
+        address = f"127.0.0.1:{self.port}"
+        server, tls = self._server, self.tls
+        port = server.add_secure_port(address, tls) if tls else server.add_insecure_port(address)
+        assert port == self.port
         await self._server.start()
 
     async def stop(self) -> None:
