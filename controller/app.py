@@ -97,6 +97,7 @@ class App:
         self.http = HttpServer(rest_api.create(self.rest))
         self.thrift_port = self.rest_port = 0
         self.journal: Journal | None = None
+        self._whole: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[StoreError] | None = None  # why it cannot go on
 
     async def start(self) -> None:
@@ -112,7 +113,7 @@ class App:
         elif config.journal:
             self.journal = Journal(config.journal, topology.name, config.journal_sync)
             self._remember(self.journal, self.journal.records, self.journal.complete)
-            asyncio.get_running_loop().call_later(config.settings.grace / 1e9, self.journal.whole)
+            self._whole = asyncio.get_running_loop().call_later(config.settings.grace / 1e9, self.journal.whole)
         self.thrift_port = topology.manager.thrift_port if config.thrift_port is None else config.thrift_port
         self.rest_port = topology.manager.rest_port if config.rest_port is None else config.rest_port
         openflow_port = topology.manager.openflow_port if config.openflow_port is None else config.openflow_port
@@ -205,6 +206,8 @@ class App:
         for driver in self.ocs.values():
             await driver.close()
         await self.fabric.close()
+        if self._whole:
+            self._whole.cancel()
         if self.journal:
             self.journal.close()
         for path in (self.socket, self.facts):

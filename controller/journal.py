@@ -58,6 +58,7 @@ class Journal:
         self.path, self.sync = path, sync
         self._lock = _lock(path)
         self._files: list[sqlite3.Connection] = []
+        self._writer: ThreadPoolExecutor | None = None
         try:
             self._file = self._open()
             about = _about(self._file)
@@ -83,7 +84,8 @@ class Journal:
             self._give_up()
             raise
         self._log = Path(f"{path}-wal")
-        self._writer = ThreadPoolExecutor(1, "journal") if sync == "full" else None
+        if sync == "full":
+            self._writer = ThreadPoolExecutor(1, "journal")
         self._wanted: queue.Queue[bool] = queue.Queue(1)
         self._mover = threading.Thread(target=self._move, name="journal-checkpoint", daemon=True)
         self._mover.start()
@@ -112,7 +114,7 @@ class Journal:
     def close(self) -> None:
         """All is synced; the file says that nothing is missing."""
         if self._writer:
-            self._writer.shutdown()
+            self._writer.shutdown()  # after what is under way
         self._wanted.put(False)
         self._mover.join()
         with contextlib.suppress(sqlite3.Error):
@@ -182,6 +184,8 @@ class Journal:
             self._writer.submit(work)
 
     def _give_up(self) -> None:
+        if self._writer:
+            self._writer.shutdown()
         for file in self._files:
             file.close()
         os.close(self._lock)
@@ -282,7 +286,7 @@ def _reading(path: Path) -> Any:
 
 
 def _damaged(path: Path, cause: object) -> StoreError:
-    return StoreError(f"the journal {path} cannot be read: {cause}. {_way_out(path)}")
+    return StoreError(f"the journal {path} cannot be read: {' '.join(str(cause).split())}. {_way_out(path)}")
 
 
 def _way_out(path: Path) -> str:
