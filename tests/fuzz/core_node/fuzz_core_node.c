@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/node.h"
+#include "core/rdcm_wire.h"
 #include "core/wire.h"
 
 #define NODES 3
@@ -32,6 +33,7 @@ typedef struct {
     rs_time now;
     flying queue[QUEUE];
     uint32_t head, queued;
+    uint64_t opening; /* of the OPEN that flew last */
     uint8_t stored[NODES][FRAGMENTS_MOST];
     rs_xfer stored_of[NODES];
     int64_t outstanding;
@@ -137,6 +139,10 @@ static void pump(world *w, uint32_t n) {
         while (rs_poll_tx(w->node[n], w->now, &out)) {
             any = true;
             must(++polls < POLLS_MOST && out.header_length <= RS_HEADER_MAX);
+            rs_message m;
+            if (out.channel == RS_CH_PEER_RELIABLE &&
+                rs_wire_decode(out.header, out.header_length, out.payload_length, &m) && m.type == RS_MSG_OPEN)
+                w->opening = m.open.opening;
             for (uint32_t to = 0; to < NODES; to++)
                 if (w->queued < QUEUE && to != n && (out.channel == RS_CH_GROUP || out.peer == to))
                     w->queue[(w->head + w->queued++) % QUEUE] = (flying){n, to, out};
@@ -170,7 +176,7 @@ static void forge(world *w, uint32_t to) {
         m.open.first = take(w, 1) % 8;
         m.open.end = m.open.first + 1 + take(w, 1);
         m.open.opening = take(w, 1) % 3;
-        m.open.path_kind = (uint8_t)(take(w, 1) % 3);
+        m.open.path_kind = (uint8_t)(take(w, 1) % 4);
         m.open.group_address = m.open.path_kind ? 5 : 0;
         m.open.light_confirm = (uint8_t)(1 + take(w, 1) % 3);
     } else if (m.type == RS_MSG_PTCH_DATA) {
@@ -240,6 +246,41 @@ static void forge_repair(world *w, uint32_t to) {
     receive(w, to, &in);
 }
 
+static rs_peer some_peer(world *w) {
+    uint32_t peer = (uint32_t)(take(w, 1) % 4);
+    return peer == 3 ? RS_NO_PEER : peer;
+}
+
+/* A view of an overlay that no manager would make. */
+static void view(world *w, uint32_t n) {
+    const rs_peer children[] = {some_peer(w), some_peer(w), some_peer(w)};
+    const rs_ring_place leaf = {some_peer(w), some_peer(w), some_peer(w)};
+    const rs_ring_place proxy = {some_peer(w), some_peer(w), some_peer(w)};
+    const rs_view v = {.version = take(w, 1),
+                       .leaf = leaf,
+                       .proxy = proxy,
+                       .children = children,
+                       .child_count = (uint32_t)(take(w, 1) % 4)};
+    rs_set_view(w->node[n], w->now, take(w, 1) % 2 ? w->last[n] : w->incoming[n], &v);
+}
+
+static void forge_ack(world *w, uint32_t to) {
+    uint8_t header[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
+    rs_ack ack = {.flags = (uint8_t)(take(w, 1) % 64), .object = object(w), .version = take(w, 1)};
+    ack.opening = take(w, 1) % 4 ? w->opening : take(w, 1) % 3;
+    ack.cum = take(w, 1) % 8 ? take(w, 1) : take(w, 8) >> 3;
+    ack.expected = take(w, 1) % 8 ? take(w, 2) : take(w, 8);
+    ack.base = (take(w, 1) % 8 ? take(w, 1) : take(w, 7)) / 64 * 64;
+    ack.words = (uint32_t)(take(w, 1) % 4);
+    for (uint32_t i = 0; i < ack.words; i++)
+        ack.map[i] = take(w, 8);
+    rs_packet_in in = {.channel = RS_CH_PEER_DATAGRAM,
+                       .peer = (rs_peer)(take(w, 1) % 3),
+                       .header = header,
+                       .header_length = rs_ack_encode(&ack, header)};
+    receive(w, to, &in);
+}
+
 static void garbage(world *w, uint32_t to) {
     uint8_t header[80];
     size_t length = take(w, 1) % sizeof header;
@@ -257,6 +298,7 @@ static void open_transfer(world *w, uint32_t n) {
     const rs_peer receivers[] = {1 - n, 2, 7};
     rs_send_params params = {.object = object(w),
                              .size = take(w, 2),
+                             .protocol = RS_PROTOCOL_RDCM,
                              .receivers = receivers,
                              .receiver_count = 1 + (uint32_t)take(w, 1) % 3};
     rs_xfer xfer;
@@ -273,6 +315,7 @@ static void grant(world *w, uint32_t n) {
                        .reconfiguration = (rs_time)take(w, 1) * 1000000,
                        .rate_bps = (int64_t)take(w, 4),
                        .light_bound = (rs_time)take(w, 1) * 10000000};
+    g.protocol = g.kind == RS_PATH_PACKET && g.light_bound % 20000000 ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC;
     rs_path_granted(w->node[n], w->now, w->last[n], &g);
 }
 
@@ -398,6 +441,12 @@ static void step(world *w) {
         break;
     case 13:
         forge_repair(w, n);
+        break;
+    case 14:
+        if (what & 32)
+            view(w, n);
+        else
+            forge_ack(w, take(w, 1) % NODES);
         break;
     default:
         pass_time(w);

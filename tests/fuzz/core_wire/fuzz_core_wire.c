@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/rdcm_wire.h"
 #include "core/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -35,6 +36,17 @@ static void repair_header(const uint8_t *bytes, size_t size) {
     must(size == RS_REPAIR_HEADER && memcmp(again, bytes, size) == 0);
 }
 
+static void acknowledgement(const uint8_t *bytes, size_t size) {
+    rs_ack ack;
+    uint8_t again[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
+    size_t header_length;
+    if (rs_wire_datagram(bytes, size, &header_length) > 0)
+        must(header_length <= size);
+    if (!rs_ack_decode(bytes, size, &ack))
+        return;
+    must(ack.words <= RS_ACK_WORDS && rs_ack_encode(&ack, again) == size && memcmp(again, bytes, size) == 0);
+}
+
 static void control(const uint8_t *bytes, size_t size, uint32_t payload) {
     rs_message message;
     uint8_t again[RS_HEADER_MAX];
@@ -61,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(bytes, data + 1, size - 1);
     data_header(bytes, size - 1);
     repair_header(bytes, size - 1);
+    acknowledgement(bytes, size - 1);
     control(bytes, size - 1, (uint32_t)data[0] * 300);
     rs_wire_frame(bytes, size - 1, &header_length, &payload_length);
     free(bytes);
