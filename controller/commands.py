@@ -14,6 +14,7 @@ from typing import Any, Literal
 import click
 import httpx
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rostrum.topologies.places import labs_folder
 from rostrum.topologies.units import Duration, Size
@@ -194,6 +195,24 @@ def show_path(api: Api, as_json: bool, path: str) -> None:
     """One path: how it is carried, and when it reached each point."""
     found = api.call("GET", f"/v1/paths/{_segment(path)}")
     print_json(found) if as_json else _print_path(found)
+
+
+@paths.command("why")
+@click.argument("path")
+@with_api
+def why_path(api: Api, as_json: bool, path: str) -> None:
+    """Why a path waits, was denied, or is carried as it is; and what to do about it."""
+    found = api.call("GET", f"/v1/paths/{_segment(path)}/why")
+    if as_json:
+        print_json(found)
+        return
+    OUT.print(f"{found['path']} is {found['state']}: {escape(found['why'])}")
+    if found["do"]:
+        OUT.print(f"  {escape(found['do'])}")
+    if found["ahead"] is not None:
+        packet = found["packet_path_in_ms"]
+        then = f", takes a packet path in {packet / 1e3:.1f} s" if packet is not None else ""
+        OUT.print(f"  {found['ahead']} before it{then}, is denied in {found['denied_in_ms'] / 1e3:.1f} s")
 
 
 @paths.command("release")

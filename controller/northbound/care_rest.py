@@ -8,9 +8,10 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 from rostrum.controller.core import cabling, validation
 from rostrum.controller.core.findings import Finding, healthy
+from rostrum.controller.core.paths import Path
 from rostrum.controller.core.quotas import EVERYBODY, Use
 from rostrum.controller.core.state import Core
-from rostrum.controller.core.values import REST, PathRequest, Wanted
+from rostrum.controller.core.values import MS, REST, PathRequest, State, Wanted
 from rostrum.controller.doctor import Doctor
 from rostrum.controller.northbound import problems, schemas
 from rostrum.controller.northbound.access import CALLER
@@ -85,6 +86,20 @@ class CableList(BaseModel):
     links: list[CableView]
 
 
+class WhyView(BaseModel):
+    """Why a path is not there (yet), or is as it is. Spans are null when it is not queued."""
+
+    path: str
+    state: schemas.StateName
+    why: str
+    do: str = Field(description="What one can do about it")
+    ahead: int | None = Field(description="Requests before it in the queue")
+    waited_ms: float | None
+    packet_path_in_ms: float | None = Field(description="Then it takes a packet path if it may")
+    denied_in_ms: float | None = Field(description="Then it is denied")
+    over_quota: bool
+
+
 class UseView(BaseModel):
     paths: int
     circuits: int
@@ -136,6 +151,11 @@ def install(app: FastAPI, rest: Rest) -> None:
                 for one in found
             ]
         )
+
+    @app.get("/v1/paths/{path_id}/why", tags=["paths"], responses=problems.responses(404))
+    async def explain_path(path_id: str) -> WhyView:
+        """Why a request waits, was denied, or is carried as it is; how long it still waits; what to do about it."""
+        return _why(rest.core, rest.find(path_id), rest.owner.clock())
 
     @app.get("/v1/tenants", tags=["state"])
     async def list_tenants() -> TenantList:
@@ -209,6 +229,50 @@ def _flight(core: Core, sender: str, flight: Flight) -> PreflightView:
 def healthy_enough(flight: Flight) -> bool:
     """Nothing about the sender or the path itself stands in the way."""
     return not any(one.severity == "error" for one in flight.general)
+
+
+def _why(core: Core, path: Path, now: int) -> WhyView:
+    queued = path.state is State.QUEUED
+
+    def until(at: int) -> float | None:
+        return max(at - now, 0) / MS if queued else None
+
+    return WhyView(
+        path=path.id,
+        state=path.state.value,
+        why=path.cause or path.reason or "nothing was in the way",
+        do=_advice(path),
+        ahead=list(core.queue).index(path.id) if queued else None,
+        waited_ms=(now - path.waiting_since) / MS if queued else None,
+        packet_path_in_ms=until(path.circuit_until) if path.request.wanted is Wanted.AUTO else None,
+        denied_in_ms=until(path.wait_until),
+        over_quota=path.over_quota is not None,
+    )
+
+
+def _advice(path: Path) -> str:
+    reason = path.cause or path.reason
+    if not reason:
+        return ""
+    if path.over_quota:
+        return "release paths of the tenant, or raise its quota (--quotas, then SIGHUP)"
+    for sign, words in _ADVICE:
+        if sign in reason:
+            return words
+    return "nothing: it is served as soon as it can be" if path.state is State.QUEUED else ""
+
+
+_ADVICE = (
+    ("to connect", "see why the device is not connected: rostrum doctor"),
+    ("is not connected", "see why the device is not connected: rostrum doctor"),
+    (" is down", "mend the port: rostrum doctor; other ways are taken as soon as there are some"),
+    ("out of use", "the component is tried again by itself; rostrum doctor says what it did"),
+    ("in use by", "wait for that path to end, release it, or ask with kind packet"),
+    ("already (", "wait for one of these paths to end, or start the manager with a higher --paths-per-server"),
+    ("multicast group", "release paths; or give the topology a larger multicast network"),
+    ("behind ", "nothing: it is its turn later; another --scheduler may order the queue otherwise"),
+    ("light budget", "use a topology with fewer splitters in a row, or take the packet network"),
+)
 
 
 def _use(one: Use) -> UseView:

@@ -285,3 +285,17 @@ def test_json__a_line_is_one_object_whatever_it_holds() -> None:
         "text": 'say "\n\x07é"',
         "n": 3,
     }
+
+
+async def test_why__says_what_a_request_waits_for_how_long_and_what_to_do(tmp_path: Path) -> None:
+    async with world(tmp_path, quotas={"local": Quota(paths=1)}) as (manager, http):
+        first = (await http.post("/v1/paths", json={"sender": "h1", "receivers": ["h3"]})).json()
+        second = (await http.post("/v1/paths", json={"sender": "h4", "receivers": ["h5"]})).json()
+        why = (await http.get(f"/v1/paths/{second['id']}/why")).json()
+        assert why["state"] == "queued" and why["over_quota"] and why["ahead"] == 0
+        assert why["why"].startswith("waiting for the quota of tenant local") and "--quotas" in why["do"]
+        assert 0 < why["denied_in_ms"] <= 30_000
+        manager.app.owner.post(ev.PortChanged("tor3", 1, False))
+        why = (await http.get(f"/v1/paths/{first['id']}/why")).json()
+        assert why["ahead"] is None and why["denied_in_ms"] is None
+        assert (await http.get("/v1/paths/p-none/why")).status_code == 404
