@@ -4,7 +4,7 @@
  * docs/protocol.md (Group messages) what is on the wire.
  *
  * Use:  rs_messages_new; rs_messages_set_view for each group that is subscribed or published to; then
- *       rs_messages_publish, rs_messages_receive, rs_messages_timeout as things happen, and after each (or after a batch)
+ *       rs_messages_publish, rs_messages_receive, rs_messages_timeout as things happen, and after each (or a batch)
  *       rs_messages_poll_event and rs_messages_poll_tx until they return false, then rs_messages_deadline.
  *
  * Names: in this interface an rs_peer is a number that all nodes of all groups agree on, since it is on the wire and

@@ -64,10 +64,11 @@ static bool wanted(rs_messages *node, const rs_gm_stream *stream, uint64_t sn) {
 bool rs_gm_receive_data(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length) {
     rs_gm_id id;
     rs_gm_body body;
-    bool fresh;
+    bool fresh = false;
     if (length > node->config.packet_bytes || !rs_gm_get_data(bytes, length, &id, &body))
         return false;
-    rs_gm_group *group = rs_gm_group_find(node, id.group);
+    rs_gm_stream *stream = rs_gm_stream_find(node, id.sender, id.group);
+    rs_gm_group *group = stream ? stream->group : rs_gm_group_find(node, id.group);
     if (!group || !group->member) {
         node->stats.foreign++;
         return true;
@@ -76,7 +77,8 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, const uint8_t *bytes, si
         return true;
     bool multicast = rs_gm_get_kind(bytes, length) == RS_GM_KIND_DATA;
     node->stats.data_received += multicast;
-    rs_gm_stream *stream = rs_gm_stream_get(node, group, &id, &fresh);
+    if (!stream || stream->incarnation != id.incarnation)
+        stream = rs_gm_stream_get(node, group, &id, &fresh);
     if (!stream) {
         node->stats.refused++;
         return true;
@@ -86,7 +88,7 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, const uint8_t *bytes, si
     if (!wanted(node, stream, id.sn))
         return true;
     rs_gm_arrive(node, now, stream, &id, bytes, (uint32_t)length, multicast ? RS_VIA_DATA : RS_VIA_RETRANSMIT);
-    const rs_gm_engine *engine = rs_gm_engine_of(group->protocol);
+    const rs_gm_engine *engine = rs_gm_engine_of(node, group->protocol);
     if (multicast && engine->received)
         engine->received(node, now, group, bytes, (uint32_t)length);
     rs_gm_kept_work(node, now);

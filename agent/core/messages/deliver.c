@@ -1,4 +1,4 @@
-/* From packets to messages: order, large messages, and the events that tell the subscriber what came and what did not. */
+/* From packets to messages: order, large messages, and the events that tell the subscriber what came and what not. */
 #include <string.h>
 
 #include "core/messages/state.h"

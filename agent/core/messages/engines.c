@@ -66,31 +66,38 @@ static void ricochet_change(rs_messages *node, rs_gm_group *group, const rs_gm_g
     rs_lec_tune(group->lec, next->c_milli, next->members, next->member_count, node->config.self);
 }
 
-static const rs_gm_engine engines[] = {
-    {.protocol = RS_MESSAGES_PLAIN, .name = "plain"},
-    {.protocol = RS_MESSAGES_RICOCHET,
-     .name = "ricochet",
-     .naks = true,
-     .prepare = ricochet_prepare,
-     .change = ricochet_change,
-     .received = rs_gm_bins_received},
-};
+void rs_gm_engines_init(rs_gm_engine engines[RS_GM_ENGINES]) {
+    engines[0] = (rs_gm_engine){.protocol = RS_MESSAGES_PLAIN, .name = "plain"};
+    engines[1] = (rs_gm_engine){.protocol = RS_MESSAGES_RICOCHET,
+                                .name = "ricochet",
+                                .naks = true,
+                                .prepare = ricochet_prepare,
+                                .change = ricochet_change,
+                                .received = rs_gm_bins_received};
+}
 
-const rs_gm_engine *rs_gm_engine_of(rs_messages_protocol protocol) {
-    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
-        if (engines[i].protocol == protocol)
-            return &engines[i];
+const rs_gm_engine *rs_gm_engine_of(const rs_messages *node, rs_messages_protocol protocol) {
+    for (uint32_t i = 0; i < RS_GM_ENGINES; i++) {
+        if (node->engines[i].protocol == protocol)
+            return &node->engines[i];
     }
     return NULL;
 }
 
 const char *rs_messages_protocol_name(rs_messages_protocol protocol) {
-    const rs_gm_engine *engine = rs_gm_engine_of(protocol);
-    return engine ? engine->name : NULL;
+    rs_gm_engine engines[RS_GM_ENGINES];
+    rs_gm_engines_init(engines);
+    for (uint32_t i = 0; i < RS_GM_ENGINES; i++) {
+        if (engines[i].protocol == protocol)
+            return engines[i].name;
+    }
+    return NULL;
 }
 
 rs_status rs_messages_protocol_named(const char *name, rs_messages_protocol *out) {
-    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+    rs_gm_engine engines[RS_GM_ENGINES];
+    rs_gm_engines_init(engines);
+    for (uint32_t i = 0; i < RS_GM_ENGINES; i++) {
         if (strcmp(engines[i].name, name) == 0) {
             *out = engines[i].protocol;
             return RS_OK;

@@ -118,8 +118,8 @@ static rs_gm_kept *closest(const rs_messages *node, const rs_gm_kept *kept, uint
     return best;
 }
 
-/* The new repair becomes what is left of it and another as long as that is less: nothing is lost by it, the other stays.
- * With one packet left it can be decoded. */
+/* The new repair becomes what is left of it and another as long as that is less: nothing is lost by it, the other
+ * stays. With one packet left it can be decoded. */
 static void combine(rs_messages *node, rs_gm_kept *kept) {
     for (uint32_t i = 0; i < COMBINED_MOST && kept->count > 1; i++) {
         uint32_t fewest = kept->count, left[2 * RS_MESSAGES_R_MAX];

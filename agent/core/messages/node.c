@@ -125,6 +125,7 @@ rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocato
     node->allocator = *allocator;
     node->random = rs_gm_mix(complete.seed + 1) ^ rs_gm_mix(~(uint64_t)complete.self);
     init_lists(node);
+    rs_gm_engines_init(node->engines);
     if (rs_gm_bins_init(node) == RS_OK && init_tables(node))
         return node;
     rs_messages_free(node);

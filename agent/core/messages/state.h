@@ -16,6 +16,7 @@
 #include "core/timers.h"
 
 #define RS_GM_PLANES 8
+#define RS_GM_ENGINES 2
 #define RS_GM_C_MOST 64u /* largest c */
 #define RS_GM_MEMBERS_MOST (1u << 20)
 #define RS_GM_CHUNK 64u          /* streams, or repairs, allocated at a time */
@@ -169,6 +170,7 @@ struct rs_messages {
     uint64_t random;
     rs_messages_stats stats;
     rs_timers timers;
+    rs_gm_engine engines[RS_GM_ENGINES];
 
     rs_gm_group **groups; /* group_count of them */
     rs_gm_group **group_table;
@@ -225,7 +227,9 @@ void rs_gm_take_back(rs_messages *node);
 rs_gm_small *rs_gm_small_new(rs_messages *node);
 
 /* engines.c */
-const rs_gm_engine *rs_gm_engine_of(rs_messages_protocol protocol);
+/* The table of all engines; each node has its own, since the core has no data of its own. */
+void rs_gm_engines_init(rs_gm_engine engines[RS_GM_ENGINES]);
+const rs_gm_engine *rs_gm_engine_of(const rs_messages *node, rs_messages_protocol protocol);
 
 /* views.c */
 rs_gm_group *rs_gm_group_find(const rs_messages *node, rs_message_group id);

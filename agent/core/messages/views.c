@@ -67,7 +67,7 @@ static rs_gm_group *new_group(rs_messages *node, rs_message_group id) {
 }
 
 static void apply(rs_messages *node, rs_gm_group *group, const rs_gm_group *next) {
-    const rs_gm_engine *before = rs_gm_engine_of(group->protocol), *after = rs_gm_engine_of(next->protocol);
+    const rs_gm_engine *before = rs_gm_engine_of(node, group->protocol), *after = rs_gm_engine_of(node, next->protocol);
     if (before != after && before->change)
         before->change(node, group, next);
     if (after->change)
@@ -100,7 +100,7 @@ static void apply(rs_messages *node, rs_gm_group *group, const rs_gm_group *next
 /* `next` owns its members from here on: they are the group's, or released. */
 static rs_status install(rs_messages *node, rs_gm_group *group, rs_gm_group *next) {
     bool fresh = !group;
-    const rs_gm_engine *engine = rs_gm_engine_of(next->protocol);
+    const rs_gm_engine *engine = rs_gm_engine_of(node, next->protocol);
     rs_status status = RS_OK;
     if (!engine)
         status = RS_ERR_PROTOCOL;
@@ -133,7 +133,7 @@ static rs_status install(rs_messages *node, rs_gm_group *group, rs_gm_group *nex
 rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages_view *view) {
     (void)now;
     rs_gm_take_back(node);
-    const rs_gm_engine *engine = rs_gm_engine_of(view->protocol);
+    const rs_gm_engine *engine = rs_gm_engine_of(node, view->protocol);
     rs_gm_group next = {.id = view->group,
                         .version = view->version,
                         .channel = view->channel,
@@ -200,7 +200,7 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
 }
 
 void rs_gm_group_free(rs_messages *node, rs_gm_group *group) {
-    const rs_gm_engine *engine = rs_gm_engine_of(group->protocol);
+    const rs_gm_engine *engine = rs_gm_engine_of(node, group->protocol);
     const rs_gm_group nothing = {.id = group->id};
     if (engine->change)
         engine->change(node, group, &nothing);

@@ -1,7 +1,7 @@
 /* What a packet of group messages costs a node's CPU (the counterpart of Fig. 11 of Ricochet's paper), without sockets:
- * a system of n nodes, each in d random groups of s, runs with loss; all that one node receives is recorded and then
- * given to that node anew, timed. `data`: only multicast data packets, with the repairs made of them; `all`: with the
- * repairs that others sent, per data packet. JSON on standard output.
+ * a system of n nodes, each in d random groups of n * d / s, runs with loss; all that one node receives is recorded and
+ * then given to that node anew, timed. `data`: only multicast data packets, with the repairs made of them; `all`: with
+ * the repairs that others sent, per data packet. JSON on standard output.
  *
  *   message_cycles [groups per node] [nodes] [group size] [data packets] [loss, percent] */
 #include <stdio.h>
@@ -24,7 +24,8 @@ typedef struct {
 typedef struct {
     uint32_t nodes, degree, size, groups, packets;
     double loss;
-    rs_peer *members; /* [group][size] */
+    rs_peer *members; /* [group][node], the first sizes[group] of each */
+    uint32_t *sizes;
     rs_messages **node;
     uint64_t random;
     rs_time now;
@@ -50,21 +51,21 @@ static uint32_t below(system_state *s, uint32_t bound) {
 static rs_messages *new_node(const system_state *s, rs_peer self) {
     const rs_allocator allocator = {zeroed, release, NULL};
     rs_messages_config config = {.self = self, .incarnation = 1, .seed = self, .packet_bytes = 1472};
-    config.receive_bytes = self ? 1 << 20 : 32 << 20;
+    config.receive_bytes = self ? 1 << 20 : 8 << 20; /* all of it touched while it warms up */
     config.send_bytes = 1 << 20;
     rs_messages *node = rs_messages_new(&config, &allocator);
     if (!node)
         abort();
     for (uint32_t g = 0; g < s->groups; g++) {
-        const rs_peer *members = s->members + (size_t)g * s->size;
+        const rs_peer *members = s->members + (size_t)g * s->nodes;
         bool member = false;
-        for (uint32_t i = 0; i < s->size; i++)
+        for (uint32_t i = 0; i < s->sizes[g]; i++)
             member |= members[i] == self;
         rs_messages_view view = {.group = g,
                                  .channel = g,
                                  .version = 1,
                                  .members = members,
-                                 .member_count = s->size,
+                                 .member_count = s->sizes[g],
                                  .protocol = RS_MESSAGES_RICOCHET};
         if (member && rs_messages_set_view(node, s->now, &view) != RS_OK)
             abort();
@@ -90,7 +91,7 @@ static void record(system_state *s, const rs_messages_out *out, bool data) {
     s->data_count += data;
 }
 
-/* Packets go straight to their receivers, some are lost. A first pass sends data, then what the receivers make of it. */
+/* Packets go straight to their receivers, some are lost. */
 static void carry(system_state *s, rs_peer from) {
     rs_messages_out out;
     rs_messages_event event;
@@ -102,9 +103,9 @@ static void carry(system_state *s, rs_peer from) {
             memcpy(bytes + length, out.piece[i].bytes, out.piece[i].length);
             length += out.piece[i].length;
         }
-        uint32_t count = data ? s->size : 1;
+        uint32_t count = data ? s->sizes[out.group] : 1;
         for (uint32_t i = 0; i < count; i++) {
-            rs_peer to = data ? s->members[(size_t)out.group * s->size + i] : out.peer;
+            rs_peer to = data ? s->members[(size_t)out.group * s->nodes + i] : out.peer;
             if (to == from || (double)below(s, 1u << 30) < s->loss * (1u << 30))
                 continue;
             if (to == 0)
@@ -121,13 +122,15 @@ static void run_system(system_state *s) {
     memset(message, 7, sizeof message);
     while (s->data_count < s->packets) {
         uint32_t group = below(s, s->groups);
-        rs_peer sender = s->members[(size_t)group * s->size + below(s, s->size)];
+        if (s->sizes[group] < 2)
+            continue;
+        rs_peer sender = s->members[(size_t)group * s->nodes + below(s, s->sizes[group])];
         s->now += 1000000000 / (100 * s->nodes);
         if (rs_messages_publish(s->node[sender], s->now, group, message, sizeof message, NULL) != RS_OK)
             abort();
         carry(s, sender);
-        for (uint32_t i = 0; i < s->size; i++)
-            carry(s, s->members[(size_t)group * s->size + i]);
+        for (uint32_t i = 0; i < s->sizes[group]; i++)
+            carry(s, s->members[(size_t)group * s->nodes + i]);
     }
 }
 
@@ -168,20 +171,22 @@ static double replay(system_state *s, bool data_only, rs_messages_stats *stats) 
     return spent * 1e9 / counted;
 }
 
+/* Ricochet, Sec. 5: n * d / s groups, each node in d of them, so that their sizes differ around s. */
 static void make_groups(system_state *s) {
     s->groups = s->nodes * s->degree / s->size;
-    s->members = calloc((size_t)s->groups * s->size, sizeof *s->members);
-    rs_peer *all = calloc(s->nodes, sizeof *all);
-    if (!s->members || !all)
+    s->members = calloc((size_t)s->groups * s->nodes, sizeof *s->members);
+    s->sizes = calloc(s->groups, sizeof *s->sizes);
+    uint32_t *all = calloc(s->groups, sizeof *all);
+    if (!s->members || !s->sizes || !all)
         abort();
-    for (uint32_t g = 0; g < s->groups; g++) {
-        for (uint32_t i = 0; i < s->nodes; i++)
-            all[i] = i;
-        for (uint32_t i = 0; i < s->size; i++) {
-            uint32_t at = i + below(s, s->nodes - i);
-            rs_peer chosen = all[at];
+    for (uint32_t g = 0; g < s->groups; g++)
+        all[g] = g;
+    for (uint32_t node = 0; node < s->nodes; node++) {
+        for (uint32_t i = 0; i < s->degree && i < s->groups; i++) {
+            uint32_t at = i + below(s, s->groups - i), group = all[at];
             all[at] = all[i];
-            all[i] = s->members[(size_t)g * s->size + i] = chosen;
+            all[i] = group;
+            s->members[(size_t)group * s->nodes + s->sizes[group]++] = node;
         }
     }
     free(all);

@@ -1,5 +1,5 @@
-/* Decoders of group messages on any bytes: they stay within them, and what they take is what the encoders make, byte for
- * byte. */
+/* Decoders of group messages on any bytes: they stay within them, and what they take is what the encoders make, byte
+ * for byte. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -35,8 +35,8 @@ cluster *cluster_new(const cluster_options *options);
 void cluster_free(cluster *c);
 rs_messages *cluster_node(cluster *c, uint32_t number);
 rs_time cluster_now(const cluster *c);
-/* Every node that is or was a member, or publishes, gets the view at once. Options but members, count, group and version
- * are taken from `like`. Who is no more a member need not get what it has not yet. */
+/* Every node that is or was a member, or publishes, gets the view at once. Options but members, count, group and
+ * version are taken from `like`. Who is no more a member need not get what it has not yet. */
 void cluster_view(cluster *c, rs_message_group group, const rs_peer *members, uint32_t count,
                   const rs_messages_view *like);
 /* Random groups of the workload (n, d, s): `groups` of them, each node in `d` of them on average (Ricochet, Sec. 5). */

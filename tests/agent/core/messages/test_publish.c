@@ -257,6 +257,45 @@ static void repairs__that_do_not_fill_are_sent_in_time(void **state) {
     rs_messages_free(receiver);
 }
 
+/* A new view may bring another engine; what was published before and after is delivered. */
+static void engines__are_switched_by_a_view(void **state) {
+    (void)state;
+    const rs_messages_view plain = {.protocol = RS_MESSAGES_PLAIN};
+    rs_messages *sender = pair_node(SENDER, (rs_messages_config){0});
+    rs_messages *receiver = pair_node(RECEIVER, (rs_messages_config){0});
+    datagram *d = calloc(64, sizeof *d);
+    for (uint64_t version = 1; version <= 4; version++) {
+        pair_view(sender, version, version % 2 ? &plain : &EAGER, 1);
+        pair_view(receiver, version, version % 2 ? &plain : &EAGER, 1);
+        for (uint8_t i = 0; i < 6; i++) {
+            assert_int_equal(pair_publish(sender, MS, i, 900), RS_OK);
+            assert_int_equal(pair_take(sender, MS, d, 1), 1);
+            pair_give(receiver, MS, d);
+            pair_expect(receiver, i, 900);
+        }
+        /* Repairs are made by the one engine, not by the other; none are left of a bin that went away. */
+        assert_int_equal(pair_take(receiver, MS, d, 64) > 0, version % 2 == 0);
+        assert_int_equal(pair_stats(receiver).bins > 0, version % 2 == 0);
+        pair_view(receiver, 100 * version, &plain, 1);
+        pair_take(receiver, MS, d, 64);
+        rs_messages_forget(receiver, MS, GROUP);
+    }
+    free(d);
+    rs_messages_free(sender);
+    rs_messages_free(receiver);
+}
+
+static void engines__are_known_by_name(void **state) {
+    (void)state;
+    rs_messages_protocol protocol;
+    assert_int_equal(rs_messages_protocol_named("ricochet", &protocol), RS_OK);
+    assert_int_equal(protocol, RS_MESSAGES_RICOCHET);
+    assert_string_equal(rs_messages_protocol_name(RS_MESSAGES_PLAIN), "plain");
+    assert_int_equal(rs_messages_protocol_named("carrier pigeon", &protocol), RS_ERR_PROTOCOL);
+    assert_null(rs_messages_protocol_name((rs_messages_protocol)9));
+    assert_non_null(strstr(rs_strerror(RS_ERR_PROTOCOL), "protocol"));
+}
+
 /* Shared addresses bring packets of other groups: dropped and counted. */
 static void receive__counts_what_is_of_other_groups(void **state) {
     (void)state;
@@ -367,6 +406,8 @@ int main(void) {
         cmocka_unit_test(repairs__give_the_packet_that_is_missing),
         cmocka_unit_test(repairs__unusable_ones_are_combined),
         cmocka_unit_test(repairs__that_do_not_fill_are_sent_in_time),
+        cmocka_unit_test(engines__are_switched_by_a_view),
+        cmocka_unit_test(engines__are_known_by_name),
         cmocka_unit_test(receive__counts_what_is_of_other_groups),
         cmocka_unit_test(intake__drops_at_random_when_it_is_full),
         cmocka_unit_test(memory__may_fail_anywhere),
