@@ -134,7 +134,9 @@ def _own(core: Core, ocs: Ocs, path: Path, found: Cascade, now: int) -> None:
     rows = [core.resources.circuits.drop_foreign(ocs.name, pair) for pair in found.pairs]
     powers = tuple(row.cross_connect for row in rows if row)
     circuit_id = core.resources.next_circuit_id()
-    core.resources.circuits.add(Circuit(circuit_id, ocs.name, found, CircuitState.LIVE, 0, path.id, now, now, powers))
+    core.resources.circuits.add(
+        Circuit(circuit_id, ocs.name, found, CircuitState.LIVE, 0, (path.id,), now, now, powers)
+    )
     path.ocs, path.circuit_id, path.cascade, path.cross_connects = ocs.name, circuit_id, found, powers
     core.durable.mark("circuit", circuit_id)
     path.stamps.cross_connects_steady = now

@@ -5,7 +5,8 @@ reclaiming idle circuits (least recently used first) where they are in the way.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Foreign
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from rostrum.controller.core.resources import Resources
 
 
+CASCADES_MAX = 4096
+
+
 @dataclass(frozen=True)
 class CircuitPlan:
     ocs: str
@@ -30,6 +34,7 @@ class CircuitPlan:
     hops: tuple[Hop, ...]
     rate_bps: int
     reconfiguration_ns: int  # 0 = live
+    share: bool = False  # others use it too, and may go on
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,11 @@ def plan(resources: Resources, request: PathRequest, now: int) -> CircuitPlan | 
     if plans:
         return min(plans, key=lambda one: (one.reconfiguration_ns > 0, len(one.evict)))
     obstacles = [one for one in found if isinstance(one, Obstacle)]
-    return min(obstacles, key=lambda one: (one.ever, one.until is not None, one.until or 0))
+    least = min(obstacles, key=lambda one: (one.ever, one.until is not None, one.until or 0))
+    if len(obstacles) == 1:
+        return least
+    waiting = [one.blockers for one in obstacles if not one.ever]
+    return replace(least, blockers=tuple(chain(*waiting)) if all(waiting) else ())
 
 
 def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: list[str], now: int) -> CircuitPlan | Obstacle:
@@ -113,13 +122,7 @@ def _never(resources: Resources, ocs: Ocs, racks: list[str]) -> Obstacle | None:
 
 def _reusable(resources: Resources, ocs: Ocs, source: str, racks: list[str]) -> Circuit | None:
     """The idle circuit from this rack to exactly these racks, live ones and the last used first."""
-    same = [
-        one
-        for one in resources.circuits.idle()
-        if one.ocs == ocs.name
-        and one.cascade.uplink.tor == source
-        and sorted(port.tor for port in one.cascade.downlinks) == racks
-    ]
+    same = [one for one in resources.circuits.on_route((ocs.name, source, tuple(racks))) if not one.users]
     return max(same, key=lambda one: (one.state is CircuitState.LIVE, one.last_used), default=None)
 
 
@@ -128,8 +131,9 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Tak
     idle: list[tuple[int, _Taken]] = []
     busy: list[str] = []
     until: list[int] = []
+    health = resources.health
     for port in resources.ports[ocs.name, tor]:
-        ill = (resources.health.input if side == "input" else resources.health.output)(ocs, port.ocs_port, now)
+        ill = None if health.spotless else (health.input if side == "input" else health.output)(ocs, port.ocs_port, now)
         holder = resources.circuits.holder(ocs.name, side, port.ocs_port)
         if (tor, port.tor_port) in resources.ports_down:
             busy.append(f"port {port.tor_port} is down")
@@ -142,7 +146,7 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Tak
         elif isinstance(holder, Foreign):
             busy.append(f"port {port.tor_port} {_found(holder, now)}")
             until.append(holder.until)
-        elif holder.user is None:
+        elif not holder.users:
             idle.append((holder.last_used, _Taken(port, holder.id)))
         else:
             busy.append(f"port {port.tor_port} in use by {holder.user}")
@@ -150,7 +154,9 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Tak
         return min(idle, key=lambda one: one[0])[1]
     name = "uplink" if side == "input" else "downlink"
     return Obstacle(
-        f"waiting for {tor}'s {name}: {'; '.join(busy)}", until=min(until) if len(until) == len(busy) else None
+        f"waiting for {tor}'s {name}: {'; '.join(busy)}",
+        until=min(until) if len(until) == len(busy) else None,
+        blockers=tuple((ocs.name, side, port.ocs_port) for port in resources.ports[ocs.name, tor]) if not until else (),
     )
 
 
@@ -180,13 +186,25 @@ def _with_splitters(
     ]
     while True:
         available = _available(resources, ocs, evict.keys(), now)
-        made = fit(uplink.port, ports, available, ocs.light)
+        made = _fit(resources, ocs, uplink.port, ports, available)
         if made:
             spared = _spare(resources, ocs, evict, made, [taken.victim for taken in (uplink, *downlinks)])
             return _finish(resources, ocs, request, made, None, spared, round(ocs.reconfiguration_s * 1e9))
         if not reclaimable:
             return _no_splitter(resources, ocs, len(ports), available, now)
         evict[reclaimable.pop(0)] = None
+
+
+def _fit(
+    resources: Resources, ocs: Ocs, uplink: TorPort, ports: list[TorPort], available: list[Splitter]
+) -> Cascade | None:
+    """As `fit`, remembered: the same racks are asked for again and again."""
+    key = (ocs.name, uplink, tuple(ports), tuple(splitter.name for splitter in available))
+    if key not in resources.cascades:
+        if len(resources.cascades) >= CASCADES_MAX:
+            resources.cascades.clear()
+        resources.cascades[key] = fit(uplink, ports, available, ocs.light)
+    return resources.cascades[key]
 
 
 def _available(resources: Resources, ocs: Ocs, evicted: Collection[str], now: int) -> list[Splitter]:
@@ -226,7 +244,7 @@ def _no_splitter(resources: Resources, ocs: Ocs, racks: int, available: list[Spl
     for splitter in ocs.splitters.values():
         verdict = resources.health.splitter(ocs, splitter.name, now)
         holders = _splitter_holders(resources, ocs, splitter)
-        users |= {one.user for one in holders if isinstance(one, Circuit) and one.user}
+        users.update(*(one.users for one in holders if isinstance(one, Circuit)))
         until += [one.until for one in holders if isinstance(one, Foreign)]
         if verdict:
             ill.append((f"{splitter.name} {verdict[0]}", verdict[1]))
@@ -245,7 +263,9 @@ def _no_splitter(resources: Resources, ocs: Ocs, racks: int, available: list[Spl
     waits_for_users = bool(users)
     ends = until + [end for _, end in ill]
     return Obstacle(
-        f"waiting for {what}: {'; '.join(parts)}", until=min(ends) if ends and not waits_for_users else None
+        f"waiting for {what}: {'; '.join(parts)}",
+        until=min(ends) if ends and not waits_for_users else None,
+        blockers=tuple((ocs.name, "output", ocs.splitters[name].input) for name in busy) if not ends else (),
     )
 
 

@@ -36,8 +36,9 @@ def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
     core.resources.circuits.settled(circuit.id, event.cross_connects, now)
     for pair in circuit.cascade.pairs:
         core.resources.health.works(ocs, pair)
-    path = core.paths.get(circuit.user or "")
-    if path and path.circuit_op == event.op:
+    for path in core.users(circuit):
+        if path.circuit_op != event.op:
+            continue
         path.circuit_op = None
         path.cross_connects = event.cross_connects
         path.stamps.cross_connects_steady = now
@@ -105,10 +106,10 @@ def lose_circuit(core: Core, circuit: Circuit, cause: str, now: int) -> None:
     for rule_set in core.idle_rules.of_circuit(circuit.id):
         core.discard(rule_set, now)
     core.counts["circuits_lost"] += 1
-    core.warn("circuit lost", circuit=circuit.id, path=circuit.user or "-", cause=cause)
-    path = core.paths.get(circuit.user or "")
-    if path and path.granted:
-        to_packet(core, path, cause, now)
+    core.warn("circuit lost", circuit=circuit.id, path=" ".join(circuit.users) or "-", cause=cause)
+    for path in core.users(circuit):
+        if path.granted:
+            to_packet(core, path, cause, now)
 
 
 def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str] = frozenset()) -> None:

@@ -132,19 +132,19 @@ def _restored(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now
     core.unread_circuits.discard(circuit.id)
     rows = [found.get(pair) for pair in circuit.cascade.pairs]
     steady = tuple(row for row in rows if row and row.state is CrossConnectState.STEADY)
-    path = core.paths.get(circuit.user or "")
+    users = core.users(circuit)
     if len(steady) == len(rows):
         core.resources.circuits.settled(circuit.id, steady, now)
-        if path:
+        for path in users:
             path.circuit_op, path.cross_connects = None, steady
             path.stamps.cross_connects_steady = now
             maybe_active(core, path, now)
-    elif path is None or any(row and row.state is CrossConnectState.FAULT for row in rows):
+    elif not users or any(row and row.state is CrossConnectState.FAULT for row in rows):
         lose_circuit(core, circuit, f"it was not whole on {circuit.ocs} after the manager's restart", now)
     else:
         core.counts["mended_cross_connects"] += len(rows) - len(steady)
-        core.log("cross-connects set again", path=path.id, ocs=circuit.ocs, pairs=len(rows) - len(steady))
-        connect(core, path, circuit, now)
+        core.log("cross-connects set again", path=users[0].id, ocs=circuit.ocs, pairs=len(rows) - len(steady))
+        connect(core, users, circuit, now)
 
 
 def _check(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now: int) -> None:
@@ -153,8 +153,7 @@ def _check(core: Core, circuit: Circuit, found: dict[Pair, CrossConnect], now: i
     powers = tuple(row for row in rows if row and row.state is not CrossConnectState.FAULT)
     if len(powers) == len(rows):
         core.resources.circuits.measured(circuit.id, powers)
-        path = core.paths.get(circuit.user or "")
-        if path:
+        for path in core.users(circuit):
             path.cross_connects = powers
         return
     bad = next(pair for pair, row in zip(circuit.cascade.pairs, rows, strict=True) if row not in powers)

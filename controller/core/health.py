@@ -25,6 +25,11 @@ class Health:
         self._quarantine_ns = quarantine_ns
         self._strikes: dict[tuple[str, str, object], list[Strike]] = {}
 
+    @property
+    def spotless(self) -> bool:
+        """Nothing failed lately."""
+        return not self._strikes
+
     def fork(self) -> Health:
         """Read-only use: the copy shares what is known."""
         return self

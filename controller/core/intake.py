@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address
 
@@ -16,6 +17,7 @@ from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path, RuleSet, Transfer
 from rostrum.controller.core.quotas import Over
 from rostrum.controller.core.resources import PacketPlan
+from rostrum.controller.core.schedulers.base import Decision as SchedulerDecision
 from rostrum.controller.core.schedulers.base import Deny, Grant, Wait, Waiting
 from rostrum.controller.core.state import Core, PendingCircuit
 from rostrum.controller.core.values import (
@@ -33,6 +35,7 @@ from rostrum.controller.core.words import listed, seconds
 
 LIGHT_MARGIN_MS = 200  # light bound = 3 x reconfiguration time + this
 PACKET_LIGHT_BOUND_MS = 1_000
+NOTICE_NS = 1_000_000_000  # an agent is not told more often why its request waits
 
 
 def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
@@ -57,7 +60,7 @@ def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
     core.queue.append(path.id)
     core.durable.mark("path", path.id)
     core.counts["requested"] += 1
-    run_queue(core, now)
+    run_queue(core, now, news=False)
     core.forget_old()
 
 
@@ -106,41 +109,70 @@ def _before_its_turn(core: Core, path: Path) -> bool:
     return before is not None and before.granted and before.kind is PathKind.CIRCUIT
 
 
-def run_queue(core: Core, now: int) -> None:
-    """Lets the scheduler decide about everything that waits."""
-    if not core.queue:
+def look_at_queue(core: Core, now: int) -> None:
+    """For some that wait a time has come."""
+    run_queue(core, now, news=False)
+
+
+def run_queue(core: Core, now: int, news: bool = True) -> None:
+    """Lets the scheduler decide about what waits. `news`: something else changed than what `resources` knows to have
+    become free; otherwise those that wait for what is still in use are not looked at again.
+    """
+    queue = core.queue
+    freed = core.resources.take_freed()
+    if not queue:
         return
-    waiting = []
-    for path_id in core.queue:
+    if news:
+        queue.wake_all()
+    else:
+        queue.wake(freed)
+    queue.wake_due(now)
+    looked_at = queue.awake() if core.scheduler.each_alone else list(queue)
+    waiting = [one for path_id in looked_at if (one := _waiting(core, core.paths[path_id], now))]
+    decisions: dict[str, SchedulerDecision] = {}
+    if waiting:
+        decisions = {one.path_id: one for one in core.scheduler.schedule(waiting, core.resources.fork(), now)}
+    for path_id in looked_at:
         path = core.paths[path_id]
-        if path.follows:
-            if _before_its_turn(core, path):
-                continue
-            path.follows = ""
-            _begin_to_wait(core, path, now)
-        request = path.request
-        if path.over_quota:
-            if core.quotas.holds(path, now):
-                continue
-            if core.quotas.packet_only(path, now):
-                request = replace(request, wanted=Wanted.PACKET)
-        waiting.append(Waiting(path.id, request, path.waiting_since, path.circuit_until))
-    decisions = {one.path_id: one for one in core.scheduler.schedule(waiting, core.resources.fork(), now)}
-    for path_id in list(core.queue):
-        path = core.paths[path_id]
-        otherwise = f"behind others in the queue of {len(core.queue)}"
-        if path.follows:
-            otherwise = f"the session before it still has its circuit ({path.follows})"
-        elif path.over_quota:
-            otherwise = path.over_quota.reason
-        decision = decisions.get(path_id, Wait(path_id, otherwise))
+        decision = decisions.get(path_id) or Wait(path_id, _undecided(core, path))
         if isinstance(decision, Grant):
-            decision = _grant(core, path, decision, now) or decision
+            carried_out = _grant(core, path, decision, now)
+            if carried_out:
+                queue.wake_all()  # what others were said to wait for, nobody took
+            decision = carried_out or decision
         if isinstance(decision, Deny):
-            core.queue.remove(path_id)
+            queue.remove(path_id)
             deny(core, path, decision.reason, now)
         elif isinstance(decision, Wait):
             _wait(core, path, decision, now)
+    due = queue.wake_due(now)
+    if due is not None:
+        core.look_at("queue", due)
+
+
+def _waiting(core: Core, path: Path, now: int) -> Waiting | None:
+    """The path as the scheduler sees it; None if its time has not come."""
+    if path.follows:
+        if _before_its_turn(core, path):
+            return None
+        path.follows = ""
+        _begin_to_wait(core, path, now)
+    request = path.request
+    if path.over_quota:
+        if core.quotas.holds(path, now):
+            return None
+        if core.quotas.packet_only(path, now):
+            request = replace(request, wanted=Wanted.PACKET)
+    blockers = core.queue.blockers(path.id)
+    return Waiting(path.id, request, path.waiting_since, path.circuit_until, blockers, path.reason if blockers else "")
+
+
+def _undecided(core: Core, path: Path) -> str:
+    if path.follows:
+        return f"the session before it still has its circuit ({path.follows})"
+    if path.over_quota:
+        return path.over_quota.reason
+    return f"behind others in the queue of {len(core.queue)}"
 
 
 def _wait(core: Core, path: Path, decision: Wait, now: int) -> None:
@@ -149,13 +181,15 @@ def _wait(core: Core, path: Path, decision: Wait, now: int) -> None:
         core.queue.remove(path.id)
         deny(core, path, f"not served within {seconds(now - path.stamps.requested)}: {decision.reason}", now)
         return
-    for when in (path.circuit_until, path.wait_until, decision.until):
-        if when is not None and now < when <= path.wait_until:
-            core.look_at("queue", when)
-    if path.told != _gist(decision.reason):
+    times = (path.circuit_until, path.wait_until, decision.until)
+    core.queue.sleep(path.id, decision.blockers, min(at for at in times if at is not None and at > now))
+    if path.told and now < path.told_at + NOTICE_NS:
+        return
+    gist = _gist(decision.reason)
+    if path.told != gist:
         if not path.told:
             core.counts["queued"] += 1
-        path.told = _gist(decision.reason)
+        path.told, path.told_at = gist, now
         core.log("queued", path=path.id, request=path.request.request_id, reason=decision.reason)
         answer(core, path)
         core.emit(act.PathChanged(path.id))
@@ -290,7 +324,7 @@ def _set_circuit(
         gone = tuple(pair for pair in victim.cascade.pairs if pair not in wanted)
         core.disconnect(victim.ocs, gone, f"reclaimed for {path.id}")
     if plan.reuse is None:
-        connect(core, path, circuit, now)
+        connect(core, [path], circuit, now)
     elif circuit.state is CircuitState.LIVE:
         path.cross_connects = circuit.powers
         path.stamps.cross_connects_steady = now
@@ -298,15 +332,17 @@ def _set_circuit(
         path.circuit_op = circuit.op
 
 
-def connect(core: Core, path: Path, circuit: Circuit, now: int) -> None:
+def connect(core: Core, paths: Sequence[Path], circuit: Circuit, now: int) -> None:
+    """Has the OCS make a circuit for these paths."""
     op = core.next_serial()
     circuit = core.resources.circuits.setting(circuit.id, op)
     reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
     until = now + reconfiguration + core.settings.configure_bound_ns
     core.circuit_ops[op] = PendingCircuit(circuit.id, until)
     core.look_at("orders", until)
-    path.circuit_op = op
-    core.emit(act.Connect(op, circuit.ocs, circuit.cascade.pairs, path.id))
+    for path in paths:
+        path.circuit_op = op
+    core.emit(act.Connect(op, circuit.ocs, circuit.cascade.pairs, paths[0].id))
 
 
 def maybe_active(core: Core, path: Path, now: int) -> None:
@@ -383,14 +419,14 @@ def released(core: Core, event: ev.Released, now: int) -> None:
         if by_others:
             core.emit(act.NotifyFailed(path.request.origin, path.id, cause))
         release(core, path, cause, now)
-    run_queue(core, now)
+    run_queue(core, now, news=False)
 
 
 def cancelled(core: Core, event: ev.Cancelled, now: int) -> None:
     path = core.paths.get(core.by_request.get((event.origin, event.request_id), ""))
     if path and path.state is State.QUEUED:
         withdraw(core, path, "withdrawn", now)
-        run_queue(core, now)
+        run_queue(core, now, news=False)
 
 
 def renewed(core: Core, event: ev.Renewed, now: int) -> None:

@@ -109,6 +109,7 @@ class Manager:
             while timers and timers[0] <= now:
                 heapq.heappop(timers)
             due = list(_LOOKS)
+            self.core.queue.wake_all()
         else:
             due = [what for what in _LOOKS if alarms.get(what, now + 1) <= now]
         for what in due:
@@ -156,5 +157,5 @@ _LOOKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several
     "unclaimed": _unclaimed,
     "links": retree.activate,
     "accused": failures.judge,
-    "queue": intake.run_queue,
+    "queue": intake.look_at_queue,
 }

@@ -70,6 +70,7 @@ class Path:
     complaints: dict[str, int] = field(default_factory=dict)  # receiver -> times without light
     light: dict[str, FirstLight] = field(default_factory=dict)  # by receivers' rack, where its switch tells
     told: str = ""  # the last reason sent with QUEUED
+    told_at: int = 0
     transfer_id: str = ""
     on_end: Callable[[Path], None] | None = field(default=None, repr=False, compare=False)
     over_quota: Over | None = None  # queued: a grant was beyond its tenant's quota

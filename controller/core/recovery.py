@@ -78,7 +78,7 @@ def _circuit(core: Core, key: str, record: Any, now: int) -> Circuit:
     through = tuple(ocs.splitters[name].name for name in record["splitters"])
     budgets = tuple(Budget(tor, port, tuple(by), power, margin) for tor, port, by, power, margin in record["budgets"])
     made = Cascade(uplink, downlinks, through, tuple(Pair(*one) for one in record["pairs"]), budgets)
-    return Circuit(key, ocs.name, made, CircuitState.SETTING, core.next_serial(), None, now)
+    return Circuit(key, ocs.name, made, CircuitState.SETTING, core.next_serial(), (), now)
 
 
 class Leaving:
@@ -192,12 +192,12 @@ def _hold(core: Core, path: Path, record: Any, now: int) -> str:
         return f"unknown switches {', '.join(gone[:4])}"
     circuit_id = record.get("circuit")
     circuit = core.resources.circuits.get(circuit_id) if circuit_id else None
-    if circuit_id and (circuit is None or circuit.user is not None):
+    if circuit_id and circuit is None:
         return f"its circuit {circuit_id} is not there"
     if not core.groups.adopt(group):
         return f"{group} belongs to another path"
     if circuit:
-        core.resources.circuits.use(circuit.id, path.id, now)
+        core.resources.circuits.use(circuit.id, path.id, now, record["rate_bps"], share=True)
         path.ocs, path.circuit_id, path.cascade, path.circuit_op = circuit.ocs, circuit.id, circuit.cascade, circuit.op
     core.resources.share_ports(path.id, path.request.sender, path.request.receivers)
     path.kind, path.group, path.hops, path.reason = kind, group, hops, record["reason"]

@@ -7,7 +7,7 @@ needs. A scheduler gets a fork: what it reserves there is a proposal, which the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -18,7 +18,8 @@ from rostrum.controller.core.circuits import Circuit, CircuitState, CircuitTable
 from rostrum.controller.core.fabric import Fabric
 from rostrum.controller.core.failed_links import FailedLinks
 from rostrum.controller.core.health import Health
-from rostrum.controller.core.splitters import TorPort
+from rostrum.controller.core.queue import Key
+from rostrum.controller.core.splitters import Cascade, TorPort
 from rostrum.controller.core.trees import Hop, NoTree, Tree
 from rostrum.controller.core.values import Obstacle, PathRequest, Settings
 from rostrum.controller.core.words import listed
@@ -69,17 +70,37 @@ class Resources:
         self.ocs: dict[str, OcsStatus] = {name: OcsStatus(OcsState.STARTING, now) for name in topology.ocs}
         self.ports = _ports(topology)
         self.never: dict[tuple[str, int], Obstacle | None] = {}
-        self._sending: dict[str, frozenset[str]] = {}
-        self._receiving: dict[str, frozenset[str]] = {}
+        self._sending = _Shares("sending", settings.paths_per_server)
+        self._receiving = _Shares("receiving", settings.paths_per_server)
+        self.cascades: dict[Hashable, Cascade | None] = {}  # found before: circuit_plan.py
         self._serial = 0
 
     def fork(self) -> Resources:
         copy = object.__new__(Resources)
         copy.__dict__.update(self.__dict__)
         copy.circuits = self.circuits.fork()
-        copy._sending = dict(self._sending)
-        copy._receiving = dict(self._receiving)
+        copy._sending = self._sending.fork()
+        copy._receiving = self._receiving.fork()
         return copy
+
+    def take_freed(self) -> set[Key]:
+        """What became free since the last call."""
+        freed: set[Key] = self.circuits.freed | self._sending.freed | self._receiving.freed
+        if freed:
+            self.circuits.freed, self._sending.freed, self._receiving.freed = set(), set(), set()
+        return freed
+
+    def any_free(self, keys: Iterable[Key]) -> bool:
+        """Whether one of these is not in use."""
+        for name, what, port in keys:
+            if what in ("sending", "receiving"):
+                if (self._sending if what == "sending" else self._receiving).free(name):
+                    return True
+                continue
+            holder = self.circuits.holder(name, what, port)
+            if holder is None or (isinstance(holder, Circuit) and not holder.users):
+                return True
+        return False
 
     def remote_racks(self, request: PathRequest) -> list[str]:
         """ToRs of the receivers outside the sender's rack."""
@@ -127,22 +148,17 @@ class Resources:
         return reservation
 
     def share_ports(self, path_id: str, sender: str, receivers: Iterable[str]) -> None:
-        self._sending[sender] = self._sending.get(sender, frozenset()) | {path_id}
-        for name in receivers:
-            self._receiving[name] = self._receiving.get(name, frozenset()) | {path_id}
+        self._sending.add((sender,), path_id)
+        self._receiving.add(receivers, path_id)
 
     def release(self, path_id: str, sender: str, receivers: Iterable[str], now: int) -> None:
         """Everything the path held is free again; its circuit stays, idle."""
-        _without(self._sending, sender, path_id)
-        for name in receivers:
-            _without(self._receiving, name, path_id)
+        self._sending.remove((sender,), path_id)
+        self._receiving.remove(receivers, path_id)
         self.leave_circuit(path_id, now)
 
     def leave_circuit(self, path_id: str, now: int) -> Circuit | None:
-        circuit = self.circuits.of_user(path_id)
-        if circuit:
-            self.circuits.leave(circuit.id, now)
-        return circuit
+        return self.circuits.leave(path_id, now)
 
     def next_circuit_id(self) -> str:
         self._serial += 1
@@ -155,18 +171,16 @@ class Resources:
 
     def _reserve_circuit(self, path_id: str, plan: CircuitPlan, now: int) -> Reservation:
         if plan.reuse is not None:
-            return Reservation(self.circuits.use(plan.reuse, path_id, now), ())
-        trial = self.circuits.fork()
-        evicted = []
+            return Reservation(self.circuits.use(plan.reuse, path_id, now, plan.rate_bps, plan.share), ())
         for circuit_id in plan.evict:
-            victim = trial.get(circuit_id)
-            if victim is None or victim.user is not None:
+            victim = self.circuits.get(circuit_id)
+            if victim is None or victim.users:
                 raise Conflict(f"circuit {circuit_id} is gone or in use")
-            evicted.append(trial.drop(circuit_id))
-        made = Circuit(self.next_circuit_id(), plan.ocs, plan.cascade, CircuitState.SETTING, 0, path_id, now)
-        trial.add(made)
-        self.circuits = trial
-        return Reservation(made, tuple(evicted))
+        made = Circuit(self.next_circuit_id(), plan.ocs, plan.cascade, CircuitState.SETTING, 0, (path_id,), now)
+        self.circuits.check(made, plan.evict)
+        evicted = tuple(self.circuits.drop(circuit_id) for circuit_id in plan.evict)
+        self.circuits.add(made, plan.rate_bps)
+        return Reservation(made, evicted)
 
     def _tors(self, request: PathRequest) -> set[str]:
         servers = self.topology.servers
@@ -179,18 +193,14 @@ class Resources:
         for name in (request.sender, *request.receivers) if self.ports_down else ():
             if cause := self.cut_off(name):
                 return Obstacle(f"waiting for {name}'s link: {cause}")
-        limit = self.settings.paths_per_server
-        users = self._sending.get(request.sender, frozenset())
-        if len(users) >= limit:
-            return Obstacle(
-                f"waiting for {request.sender}'s port: it sends on {len(users)} paths already ({listed(users, 4)})"
-            )
-        for name in request.receivers:
-            users = self._receiving.get(name, frozenset())
-            if len(users) >= limit:
-                return Obstacle(
-                    f"waiting for {name}'s port: it receives from {len(users)} paths already ({listed(users, 4)})"
-                )
+        if not self._sending.free(request.sender):
+            name, (count, users) = request.sender, self._sending.of(request.sender)
+            reason = f"waiting for {name}'s port: it sends on {count} paths already ({listed(users, 4)})"
+            return Obstacle(reason, blockers=((name, "sending", 0),))
+        for name in self._receiving.full(request.receivers):
+            count, users = self._receiving.of(name)
+            reason = f"waiting for {name}'s port: it receives from {count} paths already ({listed(users, 4)})"
+            return Obstacle(reason, blockers=((name, "receiving", 0),))
         return None
 
     def cut_off(self, server: str) -> str:
@@ -200,12 +210,8 @@ class Resources:
 
     def in_use(self) -> set[str]:
         """Ids of all paths that hold anything."""
-        holders = (
-            set().union(*self._sending.values(), *self._receiving.values())
-            if self._sending or self._receiving
-            else set()
-        )
-        return holders | {circuit.user for circuit in self.circuits if circuit.user is not None}
+        users = {path_id for circuit in self.circuits for path_id in circuit.users}
+        return users | self._sending.everybody() | self._receiving.everybody()
 
     def set_ocs(self, name: str, state: OcsState, now: int, cause: str = "") -> None:
         self.ocs[name] = replace(self.ocs[name], state=state, since=now, cause=cause)
@@ -220,9 +226,55 @@ def _ports(topology: Topology) -> dict[tuple[str, str], list[TorPort]]:
     return ports
 
 
-def _without(users: dict[str, frozenset[str]], name: str, path_id: str) -> None:
-    left = users.get(name, frozenset()) - {path_id}
-    if left:
-        users[name] = left
-    else:
-        users.pop(name, None)
+class _Shares:
+    """Which paths share each server's port, in one direction; at most `limit` each. A fork only counts what it adds."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        self._what, self._limit = what, limit
+        self._users: dict[str, dict[str, None]] = {}
+        self._more: dict[str, int] | None = None  # of a fork
+        self.freed: set[Key] = set()
+
+    def fork(self) -> _Shares:
+        copy = _Shares(self._what, self._limit)
+        copy._users, copy._more = self._users, dict(self._more or {})
+        return copy
+
+    def free(self, name: str) -> bool:
+        users = self._users.get(name)
+        more = self._more.get(name, 0) if self._more else 0
+        return (len(users) if users else 0) + more < self._limit
+
+    def full(self, names: Iterable[str]) -> Iterator[str]:
+        return (name for name in names if not self.free(name))
+
+    def of(self, name: str) -> tuple[int, list[str]]:
+        """How many paths, and their ids as far as they are known."""
+        users = list(self._users.get(name, ()))
+        return len(users) + (self._more or {}).get(name, 0), users
+
+    def add(self, names: Iterable[str], path_id: str) -> None:
+        for name in names:
+            if self._more is not None:
+                self._more[name] = self._more.get(name, 0) + 1
+            elif name in self._users:
+                self._users[name][path_id] = None
+            else:
+                self._users[name] = {path_id: None}
+
+    def remove(self, names: Iterable[str], path_id: str) -> None:
+        for name in names:
+            if self._more is not None:
+                self._more[name] = self._more.get(name, 0) - 1
+                continue
+            users = self._users.get(name)
+            if users is None or path_id not in users:
+                continue
+            if len(users) >= self._limit:
+                self.freed.add((name, self._what, 0))
+            del users[path_id]
+            if not users:
+                del self._users[name]
+
+    def everybody(self) -> set[str]:
+        return {path_id for users in self._users.values() for path_id in users}

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core import schedulers
-from rostrum.controller.core.circuits import FOREVER, Foreign
+from rostrum.controller.core.circuits import FOREVER, Circuit, Foreign
 from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.membership_state import Membership
 from rostrum.controller.core.model import MulticastRule, Pair
 from rostrum.controller.core.paths import IdleRules, Path, PathTable, RuleSet, Transfer
+from rostrum.controller.core.queue import Queue
 from rostrum.controller.core.quotas import Quotas
 from rostrum.controller.core.resources import Resources
 from rostrum.controller.core.rules import RuleKey
@@ -88,7 +89,7 @@ class Core:
     scheduler: Scheduler
     epoch: str
     paths: PathTable = field(default_factory=PathTable)
-    queue: list[str] = field(default_factory=list)
+    queue: Queue = field(default_factory=Queue)
     by_request: dict[tuple[str, str], str] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
     transfers: OrderedDict[str, Transfer] = field(default_factory=OrderedDict)
@@ -175,6 +176,10 @@ class Core:
     def tell(self, path: Path) -> bool:
         """Whether the path's origin is an agent that listens now."""
         return path.request.origin != REST
+
+    def users(self, circuit: Circuit) -> list[Path]:
+        """The paths that a circuit carries."""
+        return [self.paths[path_id] for path_id in circuit.users if path_id in self.paths]
 
     def install(self, path: Path, now: int) -> None:
         """Sets the path's rules; they are outstanding until the answer to this op."""

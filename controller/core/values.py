@@ -267,12 +267,14 @@ class Settings:
 class Obstacle:
     """Why something cannot be planned, in words.
 
-    `ever` = waiting does not help; `until` = when it may be over by itself (ns).
+    `ever` = waiting does not help; `until` = when it may be over by itself (ns). `blockers`: what is in use by others
+    (queue.py); nothing changes before one of them is free. Empty = not known.
     """
 
     reason: str
     ever: bool = False
     until: int | None = None
+    blockers: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass

@@ -107,7 +107,7 @@ class Metrics(Collector):
         states = Counter(path.state for path in core.paths.values())
         now = {state.value: states[state] for state in (State.QUEUED, State.CONFIGURING, State.ACTIVE)}
         yield _gauge("rostrum_paths", "Paths by state, without those that ended.", ("state",), _rows(now))
-        oldest = core.paths[core.queue[0]].stamps.requested if core.queue else None
+        oldest = core.paths[core.queue.first].stamps.requested if core.queue else None
         waits = (self._owner.clock() - oldest) / 1e9 if oldest is not None else 0.0
         yield GaugeMetricFamily("rostrum_queue_oldest_seconds", "How long the first in the queue has waited.", waits)
 

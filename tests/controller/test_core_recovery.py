@@ -133,7 +133,7 @@ def test_restart__requests_go_on_waiting_in_their_order() -> None:
         line.wait(1_000)
         line.do(ev.KeepAlive("h1"))
     line.restart()
-    assert line.manager.core.queue == [second.id, third.id]
+    assert list(line.manager.core.queue) == [second.id, third.id]
     line.do(ev.KeepAlive("h1"))
     line.release(line.path_of(first))
     assert line.path_of(second).state is State.ACTIVE and line.path_of(third).state is State.QUEUED

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rostrum.controller.core.queue import Key
 from rostrum.controller.core.resources import Plan, Resources
 from rostrum.controller.core.values import Obstacle, PathRequest, Wanted
 from rostrum.controller.core.words import seconds
@@ -24,6 +25,8 @@ class Waiting:
     request: PathRequest
     since: int
     circuit_until: int
+    blockers: tuple[Key, ...] = ()  # what was in its way at the last look, in the words of `reason`
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Wait:
     path_id: str
     reason: str
     until: int | None = None  # when it may be over by itself
+    blockers: tuple[Key, ...] = ()  # nothing changes before one of these is free (or `until`); empty = not known
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,9 @@ class Scheduler(ABC):
     """A plug-in. It keeps no state of the network: `resources` has it, and what is reserved there is a proposal."""
 
     name: ClassVar[str]
+    # Whether a request that waits for what is in use waits on, whatever else waits: then it is not in the queue that
+    # `schedule` gets until one of its blockers is free or its time has come.
+    each_alone: ClassVar[bool] = False
 
     def __init__(self, session_bytes: int | None = None) -> None:
         self.session_bytes = session_bytes
@@ -84,12 +91,15 @@ def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int |
     """
     request = waiting.request
     reason = "a packet path was asked for"
+    patient = request.wanted is Wanted.CIRCUIT or now < waiting.circuit_until
+    if waiting.blockers and patient and not resources.any_free(waiting.blockers):
+        return Wait(waiting.path_id, waiting.reason, None, waiting.blockers)
     if request.wanted is not Wanted.PACKET:
         plan = resources.plan_circuit(request, now)
         if not isinstance(plan, Obstacle):
             return Grant(waiting.path_id, plan, _accepted(request, session_bytes))
         if request.wanted is Wanted.CIRCUIT:
-            return Deny(waiting.path_id, plan.reason) if plan.ever else Wait(waiting.path_id, plan.reason, plan.until)
+            return Deny(waiting.path_id, plan.reason) if plan.ever else _wait(waiting, plan)
         if plan.ever:
             reason = plan.reason
         elif now >= waiting.circuit_until:
@@ -97,13 +107,17 @@ def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int |
         elif plan.until is not None and plan.until > waiting.circuit_until:
             reason = f"no circuit in time: {plan.reason}"
         else:
-            return Wait(waiting.path_id, plan.reason, plan.until)
+            return _wait(waiting, plan)
     tree = resources.plan_packet(request, now)
     if not isinstance(tree, Obstacle):
         return Grant(waiting.path_id, tree, _accepted(request, session_bytes), reason)
     if tree.ever:
         return Deny(waiting.path_id, tree.reason if request.wanted is Wanted.PACKET else f"{tree.reason}; {reason}")
-    return Wait(waiting.path_id, tree.reason, tree.until)
+    return _wait(waiting, tree)
+
+
+def _wait(waiting: Waiting, obstacle: Obstacle) -> Wait:
+    return Wait(waiting.path_id, obstacle.reason, obstacle.until, obstacle.blockers)
 
 
 def _accepted(request: PathRequest, session_bytes: int | None) -> int:

@@ -18,6 +18,7 @@ from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Schedu
 
 class Blast(Scheduler):
     name: ClassVar[str] = "blast"
+    each_alone: ClassVar[bool] = True
 
     def schedule(self, queue: Sequence[Waiting], resources: Resources, now: int) -> list[Decision]:
         heaviest = sorted(queue[:LOOK_AHEAD], key=lambda waiting: -weight(waiting, resources))  # stable: then by age

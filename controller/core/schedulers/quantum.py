@@ -19,6 +19,7 @@ class Quantum(Scheduler):
     """`session_bytes` is the quantum."""
 
     name: ClassVar[str] = "quantum"
+    each_alone: ClassVar[bool] = True
 
     def __init__(self, session_bytes: int | None = None) -> None:
         super().__init__(session_bytes or QUANTUM_BYTES)

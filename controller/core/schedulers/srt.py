@@ -17,6 +17,7 @@ from rostrum.controller.core.values import Obstacle
 
 class ShortestRemainingTime(Scheduler):
     name: ClassVar[str] = "srt"
+    each_alone: ClassVar[bool] = True
 
     def schedule(self, queue: Sequence[Waiting], resources: Resources, now: int) -> list[Decision]:
         soonest = sorted(queue[:LOOK_AHEAD], key=lambda waiting: remaining_s(waiting, resources, now))
