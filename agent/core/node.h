@@ -129,7 +129,7 @@ typedef enum {
     /* RDCM, receivers; tell the manager */
     RS_EV_RECEIVER_FAILED, /* `peer`, the successor in `ring`, acknowledges nothing, repairs included */
     RS_EV_LINK_SUSPECTED,  /* `peer`, the successor in `ring`, gets all by repair: a link above it has failed */
-    /* RDCM, sender and receivers: the view of this version is in use, its predecessors can repair, old rings are left */
+    /* RDCM, sender and receivers: the view of this version is in use: predecessors can repair, old rings are left */
     RS_EV_VIEW_USED,
     /* RDCM, a stream's sender and receivers: rs_stream_window has moved. Once until it is called. */
     RS_EV_STREAM_MOVED,

@@ -1,6 +1,6 @@
 /* Views of the backup overlay (Sec. 3.2), and moving from one to the next without loss (Sec. 3.4, Repair Window
- * Management when Switching Overlay Rings): a receiver goes on acknowledging to its old predecessor, which so keeps what
- * it lacks, until the new one says that it can repair; then it tells the old one that it has left. */
+ * Management when Switching Overlay Rings): a receiver goes on acknowledging to its old predecessor, which so keeps
+ * what it lacks, until the new one says that it can repair; then it tells the old one that it has left. */
 #include "core/rdcm.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static bool is_sane(const rs_view *v) {
     return v->proxy.predecessor == RS_NO_PEER || v->leaf.predecessor != RS_NO_PEER;
 }
 
-/* ----------------------------------------------------------------------------------------------------- at a receiver */
+/* -------------------------------------------------------------------------------------------------- at a receiver */
 
 /* What needs memory, made before anything is changed. */
 typedef struct {
@@ -197,7 +197,7 @@ void rs_rdcm_old_rings_look(rs_node *node, rs_time now, rs_rdcm *r) {
             rs_watch_end(node, &r->rings[i].successor);
 }
 
-/* ------------------------------------------------------------------------------------------------------ at the sender */
+/* -------------------------------------------------------------------------------------------------- at the sender */
 
 static rs_status sender_view(rs_node *node, rs_time now, rs_sending *x, const rs_view *v) {
     if (!x->rdcm && !(x->rdcm = rs_rdcm_new(node, &x->t)))

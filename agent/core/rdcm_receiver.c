@@ -172,7 +172,7 @@ static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *
         uint64_t index = ack->base / 64 + i, bits = rs_rdcm_set_or(set, index, ack->map[i]);
         if (bits && index * 64 + (uint64_t)__builtin_ctzll(bits) < low)
             low = index * 64 + (uint64_t)__builtin_ctzll(bits);
-        fresh += (uint64_t)__builtin_popcountll(bits);
+        fresh += rs_rdcm_bits(bits);
     }
     rs_rdcm_set_settle(set);
     if (fresh) {

@@ -1,10 +1,11 @@
 /* Who must acknowledge what this node has, and what is sent to it again (Sec. 3.3, Packet Repair). A receiver watches
- * its successor in each ring and repairs by unicast; the sender watches its children all together, one of whom is enough,
- * and repairs by multicast.
+ * its successor in each ring and repairs by unicast; the sender watches its children all together, one of whom is
+ * enough, and repairs by multicast.
  *
- * A packet is due for repair when it is here, passed here longer ago than the ACK timeout, and is not acknowledged; or
- * when the successor acknowledged three later ones of its own. One that comes here late is due for those behind at once:
- * so repairs run along a ring without waiting again at each hop. Repairs under way are bounded as TCP bounds segments. */
+ * A packet is due for repair when it is here, passed here longer ago than the ACK timeout, and is not acknowledged;
+ * or when the successor acknowledged three later ones of its own. One that comes here late is due for those behind at
+ * once: so repairs run along a ring without waiting again at each hop. Repairs under way are bounded as TCP bounds
+ * segments. */
 #include "core/rdcm.h"
 
 #include <string.h>
@@ -18,6 +19,8 @@
 #define STRETCH_RING 1
 #define LEAST_FOR (10000 * RS_MS)
 #define OVERTAKEN 3        /* later packets */
+#define LATE_MANY 8        /* timeouts */
+#define TELL_AGAIN 5       /* failure bounds; so the manager sees that it goes on, and is not only busy */
 #define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
 #define SUSPECT_LEAST 16   /* packets in a row that came by repair, before a link is suspected */
 
@@ -87,9 +90,9 @@ static void take(rs_rdcm_watch *w, uint64_t index, uint64_t bits, learned *l) {
     uint64_t *repaired = &w->repaired[index & w->acked.mask];
     uint64_t mended = fresh & *repaired;
     *repaired &= ~fresh;
-    l->fresh += (uint64_t)__builtin_popcountll(fresh);
+    l->fresh += rs_rdcm_bits(fresh);
     if (mended) {
-        uint32_t many = (uint32_t)__builtin_popcountll(mended);
+        uint32_t many = rs_rdcm_bits(mended);
         w->out -= many;
         l->by_repair += many;
         l->newest_repair = past_highest(index, mended);
@@ -132,10 +135,16 @@ static void measure(const rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch 
     }
 }
 
+/* Where acknowledgements take long (busy hosts), failure is told from lateness only after longer. */
+static rs_time busy_bound(const rs_node *node, const rs_rdcm_watch *w, rs_time bound) {
+    rs_time late = LATE_MANY * rs_watch_timeout(node, w);
+    return late > bound ? late : bound;
+}
+
 /* Sec. 3.4: a successor that gets everything by repair, of packets that came here by the tree, has a failed link above
  * it. */
 static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l) {
-    rs_time bound = node->config.rdcm.link_bound;
+    rs_time bound = busy_bound(node, w, node->config.rdcm.link_bound);
     int ring = ring_of(r, w);
     if (l->fresh > l->by_repair) {
         w->by_repair = 0;
@@ -198,10 +207,12 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
 
 static void has_failed(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
     int ring = ring_of(r, w);
-    if (w->failed || w->unanswered < UNANSWERED_LEAST || !w->asked_at ||
-        now - w->asked_at < node->config.rdcm.failure_bound || ring < 0)
+    if ((w->failed && now - w->failed_at < TELL_AGAIN * node->config.rdcm.failure_bound) ||
+        w->unanswered < UNANSWERED_LEAST || !w->asked_at ||
+        now - w->asked_at < busy_bound(node, w, node->config.rdcm.failure_bound) || ring < 0)
         return;
     w->failed = true;
+    w->failed_at = now;
     if (ring < 2)
         rs_rdcm_emit(node, r, RS_EV_RECEIVER_FAILED, w->peer, (rs_ring_kind)ring);
 }

@@ -208,7 +208,7 @@ bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out 
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ answers */
+/* -------------------------------------------------------------------------------------------------------- answers */
 
 bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_peer *peers, uint32_t count) {
     rs_rdcm *r = x->rdcm;

@@ -71,6 +71,14 @@ uint64_t rs_rdcm_set_word(const rs_rdcm_set *set, uint64_t index) {
     return *word_of(set, index) | below;
 }
 
+/* Pairs, nibbles, bytes. The compiler's own may be a call into its library, and the core calls nothing. */
+uint32_t rs_rdcm_bits(uint64_t word) {
+    word -= word >> 1 & UINT64_C(0x5555555555555555);
+    word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
+    word = (word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (uint32_t)(word * UINT64_C(0x0101010101010101) >> 56);
+}
+
 uint64_t rs_rdcm_set_or(rs_rdcm_set *set, uint64_t index, uint64_t bits) {
     uint64_t base = index * 64;
     if (base + 64 <= set->cum || base >= set->end || index - set->cum / 64 > set->mask)

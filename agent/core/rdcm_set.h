@@ -28,5 +28,6 @@ uint64_t rs_rdcm_set_word(const rs_rdcm_set *set, uint64_t index);
 /* Puts them in as far as they fit; returns those that are new. The caller ends with rs_rdcm_set_settle. */
 uint64_t rs_rdcm_set_or(rs_rdcm_set *set, uint64_t index, uint64_t bits);
 void rs_rdcm_set_settle(rs_rdcm_set *set);
+uint32_t rs_rdcm_bits(uint64_t word); /* how many are 1 */
 
 #endif

@@ -44,7 +44,8 @@ typedef struct {
     rs_time asked_at; /* the first repair since the last ACK; 0 = none */
     uint32_t unanswered;
     rs_time pause, pause_until;
-    bool failed; /* told; it holds nobody back until it is heard again */
+    bool failed;       /* told; it holds nobody back until it is heard again */
+    rs_time failed_at; /* when that was told last */
     /* is there a tree above it? */
     rs_time tree_at;
     uint32_t by_repair; /* packets it acknowledged since then, all of them repaired */

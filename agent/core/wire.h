@@ -27,9 +27,9 @@
  * gap. */
 #define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)
 
-/* RS_DATA_LIMIT (RDCM): `aux` holds up to which sn the sender may go now. RS_DATA_REPORT: whoever sees the packet says RATE at once. RS_DATA_REPAIR: the header is an rs_repair_header, and
- * with it only: RS_DATA_MARK, say what is missing (PTCH_MAP); RS_DATA_DONE, all data packets of the session were sent
- * before. */
+/* RS_DATA_LIMIT (RDCM): `aux` holds up to which sn the sender may go now. RS_DATA_REPORT: whoever sees the packet
+ * says RATE at once. RS_DATA_REPAIR: the header is an rs_repair_header, and with it only: RS_DATA_MARK, say what is
+ * missing (PTCH_MAP); RS_DATA_DONE, all data packets of the session were sent before. */
 enum {
     RS_DATA_FIRST = 1,
     RS_DATA_ATTEMPT = 2,

@@ -87,9 +87,21 @@ struct net {
     uint64_t stream_most;
 };
 
+/* net.c */
+void *grow(void *array, size_t count, size_t *capacity, size_t each);
+void hash(net *n, const void *bytes, size_t length);
+void push(net *n, net_item *item); /* what happens at item->at */
+net_item *item(net_what what, rs_time at, rs_peer from, rs_peer to);
 void start_node(net *n, rs_peer server);
 void pump(net *n, rs_peer server); /* events and packets out, until there are none */
 bool step(net *n, rs_time bound);  /* to the next thing that happens; false if that is later */
 net_connection *between(net *n, rs_peer a, rs_peer b);
+
+/* net_roads.c: packets that a node gives out */
+void put_control(net *n, rs_peer from, const rs_packet_out *out);
+void put_data(net *n, rs_peer from, const rs_packet_out *out);
+void put_datagram(net *n, rs_peer from, const rs_packet_out *out);
+void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header, size_t length);
+net_store *store_of(net_server *s, rs_xfer xfer);
 
 #endif

@@ -34,8 +34,8 @@ static rs_peer least_burdened(maker *m, const rs_peer *receivers, uint32_t count
     return best;
 }
 
-/* The subtree over these receivers, under a node of its own. Returns the ring at its highest branching + 1; 0 = a single
- * receiver. */
+/* The subtree over these receivers, under a node of its own. Returns the ring at its highest branching + 1; 0 = a
+ * single receiver. */
 static uint32_t grow(maker *m, uint32_t parent, const rs_peer *receivers, uint32_t count) {
     uint32_t node = add_node(m, parent);
     while (below(m, 4) == 0)

@@ -177,7 +177,7 @@ static void random_trees__all_complete_by_the_rules(void **state) {
         random_run(seed);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ failures */
+/* ------------------------------------------------------------------------------------------------------- failures */
 
 /* One link of the tree is down. */
 typedef struct {
@@ -393,7 +393,7 @@ static void memory_is_short__it_ends_all_the_same(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- streams */
+/* -------------------------------------------------------------------------------------------------------- streams */
 
 static void extend(world *w, uint64_t fragments, bool last) {
     rs_node *node = net_node(w->n, 0);
