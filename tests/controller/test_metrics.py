@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from rostrum.controller.core.values import Settings
+from rostrum.controller.core.values import Quota, Settings
 from rostrum.controller.northbound.meters import REASON_CLASSES, reason_class
 from rostrum.controller.northbound.thrift_codec import idl
 from rostrum.controller.stats import Histogram
@@ -177,7 +177,7 @@ def test_histogram__bounds_belong_to_their_bucket() -> None:
 
 
 async def test_dashboard__asks_for_what_there_is(tmp_path: Path) -> None:
-    async with running(tmp_path) as manager:
+    async with running(tmp_path, Settings(boot_id=12345, quotas={"local": Quota(paths=100)})) as manager:
         await script(manager)
         names = {key[0] for key in await scrape(manager)}
     asked: set[str] = set()

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,7 +17,7 @@ from tests.lab.objects import check, data_of, send, until
 
 pytestmark = pytest.mark.lab
 
-EVERYONE = [f"h{n}" for n in range(1, 9)]
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "rostrum-agents.json"
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +192,8 @@ def test_metrics__agents_count_what_they_did(lab: Lab) -> None:
     assert page["rostrum_agent_data_packets_sent_total", 'kind="all"'] > 0
     assert page["rostrum_agent_manager_up", ""] == 1
     assert len({name for name, _ in page}) >= 30
+    asked = set(re.findall(r"rostrum_agent_[a-z_]+", DASHBOARD.read_text()))
+    assert asked <= {name for name, _ in page}
     received = scrape(lab, "h3")
     assert received["rostrum_agent_receives_total", 'outcome="done"'] >= 1
     assert received["rostrum_agent_received_bytes_total", ""] >= 300_000
