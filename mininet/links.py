@@ -17,11 +17,16 @@ COOKIE = "0x6c6f7374"  # of the flows that lose packets
 OFCTL = ("ovs-ofctl", "-O", "OpenFlow13")
 
 
-def cut(lab: Lab, a: str, b: str) -> None:
-    """From now on everything that crosses the link is lost, both ways, as by a broken transceiver; ports stay up."""
-    for switch, port in _ends(lab.topology, a, b):
-        flow = f"cookie={COOKIE},priority=65535,in_port={port},actions=drop"
-        lab.execute("manager", [*OFCTL, "add-flow", switch, flow])
+def cut(lab: Lab, a: str, b: str, *, only_multicast: bool = False) -> None:
+    """From now on everything that crosses the link is lost, both ways, as by a broken transceiver; ports stay up.
+    `only_multicast`: as by a switch that lost its groups; unicast gets through.
+    """
+    what = f"ip,nw_dst={lab.topology.multicast}," if only_multicast else ""
+    flows = [
+        f"{' '.join(OFCTL)} add-flow {switch} cookie={COOKIE},priority=65535,{what}in_port={port},actions=drop"
+        for switch, port in _ends(lab.topology, a, b)
+    ]
+    lab.execute("manager", ["sh", "-c", " & ".join([*flows, "wait"])])
 
 
 def down(lab: Lab, a: str, b: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, membership_rules
+from rostrum.controller.core import adopt, membership_rules, retree
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Conflict, Foreign
@@ -24,9 +24,8 @@ def switch_up(core: Core, event: ev.SwitchUp, now: int) -> None:
         return
     core.resources.switches_down.pop(event.switch, None)
     membership_rules.switch_up(core, event.switch)
-    core.emit(
-        act.InstallUnicast(event.switch, rule_making.unicast(core.topology, event.switch, core.resources.ports_down))
-    )
+    core.unicast[event.switch] = rule_making.unicast(core.topology, event.switch, retree.dead_ports(core))
+    core.emit(act.InstallUnicast(event.switch, core.unicast[event.switch]))
     core.emit(act.ReadRules(event.switch))
     core.log("switch up", switch=event.switch, missing=listed(core.resources.switches_down) or "none")
     run_queue(core, now)

@@ -14,7 +14,11 @@ from rostrum.controller.core.retree import CannotChange
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, FailureKind, RingKind
 
-CONFIRM_NS = 20 * MS  # how long a receiver whose agent is heard has to accuse its accuser
+CONFIRM_NS = 3000 * MS  # a receiver whose agent is heard must be accused again after this to count as gone
+FORGET_NS = 2 * CONFIRM_NS  # an accusation that nobody repeats
+HOLD_NS = 40 * MS  # a word about links waits so long for others that speak against it
+DOUBT_NS = 400 * MS  # so long if there are such
+SETTLE_NS = 150 * MS  # after a tree changed nobody's word of links counts: repairs feed those who were moved
 
 
 def failure_reported(core: Core, event: ev.FailureReported, now: int) -> None:
@@ -40,8 +44,14 @@ def failure_reported(core: Core, event: ev.FailureReported, now: int) -> None:
     )
     if report.kind is FailureKind.RECEIVER:
         _accused(core, path, backup, origin, report.server, now)
-    elif report.version >= backup.moved.get(report.server, 0):
-        _link(core, path, backup, ring, report.server, origin, now)
+    elif report.version >= backup.moved.get(report.server, 0) and not _settling(path, backup, now):
+        _suspected(core, backup, origin, report.server, now)
+
+
+def _settling(path: Path, backup: Backup, now: int) -> bool:
+    """Switches are just being told another tree, or were a moment ago."""
+    last = max((one.rules_in or one.at for one in backup.changes if one.links_added), default=None)
+    return bool(path.retired) or (last is not None and now < last + SETTLE_NS)
 
 
 def ring_of(overlay: BackupOverlay, sender: str, origin: str, kind: RingKind, server: str) -> Ring | None:
@@ -64,44 +74,84 @@ def suspects(overlay: BackupOverlay, ring: Ring, server: str) -> tuple[Link, ...
     return overlay.suspects(ring.node, server) if ring.node else overlay.trunk()
 
 
+def _suspected(core: Core, backup: Backup, origin: str, server: str, now: int) -> None:
+    """Notes a word about links. Who says the same again had seen something come by the tree in between: that is no
+    failed link, but a network too busy to acknowledge in time.
+    """
+    if (origin, server) in backup.suspected:
+        del backup.suspected[origin, server]
+        core.counts["link_reports_taken_back"] += 1
+        return
+    backup.suspected[origin, server] = now
+    core.look_at("suspected", now + HOLD_NS)
+
+
+def weigh(core: Core, now: int) -> None:
+    """Words about links that waited: one alone is believed, as a single failure explains it (Sec. 3.4). Several at a
+    time come from a busy network more often than from several failures: those that stand for a while are believed.
+    """
+    for path in core.paths.values():
+        backup = path.backup
+        if not backup or not backup.suspected or not path.granted:
+            continue
+        alone = len(backup.suspected) == 1
+        for (origin, server), said in list(backup.suspected.items()):
+            due = said + (HOLD_NS if alone else DOUBT_NS)
+            if now < due:
+                core.look_at("suspected", due)
+                continue
+            del backup.suspected[origin, server]
+            rings = (ring_of(backup.overlay, path.request.sender, origin, kind, server) for kind in RingKind)
+            ring = next((one for one in rings if one), None)
+            if ring and server in backup.overlay.receivers and not _settling(path, backup, now):
+                _link(core, path, backup, ring, server, origin, now)
+
+
 def _link(core: Core, path: Path, backup: Backup, ring: Ring, server: str, origin: str, now: int) -> None:
     links = suspects(backup.overlay, ring, server)
     cause = f"{server} gets nothing by the tree of {path.id}, says {origin}"
-    if not retree.fail_links(core, links, cause, now) and links:
+    if not retree.fail_links(core, links, cause, now):
         words = ", ".join("-".join(link) for link in links)
         path.stamps.notes.append(f"{cause}: {words} may have failed, but nothing else leads there")
         del path.stamps.notes[: -retree.NOTES_MAX]
 
 
 def _accused(core: Core, path: Path, backup: Backup, origin: str, server: str, now: int) -> None:
-    backup.accused.setdefault(server, {})[origin] = now
+    """Who is gone, or so busy that it looks like it? A receiver with a living agent gets time, and needs to be accused
+    again after that: to go on without one that is only slow costs it the object.
+    """
+    accusers = backup.accused.setdefault(server, {})
+    first = accusers.setdefault(origin, now)
     agent = core.agents.get(server)
-    if origin == path.request.sender or agent is None or not agent.connected:
+    silent = agent is None or not agent.connected or now > agent.heard + core.settings.lease_ns // 2
+    if silent or (now >= first + CONFIRM_NS and not _cut_off(backup, origin, server)):
         _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
     else:
         core.look_at("accused", now + CONFIRM_NS)
 
 
+def _cut_off(backup: Backup, accuser: str, accused: str) -> bool:
+    """A receiver that reaches nobody accuses its successors, and is accused itself, by others than those."""
+    return bool(backup.accused.get(accuser, {}).keys() - {accused})
+
+
 def judge(core: Core, now: int) -> None:
-    """Receivers that were accused while their agents were heard. One that cannot reach anybody accuses its successors,
-    and is accused by its predecessors: accusers that are accused by others than the accused do not count.
-    """
+    """Receivers that were accused while their agents were heard: some agents are silent by now, some words are old."""
     for path in core.paths.values():
         backup = path.backup
         if not backup or not backup.accused or not path.granted:
             continue
         for server, by in list(backup.accused.items()):
-            if server not in backup.accused:
-                continue
-            due = min(by.values()) + CONFIRM_NS
-            if due > now:
-                core.look_at("accused", due)
-                continue
-            sound = [one for one in by if not backup.accused.get(one, {}).keys() - {server}]
-            if sound:
-                _remove(core, path, server, f"{server} failed: repairs by {sound[0]} did not reach it", now)
-            else:
-                del backup.accused[server]  # whoever accused it is gone
+            for origin, first in list(by.items()):
+                if server in backup.accused and now >= first + FORGET_NS:
+                    del by[origin]
+                elif server in backup.accused and not _cut_off(backup, origin, server):
+                    agent = core.agents.get(server)
+                    if agent is None or not agent.connected or now > agent.heard + core.settings.lease_ns // 2:
+                        _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
+        backup.accused = {server: by for server, by in backup.accused.items() if by}
+        if backup.accused:
+            core.look_at("accused", now + CONFIRM_NS)
 
 
 def _remove(core: Core, path: Path, server: str, cause: str, now: int) -> None:

@@ -157,5 +157,6 @@ _LOOKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several
     "unclaimed": _unclaimed,
     "links": retree.activate,
     "accused": failures.judge,
+    "suspected": failures.weigh,
     "queue": intake.look_at_queue,
 }

@@ -55,6 +55,7 @@ class Backup:
     used: dict[str, int] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    suspected: dict[tuple[str, str], int] = field(default_factory=dict)  # (who says so, receiver without tree): when
     accused: dict[str, dict[str, int]] = field(default_factory=dict)  # receiver -> who says it is gone, and when
 
 

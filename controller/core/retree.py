@@ -72,8 +72,12 @@ def reroute_unicast(core: Core) -> None:
     """Shortest ways around what is down or suspected, on every switch that is there; these change only what is new."""
     dead = dead_ports(core)
     for name in core.topology.switches:
-        if name not in core.resources.switches_down:
-            core.emit(act.InstallUnicast(name, rule_making.unicast(core.topology, name, dead)))
+        if name in core.resources.switches_down:
+            continue
+        wanted = rule_making.unicast(core.topology, name, dead)
+        if core.unicast.get(name) != wanted:
+            core.unicast[name] = wanted
+            core.emit(act.InstallUnicast(name, wanted))
 
 
 def dead_ports(core: Core) -> set[tuple[str, int]]:

@@ -16,7 +16,7 @@ from rostrum.controller.core.circuits import FOREVER, Circuit, Foreign
 from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.membership_state import Membership
-from rostrum.controller.core.model import MulticastRule, Pair
+from rostrum.controller.core.model import MulticastRule, Pair, UnicastRule
 from rostrum.controller.core.paths import IdleRules, Path, PathTable, RuleSet, Transfer
 from rostrum.controller.core.queue import Queue
 from rostrum.controller.core.quotas import Quotas
@@ -101,6 +101,7 @@ class Core:
     counts: Counter[str] = field(default_factory=Counter)
     out: list[act.Action] = field(default_factory=list)
     serial: int = 0
+    unicast: dict[str, tuple[UnicastRule, ...]] = field(default_factory=dict)  # by switch: as ordered last
     timers: list[int] = field(default_factory=list)
     alarms: dict[str, int] = field(default_factory=dict)  # what is to be looked at -> when (ns)
     expiries: list[tuple[int, str]] = field(default_factory=list)  # heap: when a path's own lease may be over, its id

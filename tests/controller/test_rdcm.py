@@ -82,10 +82,14 @@ class Group:
         assert self.path.tree
         return [self.sender, *self.path.tree.way(receiver)]
 
-    def report(self, by: str, kind: FailureKind, ring: RingKind, server: str, version: int | None = None) -> None:
+    def report(
+        self, by: str, kind: FailureKind, ring: RingKind, server: str, version: int | None = None, wait_ms: float = 45
+    ) -> None:
         assert self.path.backup
         version = self.path.backup.version if version is None else version
         self.line.do(ev.FailureReported(FailureReport(self.path.id, version, kind, ring, server), by))
+        if kind is FailureKind.LINK and wait_ms:
+            self.line.wait(wait_ms)  # for words that speak against it
 
     def who_tells(self, link: tuple[str, str]) -> tuple[str, RingKind, str] | None:
         """Whose report of which successor a failed link leads to: the one who still gets data by the tree. None: all
@@ -189,6 +193,32 @@ def test_link_failure__known_to_all_paths_and_to_unicast() -> None:
     assert link not in later.tree.links  # type: ignore[union-attr]
 
 
+def test_link_reports__of_a_busy_network_change_nothing() -> None:
+    """Many at a time, and said again: acknowledgements are late everywhere. One that stands is believed in the end."""
+    made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h1-1-0", "h2-0-0", "h3-0-0", "h3-1-1"])
+    core, tree = made.line.manager.core, made.path.tree.links  # type: ignore[union-attr]
+    overlay = made.path.backup.overlay  # type: ignore[union-attr]
+    words = []
+    for ring in overlay.rings():
+        for member in ring.members:
+            kind = RingKind.LEAF if overlay.view(member).leaf == ring else RingKind.PROXY
+            words.append((member, kind, ring.successor(member)))
+    for _ in range(2):
+        for by, kind, server in words:
+            made.report(by, FailureKind.LINK, kind, server, wait_ms=10)
+    made.line.wait(1000)
+    assert made.path.tree.links == tree and not core.resources.failed  # type: ignore[union-attr]
+    link = next(one for one in pairwise(made.way("h2-0-0")) if one[0].startswith("agg2"))
+    true = made.who_tells(link)
+    assert true
+    other = next(one for one in words if one != true)
+    made.report(true[0], FailureKind.LINK, *true[1:], wait_ms=0)
+    made.report(other[0], FailureKind.LINK, *other[1:], wait_ms=100)
+    assert link not in core.resources.failed.links
+    made.report(other[0], FailureKind.LINK, *other[1:], wait_ms=400)
+    assert link in core.resources.failed.links
+
+
 def test_failed_links__come_back_and_stay_out_longer_when_they_fail_again() -> None:
     made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h2-0-0"])
     core = made.line.manager.core
@@ -245,18 +275,32 @@ def test_receiver_failure__a_receiver_that_reaches_nobody_does_not_take_others_w
     made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h1-0-1", "h1-1-0", "h2-0-0", "h3-0-0"])
     overlay = made.path.backup.overlay  # type: ignore[union-attr]
     cut_off = next(name for name in sorted(made.receivers) if overlay.view(name).proxy)
-    view = overlay.view(cut_off)
+    view, before = overlay.view(cut_off), made.receivers
+    words = []
     for kind, ring in ((RingKind.LEAF, view.leaf), (RingKind.PROXY, view.proxy)):
-        made.report(cut_off, FailureKind.RECEIVER, kind, ring.successor(cut_off))  # type: ignore[union-attr]
-    for ring in (view.leaf, view.proxy):
+        words.append((cut_off, kind, ring.successor(cut_off)))  # type: ignore[union-attr]
         by = ring.predecessor(cut_off)  # type: ignore[union-attr]
-        kind = RingKind.LEAF if overlay.view(by).leaf == ring else RingKind.PROXY
-        made.report(by, FailureKind.RECEIVER, kind, cut_off)
-    before = made.receivers
-    assert len(before) == 5  # nobody is judged at once
-    made.line.wait(50)
+        words.append((by, RingKind.LEAF if overlay.view(by).leaf == ring else RingKind.PROXY, cut_off))
+    for _ in range(3):
+        assert made.receivers == before  # nobody is judged at once
+        for by, kind, server in words:
+            made.report(by, FailureKind.RECEIVER, kind, server)
+        made.line.wait(1500)
+        for server in made.line.topology.servers:
+            made.line.do(ev.KeepAlive(server))
     assert made.receivers == before - {cut_off}
     made.check()
+
+
+def test_receiver_failure__a_slow_one_is_forgiven() -> None:
+    """Its agent is heard, and nobody says again that it is gone."""
+    made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h1-0-1", "h2-0-0"])
+    made.report("h1-0-0", FailureKind.RECEIVER, RingKind.LEAF, "h1-0-1")
+    for _ in range(48):
+        made.line.wait(300)
+        for server in made.line.topology.servers:
+            made.line.do(ev.KeepAlive(server))
+    assert len(made.receivers) == 3 and not made.path.backup.accused  # type: ignore[union-attr]
 
 
 def test_reports__of_strangers_of_what_is_over_and_of_older_trees_do_nothing() -> None:

@@ -55,7 +55,7 @@ def test_fat_tree__unicast_goes_around_links_left_alone(fat_tree: Lab) -> None:
         links.up(fat_tree, "edge0-0", switch)
         assert fat_tree.rest.call("DELETE", f"/v1/failed-links/edge0-0/{switch}")[0] == 200
         until(answered, "the way back")
-    assert lost == 1  # one of them was the way before
+    assert 1 <= lost <= 2  # the way there is one of them, the way back too
     with pytest.raises(LabError, match="no link joins"):
         links.cut(fat_tree, "h0-0-0", "h0-0-1")
     with pytest.raises(LabError, match="patch port"):
