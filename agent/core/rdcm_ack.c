@@ -56,7 +56,7 @@ void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind) {
 
 static uint32_t every(const rs_node *node, const rs_rdcm *r) {
     uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = node->config.rdcm.ack_every;
-    return given < quarter ? given : quarter;
+    return given < quarter || node->config.rdcm.no_congestion_control ? given : quarter;
 }
 
 static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, bool at_once) {
