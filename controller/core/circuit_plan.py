@@ -64,6 +64,29 @@ def plan(resources: Resources, request: PathRequest, now: int) -> CircuitPlan | 
     return replace(least, blockers=tuple(chain(*waiting)) if all(waiting) else ())
 
 
+def share(resources: Resources, request: PathRequest) -> CircuitPlan | None:
+    """As `Resources.plan_share`; of several circuits the one that reaches the fewest racks for nothing."""
+    topology = resources.topology
+    source, racks = topology.servers[request.sender].tor, set(resources.remote_racks(request))
+    rate_bps = min(topology.servers[name].rate_bps for name in (request.sender, *request.receivers))
+    found = []
+    for circuit in resources.circuits:
+        cascade = circuit.cascade
+        if not racks or not circuit.users or cascade.uplink.tor != source:
+            continue
+        if circuit.state is not CircuitState.LIVE or not racks <= {port.tor for port in cascade.downlinks}:
+            continue
+        ends = (cascade.uplink, *cascade.downlinks)
+        capacity_bps = min(topology.switches[port.tor].rates[port.tor_port] for port in ends)
+        if resources.circuits.load_bps(circuit) + rate_bps <= capacity_bps:
+            found.append(circuit)
+    if not found:
+        return None
+    best = min(found, key=lambda one: (len(one.cascade.downlinks), one.id))
+    plan = _finish(resources, topology.ocs[best.ocs], request, best.cascade, best.id, (), 0)
+    return replace(plan, share=True)
+
+
 def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: list[str], now: int) -> CircuitPlan | Obstacle:
     source = resources.topology.servers[request.sender].tor
     cut_off = [tor for tor in (source, *racks) if not resources.ports.get((ocs.name, tor))]

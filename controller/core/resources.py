@@ -111,6 +111,12 @@ class Resources:
         """A live circuit to reuse, or cross-connects to make; or what is in the way."""
         return self._common_obstacle(request) or circuit_plan.plan(self, request, now)
 
+    def plan_share(self, request: PathRequest) -> CircuitPlan | None:
+        """A place on a circuit that carries other paths: from the same rack, to all the wanted racks and perhaps more,
+        with as much of its rate left as the request's slowest server can use.
+        """
+        return None if self._common_obstacle(request) else circuit_plan.share(self, request)
+
     def plan_packet(self, request: PathRequest, now: int) -> PacketPlan | Obstacle:
         """A tree through the packet network; or what is in the way."""
         return self._common_obstacle(request) or self.packet_tree(request)

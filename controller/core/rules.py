@@ -30,7 +30,8 @@ def circuit_hops(topology: Topology, sender: str, receivers: Iterable[str], casc
         ports[server.tor].add(server.tor_port)
     hops = [Hop(source.tor, source.tor_port, tuple(sorted({cascade.uplink.tor_port, *ports.get(source.tor, ())})))]
     for downlink in cascade.downlinks:
-        hops.append(Hop(downlink.tor, downlink.tor_port, tuple(sorted(ports[downlink.tor]))))
+        if downlink.tor in ports:  # else the circuit is for others too
+            hops.append(Hop(downlink.tor, downlink.tor_port, tuple(sorted(ports[downlink.tor]))))
     return tuple(hops)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.values import Decision, Settings, State, Wanted
+from rostrum.topologies import load_text
+from rostrum.topologies.generate import Hybrid
+from rostrum.topologies.generate import hybrid as hybrid_text
 
 from tests.controller.timeline import Timeline
 
@@ -112,3 +116,63 @@ def test_every_scheduler__serves_everybody_and_grants_nothing_twice(name: str) -
     assert all(path.final for path in paths), [path.reason for path in paths if not path.final]
     assert Decision.DENIED not in line.decisions()
     line.assert_nothing_held()
+
+
+def fast_circuits(text: str) -> str:
+    """The same racks with circuits of 4 Gbit/s, servers as before."""
+    return re.sub(r'(b: "?ocs:\d+"?, rate: )1G', r"\g<1>4G", text)
+
+
+def shared() -> Timeline:
+    topology = load_text(fast_circuits(hybrid_text(Hybrid())))
+    line = Timeline(topology, settings=Settings(scheduler="srt"))
+    for number in range(1, 9):
+        line.hello(f"h{number}")
+    return line
+
+
+def test_srt__shares_a_fast_circuit_up_to_its_capacity() -> None:
+    line = shared()
+    first = circuit(line, "h1", "h3", "h5", size=500 * MIB)
+    second = circuit(line, "h2", "h4", size=500 * MIB)
+    assert first.granted and second.granted and second.circuit_id == first.circuit_id
+    third, fourth, fifth = (circuit(line, "h1", "h3", size=MIB) for _ in range(3))
+    assert third.circuit_id == fourth.circuit_id == first.circuit_id and fifth.state is State.QUEUED
+    line.assert_delivers(second)
+    line.release(first)
+    assert fifth.circuit_id == first.circuit_id
+
+
+def test_srt__shared_circuit_stays_until_its_last_path_is_gone() -> None:
+    line = shared()
+    first, second = circuit(line, "h1", "h3", size=MIB), circuit(line, "h2", "h4", size=MIB)
+    line.release(first)
+    held = line.manager.core.resources.circuits.of_user(second.id)
+    assert held is not None and held.users == (second.id,)
+    line.assert_delivers(second)
+    line.release(second)
+    assert not line.manager.core.resources.in_use()
+
+
+def test_srt__shares_nothing_when_circuits_are_as_slow_as_servers() -> None:
+    line = timeline("srt")
+    assert circuit(line, "h1", "h3", size=MIB).granted
+    assert circuit(line, "h2", "h4", size=MIB).state is State.QUEUED
+
+
+def test_srt__of_equals_the_one_with_the_nearer_deadline_goes_first() -> None:
+    line = timeline("srt")
+    holder = circuit(line, "h1", "h3", size=MIB)
+    patient = line.ask_as_agent("h2", "h4", size=50 * MIB, wanted=Wanted.CIRCUIT)
+    urgent = line.ask_as_agent("h1", "h4", size=50 * MIB, wanted=Wanted.CIRCUIT, deadline_ms=60_000)
+    line.release(holder)
+    assert urgent.granted and patient.state is State.QUEUED
+
+
+def test_srt__who_would_be_late_otherwise_goes_before_a_shorter_one() -> None:
+    line = timeline("srt")
+    holder = circuit(line, "h1", "h3", size=MIB)
+    short = line.ask_as_agent("h2", "h4", size=50 * MIB, wanted=Wanted.CIRCUIT)
+    tight = line.ask_as_agent("h1", "h4", size=100 * MIB, wanted=Wanted.CIRCUIT, deadline_ms=1_300)
+    line.release(holder)
+    assert tight.granted and short.state is State.QUEUED

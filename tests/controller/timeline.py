@@ -100,6 +100,7 @@ class Timeline:
         request_id: str = "",
         remaining: int | None = None,
         protocol: Protocol = Protocol.AUTO,
+        deadline_ms: int | None = None,
     ) -> Path:
         """A request; returns its path."""
         request_id = request_id or f"r{next(self.ids)}"
@@ -114,7 +115,7 @@ class Timeline:
             b"a" * 16,
             7,
             wait_ms,
-            None,
+            deadline_ms,
             wanted,
             lease_ms,
             protocol=protocol,

@@ -97,7 +97,7 @@ def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int |
     if request.wanted is not Wanted.PACKET:
         plan = resources.plan_circuit(request, now)
         if not isinstance(plan, Obstacle):
-            return Grant(waiting.path_id, plan, _accepted(request, session_bytes))
+            return Grant(waiting.path_id, plan, accepted(request, session_bytes))
         if request.wanted is Wanted.CIRCUIT:
             return Deny(waiting.path_id, plan.reason) if plan.ever else _wait(waiting, plan)
         if plan.ever:
@@ -110,7 +110,7 @@ def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int |
             return _wait(waiting, plan)
     tree = resources.plan_packet(request, now)
     if not isinstance(tree, Obstacle):
-        return Grant(waiting.path_id, tree, _accepted(request, session_bytes), reason)
+        return Grant(waiting.path_id, tree, accepted(request, session_bytes), reason)
     if tree.ever:
         return Deny(waiting.path_id, tree.reason if request.wanted is Wanted.PACKET else f"{tree.reason}; {reason}")
     return _wait(waiting, tree)
@@ -120,5 +120,6 @@ def _wait(waiting: Waiting, obstacle: Obstacle) -> Wait:
     return Wait(waiting.path_id, obstacle.reason, obstacle.until, obstacle.blockers)
 
 
-def _accepted(request: PathRequest, session_bytes: int | None) -> int:
+def accepted(request: PathRequest, session_bytes: int | None) -> int:
+    """Bytes that one grant allows."""
     return request.remaining_size if session_bytes is None else min(request.remaining_size, session_bytes)
