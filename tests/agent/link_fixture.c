@@ -69,6 +69,8 @@ static int set_up(void **state, bool two) {
                                .server = "h1",
                                .boot_id = 0xfeedfacecafebeef,
                                .control_port = 7071,
+                               .token = "a token of h1's",
+                               .software = "0.1.0",
                                .wants_light = true};
     if (two) {
         link_peer_listen(&f->other, 0);

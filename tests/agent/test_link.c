@@ -17,6 +17,9 @@ static void start__says_hello_with_the_paths_held(void **state) {
     assert_int_equal((uint64_t)hello->info->boot_id, 0xfeedfacecafebeef);
     assert_int_equal(hello->info->control_port, 7071);
     assert_true(hello->info->__isset_wants_light && hello->info->wants_light);
+    assert_string_equal(hello->info->token, "a token of h1's");
+    assert_string_equal(hello->info->software, "0.1.0");
+    assert_true(hello->info->__isset_knows_probes && hello->info->knows_probes);
     assert_int_equal(hello->info->live_paths->len, 1);
     rostrumLivePath *path = g_ptr_array_index(hello->info->live_paths, 0);
     assert_string_equal(path->group, "239.192.0.1");

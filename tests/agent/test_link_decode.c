@@ -181,6 +181,61 @@ static void check__takes_unknown_fields_of_every_type(void **state) {
     expect(&h, NULL);
 }
 
+/* `kind` and `mtu` as they come; with or without a group. */
+static hand probe_call(uint32_t kind, const char *group, uint32_t mtu) {
+    hand h = {.length = 0};
+    u32(&h, 0x80010004);
+    text(&h, "probe", 5);
+    u32(&h, 0);
+    field(&h, 12, 1);
+    string_field(&h, 1, "probe-1");
+    field(&h, 8, 2), u32(&h, kind);
+    field(&h, 8, 3), u32(&h, 1000);
+    if (group)
+        string_field(&h, 4, group);
+    field(&h, 8, 5), u32(&h, 7072);
+    field(&h, 8, 6), u32(&h, 5);
+    field(&h, 8, 7), u32(&h, mtu);
+    u8(&h, 0);
+    u8(&h, 0);
+    return h;
+}
+
+static unsigned delivered_of(const hand *h) {
+    seen s = {0};
+    char words[160] = "";
+    assert_true(rs_link_decode(h->bytes, h->length, see, &s, words, sizeof words));
+    assert_true(s.delivered == 0 || s.call == RS_LINK_CALL_PROBE);
+    return s.delivered;
+}
+
+static void decode__gives_probes_that_make_sense_only(void **state) {
+    (void)state;
+    hand h = probe_call(RS_LINK_PROBE_FACTS, NULL, 0);
+    assert_int_equal(delivered_of(&h), 1);
+    h = probe_call(RS_LINK_PROBE_LISTEN, "239.192.0.5", 9000);
+    assert_int_equal(delivered_of(&h), 1);
+    h = probe_call(RS_LINK_PROBE_LISTEN, NULL, 9000);
+    assert_int_equal(delivered_of(&h), 0);
+    h = probe_call(RS_LINK_PROBE_SEND, "10.0.0.1", 9000);
+    assert_int_equal(delivered_of(&h), 0);
+    h = probe_call(RS_LINK_PROBE_SEND, "239.192.0.5", 20);
+    assert_int_equal(delivered_of(&h), 0);
+    h = probe_call(RS_LINK_PROBE_SEND, "239.192.0.5", 0x80000000u);
+    assert_int_equal(delivered_of(&h), 0);
+    h = probe_call(9, NULL, 0);
+    expect(&h, "out of its enumeration");
+    h = probe_call(RS_LINK_PROBE_SEND, "239.192.0.5", 9000);
+    for (size_t length = 0; length < h.length; length++) {
+        hand cut = h;
+        cut.length = length;
+        seen s = {0};
+        char words[160];
+        assert_false(rs_link_decode(cut.bytes, cut.length, see, &s, words, sizeof words));
+        assert_int_equal(s.delivered, 0);
+    }
+}
+
 static void check__refuses_lengths_beyond_the_frame(void **state) {
     (void)state;
     hand h = failed_call();
@@ -312,6 +367,7 @@ int main(void) {
         cmocka_unit_test(check__refuses_what_the_interface_does_not_say),
         cmocka_unit_test(check__refuses_other_messages),
         cmocka_unit_test(decode__tells_unknown_calls),
+        cmocka_unit_test(decode__gives_probes_that_make_sense_only),
         cmocka_unit_test(check__bounds_nesting),
         cmocka_unit_test(text_ok__knows_utf8),
         cmocka_unit_test(decode__survives_mutated_frames),

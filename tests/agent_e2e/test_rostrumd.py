@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,15 @@ def test_object_reaches_three_receivers(lab: World) -> None:
     last = lab.manager.heard("report")[-1].args["report"]
     assert last["phase"] == "done"
     assert [receiver["state"] for receiver in last["receivers"]] == ["done"] * 3
+
+
+def test_hello_names_the_agent_by_its_token(lab: World, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token-of-more-than-16-letters\nand a line that says nothing\n")
+    lab.start("h1", "--manager-token", str(file))
+    lab.manager.wait_for(lambda calls: any(c.name == "hello" for c in calls), "hello")
+    info = lab.manager.heard("hello", "h1")[-1].args["info"]
+    assert (info["token"], info["software"], info["knows_probes"]) == ("a-token-of-more-than-16-letters", "0.1.0", True)
 
 
 @pytest.mark.parametrize("spec", ["uniform:0.05:seed=3", "gilbert:0.05:8:seed=4", "burst:0.2:20:seed=5", "first:25"])
