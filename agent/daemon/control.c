@@ -155,6 +155,10 @@ bool rs_control_is_up(const rs_control *control, rs_peer peer) {
     return peer < control->peer_room && control->peers[peer].sending;
 }
 
+uint32_t rs_control_address(const rs_control *control, rs_peer peer) {
+    return rs_control_is_up(control, peer) ? control->peers[peer].sending->remote_address : 0;
+}
+
 bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, size_t header_length,
                      const rs_connection_payload *payload) {
     if (!rs_control_is_up(control, peer))

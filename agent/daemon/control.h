@@ -49,6 +49,8 @@ void rs_control_want(rs_control *control, rs_peer peer);
 /* Its address became known. */
 void rs_control_address_known(rs_control *control, rs_peer peer);
 bool rs_control_is_up(const rs_control *control, rs_peer peer);
+/* Where its connection comes from, host order; 0: it is not up. */
+uint32_t rs_control_address(const rs_control *control, rs_peer peer);
 /* False: the peer is not up (any more); peer_down was called. */
 bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, size_t header_length,
                      const rs_connection_payload *payload);

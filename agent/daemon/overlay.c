@@ -89,11 +89,13 @@ static void readable(void *context, uint32_t events) {
     rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, o);
 }
 
+/* Without a view a receiver answers to the sender, whom nobody named to it: its connection tells where it is. */
 void rs_overlay_send(rs_overlay *o, const rs_packet_out *out, const uint8_t *payload) {
     const rs_peer_entry *to = rs_peers_entry(&o->agent->peers, out->peer);
-    if (to->address)
-        rs_datagrams_send(o->datagrams, to->address, to->control_port, out->header, out->header_length, payload,
-                          out->payload_length);
+    uint32_t address = to->address ? to->address : rs_control_address(o->agent->control, out->peer);
+    uint16_t port = to->address ? to->control_port : o->agent->options.control_port;
+    if (address)
+        rs_datagrams_send(o->datagrams, address, port, out->header, out->header_length, payload, out->payload_length);
 }
 
 void rs_overlay_flush(rs_overlay *o) {
@@ -254,7 +256,7 @@ void rs_overlay_event(rs_overlay *o, const rs_event *event) {
     rs_link_failure(o->agent->link, now, k->response_id, event->version, failed_link, event->ring, name);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- birth */
+/* ---------------------------------------------------------------------------------------------------------- birth */
 
 rs_overlay *rs_overlay_new(rs_agent *agent) {
     char error[160] = "memory is short";
