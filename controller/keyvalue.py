@@ -26,6 +26,28 @@ def line(event: str, /, **facts: object) -> Line:
     return made
 
 
+class Sparing:
+    """Lines that anybody can cause, as often as he likes: at most `lines` of them in `period_s`; the first one after
+    that says how many were left out.
+    """
+
+    def __init__(self, lines: int, period_s: float) -> None:
+        self._lines, self._period_s = lines, period_s
+        self._begin = -period_s
+        self._said = self._left_out = 0
+
+    def may(self, now_s: float) -> int | None:
+        """None = leave it out; else how many were left out before this one."""
+        if now_s >= self._begin + self._period_s:
+            self._begin, self._said = now_s, 0
+        if self._said >= self._lines:
+            self._left_out += 1
+            return None
+        self._said += 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out
+
+
 def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"

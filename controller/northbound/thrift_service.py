@@ -19,7 +19,7 @@ from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.validation import ID_MAX, unknown_servers
 from rostrum.controller.core.values import TENANT, OverlayView, PathResponse
-from rostrum.controller.keyvalue import line
+from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound import groups_thrift
 from rostrum.controller.northbound import thrift_values as values
 from rostrum.controller.northbound.agent_gate import AgentGate
@@ -33,7 +33,8 @@ log = logging.getLogger("rostrum.thrift")
 HELLO_BOUND_S = 5.0  # a connection that has not said hello by then is closed
 SILENCE_LEASES = 3  # so is one that says nothing for this many leases
 UNSENT_MAX = 4 << 20  # bytes an agent may leave unread
-CONNECTIONS_MAX = 4096
+CONNECTIONS_MAX = 4096  # or two for each server
+STRANGERS_LINES = (20, 10.0)  # goodbyes logged in so many seconds to those who never said who they are
 SWEEP_S = 0.5
 ARRIVALS_MAX = 10_000
 REASON_MAX = 1000  # characters; agents take 4096 bytes
@@ -52,7 +53,8 @@ class ThriftService:
         self.connections: set[AgentConnection] = set()
         self.agents: dict[str, AgentConnection] = {}
         self.refused = 0
-        self.answers = False  # keepalives; of several managers, the one that leads
+        self.connections_max = max(CONNECTIONS_MAX, 2 * len(owner.manager.core.topology.servers))
+        self.strangers = Sparing(*STRANGERS_LINES)
         self._arrived: dict[tuple[str, str], int] = {}
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
@@ -215,8 +217,8 @@ class AgentConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.service.connections.add(self)
-        if len(self.service.connections) > CONNECTIONS_MAX:
-            self.close(f"{CONNECTIONS_MAX} connections are open already")
+        if len(self.service.connections) > self.service.connections_max:
+            self.close(f"{self.service.connections_max} connections are open already")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -260,7 +262,10 @@ class AgentConnection(asyncio.Protocol):
         """Says goodbye with the reason, and ends the connection."""
         if self._closing or self._transport is None:
             return
-        log.warning(line("goodbye", agent=self.server or "-", peer=self.peer, cause=reason))
+        left_out = 0 if self.server else self.service.strangers.may(time.monotonic())
+        if left_out is not None:
+            more = {"not_logged": left_out} if left_out else {}
+            log.warning(line("goodbye", agent=self.server or "-", peer=self.peer, cause=reason, **more))
         self.service.refused += 1
         self.call("goodbye", {"reason": reason[:REASON_MAX]})
         self._closing, self._cause = True, reason
@@ -300,9 +305,7 @@ class AgentConnection(asyncio.Protocol):
         self.service.owner.post(ev.Cancelled(values.need(args, "request_id", str), self.server))
 
     def on_keepalive(self, args: Any, arrived: int) -> None:
-        """Heard is all there is to it, unless the agent has another manager to go to."""
-        if self.service.answers:
-            self.call("alive", {})
+        """Heard is all there is to it."""
 
     def on_no_light(self, args: Any, arrived: int) -> None:
         path_id = values.need(args, "response_id", str)

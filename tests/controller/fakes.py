@@ -214,17 +214,10 @@ class FakeAgent:
 class Running:
     """A manager on loopback, with fake devices."""
 
-    def __init__(
-        self,
-        run: Path,
-        settings: Settings,
-        topology: Topology | None,
-        network: Network | None,
-        journal: Path | None = None,
-    ) -> None:
+    def __init__(self, run: Path, settings: Settings, topology: Topology | None, network: Network | None) -> None:
         self.topology = topology or hybrid()
         self.network = network or Network(self.topology)
-        config = Config(self.topology, run, settings, ("127.0.0.1",), 0, 0, 0, journal=journal)
+        config = Config(self.topology, run, settings, ("127.0.0.1",), 0, 0, 0)
         self.fabrics: list[FakeFabric] = []
         self.ocs: dict[str, FakeOcs] = {}
         self.app = App(config, self._fabric, self._ocs)
@@ -255,11 +248,11 @@ class Running:
         return self.ocs[ocs.name]
 
 
-async def until(condition: Callable[[], object], what: str) -> None:
+async def until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
     """Waits for a condition, not for a time."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    deadline = asyncio.get_running_loop().time() + patience_s
     while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"not within {PATIENCE_S:g} s: {what}"
+        assert asyncio.get_running_loop().time() < deadline, f"not within {patience_s:g} s: {what}"
         await asyncio.sleep(0.002)
 
 
@@ -269,10 +262,9 @@ async def running(
     settings: Settings | None = None,
     topology: Topology | None = None,
     network: Network | None = None,
-    journal: Path | None = None,
 ) -> AsyncIterator[Running]:
     """A manager whose devices are all connected."""
-    made = Running(run, settings or Settings(boot_id=12345), topology, network, journal)
+    made = Running(run, settings or Settings(boot_id=12345), topology, network)
     await made.app.start()
     try:
         core = made.app.owner.manager.core
