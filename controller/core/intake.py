@@ -15,7 +15,6 @@ from rostrum.controller.core.circuits import Circuit, CircuitState, Conflict
 from rostrum.controller.core.groups import Exhausted
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path, RuleSet, Transfer
-from rostrum.controller.core.quotas import Over
 from rostrum.controller.core.resources import PacketPlan
 from rostrum.controller.core.schedulers.base import Decision as SchedulerDecision
 from rostrum.controller.core.schedulers.base import Deny, Grant, Wait, Waiting
@@ -211,8 +210,13 @@ def deny(core: Core, path: Path, reason: str, now: int) -> None:
     core.emit(act.PathChanged(path.id))
 
 
-def _over_quota(core: Core, path: Path, over: Over, now: int) -> Wait | Deny:
-    """A grant that its tenant may not have, or not now."""
+def _within_quota(core: Core, path: Path, grant: Grant, now: int) -> Grant | Wait | Deny:
+    """The grant, or what becomes of the request because its tenant may not have that, or not now."""
+    over = core.quotas.over(path.request.tenant, quotas.need(grant.plan))
+    if over is None:
+        if path.over_quota and path.over_quota.circuit and path.request.wanted is Wanted.AUTO:
+            return replace(grant, reason=f"no circuit: {path.over_quota.reason}")
+        return grant
     path.over_quota = over
     if core.quotas.packet_only(path, now):
         core.wake_at(now)  # at the end of this step, as a packet path
@@ -225,13 +229,12 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
 
     Returns another decision if the grant cannot be carried out after all.
     """
-    plan = grant.plan
     if core.quotas.limits:
-        over = core.quotas.over(path.request.tenant, quotas.need(plan))
-        if over:
-            return _over_quota(core, path, over, now)
-        if path.over_quota and path.over_quota.circuit and path.request.wanted is Wanted.AUTO:
-            grant = replace(grant, reason=f"no circuit: {path.over_quota.reason}")
+        within = _within_quota(core, path, grant, now)
+        if not isinstance(within, Grant):
+            return within
+        grant = within
+    plan = grant.plan
     kind = PathKind.CIRCUIT if isinstance(plan, CircuitPlan) else PathKind.PACKET
     whole = grant.accepted_size == path.request.remaining_size == path.request.data_size
     protocol, words = rdcm.choose(core, path.request, kind, whole)
@@ -282,22 +285,27 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
             core.emit(act.RearmRules(watching, path.id))
     else:
         core.install(path, now)
-    core.counts[f"accepted_{path.kind.value}"] += 1
+    _accepted_words(core, path)
+    maybe_active(core, path, now)
+    return None
+
+
+def _accepted_words(core: Core, path: Path) -> None:
+    kind = path.kind.value if path.kind else ""
+    core.counts[f"accepted_{kind}"] += 1
     core.counts["reused_circuits"] += path.reused_circuit
     core.log(
         "accepted",
         path=path.id,
         request=path.request.request_id,
-        kind=path.kind.value,
-        group=group,
+        kind=kind,
+        group=path.group,
         sender=path.request.sender,
         receivers=len(path.request.receivers),
         bytes=path.accepted_size,
         reused=path.reused_circuit,
         reason=path.reason,
     )
-    maybe_active(core, path, now)
-    return None
 
 
 def _group(core: Core, now: int) -> IPv4Address:

@@ -55,6 +55,7 @@ class ThriftService:
         self.refused = 0
         self.connections_max = max(CONNECTIONS_MAX, 2 * len(owner.manager.core.topology.servers))
         self.strangers = Sparing(*STRANGERS_LINES)
+        self.answers = False  # keepalives; of several managers, the one that leads
         self._arrived: dict[tuple[str, str], int] = {}
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
@@ -305,7 +306,9 @@ class AgentConnection(asyncio.Protocol):
         self.service.owner.post(ev.Cancelled(values.need(args, "request_id", str), self.server))
 
     def on_keepalive(self, args: Any, arrived: int) -> None:
-        """Heard is all there is to it."""
+        """Heard is all there is to it, unless the agent has another manager to go to."""
+        if self.service.answers:
+            self.call("alive", {})
 
     def on_no_light(self, args: Any, arrived: int) -> None:
         path_id = values.need(args, "response_id", str)

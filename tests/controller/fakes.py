@@ -214,10 +214,17 @@ class FakeAgent:
 class Running:
     """A manager on loopback, with fake devices."""
 
-    def __init__(self, run: Path, settings: Settings, topology: Topology | None, network: Network | None) -> None:
+    def __init__(
+        self,
+        run: Path,
+        settings: Settings,
+        topology: Topology | None,
+        network: Network | None,
+        journal: Path | None = None,
+    ) -> None:
         self.topology = topology or hybrid()
         self.network = network or Network(self.topology)
-        config = Config(self.topology, run, settings, ("127.0.0.1",), 0, 0, 0)
+        config = Config(self.topology, run, settings, ("127.0.0.1",), 0, 0, 0, journal=journal)
         self.fabrics: list[FakeFabric] = []
         self.ocs: dict[str, FakeOcs] = {}
         self.app = App(config, self._fabric, self._ocs)
@@ -262,9 +269,10 @@ async def running(
     settings: Settings | None = None,
     topology: Topology | None = None,
     network: Network | None = None,
+    journal: Path | None = None,
 ) -> AsyncIterator[Running]:
     """A manager whose devices are all connected."""
-    made = Running(run, settings or Settings(boot_id=12345), topology, network)
+    made = Running(run, settings or Settings(boot_id=12345), topology, network, journal)
     await made.app.start()
     try:
         core = made.app.owner.manager.core
