@@ -62,6 +62,17 @@ def test_what_forwards__is_named(lab: Lab) -> None:
     assert lab.switch in ("p4-reference-target+openvswitch", "bmv2")
 
 
+def test_preflight_and_doctor__where_switches_hand_nothing_up(lab: Lab) -> None:
+    for kind in ("packet", "circuit"):
+        status, found = lab.rest.call("POST", "/v1/preflight", {"sender": "h1", "receivers": FAR, "kind": kind})
+        assert status == 200 and found["works"] and found["kind"] == kind, found
+    found = lab.rest.get("/v1/doctor")
+    assert found["healthy"], found
+    assert [one["check"] for one in found["findings"]] == ["cabling"] and "not looked at" in found["findings"][0][
+        "what"
+    ]
+
+
 @pytest.mark.parametrize("kind", ["packet", "circuit"])
 def test_path__delivers_marks_counts(lab: Lab, kind: str) -> None:
     path = request(lab, sender="h1", receivers=["h2", "h3", "h5"] if kind == "packet" else FAR, kind=kind)
