@@ -138,6 +138,7 @@ class Lab:
             self.run / "lab.json",
             *self.run.glob("*.sock"),
             *self.run.glob("*/agent.sock"),
+            *self.run.glob("*/metrics.sock"),
             *self.run.glob("*.ctl"),
         ]:
             file.unlink(missing_ok=True)

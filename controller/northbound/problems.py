@@ -27,6 +27,7 @@ TITLES = {
     409: "Denied",
     413: "Too large",
     422: "Bad request",
+    500: "Fault of the manager",
     503: "Busy",
 }
 
@@ -68,6 +69,14 @@ def install(app: FastAPI) -> None:
         made = answer(error.status_code, detail)
         made.headers.update(error.headers or {})
         return made
+
+    @app.exception_handler(Exception)
+    async def fault(request: Request, _: Exception) -> Response:
+        words = (
+            "the manager could not do this because of a fault of its own; paths and transfers go on. Its log has the "
+            "cause: please report it with that"
+        )
+        return answer(500, f"{request.method} {request.url.path[:100]}: {words}")
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:

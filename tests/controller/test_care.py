@@ -193,6 +193,15 @@ async def test_tenants__rest_shows_quota_use_and_who_waits(tmp_path: Path) -> No
         assert 'rostrum_tenant_quota{resource="paths",tenant="local"} 1.0' in page
 
 
+async def test_problems__a_fault_of_the_manager_is_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as manager, httpx.AsyncClient(base_url=manager.url, trust_env=False) as http:
+        monkeypatch.setattr("rostrum.controller.northbound.views.health", None)
+        answer = await http.get("/v1/health")
+        assert answer.status_code == 500 and answer.headers["content-type"] == "application/problem+json"
+        assert "Its log has the cause" in answer.json()["detail"]
+        assert (await http.get("/v1/switches")).status_code == 200
+
+
 def test_quota_file__is_read_or_the_wrong_line_is_named(tmp_path: Path) -> None:
     file = tmp_path / "quotas"
     file.write_text("# who\nphysics circuits=2 rate=20G over=deny\n* paths=5\n")
