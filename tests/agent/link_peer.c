@@ -150,6 +150,11 @@ GByteArray *link_frame_light(const char *response_id) {
     return writer_close(&w, rostrum_agent_client_send_light(w.agent, response_id, NULL));
 }
 
+GByteArray *link_frame_view(const rostrumOverlayView *view) {
+    writer w = writer_open();
+    return writer_close(&w, rostrum_agent_client_send_view(w.agent, view, NULL));
+}
+
 static rostrumServerAddress *address_of(const char *server, const char *address) {
     rostrumServerAddress *object = g_object_new(ROSTRUM_TYPE_SERVER_ADDRESS, NULL);
     object->server = g_strdup(server);
@@ -188,7 +193,8 @@ static GType args_of(const char *name) {
         {"hello", ROSTRUM_TYPE_MANAGER_HELLO_ARGS},         {"request", ROSTRUM_TYPE_MANAGER_REQUEST_ARGS},
         {"release", ROSTRUM_TYPE_MANAGER_RELEASE_ARGS},     {"cancel", ROSTRUM_TYPE_MANAGER_CANCEL_ARGS},
         {"keepalive", ROSTRUM_TYPE_MANAGER_KEEPALIVE_ARGS}, {"no_light", ROSTRUM_TYPE_MANAGER_NO_LIGHT_ARGS},
-        {"report", ROSTRUM_TYPE_MANAGER_REPORT_ARGS},
+        {"report", ROSTRUM_TYPE_MANAGER_REPORT_ARGS},       {"view_used", ROSTRUM_TYPE_MANAGER_VIEW_USED_ARGS},
+        {"failure", ROSTRUM_TYPE_MANAGER_FAILURE_ARGS},
     };
     GType found = 0;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

@@ -31,6 +31,7 @@ GByteArray *link_frame_response(const rostrumPathResponse *response);
 GByteArray *link_frame_moved(const char *response_id, rostrumPathKind kind, const char *reason);
 GByteArray *link_frame_failed(const char *response_id, const char *reason);
 GByteArray *link_frame_light(const char *response_id);
+GByteArray *link_frame_view(const rostrumOverlayView *view);
 /* A response that grants a circuit with two receivers; change what the test is about. */
 rostrumPathResponse *link_granting(const char *request_id, const char *response_id);
 
