@@ -492,6 +492,8 @@ def _log_to_stderr(verbose: bool, form: str) -> None:
     else:
         words = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
         handler.setFormatter(logging.Formatter(words, "%Y-%m-%dT%H:%M:%S"))
+    # Not asked for in any line, and looked up for each one otherwise.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
     for chatty in ("uvicorn", "httpx", "httpcore"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 
 
@@ -52,9 +53,10 @@ def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     text = str(value)
-    if text.isascii() and text.isprintable() and not any(letter in text for letter in ' "=\\'):
-        return text
-    return json.dumps(text)
+    return text if _PLAIN(text) else json.dumps(text)
+
+
+_PLAIN = re.compile(r"[!#-<>-\[\]-~]*").fullmatch  # printable ASCII without space, quotation mark, = and backslash
 
 
 class JsonFormatter(logging.Formatter):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
@@ -31,6 +32,7 @@ from rostrum.controller.core.values import (
     Wanted,
 )
 from rostrum.controller.core.words import listed, seconds
+from rostrum.topologies.model import Server
 
 LIGHT_MARGIN_MS = 200  # light bound = 3 x reconfiguration time + this
 PACKET_LIGHT_BOUND_MS = 1_000
@@ -378,13 +380,18 @@ def answer(core: Core, path: Path) -> None:
     core.emit(act.Respond(request.origin, response))
 
 
+@lru_cache(maxsize=1 << 17)
+def _address(server: Server, control_port: int) -> ServerAddress:
+    return ServerAddress(server.name, str(server.address), control_port)
+
+
 def _accepted(core: Core, path: Path) -> PathResponse:
     topology = core.topology
     receivers = []
     for name in path.request.receivers:
         agent = core.agents.get(name)
         port = agent.control_port if agent else topology.control_port
-        receivers.append(ServerAddress(name, str(topology.servers[name].address), port))
+        receivers.append(_address(topology.servers[name], port))
     return PathResponse(
         request_id=path.request.request_id,
         response_id=path.id,

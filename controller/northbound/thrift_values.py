@@ -5,6 +5,7 @@ required here.
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, TypeVar
 
@@ -167,7 +168,13 @@ def response(value: PathResponse, reason_max: int) -> Any:
 
 def addresses(servers: tuple[ServerAddress, ...]) -> list[Any]:
     """As Thrift structs."""
-    return [idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port) for one in servers]
+    return [_address(one) for one in servers]
+
+
+@lru_cache(maxsize=1 << 17)
+def _address(one: ServerAddress) -> Any:
+    """The same struct every time: nobody changes it."""
+    return idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port)
 
 
 def overlay_view(value: OverlayView) -> Any:
