@@ -1,0 +1,131 @@
+"""RDCM, Fig. 14: processor time of receivers by RDCM, against the same multicast without acknowledgements."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rostrum.client import Agent, RostrumError
+from rostrum.lab.lab import Lab
+from rostrum.lab.manifest import manifest
+from rostrum.lab.namespace import LabError
+from rostrum.topologies import TopologyError, load
+from rostrum.topologies.fabrics import Options, fabric
+from rostrum.topologies.families import fat_tree
+from rostrum.topologies.loader import rate_bps
+from rostrum.topologies.units import Size, size_text
+
+OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
+SENDER = "h0-0-0"
+PROTOCOLS = ("republic", "rdcm")
+BOUND_S = 120.0
+GIB = 1 << 30
+
+
+@click.command()
+@click.option("--size", type=Size(least=1 << 20), default="64M", show_default=True, help="Of each object.")
+@click.option("--receivers", type=click.IntRange(2, 15), default=8, show_default=True)
+@click.option("--repeats", type=click.IntRange(1, 100), default=6, show_default=True, help="Of each protocol, in turn.")
+@click.option("--rate", default="200M", show_default=True, help="Of every server's link.")
+@click.option("--name", default="rdcm-cpu", show_default=True, help="Of the lab.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/rdcm-cpu.json",
+              show_default=True, help="Where the numbers go.")  # fmt: skip
+def command(json_file: Path, **given: Any) -> None:
+    """Measure receivers' processor time by RDCM and without acknowledgements (Fig. 14).
+
+    The same agents send the same bytes over the same kind of tree, by turns: with RDCM, and with Republic, whose
+    receivers say nothing while data comes. The time is that of the receivers' agents, user and kernel.
+    """
+    try:
+        report = run(**given)
+    except (LabError, RostrumError, TopologyError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    json_file.parent.mkdir(parents=True, exist_ok=True)
+    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    summary = report["summary"]
+    for protocol in PROTOCOLS:
+        OUT.print(f"{protocol:9} {summary[protocol]:.2f} CPU-s per GiB received (median of {len(report['runs']) // 2})")
+    OUT.print(f"rdcm over republic, run by run: {summary['ratio_median']:.2f} ({summary['ratio_least']:.2f} to "
+              f"{summary['ratio_most']:.2f})")  # fmt: skip
+    OUT.print(f"numbers in {json_file}")
+
+
+def run(size: int, receivers: int, repeats: int, rate: str, name: str) -> dict[str, Any]:
+    """Every run, and medians. Raises LabError, RostrumError if a send fails."""
+    others = [server for server in load("fat-tree-4").servers if server != SENDER]
+    step = len(others) / receivers
+    names = [others[int(number * step)] for number in range(receivers)]
+    reserve = size_text(size).replace(" ", "").replace("iB", "")
+    runs = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "fabric.yaml"
+        file.write_text(fabric(fat_tree(4, rate_bps(rate)), Options(name="fat-tree")))
+        lab = Lab.start(file, name=name, or_another=True, reserve=reserve, quota="1G", seed=1)
+    with lab:
+        pids = {server: lab.status()["programs"][server]["pid"] for server in names}
+        turns = [protocol for _ in range(repeats + 1) for protocol in PROTOCOLS]
+        for number, protocol in enumerate(track(turns, "sending", console=ERR, transient=True), 1):
+            one = _send(lab, protocol, number, size, names, pids)
+            if number > len(PROTOCOLS):  # the first of each warms up
+                runs.append(one)
+    parameters = {"size": size, "receivers": receivers, "repeats": repeats, "rate": rate}
+    return {
+        "experiment": "rdcm-cpu",
+        "manifest": manifest(1, parameters),
+        "summary": summary(runs),
+        "runs": runs,
+    }
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, float]:
+    """Medians of CPU-s per GiB, and ratios of neighbouring runs."""
+    found = {protocol: [one["cpu_s_per_gib"] for one in runs if one["protocol"] == protocol] for protocol in PROTOCOLS}
+    ratios = [rdcm / plain for plain, rdcm in zip(found["republic"], found["rdcm"], strict=True)]
+    return {
+        **{protocol: statistics.median(values) for protocol, values in found.items()},
+        "ratio_median": statistics.median(ratios),
+        "ratio_least": min(ratios),
+        "ratio_most": max(ratios),
+    }
+
+
+def _send(
+    lab: Lab, protocol: str, number: int, size: int, receivers: list[str], pids: dict[str, int]
+) -> dict[str, Any]:
+    with Agent(lab.agent_socket(SENDER)) as agent:
+        agent.add(number, bytes(size))
+        before = _cpu_s(lab, pids)
+        result = agent.send(number, receivers, protocol=protocol).wait(BOUND_S)
+        after = _cpu_s(lab, pids)
+        agent.delete(number)
+    if not result.ok or result.protocol != protocol:
+        raise LabError(f"run {number} by {protocol} (was {result.protocol}): {result.cause}")
+    for server in receivers:
+        with Agent(lab.agent_socket(server)) as agent:
+            agent.delete(number)
+    used_s = sum(after[server] - before[server] for server in receivers)
+    return {
+        "protocol": protocol,
+        "cpu_s": used_s,
+        "cpu_s_per_gib": used_s / (size * len(receivers) / GIB),
+        "goodput_bps": size * 8e9 / max(result.done_ns - result.accepted_ns, 1),
+        "patched": sum(row.patched_fragments for row in result.receivers),
+        "packets_sent": result.packets_sent,
+    }
+
+
+def _cpu_s(lab: Lab, pids: dict[str, int]) -> dict[str, float]:
+    """Processor time of programs of the lab so far."""
+    numbers = " ".join(map(str, pids.values()))
+    script = f"for pid in {numbers}; do cat /proc/$pid/task/*/schedstat; echo; done"
+    parts = lab.execute("manager", ["sh", "-c", script]).split("\n\n")
+    return {
+        server: sum(int(row.split()[0]) for row in part.splitlines() if row) / 1e9
+        for server, part in zip(pids, parts, strict=False)
+    }
