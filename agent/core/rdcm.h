@@ -5,7 +5,8 @@
 #include "core/state.h"
 
 #define RS_RDCM_SILENT_LEAST \
-    (20 * RS_MS) /* a child that says nothing for so long, while others speak, holds nobody back */
+    (20 * RS_MS)            /* a child that says nothing for so long, while others speak, holds nobody back */
+#define RS_RDCM_OVERTAKEN 3 /* by so many later packets of the tree: lost rather than late (RFC 5681) */
 #define RS_RDCM_NO_LIMIT ((uint64_t)INT64_MAX / 4)
 
 /* rdcm.c: making and ending; memory; timers */
@@ -33,6 +34,10 @@ bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_packet_out *out);
 /* rdcm_ack.c: acknowledgements (Sec. 3.3, Packet Acknowledgement) and expectations (Sec. 3.5) going out */
 void rs_rdcm_news_of(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, uint64_t sn, bool at_once);
 void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind);
+void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r); /* something on the tree, here */
+void rs_rdcm_say_repaired(rs_node *node, rs_rdcm *r, rs_peer by);
+void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r); /* of a child, or here */
+uint64_t rs_rdcm_least_settled(const rs_rdcm *r);      /* of its children */
 void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits);
 uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind);
 void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind);

@@ -54,6 +54,70 @@ void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind) {
     rs_rdcm_say(node, r, bits_of(&r->rings[kind], kind) | bits_of(&r->rings[kind + 2], kind + 2u));
 }
 
+/* What comes by the tree comes in order. */
+static uint64_t own_settled(const rs_rdcm *r) {
+    uint64_t later = r->tree_report ? 0 : RS_RDCM_OVERTAKEN;
+    return r->tree_top > later ? r->tree_top - later : 0;
+}
+
+uint64_t rs_rdcm_least_settled(const rs_rdcm *r) {
+    uint64_t least = RS_RDCM_NO_LIMIT;
+    rs_time newest = INT64_MIN;
+    for (uint32_t i = 0; i < r->child_count; i++)
+        newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
+    for (uint32_t i = 0; i < r->child_count; i++)
+        if (r->children[i].settled < least && newest - r->children[i].heard_at < RS_RDCM_SILENT_LEAST)
+            least = r->children[i].settled;
+    return least;
+}
+
+/* In a proxy ring: none of those below has what is below it, unless it says so. */
+static uint64_t settled(const rs_rdcm *r, rs_ring_kind kind) {
+    uint64_t own = own_settled(r), below = rs_rdcm_least_settled(r);
+    if (kind == RS_RING_LEAF)
+        return own;
+    return r->own_child && own < below ? own : below;
+}
+
+/* Ours: a loss is told at once to those who mend it, and to the parent, who tells it on when all its children miss the
+ * packet. So the time-out is only for what nothing came after. */
+void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r) {
+    rs_rdcm_say(node, r, bits_of(&r->rings[RS_RING_LEAF], RS_RING_LEAF));
+    rs_rdcm_settled_moved(node, r);
+}
+
+static bool lacks(const rs_rdcm_set *set, uint64_t from, uint64_t to) {
+    for (uint64_t index = from / 64; index * 64 < to; index++) {
+        uint64_t absent = ~rs_rdcm_set_word(set, index);
+        if (index == from / 64)
+            absent &= UINT64_MAX << (from % 64);
+        if (to - index * 64 < 64)
+            absent &= (UINT64_C(1) << (to - index * 64)) - 1;
+        if (absent)
+            return true;
+    }
+    return false;
+}
+
+void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r) {
+    uint64_t now_settled = settled(r, RS_RING_PROXY),
+             most = r->here.top > r->subtree.top ? r->here.top : r->subtree.top;
+    uint64_t to = now_settled < most ? now_settled : most;
+    uint64_t from = r->subtree.cum > r->settled_told ? r->subtree.cum : r->settled_told;
+    if (r->rings[RS_RING_PROXY].predecessor == RS_NO_PEER || to <= from)
+        return;
+    r->settled_told = to;
+    if (lacks(&r->subtree, from, to))
+        rs_rdcm_say_all(node, r, RS_RING_PROXY);
+}
+
+/* Those who would repair the same packet again, because they think that it is still missed, are told in time. */
+void rs_rdcm_say_repaired(rs_node *node, rs_rdcm *r, rs_peer by) {
+    for (uint32_t i = 0; i < RS_RDCM_RINGS; i++)
+        if (r->rings[i].predecessor != by && (i % 2 == RS_RING_LEAF || r->own_child))
+            rs_rdcm_say(node, r, bits_of(&r->rings[i], i) & 1u << (2 * i));
+}
+
 static uint32_t every(const rs_node *node, const rs_rdcm *r) {
     uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = node->config.rdcm.ack_every;
     return given < quarter || node->config.rdcm.no_congestion_control ? given : quarter;
@@ -109,16 +173,16 @@ static void remember_said(rs_rdcm *r, uint64_t expected) {
     r->said[r->said_at] = expected;
 }
 
-static uint8_t fill(rs_rdcm *r, rs_ring_kind kind, rs_ack *ack) {
+static void fill(rs_rdcm *r, rs_ring_kind kind, rs_ack *ack) {
     const rs_rdcm_set *set = kind == RS_RING_LEAF ? &r->here : &r->subtree;
     ack->object = r->transfer->object;
     ack->opening = r->opening;
     ack->version = r->version;
     ack->cum = set->cum;
+    ack->settled = settled(r, kind);
     ack->expected = rs_rdcm_expected(r, kind);
     fill_map(set, r->news[kind].low, ack);
     remember_said(r, own_expected(r));
-    return kind == RS_RING_LEAF ? RS_ACK_OWN : 0;
 }
 
 static void leave(rs_rdcm_ring *ring) {
@@ -131,13 +195,15 @@ static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
     uint32_t bit = r->say & (~r->say + 1);
     r->say &= ~bit;
     if (bit == RS_RDCM_STRAY) {
-        ack->flags = (uint8_t)(fill(r, RS_RING_LEAF, ack) | RS_ACK_TO_PREDECESSOR | RS_ACK_LEFT);
+        fill(r, RS_RING_LEAF, ack);
+        ack->flags = RS_ACK_TO_PREDECESSOR | RS_ACK_LEFT;
         *to = r->stray;
         return *to != RS_NO_PEER;
     }
     int place = __builtin_ctz(bit), i = place < 2 * RS_RDCM_RINGS ? place / 2 : place - 8;
     rs_rdcm_ring *ring = &r->rings[i];
-    ack->flags = fill(r, (rs_ring_kind)(i % 2), ack);
+    fill(r, (rs_ring_kind)(i % 2), ack);
+    ack->flags = 0;
     if (bit >= RS_RDCM_READY) {
         ack->flags = RS_ACK_READY;
         ack->words = 0;

@@ -5,8 +5,6 @@
  * go; that was said by the slowest receiver, which so knows itself. (TCP sees its own flight, RFC 7661.) */
 #include "core/rdcm.h"
 
-#define OVERTAKEN 3 /* later packets, after which one is lost rather than late (RFC 5681) */
-
 void rs_rdcm_congestion_start(rs_receiving *x) {
     uint64_t most = x->room ? x->room / 2 / (x->t.fragment_size + RS_DATA_HEADER) : UINT32_MAX;
     rs_rdcm *r = x->rdcm;
@@ -18,6 +16,7 @@ void rs_rdcm_congestion_start(rs_receiving *x) {
 static void lost(rs_node *node, rs_time now, rs_receiving *x, const rs_rdcm_gap *gap) {
     rs_rdcm *r = x->rdcm;
     x->stats.losses += gap->to - gap->from;
+    rs_rdcm_say_lost(node, r);
     if (gap->to <= r->recover)
         return; /* of a window that was cut already */
     r->recover = rs_rdcm_expected(r, RS_RING_LEAF) + 1;
@@ -38,7 +37,7 @@ void rs_rdcm_congestion_look(rs_node *node, rs_time now, rs_receiving *x) {
     uint32_t done = 0;
     for (; done < r->gap_count; done++) {
         const rs_rdcm_gap *gap = &r->gaps[done];
-        if (delay ? now < gap->at + delay : r->tree_top < gap->to + OVERTAKEN)
+        if (delay ? now < gap->at + delay : r->tree_top < gap->to + RS_RDCM_OVERTAKEN)
             break;
         if (gap->from < gap->to)
             lost(node, now, x, gap);
@@ -69,6 +68,14 @@ static void note_gap(rs_node *node, rs_time now, rs_rdcm *r, uint64_t to) {
         rs_rdcm_wake(node, r, now + node->config.rdcm.loss_delay);
 }
 
+/* A packet is overtaken now: the predecessor learns that at once, not with the next ACK. */
+static bool shows_a_loss(const rs_rdcm *r) {
+    for (uint32_t i = 0; i < r->gap_count; i++)
+        if (r->gaps[i].from < r->gaps[i].to && r->tree_top == r->gaps[i].to + OVERTAKEN)
+            return true;
+    return false;
+}
+
 static bool holds_the_sender(rs_rdcm *r, const rs_data_header *h) {
     if (!(h->flags & RS_DATA_LIMIT))
         return false;
@@ -91,6 +98,7 @@ void rs_rdcm_congestion_packet(rs_node *node, rs_time now, rs_receiving *x, cons
     if (h->sn > r->tree_top)
         note_gap(node, now, r, h->sn);
     r->tree_top = h->sn + 1;
+    r->tree_report = h->flags & RS_DATA_REPORT;
     if (r->gap_count)
         rs_rdcm_congestion_look(node, now, x);
     if (fresh && holds_the_sender(r, h))

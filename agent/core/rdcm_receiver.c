@@ -131,6 +131,7 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
         bool alone = now - r->repair_at >= REPAIRS_APART;
         r->repair_at = now;
         came(node, now, x, h.sn, top, alone);
+        rs_rdcm_say_repaired(node, r, from);
     } else {
         x->stats.peer_repairs_old++;
         say_again(node, r);
@@ -163,6 +164,7 @@ static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *
     uint64_t fresh = 0, low = UINT64_MAX, cum = ack->cum < set->end ? ack->cum : set->end;
     child->heard_at = now;
     child->expected = ack->expected;
+    child->settled = ack->settled > child->settled ? ack->settled : child->settled;
     if (cum > set->cum) {
         low = set->cum;
         fresh += cum - set->cum;
@@ -181,6 +183,7 @@ static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *
     } else {
         rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
     }
+    rs_rdcm_settled_moved(node, r);
 }
 
 static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_ack *ack) {

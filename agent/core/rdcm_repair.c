@@ -3,7 +3,7 @@
  * enough, and repairs by multicast.
  *
  * A packet is due for repair when it is here, passed here longer ago than the ACK timeout, and is not acknowledged;
- * or when the successor acknowledged three later ones of its own. One that comes here late is due for those behind at
+ * or when the successor says that it was lost. One that comes here late is due for those behind at
  * once: so repairs run along a ring without waiting again at each hop. Repairs under way are bounded as TCP bounds
  * segments. */
 #include "core/rdcm.h"
@@ -18,7 +18,6 @@
 #define STRETCH_SENDER 6
 #define STRETCH_RING 1
 #define LEAST_FOR (10000 * RS_MS)
-#define OVERTAKEN 3        /* later packets */
 #define LATE_MANY 8        /* timeouts */
 #define TELL_AGAIN 5       /* failure bounds; so the manager sees that it goes on, and is not only busy */
 #define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
@@ -179,6 +178,27 @@ static void get_to_know(rs_rdcm_watch *w, uint64_t cum) {
     w->known = true;
 }
 
+static bool landed_or_lost(rs_rdcm_watch *w, const rs_flying *f, bool lost) {
+    bool here = rs_rdcm_set_has(&w->acked, f->sn);
+    if (!here && !lost)
+        return false;
+    if (!here) {
+        w->repaired[f->sn / 64 & w->acked.mask] &= ~(UINT64_C(1) << (f->sn % 64));
+        w->out--;
+    }
+    w->head = (w->head + 1) % w->flying_room;
+    w->count--;
+    return true;
+}
+
+/* Repairs that went so long ago that this ACK would tell of them: they were lost too (as RFC 8985 finds it for TCP). */
+static void find_lost_repairs(const rs_node *node, rs_time now, rs_rdcm_watch *w) {
+    rs_time late = rs_rtt_late(&w->trip, TIMEOUT_MOST), least = rs_watch_timeout(node, w) / 2;
+    late = late > least ? late : least;
+    while (w->count && landed_or_lost(w, &w->flying[w->head], now - w->flying[w->head].at > late))
+        ;
+}
+
 uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const rs_ack *ack) {
     learned l = {0};
     uint64_t top = w->acked.top;
@@ -187,7 +207,7 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     uint64_t cum = ack->cum < w->acked.end ? ack->cum : w->acked.end;
     if (!w->known)
         get_to_know(w, cum);
-    w->gaps_tell = ack->flags & RS_ACK_OWN;
+    w->settled = ack->settled > w->settled ? ack->settled : w->settled;
     for (uint64_t index = w->acked.cum / 64, first = index; index * 64 < cum && index - first <= w->acked.mask; index++)
         take(w, index, cum - index * 64 >= 64 ? UINT64_MAX : (UINT64_C(1) << (cum - index * 64)) - 1, &l);
     rs_rdcm_set_raise(&w->acked, cum);
@@ -198,7 +218,8 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     w->flying_most = grown < w->flying_room ? (uint32_t)grown : w->flying_room;
     measure(node, now, r, w, top, &l);
     suspect(node, now, r, w, &l);
-    if (paused || l.by_repair || (w->gaps_tell && w->acked.top > w->acked.cum + OVERTAKEN))
+    find_lost_repairs(node, now, w);
+    if (paused || l.by_repair || w->settled > w->acked.cum)
         rs_watch_look(node, now, r, w);
     return l.fresh;
 }
@@ -220,7 +241,7 @@ static void has_failed(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w)
 /* Repairs that were not acknowledged in time are due again: fewer at a time, and with pauses if nothing at all comes
  * from there. Returns when the next one is to be looked at. */
 static rs_time expire(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
-    rs_time bound = 2 * rs_watch_timeout(node, w), again = RS_NEVER;
+    rs_time bound = rs_watch_timeout(node, w), again = RS_NEVER;
     while (w->count) {
         const rs_flying *f = &w->flying[w->head];
         bool here = rs_rdcm_set_has(&w->acked, f->sn);
@@ -236,7 +257,7 @@ static rs_time expire(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) 
                 w->unanswered++;
                 w->flying_most = w->flying_most > 1 ? w->flying_most / 2 : 1;
                 if (w->asked_at) {
-                    w->pause = w->pause ? 2 * w->pause : bound / 2;
+                    w->pause = w->pause ? 2 * w->pause : bound;
                     w->pause = w->pause < PAUSE_MOST ? w->pause : PAUSE_MOST;
                     w->pause_until = now + w->pause;
                 }
@@ -303,7 +324,7 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     if (*sn >= r->here.top)
         return false;
     rs_time due = rs_passes_when(&r->passes, *sn);
-    bool overtaken = w->gaps_tell && *sn + OVERTAKEN < w->acked.top;
+    bool overtaken = *sn < w->settled;
     due = due == INT64_MIN || overtaken ? now : due + rs_watch_timeout(node, w);
     if (now < due) {
         w->look_at = due < again ? due : again;

@@ -63,7 +63,7 @@ static void start(rs_node *node, rs_time now, rs_sending *x) {
     r->start_due = r->view_due = RS_NEVER;
     r->progress_at = x->stats.high_rate_at = r->pace_at = now;
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
-    rs_pacer_start(&x->pacer, now, x->rate.ceiling_bps);
+    rs_pacer_start(&x->pacer, now - RS_PACER_QUANTUM, x->rate.ceiling_bps); /* a first batch goes at once */
     rs_rdcm_schedule(node, now, x);
 }
 
@@ -222,7 +222,7 @@ bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_p
         rs_recipient *c = peers ? rs_recipient_of(x, peers[i]) : &x->recipients[i];
         if (!c)
             continue;
-        children[r->child_count] = (rs_rdcm_child){c->link.peer->id, x->pos + RS_BIC_FIRST - 1, now};
+        children[r->child_count] = (rs_rdcm_child){c->link.peer->id, x->pos + RS_BIC_FIRST - 1, 0, now};
         if (c->state != RS_RECIPIENT_ACTIVE)
             children[r->child_count].expected = RS_RDCM_NO_LIMIT;
         else if (c->child)
@@ -285,9 +285,11 @@ rs_rx_verdict rs_rdcm_on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recip
     rs_rdcm_child *child = from->child ? &r->children[from->child - 1] : NULL;
     bool may_move = child && (ack->expected < before || child->expected <= before);
     if (child)
-        *child = (rs_rdcm_child){child->peer, ack->expected, now};
+        *child = (rs_rdcm_child){child->peer, ack->expected,
+                                 ack->settled > child->settled ? ack->settled : child->settled, now};
     rs_ack known = *ack;
-    known.cum = cum < x->pos ? cum : x->pos; /* what was never sent cannot be here */
+    known.settled = rs_rdcm_least_settled(r); /* one child is enough, so all must have lost it */
+    known.cum = cum < x->pos ? cum : x->pos;  /* what was never sent cannot be here */
     if (rs_watch_learn(node, now, r, &r->all, &known))
         r->progress_at = now;
     measure_pace(now, r);

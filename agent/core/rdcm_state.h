@@ -27,7 +27,7 @@ typedef struct {
     rs_peer peer; /* RS_NO_PEER: not in use, or the sender's */
     bool in_use;
     bool known;         /* what it has: it has said so, or nothing was sent when the ring was joined */
-    bool gaps_tell;     /* it acknowledges its own packets: one that three later ones overtook is lost */
+    uint64_t settled;   /* what is below and not acknowledged was lost: that need not be waited for */
     rs_rdcm_set acked;  /* a ring of words... */
     uint64_t *repaired; /* ...and as many bits: repaired, not acknowledged yet */
     rs_rtt trip;        /* from a packet's passing here to its ACK */
@@ -64,6 +64,7 @@ typedef struct {
 typedef struct {
     rs_peer peer;
     uint64_t expected; /* HESN, its own and that of all below it */
+    uint64_t settled;  /* of it and all below it */
     rs_time heard_at;
 } rs_rdcm_child;
 
@@ -102,10 +103,11 @@ typedef struct rs_rdcm {
     uint32_t child_count;
     bool own_child; /* it is in the ring it is the parent of */
 
-    rs_rdcm_set here;     /* receiver: fragments that are here; sender: that were sent */
-    rs_passes passes;     /* of `here.top` */
-    rs_rdcm_set subtree;  /* what this node or some child has; without memory where there are no children */
-    rs_rdcm_news news[2]; /* rs_ring_kind */
+    rs_rdcm_set here;      /* receiver: fragments that are here; sender: that were sent */
+    rs_passes passes;      /* of `here.top` */
+    rs_rdcm_set subtree;   /* what this node or some child has; without memory where there are no children */
+    rs_rdcm_news news[2];  /* rs_ring_kind */
+    uint64_t settled_told; /* gaps below have been told in the proxy ring */
     bool streams;
     uint64_t released; /* of a stream: below, nobody needs anything from here */
     bool moved_told;
@@ -113,6 +115,7 @@ typedef struct rs_rdcm {
     /* receiver: congestion control */
     rs_bic bic;
     uint64_t tree_top; /* one past the highest sn that came by the tree */
+    bool tree_report;  /* that one said REPORT */
     rs_time tree_at;
     uint64_t recover; /* losses below belong to a window that was cut already */
     rs_rdcm_gap gaps[RS_RDCM_GAPS];

@@ -22,7 +22,8 @@ size_t rs_ack_encode(const rs_ack *ack, uint8_t *out) {
     to = put(to, RS_WIRE_VERSION, 1);
     to = put(to, ack->flags, 1);
     to = put(to, ack->words, 2);
-    to = put(to, 0, 2);
+    uint64_t settled = ack->settled > ack->cum ? ack->settled - ack->cum : 0;
+    to = put(to, settled < RS_ACK_SETTLED ? settled : RS_ACK_SETTLED, 2);
     memcpy(to, ack->object.app, 16);
     to = put(to + 16, ack->object.data, 8);
     to = put(to, ack->opening, 8);
@@ -37,8 +38,7 @@ size_t rs_ack_encode(const rs_ack *ack, uint8_t *out) {
 
 /* Bounds that spare those behind it every overflow. */
 static bool is_sane(const rs_ack *ack) {
-    const unsigned known =
-        RS_ACK_TO_PREDECESSOR | RS_ACK_TO_PARENT | RS_ACK_WANTS_READY | RS_ACK_READY | RS_ACK_LEFT | RS_ACK_OWN;
+    const unsigned known = RS_ACK_TO_PREDECESSOR | RS_ACK_TO_PARENT | RS_ACK_WANTS_READY | RS_ACK_READY | RS_ACK_LEFT;
     return ack->flags && (ack->flags & ~known) == 0 && ack->cum < INT64_MAX / 2 && ack->base < INT64_MAX / 2 &&
            ack->base % 64 == 0;
 }
@@ -48,13 +48,14 @@ bool rs_ack_decode(const uint8_t *bytes, size_t length, rs_ack *ack) {
         return false;
     ack->flags = bytes[3];
     ack->words = (uint32_t)get(bytes + 4, 2);
-    if (get(bytes + 6, 2) != 0 || ack->words > RS_ACK_WORDS || length != RS_ACK_HEADER + 8 * (size_t)ack->words)
+    if (ack->words > RS_ACK_WORDS || length != RS_ACK_HEADER + 8 * (size_t)ack->words)
         return false;
     memcpy(ack->object.app, bytes + 8, 16);
     ack->object.data = get(bytes + 24, 8);
     ack->opening = get(bytes + 32, 8);
     ack->version = get(bytes + 40, 8);
     ack->cum = get(bytes + 48, 8);
+    ack->settled = ack->cum + get(bytes + 6, 2);
     ack->expected = get(bytes + 56, 8);
     ack->base = get(bytes + 64, 8);
     for (uint32_t i = 0; i < ack->words; i++)

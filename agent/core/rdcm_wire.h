@@ -7,6 +7,7 @@
 
 #define RS_ACK_MAGIC 0x4152
 #define RS_ACK_HEADER 72
+#define RS_ACK_SETTLED UINT16_MAX
 #define RS_ACK_WORDS 48 /* of 64 sns each, at most, that one ACK tells of one by one */
 
 enum {
@@ -14,16 +15,17 @@ enum {
     RS_ACK_TO_PARENT = 2,      /* somebody below has it */
     RS_ACK_WANTS_READY = 4,    /* the ring is new: can its predecessor repair? */
     RS_ACK_READY = 8,          /* to the successor: yes, and what follows is of no meaning */
-    RS_ACK_OWN = 32,           /* told is what the one acknowledging has itself; else what some child of it has */
     RS_ACK_LEFT = 16           /* to a predecessor: of this one no repairs are needed any more */
 };
 
 typedef struct {
     uint8_t flags;
     rs_object_id object;
-    uint64_t opening;  /* of the transfer, as in OPEN */
-    uint64_t version;  /* of the view it is sent by */
-    uint64_t cum;      /* all below */
+    uint64_t opening; /* of the transfer, as in OPEN */
+    uint64_t version; /* of the view it is sent by */
+    uint64_t cum;     /* all below */
+    uint64_t settled; /* what is below and not acknowledged was lost, rather than late: to be repaired at once. From cum
+                          to cum + RS_ACK_SETTLED */
     uint64_t expected; /* HESN: up to which sn the sender may go, as far as the one acknowledging and those below are
                           concerned */
     uint64_t base;     /* first sn the map speaks of: a multiple of 64 */
