@@ -33,7 +33,7 @@ from rostrum.topologies.families import Graph
 PROTOCOLS = ("rdcm", "lbrm", "rmtp", "srm")
 GROUP, FIRST_REGION = 7, 1000  # group numbers
 SITE_MOST = 64  # receivers of one logging server: of 16, 32, 64, 128, what LBRM does best with at 1,000
-LONGEST_NS = 60 * 10**9
+LONGEST_NS, STEP_NS = 60 * 10**9, 10**5
 # Every link is full of data: acknowledgements are few, and a fixed time-out (as in the paper's testbed) waits for them.
 RDCM = RdcmParams(no_congestion_control=True, ack_every=32, ack_delay_ns=400_000, ack_timeout_ns=1_200_000)
 LINK = LinkParams(delay_ns=1_000, queue_bytes=1 << 30)
@@ -51,16 +51,19 @@ class Load:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one session. Goodput: the mean over receivers of what they got by the time they had all, over what the link
-    carries (its payload share, with headers and Ethernet's overhead). Footprints: bytes on all links over those of the
-    tree without losses; `footprint` of data and repairs, `control` of everything else.
+    """Of one session. Goodput: what receivers had, in the mean, when the last packet would have come without losses,
+    over what a link carries in that time (its payload share, with headers and Ethernet's overhead). `completion`: the
+    same for the time until each had all: the last repairs, of which a long session has no more than a short one, are in
+    that. Footprints: bytes on all links over those of the tree without losses; `footprint` of data and repairs,
+    `control` of everything else.
     """
 
     protocol: str
     receivers: int
     loss: float
     goodput: float
-    worst: float  # the slowest receiver's
+    completion: float
+    worst: float  # completion of the slowest receiver
     footprint: float
     control: float
     tree_links: int
@@ -149,6 +152,15 @@ class Session:
         nodes = [self.fabric.nodes[name] for name in self.group.receivers]
         began = time.process_time()
         self.xfer = net.send(self.fabric.nodes[self.group.sender], 1, load.packets * load.packet_bytes, nodes)
+        while net.link_stats(self.links[0])["data_packets"] == 0:
+            net.run(net.now_ns + STEP_NS)
+        link = net.link_stats(self.links[0])
+        first, packet = link["first_data_at"], link["data_bytes"] / link["data_packets"]
+        wire_ns = load.packets * packet * 8e9 / LINK.rate_bps
+        hops = max(len(self.group.tree.way(name)) - 1 for name in self.group.receivers)
+        last = first + wire_ns + (hops - 1) * packet * 8e9 / LINK.rate_bps + hops * LINK.delay_ns
+        net.run(round(last))
+        had = np.array([self.present(name) for name in self.group.receivers])
         net.run_until_noted("complete", len(nodes), LONGEST_NS)
         cpu_s = time.process_time() - began
         done = net.notes_of("complete")["at"]
@@ -156,10 +168,6 @@ class Session:
             raise SimError(f"{self.protocol}: {len(done)} of {len(nodes)} receivers have all after {net.now_ns} ns")
         totals = net.link_totals()
         column = {name: totals[:, index] for index, name in enumerate(LINK_STATS)}
-        first = column["first_data_at"][self.links[0]]
-        # Repairs have the size of what they repair: the mean is that of a packet.
-        packet = column["data_bytes"][self.links[0]] / column["data_packets"][self.links[0]]
-        wire_ns = load.packets * packet * 8e9 / LINK.rate_bps
         shares = wire_ns / (done - first)
         tree_bytes = load.packets * packet * len(self.links)
         stats = net.run_stats()
@@ -167,7 +175,8 @@ class Session:
             self.protocol,
             len(nodes),
             load.loss,
-            goodput=float(np.mean(shares)),
+            goodput=float(np.mean(had)) / load.packets * wire_ns / (last - first),
+            completion=float(np.mean(shares)),
             worst=float(np.min(shares)),
             footprint=float(column["data_bytes"].sum() / tree_bytes),
             control=float((column["bytes"].sum() - column["data_bytes"].sum()) / tree_bytes),
@@ -178,6 +187,14 @@ class Session:
             memory_bytes=stats["bytes"] + stats["engine_bytes"],
             peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         )
+
+    def present(self, name: str) -> int:
+        """Packets that a receiver has so far."""
+        node = self.fabric.nodes[name]
+        if self.protocol != "rdcm":
+            return self.network.baseline_stats(node)["received"]
+        number = self.network.receiving(node, 1)
+        return self.network.transfer(node, number)["bytes_present"] // self.load.packet_bytes if number else 0
 
     def stats(self, name: str) -> dict[str, int]:
         """Of a member's engine, by RDCM."""

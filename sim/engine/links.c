@@ -18,13 +18,26 @@ static bool gilbert(sim *s, loss_state *loss, double leave_good, double leave_ba
     return loss->bad;
 }
 
-bool link_lose(sim *s, link *l) {
+/* While nothing is sent the states change as they would under packets like this one: a bad spell of a link that is
+ * seldom used does not wait for the next packets. */
+static void pass_idle(sim *s, loss_state *loss, double leave_good, double leave_bad, rs_time idle, rs_time took) {
+    rs_time steps = idle / took;
+    double stays = 1, factor = 1 - leave_good - leave_bad;
+    for (; steps && stays > 1e-9; steps >>= 1, factor *= factor)
+        stays *= steps & 1 ? factor : 1;
+    double p = leave_good / (leave_good + leave_bad);
+    loss->bad = sim_random(s) < p + ((loss->bad ? 1 : 0) - p) * stays;
+}
+
+bool link_lose(sim *s, link *l, rs_time idle, rs_time took) {
     loss_state *loss = &l->loss;
     double p = loss->p, burst = loss->burst;
     switch (loss->model) {
     case SIM_LOSS_BERNOULLI:
         return sim_random(s) < p;
     case SIM_LOSS_GILBERT:
+        if (idle >= took)
+            pass_idle(s, loss, p / (1 - p) / burst, 1 / burst, idle, took);
         return gilbert(s, loss, p / (1 - p) / burst, 1 / burst);
     case SIM_LOSS_MARKOV:
         return gilbert(s, loss, 1 / burst, 1 / burst);
@@ -49,7 +62,8 @@ static bool dark(sim *s, const link *l, const packet *p) {
 /* Onto the wire now, which is free. */
 static void transmit(sim *s, link *l, packet *p) {
     rs_time start = l->free_at > s->now ? l->free_at : s->now;
-    l->free_at = start + rs_wire_time(p->wire_bytes, l->params.rate_bps);
+    rs_time took = rs_wire_time(p->wire_bytes, l->params.rate_bps), idle = start - l->free_at;
+    l->free_at = start + took;
     l->stats.packets++;
     l->stats.bytes += p->wire_bytes;
     if (p->payload_length || p->kind == PACKET_FLOW) {
@@ -61,7 +75,7 @@ static void transmit(sim *s, link *l, packet *p) {
         l->stats.group_packets++;
         l->stats.group_bytes += p->wire_bytes;
     }
-    if (dark(s, l, p) || link_lose(s, l)) {
+    if (dark(s, l, p) || link_lose(s, l, idle, took)) {
         l->stats.lost++;
         network_lost(s, p);
         return;

@@ -26,7 +26,8 @@ typedef struct sim sim;
 typedef enum {
     SIM_LOSS_NONE,
     SIM_LOSS_BERNOULLI, /* each packet with probability p */
-    SIM_LOSS_GILBERT,   /* two states, lost in the bad one: p of all in the mean, runs of `burst` in the mean */
+    SIM_LOSS_GILBERT,   /* two states, lost in the bad one: p of all in the mean, runs of `burst` in the mean, back to
+                           back; time without packets counts as if there were some */
     SIM_LOSS_BURSTY,    /* runs of exactly `burst` packets, p of all in the mean */
     SIM_LOSS_MARKOV     /* as Gilbert, but `burst` is the mean length of good runs too: p sets only where it starts */
 } sim_loss_model;

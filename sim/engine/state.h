@@ -178,8 +178,8 @@ void flights_free(sim *s, flights *f);
 double sim_random(sim *s); /* [0, 1) */
 
 /* links.c */
-bool link_lose(sim *s, link *l);
-void link_put(sim *s, uint32_t index, packet *p); /* takes over a reference */
+bool link_lose(sim *s, link *l, rs_time idle, rs_time took); /* a packet that takes that long, after so long without */
+void link_put(sim *s, uint32_t index, packet *p);            /* takes over a reference */
 void link_due(sim *s, uint32_t index);
 void link_cut(sim *s, uint32_t index);
 

@@ -196,8 +196,10 @@ class Session:
             tree.leave(successor)
         else:
             view = self.overlay.view(successor)
-            node = (view.proxy if ring else view.leaf).node  # type: ignore[union-attr]
-            tree.fail(self.overlay.suspects(node, successor))
+            place = view.proxy if ring else view.leaf
+            if place is None:  # reported of an overlay that has changed since
+                return
+            tree.fail(self.overlay.suspects(place.node, successor))
         self.overlay = self.overlay.follow(tree.children)
         self.fabric.lay(GROUP, self.group.sender, sorted(tree.receivers), tree.children)
         self._tell()

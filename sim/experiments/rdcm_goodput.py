@@ -21,6 +21,7 @@ def command(quick: bool, json_file: Path, png: Path, **given: Any) -> None:
     goodput = compare.by_protocol(outcomes, "goodput")
     summary: dict[str, Any] = {
         "goodput_over_capacity": goodput,
+        "completion_over_capacity": compare.by_protocol(outcomes, "completion"),
         "slowest_receiver": compare.by_protocol(outcomes, "worst"),
         "rdcm_over": {
             name: {loss: goodput["rdcm"][loss] / value for loss, value in row.items()}
@@ -31,4 +32,5 @@ def command(quick: bool, json_file: Path, png: Path, **given: Any) -> None:
     compare.save(summary, outcomes, chosen, json_file)
     compare.plot(goodput, "Goodput of a multicast session (simulated)", "goodput / capacity of a link", png)
     compare.OUT.print(compare.table("goodput / capacity", goodput))
+    compare.OUT.print(compare.table("until all is there", summary["completion_over_capacity"]))
     compare.OUT.print(f"figures in {json_file}, picture in {png}")
