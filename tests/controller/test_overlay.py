@@ -156,6 +156,30 @@ def test_suspects__hold_the_failed_link_whichever_it_is(size: int, seed: int) ->
         assert all(failed in links for links in pointing), (failed, pointing)
 
 
+@given(st.integers(2, 60), st.integers(0, 2**32))
+def test_follow__another_tree_keeps_proxies_that_still_stand_for_their_branch(size: int, seed: int) -> None:
+    """Subtrees hang elsewhere now, some receivers are gone: Theorem 1 holds, and only what must changes."""
+    rng = random.Random(seed)
+    children, receivers = random_tree(rng, size)
+    overlay = BackupOverlay.build("s", children, receivers, seed)
+    before = {ring.node: ring for ring in overlay.rings()}
+    same = overlay.follow(children)
+    assert {ring.node: ring.members for ring in same.rings()} == {node: ring.members for node, ring in before.items()}
+    moved = {parent: list(below) for parent, below in children.items()}
+    below = {name: [other for other in moved if name in ways(moved).get(other, [])] for name in receivers}
+    leaf = rng.choice([name for name in receivers if name not in children])
+    parent = next(node for node, names in moved.items() if leaf in names)
+    moved[parent].remove(leaf)
+    target = rng.choice([node for node in ["s", *moved] if node not in below.get(leaf, ())])
+    if target != leaf:
+        moved.setdefault(target, []).append(leaf)
+    after = overlay.follow(moved)
+    reached = ways(moved)
+    assert after.receivers == {name for name in receivers if name in reached}
+    if after.receivers:
+        check(after)
+
+
 def test_same_seed__same_overlay() -> None:
     children, receivers = random_tree(random.Random(5), 300)
     first, again, other = (list(BackupOverlay.build("s", children, receivers, seed).rings()) for seed in (1, 1, 2))

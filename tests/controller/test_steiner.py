@@ -128,6 +128,30 @@ def test_fail__goes_around_the_link_and_leaves_others_alone() -> None:
     check(graph, tree)
 
 
+def test_spread__other_cores_and_never_a_larger_tree() -> None:
+    """Trees of different senders share the fabric; each is as small as can be."""
+    graph = fat_tree(8)
+    sender, *receivers = random.Random(7).sample(graph.servers, 20)
+    cores, sizes = set(), set()
+    for spread in range(1, 40):
+        tree = SteinerTree(sender, graph.neighbours, graph.passes, spread=spread)
+        tree.join_all(receivers)
+        check(graph, tree)
+        sizes.add(len(tree.links))
+        cores.add(next(name for name in tree.parents if name.startswith("core")))
+    assert len(sizes) == 1 and len(cores) >= 4
+
+
+def test_of__is_the_tree_that_it_is_told_and_goes_on_from_there() -> None:
+    graph = bcube(4, 1)
+    built = tree_of(graph, "h0.0", ["h1.1", "h2.2", "h3.0"])
+    again = SteinerTree.of("h0.0", built.parents, built.receivers, graph.neighbours, graph.passes)
+    assert again.links == built.links and again.way("h2.2") == built.way("h2.2")
+    assert again.leave("h2.2") == built.leave("h2.2")
+    again.join("h3.3")
+    check(graph, again)
+
+
 def test_join__of_the_sender_is_refused() -> None:
     graph = bcube(2, 0)
     with pytest.raises(Unreachable, match="is the sender"):
