@@ -30,7 +30,7 @@ class Case:
     live: int = 0
     wait_s: float = 2.0
     seconds: float = 4.0
-    devices: str = "quick"  # "quick" | "real"
+    journal: bool = True  # what is granted is written before it is told, as people run it
 
     @property
     def loop(self) -> str:
@@ -58,6 +58,7 @@ def full() -> list[Case]:
     cases = [replace(PAPER, name="echo", door="echo"), *_BY_SIZE, replace(PAPER, name="thrift-200", servers=200)]
     cases += [replace(_PACKET, name=f"thrift-{n}-packet", servers=n) for n in (40, 10_000)]
     cases += [replace(PAPER, name="thrift-40-alone", clients=1)]
+    cases += [replace(case, name=f"{case.name}-no-journal", journal=False) for case in (PAPER, _PACKET)]
     cases += [replace(_PACKET, name=f"thrift-1000-receivers-{n}", servers=1_000, receivers=(n, n)) for n in (1, 4, 64)]
     cases += [
         replace(_PACKET, name=f"thrift-{servers}-live-{live}", servers=servers, live=live)
@@ -74,7 +75,8 @@ def full() -> list[Case]:
 def quick() -> list[Case]:
     """Under a minute."""
     cases = [replace(PAPER, name="echo", door="echo"), *_BY_SIZE, _PACKET]
-    cases += [replace(_PACKET, name="thrift-40-live-10000", live=10_000)]
+    cases += [replace(_PACKET, name="thrift-40-packet-no-journal", journal=False)]
+    cases += [replace(_PACKET, name="thrift-40-live-1000", live=1_000)]
     cases += [replace(PAPER, name="thrift-40-open-735", rate_per_s=PAPER_REQUESTS_PER_S)]
     cases += [replace(PAPER, name="rest-40", door="rest")]
     return [replace(case, seconds=2.0) for case in cases]

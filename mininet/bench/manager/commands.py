@@ -62,6 +62,8 @@ def manager(
         return
     folder = json_file.resolve().parent
     folder.mkdir(parents=True, exist_ok=True)
+    for kept in folder.glob("hybrid-*.pickle"):
+        kept.unlink()  # of another version perhaps
     rounds = repeat or (1 if quick else cases.REPEATS)
     runs: list[dict[str, Any]] = []
     try:

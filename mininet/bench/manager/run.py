@@ -25,7 +25,13 @@ def measure(case: Case, seed: int, folder: Path) -> dict[str, Any]:
     place = folder / case.name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    job = {"case": case.facts(), "hybrid": asdict(case.hybrid), "seed": seed, "folder": str(folder)}
+    job = {
+        "case": case.facts(),
+        "hybrid": asdict(case.hybrid),
+        "seed": seed,
+        "folder": str(folder),
+        "place": str(place),
+    }
     file = place / "job.json"
     file.write_text(json.dumps(job))
     with _manager(case, file, place) as there:

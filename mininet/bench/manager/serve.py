@@ -64,14 +64,14 @@ class QuickFabric:
     async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:
         """Nothing is forwarded."""
 
+    def discover(self) -> None:
+        """No frames are sent."""
+
     async def read(self, switch: str) -> set[MulticastRule]:
         return set(self._tables[switch])
 
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         return []
-
-    def discover(self) -> None:
-        """Nobody is asked."""
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return None
@@ -118,7 +118,8 @@ async def run(job: dict[str, Any]) -> None:
     settings = Settings(
         circuit_wait_ns=round(job["case"]["wait_s"] * 1e9), paths_per_server=10_000, boot_id=time.time_ns() // 10**6
     )
-    config = Config(topology, folder / "run", settings, ("127.0.0.1",), 0, 0, 0)
+    journal = Path(job["place"]) / "manager.journal" if job["case"]["journal"] else None
+    config = Config(topology, folder / "run", settings, ("127.0.0.1",), 0, 0, 0, journal=journal)
     app = App(config, lambda config, up, down, light: QuickFabric(config.topology, up), _ocs)
     await app.start()
     print(json.dumps({"thrift": app.thrift_port, "rest": app.rest_port, "pid": os.getpid()}), flush=True)
