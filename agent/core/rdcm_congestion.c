@@ -68,14 +68,6 @@ static void note_gap(rs_node *node, rs_time now, rs_rdcm *r, uint64_t to) {
         rs_rdcm_wake(node, r, now + node->config.rdcm.loss_delay);
 }
 
-/* A packet is overtaken now: the predecessor learns that at once, not with the next ACK. */
-static bool shows_a_loss(const rs_rdcm *r) {
-    for (uint32_t i = 0; i < r->gap_count; i++)
-        if (r->gaps[i].from < r->gaps[i].to && r->tree_top == r->gaps[i].to + OVERTAKEN)
-            return true;
-    return false;
-}
-
 static bool holds_the_sender(rs_rdcm *r, const rs_data_header *h) {
     if (!(h->flags & RS_DATA_LIMIT))
         return false;
