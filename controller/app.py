@@ -301,6 +301,13 @@ def _ns(seconds: float) -> int:
     help="Optical components that failed are left alone this long.",
 )
 @click.option(
+    "--link-retry",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="How long a link that receivers suspect is left alone the first time.",
+)
+@click.option(
     "--session-bytes",
     type=Size(least=1),
     default=None,
@@ -419,6 +426,7 @@ def main(
     lease: float,
     light_bound: float | None,
     quarantine: float,
+    link_retry: float,
     session_bytes: int | None,
     paths_per_server: int,
     listen: tuple[str, ...],
@@ -461,6 +469,7 @@ def main(
         lease_ns=_ns(lease),
         light_bound_ms=None if light_bound is None else max(1, round(light_bound * 1000)),
         quarantine_ns=_ns(quarantine),
+        link_retry_ns=_ns(link_retry),
         session_bytes=session_bytes,
         paths_per_server=paths_per_server,
         light_confirm=light_confirm,
