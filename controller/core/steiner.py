@@ -7,6 +7,7 @@ longer needs is taken away; nothing else moves.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -56,6 +57,31 @@ class SteinerTree:
         """Receivers near the sender first: later ones find more of the tree. Raises Unreachable."""
         tree = cls(sender, neighbours, passes, failed)
         tree.join_all(receivers)
+        return tree
+
+    @classmethod
+    def shortest(
+        cls,
+        sender: str,
+        receivers: Collection[str],
+        neighbours: Mapping[str, Sequence[str]],
+        passes: Callable[[str], bool],
+        failed: Collection[Link] = (),
+    ) -> SteinerTree:
+        """Every receiver at the end of a shortest way: some more links than `build` has, but fewer for a packet to be
+        lost on. Level by level towards the sender, first over nodes that are in the tree anyway, then over those that
+        reach most of what is left. Raises Unreachable.
+        """
+        tree = cls(sender, neighbours, passes, failed)
+        depth = tree._depths()
+        if cut_off := [name for name in receivers if name not in depth or name == sender]:
+            raise Unreachable(f"no way leads to {', '.join(cut_off)}", cut_off)
+        levels: list[set[str]] = [set() for _ in range(max((depth[name] for name in receivers), default=0) + 1)]
+        for name in receivers:
+            levels[depth[name]].add(name)
+        for below, above in pairwise(reversed(levels)):
+            tree._cover(below, above, depth)
+        tree.receivers = set(receivers)
         return tree
 
     @classmethod
@@ -184,6 +210,45 @@ class SteinerTree:
                 if neighbour not in self.children:
                     queue.append(neighbour)
         raise Unreachable(f"no way leads to {receiver}", [receiver])
+
+    def _depths(self) -> dict[str, int]:
+        """Links from the sender to each node that it reaches."""
+        depth = {self.sender: 0}
+        queue = deque([self.sender])
+        while queue:
+            node = queue.popleft()
+            for near in self._neighbours.get(node, ()):
+                if near not in depth and (node, near) not in self._failed:
+                    depth[near] = depth[node] + 1
+                    if self._passes(near):
+                        queue.append(near)
+        return depth
+
+    def _cover(self, below: Collection[str], above: set[str], depth: Mapping[str, int]) -> None:
+        """Gives each node in `below` a parent one level up; `above`: those that are in the tree anyway, and grows."""
+        behind: dict[str, set[str]] = {}
+        for child in sorted(below):
+            for near in self._neighbours[child]:
+                passes = near == self.sender or self._passes(near)
+                if depth.get(near) == depth[child] - 1 and passes and (near, child) not in self._failed:
+                    behind.setdefault(near, set()).add(child)
+        left = set(below)
+        # Those that are there first; then by what they reach, which becomes less as others are taken.
+        order = [((0, 0) if node in above else (1, -len(reached)), node) for node, reached in behind.items()]
+        heapq.heapify(order)
+        while left:
+            (new, count), node = heapq.heappop(order)
+            reached = behind[node] & left
+            if new and len(reached) != -count:
+                heapq.heappush(order, ((1, -len(reached)), node))
+                continue
+            for child in sorted(reached):
+                self.parents[child] = node
+                self.children.setdefault(child, [])
+                self.children.setdefault(node, []).append(child)
+            left -= reached
+            if reached:
+                above.add(node)
 
     def _around(self, node: str) -> Sequence[str]:
         """The neighbours of a node, those first that the spread prefers."""

@@ -156,3 +156,39 @@ def test_join__of_the_sender_is_refused() -> None:
     graph = bcube(2, 0)
     with pytest.raises(Unreachable, match="is the sender"):
         tree_of(graph, "h0", ["h0"])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@given(data=st.data())
+def test_shortest__is_a_tree_of_shortest_ways(name: str, data: st.DataObject) -> None:
+    graph = GRAPHS[name]
+    sender, *receivers = data.draw(st.lists(st.sampled_from(graph.servers), min_size=2, unique=True))
+    tree = SteinerTree.shortest(sender, receivers, graph.neighbours, graph.passes)
+    check(graph, tree)
+    for receiver in receivers:
+        alone = SteinerTree.build(sender, [receiver], graph.neighbours, graph.passes)
+        assert len(tree.way(receiver)) == len(alone.way(receiver)), "of one receiver, the nearest way is a shortest one"
+
+
+def test_shortest__a_large_bcube_costs_few_links_more() -> None:
+    graph = bcube(8, 3)
+    draw = random.Random(1)
+    for _ in range(3):
+        sender, *receivers = draw.sample(graph.servers, 1001)
+        tree = SteinerTree.shortest(sender, receivers, graph.neighbours, graph.passes)
+        assert max(len(tree.way(name)) - 1 for name in receivers) <= 8, "two links for each of four digits"
+        least = len(SteinerTree.build(sender, receivers, graph.neighbours, graph.passes).links)
+        assert len(tree.links) < 1.2 * least
+
+
+def test_shortest__avoids_failed_links_and_names_who_is_cut_off() -> None:
+    graph = fat_tree(4)
+    sender, near, far = graph.servers[0], graph.servers[1], graph.servers[-1]
+    (edge,) = graph.neighbours[far]
+    with pytest.raises(Unreachable) as caught:
+        SteinerTree.shortest(sender, [near, far], graph.neighbours, graph.passes, failed=[(edge, far)])
+    assert caught.value.receivers == (far,)
+    up = [(graph.neighbours[sender][0], node) for node in graph.neighbours[graph.neighbours[sender][0]]
+          if node not in graph.servers]  # fmt: skip
+    tree = SteinerTree.shortest(sender, [far], graph.neighbours, graph.passes, failed=up[:1])
+    assert up[0] not in tree.links and up[1] in tree.links
