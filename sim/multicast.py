@@ -92,7 +92,8 @@ class Group:
 
     @cached_property
     def tree(self) -> SteinerTree:
-        return SteinerTree.build(self.sender, self.receivers, self.graph.neighbours, self.graph.passes)
+        # As the paper's in BCube: level by level, every way a shortest one.
+        return SteinerTree.shortest(self.sender, self.receivers, self.graph.neighbours, self.graph.passes)
 
     @cached_property
     def overlay(self) -> BackupOverlay:
