@@ -47,6 +47,8 @@ PACKAGES = {
         "rostrum.controller.core.model",
         "rostrum.controller.southbound.ocs",
     ),
+    # Measures the manager: starts one over devices of its own, and speaks Thrift to it.
+    "rostrum.lab.bench.manager": ("rostrum.topologies", "rostrum.lab", "rostrum.controller"),
     "rostrum.sim": ("rostrum.topologies", "rostrum.controller.core", "rostrum.lab.manifest", "rostrum.lab.registry"),
 }
 FORBIDDEN = {"rostrum.controller.northbound": ("rostrum.controller.southbound", "rostrum.controller.app")}
