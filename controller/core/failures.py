@@ -14,8 +14,8 @@ from rostrum.controller.core.retree import CannotChange
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, FailureKind, RingKind
 
-CONFIRM_NS = 3000 * MS  # a receiver whose agent is heard must be accused again after this to count as gone
-FORGET_NS = 2 * CONFIRM_NS  # an accusation that nobody repeats
+CONFIRM_NS = 3000 * MS  # a receiver whose agent is heard must be accused for so long to count as gone
+FORGET_NS = 1000 * MS  # an accusation that is not repeated within this is over: something came from there
 HOLD_NS = 40 * MS  # a word about links waits so long for others that speak against it
 DOUBT_NS = 400 * MS  # so long if there are such
 SETTLE_NS = 150 * MS  # after a tree changed nobody's word of links counts: repairs feed those who were moved
@@ -121,13 +121,15 @@ def _accused(core: Core, path: Path, backup: Backup, origin: str, server: str, n
     again after that: to go on without one that is only slow costs it the object.
     """
     accusers = backup.accused.setdefault(server, {})
-    first = accusers.setdefault(origin, now)
+    first, last = accusers.get(origin, (now, now))
+    first = now if now > last + FORGET_NS else first
+    accusers[origin] = (first, now)
     agent = core.agents.get(server)
     silent = agent is None or not agent.connected or now > agent.heard + core.settings.lease_ns // 2
     if silent or (now >= first + CONFIRM_NS and not _cut_off(backup, origin, server)):
         _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
     else:
-        core.look_at("accused", now + CONFIRM_NS)
+        core.look_at("accused", now + FORGET_NS)
 
 
 def _cut_off(backup: Backup, accuser: str, accused: str) -> bool:
@@ -142,8 +144,8 @@ def judge(core: Core, now: int) -> None:
         if not backup or not backup.accused or not path.granted:
             continue
         for server, by in list(backup.accused.items()):
-            for origin, first in list(by.items()):
-                if server in backup.accused and now >= first + FORGET_NS:
+            for origin, (_, last) in list(by.items()):
+                if server in backup.accused and now > last + FORGET_NS:
                     del by[origin]
                 elif server in backup.accused and not _cut_off(backup, origin, server):
                     agent = core.agents.get(server)
@@ -151,7 +153,7 @@ def judge(core: Core, now: int) -> None:
                         _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
         backup.accused = {server: by for server, by in backup.accused.items() if by}
         if backup.accused:
-            core.look_at("accused", now + CONFIRM_NS)
+            core.look_at("accused", now + FORGET_NS)
 
 
 def _remove(core: Core, path: Path, server: str, cause: str, now: int) -> None:

@@ -56,7 +56,7 @@ class Backup:
     moved: dict[str, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     suspected: dict[tuple[str, str], int] = field(default_factory=dict)  # (who says so, receiver without tree): when
-    accused: dict[str, dict[str, int]] = field(default_factory=dict)  # receiver -> who says it is gone, and when
+    accused: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)  # receiver -> by whom, since, last
 
 
 def choose(core: Core, request: PathRequest, kind: PathKind, whole: bool) -> tuple[Protocol, str]:
