@@ -134,6 +134,10 @@ class Fabric:
         """The links from each node to the next."""
         return [self._link(a, b) for a, b in pairwise(nodes)]
 
+    def copies(self, group: int) -> TreeLinks:
+        """The tree of a group: what each node copies packets to."""
+        return self._trees[group]
+
     def rate(self, server: str) -> int:
         """bit/s of a server's links."""
         return self._rates[server]

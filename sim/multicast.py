@@ -35,7 +35,7 @@ GROUP, FIRST_REGION = 7, 1000  # group numbers
 SITE_MOST = 64  # receivers of one logging server: of 16, 32, 64, 128, what LBRM does best with at 1,000
 LONGEST_NS, STEP_NS = 60 * 10**9, 10**5
 # Every link is full of data: acknowledgements are few, and a fixed time-out (as in the paper's testbed) waits for them.
-RDCM = RdcmParams(no_congestion_control=True, ack_every=32, ack_delay_ns=400_000, ack_timeout_ns=1_200_000)
+RDCM = RdcmParams(no_congestion_control=True, ack_every=64, ack_delay_ns=700_000, ack_timeout_ns=1_200_000)
 LINK = LinkParams(delay_ns=1_000, queue_bytes=1 << 30)
 
 
