@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 
+from rostrum.controller.core import actions as act
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import Circuit, CircuitState
 from rostrum.controller.core.configure import to_packet
@@ -153,6 +154,9 @@ def sweep(core: Core, now: int) -> None:
         gone = tuple(core.foreign_rules.pop(key).rule for key in rules)
         core.remove(gone, "", now)
         core.log("unclaimed rules removed", rules=len(gone), switches=listed({rule.switch for rule in gone}))
+    for ocs in [name for name, when in core.leave_after.items() if when <= now]:
+        del core.leave_after[ocs]
+        core.emit(act.ReadCrossConnects(ocs))  # and what is in to_leave is tried again
     expired = [one for one in core.resources.circuits.foreign() if one.until <= now]
     for ocs in sorted({one.ocs for one in expired}):
         pairs = tuple(one.cross_connect.pair for one in expired if one.ocs == ocs)

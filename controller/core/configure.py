@@ -245,6 +245,7 @@ def disconnect_result(core: Core, event: ev.DisconnectResult, now: int) -> None:
         except Conflict:
             # A newer circuit holds these fibres; it will fault, and what is there be read.
             core.to_leave.setdefault(pending.ocs, set()).add(pair)
+            core.leave_after[pending.ocs] = until
     core.wake_at(until)
 
 

@@ -103,7 +103,8 @@ def cross_connects_found(core: Core, event: ev.CrossConnectsFound, now: int) -> 
         core.log("ocs up", ocs=ocs.name, cross_connects=len(event.cross_connects))
     core.resources.set_ocs(ocs.name, OcsState.UP, now)
     found = {one.pair: one for one in event.cross_connects}
-    _leave(core, ocs, found)
+    if core.leave_after.get(ocs.name, now) <= now:
+        _leave(core, ocs, found)
     for circuit in [one for one in core.resources.circuits if one.ocs == ocs.name]:
         if circuit.id in core.unread_circuits:
             _restored(core, circuit, found, now)

@@ -113,6 +113,7 @@ class Core:
     unread_circuits: set[str] = field(default_factory=set)  # restored; their OCS has not told what it has
     left: dict[str, int] = field(default_factory=dict)  # OCS -> when cross-connects of it were last taken down (ns)
     to_leave: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> to be taken down when it was read
+    leave_after: dict[str, int] = field(default_factory=dict)  # OCS that refused -> when it is asked again (ns)
 
     @classmethod
     def new(cls, topology: Topology, settings: Settings, now: int) -> Core:

@@ -456,3 +456,21 @@ def test_no_ocs__packet_paths_with_the_reason() -> None:
     path = line.ask("h1", "h2")
     assert path.kind is PathKind.PACKET and path.reason == "the topology has no optical circuit switch"
     assert path.rate_bps == 10**10
+
+
+def test_refused__a_cross_connect_that_cannot_be_taken_down_is_tried_again_later_not_at_once() -> None:
+    """A newer circuit holds its fibre meanwhile: asking again and again would keep the manager busy for ever."""
+    line = Timeline()
+    path = line.ask("h1", "h3", wanted=Wanted.CIRCUIT)
+    circuit = line.manager.core.resources.circuits.of_user(path.id)
+    assert circuit is not None
+    stuck = Pair(circuit.cascade.pairs[0].input, 9)  # of somebody before, on a fibre that is in use now
+    line.network.refusing.add("ocs")
+    line.network.crossed["ocs"][99] = stuck
+    line.manager.core.disconnect("ocs", (stuck,), "left behind")
+    line.actions.clear()
+    line.do(ev.Tick())
+    tries = [one for one in line.of(act.Disconnect) if stuck in one.pairs]
+    assert len(tries) == 1
+    line.wait(line.settings.grace / 1e6 + 10)
+    assert len([one for one in line.of(act.Disconnect) if stuck in one.pairs]) == 2
