@@ -153,6 +153,31 @@ static void put_object(rs_api_message *out, const rostrum_object *row) {
     put_digest(out, row->digest_algorithm, row->digest_length, row->digest);
 }
 
+void rs_api_encode_group(rs_api_message *out, uint64_t tag, const char *protocol, const char *order,
+                         uint32_t message_bytes) {
+    rs_api_begin(out, RS_API_GROUP, tag);
+    rs_put_text(out, protocol);
+    rs_put_text(out, order);
+    rs_put_u32(out, message_bytes);
+}
+
+static void put_group(rs_api_message *out, const rostrum_group_status *row) {
+    rs_put_text(out, row->name);
+    rs_put_text(out, row->protocol);
+    rs_put_text(out, row->order);
+    rs_put_text(out, row->address);
+    rs_put_u32(out, row->id);
+    rs_put_u64(out, row->version);
+    rs_put_u8(out, row->joined);
+    rs_put_u32(out, row->members);
+    rs_put_u32(out, row->subscribers);
+    rs_put_u32(out, row->publishers);
+    rs_put_u64(out, row->published);
+    rs_put_u64(out, row->delivered);
+    rs_put_u64(out, row->lost);
+    rs_put_u64(out, row->lost_slow);
+}
+
 /* Rows one after the other; the count in front is filled in at the end. A row that overflows is taken back. */
 #define DEFINE_ROWS(function, row_type, type, put)                                               \
     uint32_t function(rs_api_message *out, uint64_t tag, const row_type *rows, uint32_t count) { \
@@ -176,6 +201,7 @@ static void put_object(rs_api_message *out, const rostrum_object *row) {
 DEFINE_ROWS(rs_api_encode_receivers, rostrum_receiver, RS_API_RECEIVERS, put_receiver)
 DEFINE_ROWS(rs_api_encode_transfers, rostrum_transfer, RS_API_TRANSFERS, put_transfer)
 DEFINE_ROWS(rs_api_encode_objects, rostrum_object, RS_API_OBJECTS, put_object)
+DEFINE_ROWS(rs_api_encode_groups, rostrum_group_status, RS_API_GROUPS, put_group)
 
 static void get_digest(rs_reader *in, uint8_t *algorithm, uint8_t *length, uint8_t value[32]) {
     *algorithm = rs_get_u8(in);
@@ -279,9 +305,15 @@ static bool get_fields(rs_reader *in, rs_api_answer *out) {
     case RS_API_STATE:
         get_state(in, &out->status);
         return true;
+    case RS_API_GROUP:
+        rs_get_text(in, out->protocol, sizeof out->protocol);
+        rs_get_text(in, out->order, sizeof out->order);
+        out->message_bytes = rs_get_u32(in);
+        return true;
     case RS_API_RECEIVERS:
     case RS_API_TRANSFERS:
     case RS_API_OBJECTS:
+    case RS_API_GROUPS:
         out->rows = rs_get_u16(in);
         out->row = in->at;
         out->end = in->end;
@@ -352,6 +384,29 @@ bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out) {
     out->repairs_received = rs_get_u64(&in);
     out->window = rs_get_u64(&in);
     out->ack_timeout_ns = rs_get_i64(&in);
+    answer->row = in.at;
+    answer->rows -= !in.bad;
+    return !in.bad;
+}
+
+bool rs_api_next_group(rs_api_answer *answer, rostrum_group_status *out) {
+    rs_reader in = {.at = answer->row, .end = answer->end};
+    if (answer->rows == 0)
+        return false;
+    rs_get_text(&in, out->name, sizeof out->name);
+    rs_get_text(&in, out->protocol, sizeof out->protocol);
+    rs_get_text(&in, out->order, sizeof out->order);
+    rs_get_text(&in, out->address, sizeof out->address);
+    out->id = rs_get_u32(&in);
+    out->version = rs_get_u64(&in);
+    out->joined = rs_get_u8(&in) != 0;
+    out->members = rs_get_u32(&in);
+    out->subscribers = rs_get_u32(&in);
+    out->publishers = rs_get_u32(&in);
+    out->published = rs_get_u64(&in);
+    out->delivered = rs_get_u64(&in);
+    out->lost = rs_get_u64(&in);
+    out->lost_slow = rs_get_u64(&in);
     answer->row = in.at;
     answer->rows -= !in.bad;
     return !in.bad;

@@ -67,6 +67,24 @@ static bool check_process(const rs_api_request *request, rs_error *error) {
     return true;
 }
 
+/* As the manager wants names (docs/groups.md). */
+static bool check_join(const rs_api_request *request, rs_error *error) {
+    const char *name = request->group ? request->group : "";
+    size_t length = strnlen(name, ROSTRUM_GROUP_NAME_MAX + 1);
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-";
+    if (length == 0 || length > ROSTRUM_GROUP_NAME_MAX || strspn(name, allowed) != length)
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's name has 1 to %d characters of A-Z a-z 0-9 . _ : -",
+                            ROSTRUM_GROUP_NAME_MAX);
+    const char *order = request->order ? request->order : "", *protocol = request->protocol ? request->protocol : "";
+    if (strnlen(protocol, 32) > 31 || strspn(protocol, allowed) != strlen(protocol))
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's protocol is a name such as plain or ricochet");
+    if (protocol[0] && strcmp(order, "none") != 0 && strcmp(order, "fifo") != 0)
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's order is none or fifo");
+    if ((request->r | request->c | request->stagger) > INT32_MAX)
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "r, c and stagger are small numbers");
+    return true;
+}
+
 bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, rs_error *error) {
     rs_api_begin(out, request->type, request->tag);
     switch (request->type) {
@@ -104,6 +122,17 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         rs_put_u16(out, (uint16_t)request->receiver_count);
         for (uint32_t i = 0; i < request->receiver_count; i++)
             rs_put_text(out, request->receivers[i]);
+        break;
+    case RS_API_JOIN:
+        if (!check_join(request, error))
+            return false;
+        rs_put_u32(out, request->flags);
+        rs_put_u32(out, request->r);
+        rs_put_u32(out, request->c);
+        rs_put_u32(out, request->stagger);
+        rs_put_text(out, request->group);
+        rs_put_text(out, request->protocol);
+        rs_put_text(out, request->order);
         break;
     default:
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "there is no request of type %u", request->type);
@@ -168,6 +197,15 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
             return rs_error_set(error, ROSTRUM_ERR_INVALID, "send needs 1 to %d receivers, not %u",
                                 ROSTRUM_RECEIVERS_MAX, count);
         return in->bad || check_receivers(out, error);
+    case RS_API_JOIN:
+        out->flags = rs_get_u32(in);
+        out->r = rs_get_u32(in);
+        out->c = rs_get_u32(in);
+        out->stagger = rs_get_u32(in);
+        out->group = get_name(in, out, &used);
+        out->protocol = get_name(in, out, &used);
+        out->order = get_name(in, out, &used);
+        return in->bad || check_join(out, error);
     default:
         return rs_error_set(error, ROSTRUM_ERR_PROTOCOL, "there is no request of type %u", out->type);
     }

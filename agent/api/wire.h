@@ -27,6 +27,7 @@ typedef enum {
     RS_API_SUBSCRIBE = 10,
     RS_API_UNSUBSCRIBE = 11,
     RS_API_CANCEL = 12,
+    RS_API_JOIN = 13,
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,
@@ -39,9 +40,12 @@ typedef enum {
     RS_API_EVENT = 136,     /* + */
     RS_API_TRANSFERS = 137, /* + rows of the status */
     RS_API_OBJECTS = 138,   /* + rows of the status */
-    RS_API_STATE = 139
+    RS_API_STATE = 139,
+    RS_API_GROUP = 140, /* with a descriptor: the group's own socket (api/group_frames.h) */
+    RS_API_GROUPS = 141 /* + rows of the status */
 } rs_api_type;
 
+#define RS_API_JOIN_SUBSCRIBE 1u /* flag of JOIN: to receive, not only to publish */
 #define RS_API_SEND_EVENTS 1u    /* flag of SEND: tell what happens */
 #define RS_API_SEND_PROTOCOL 3   /* place of two bits in SEND's flags: a rostrum_protocol */
 #define RS_API_SEND_STRAGGLERS 1 /* place of two bits in SEND's flags: a rostrum_straggler_policy */
@@ -57,7 +61,9 @@ typedef struct {
     uint32_t flags, wait_ms, deadline_ms;
     uint32_t receiver_count;
     const char *receivers[ROSTRUM_RECEIVERS_MAX];
-    char text[RS_API_MESSAGE_MAX]; /* of a parsed request: where the names are */
+    const char *group, *protocol, *order; /* JOIN; the last two "" = as the group is */
+    uint32_t r, c, stagger;               /* JOIN */
+    char text[RS_API_MESSAGE_MAX];        /* of a parsed request: where the names are */
 } rs_api_request;
 
 typedef struct {
@@ -76,13 +82,15 @@ typedef struct {
 typedef struct {
     uint8_t type;
     uint64_t tag;
-    rostrum_error error;        /* ERROR */
-    uint64_t handle;            /* CREATED */
-    rs_api_object_info object;  /* ADDED, OBJECT; CREATED: size */
-    rostrum_event event;        /* EVENT */
-    rostrum_send_result result; /* SENT, without its receivers */
-    rostrum_status status;      /* STATE, without rows; REGISTERED: server, version, boot_id */
-    uint32_t rows;              /* still to be taken */
+    rostrum_error error;         /* ERROR */
+    uint64_t handle;             /* CREATED */
+    rs_api_object_info object;   /* ADDED, OBJECT; CREATED: size */
+    rostrum_event event;         /* EVENT */
+    rostrum_send_result result;  /* SENT, without its receivers */
+    rostrum_status status;       /* STATE, without rows; REGISTERED: server, version, boot_id */
+    char protocol[32], order[8]; /* GROUP */
+    uint32_t message_bytes;      /* GROUP: the largest message */
+    uint32_t rows;               /* still to be taken */
     const uint8_t *row, *end;
 } rs_api_answer;
 
@@ -103,16 +111,20 @@ void rs_api_encode_created(rs_api_message *out, uint64_t tag, uint64_t handle, u
 void rs_api_encode_event(rs_api_message *out, uint64_t tag, const rostrum_event *event);
 void rs_api_encode_sent(rs_api_message *out, uint64_t tag, const rostrum_send_result *result);
 void rs_api_encode_state(rs_api_message *out, uint64_t tag, const rostrum_status *status);
+void rs_api_encode_group(rs_api_message *out, uint64_t tag, const char *protocol, const char *order,
+                         uint32_t message_bytes);
 /* Rows, as many of `count` as fit into one message; returns how many. */
 uint32_t rs_api_encode_receivers(rs_api_message *out, uint64_t tag, const rostrum_receiver *rows, uint32_t count);
 uint32_t rs_api_encode_transfers(rs_api_message *out, uint64_t tag, const rostrum_transfer *rows, uint32_t count);
 uint32_t rs_api_encode_objects(rs_api_message *out, uint64_t tag, const rostrum_object *rows, uint32_t count);
+uint32_t rs_api_encode_groups(rs_api_message *out, uint64_t tag, const rostrum_group_status *rows, uint32_t count);
 
 bool rs_api_parse_answer(const uint8_t *data, size_t length, rs_api_answer *out, rs_error *error);
 /* The next row of an answer of that type. False at the end, and when the row is malformed (then answer->rows is not 0).
  */
 bool rs_api_next_receiver(rs_api_answer *answer, rostrum_receiver *out);
 bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out);
+bool rs_api_next_group(rs_api_answer *answer, rostrum_group_status *out);
 bool rs_api_next_object(rs_api_answer *answer, rostrum_object *out);
 
 #endif

@@ -34,13 +34,17 @@ static rostrum_send_result *copy_result(const rostrum_send_result *from) {
 static rostrum_status *copy_status(const rostrum_status *from) {
     size_t transfers = from->transfer_count * sizeof *from->transfers;
     size_t objects = from->object_count * sizeof *from->objects;
-    rostrum_status *copy = malloc(sizeof *copy + transfers + objects);
+    size_t groups = from->group_count * sizeof *from->groups;
+    rostrum_status *copy = malloc(sizeof *copy + transfers + objects + groups);
     if (!copy)
         return NULL;
     *copy = *from;
     uint8_t *behind = (uint8_t *)(copy + 1);
     copy->transfers = (const rostrum_transfer *)(void *)behind;
     copy->objects = (const rostrum_object *)(void *)(behind + transfers);
+    copy->groups = (const rostrum_group_status *)(void *)(behind + transfers + objects);
+    if (groups)
+        memcpy(behind + transfers + objects, from->groups, groups);
     if (transfers)
         memcpy(behind, from->transfers, transfers);
     if (objects)
@@ -55,6 +59,9 @@ static void on_answer(void *context, const rostrum_answer *answer) {
     outcome->fd = answer->fd;
     outcome->handle = answer->handle;
     outcome->size = answer->size;
+    outcome->message_bytes = answer->message_bytes;
+    (void)snprintf(outcome->protocol, sizeof outcome->protocol, "%s", answer->protocol ? answer->protocol : "");
+    (void)snprintf(outcome->order, sizeof outcome->order, "%s", answer->order ? answer->order : "");
     if (outcome->keep_result && answer->result)
         outcome->result = copy_result(answer->result);
     if (outcome->keep_status && answer->status)

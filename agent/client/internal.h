@@ -17,7 +17,8 @@ typedef struct rostrum_call {
     rostrum_receiver *receivers; /* rows so far */
     rostrum_transfer *transfers;
     rostrum_object *objects;
-    uint32_t receiver_count, transfer_count, object_count;
+    rostrum_group_status *groups;
+    uint32_t receiver_count, transfer_count, object_count, group_count;
 } rostrum_call;
 
 struct rostrum {
@@ -54,6 +55,8 @@ typedef struct {
     rostrum_error error;
     int fd;
     uint64_t handle, size;
+    char protocol[32], order[8];
+    uint32_t message_bytes;
     bool keep_result, keep_status;
     rostrum_send_result *result;
     rostrum_status *status;

@@ -41,6 +41,7 @@ static void free_call(rostrum_call *call) {
     free(call->receivers);
     free(call->transfers);
     free(call->objects);
+    free(call->groups);
     free(call);
 }
 
@@ -145,6 +146,10 @@ static bool take_rows(rostrum_call *call, rs_api_answer *answer) {
         room = grow((void **)&call->transfers, call->transfer_count, more, sizeof *call->transfers);
         while (room && rs_api_next_transfer(answer, &call->transfers[call->transfer_count]))
             call->transfer_count++;
+    } else if (answer->type == RS_API_GROUPS) {
+        room = grow((void **)&call->groups, call->group_count, more, sizeof *call->groups);
+        while (room && rs_api_next_group(answer, &call->groups[call->group_count]))
+            call->group_count++;
     } else {
         room = grow((void **)&call->objects, call->object_count, more, sizeof *call->objects);
         while (room && rs_api_next_object(answer, &call->objects[call->object_count]))
@@ -173,11 +178,18 @@ static void finish(rostrum *agent, rostrum_call **at, rs_api_answer *from, int f
         from->status.transfer_count = call->transfer_count;
         from->status.objects = call->objects;
         from->status.object_count = call->object_count;
+        from->status.groups = call->groups;
+        from->status.group_count = call->group_count;
         answer.status = &from->status;
     }
     if (from->type == RS_API_REGISTERED)
         memcpy(agent->server, from->status.server, sizeof agent->server);
-    if ((from->type == RS_API_CREATED || from->type == RS_API_OBJECT) && fd < 0)
+    if (from->type == RS_API_GROUP) {
+        answer.protocol = from->protocol;
+        answer.order = from->order;
+        answer.message_bytes = from->message_bytes;
+    }
+    if ((from->type == RS_API_CREATED || from->type == RS_API_OBJECT || from->type == RS_API_GROUP) && fd < 0)
         (void)rostrum_fail(&answer.error, ROSTRUM_ERR_IO,
                            "the file descriptor did not arrive; too many files are open");
     call->answered = true;
@@ -210,7 +222,8 @@ static rostrum_code take_message(rostrum *agent, size_t length, int fd, rostrum_
     if (answer->type == RS_API_EVENT) {
         if (call->on_event)
             call->on_event(call->event_context, &answer->event);
-    } else if (answer->type == RS_API_RECEIVERS || answer->type == RS_API_TRANSFERS || answer->type == RS_API_OBJECTS) {
+    } else if (answer->type == RS_API_RECEIVERS || answer->type == RS_API_TRANSFERS || answer->type == RS_API_OBJECTS ||
+               answer->type == RS_API_GROUPS) {
         if (!take_rows(call, answer))
             return break_off(agent, error, ROSTRUM_ERR_PROTOCOL, "rows of an answer are malformed, or memory is short");
     } else {

@@ -145,6 +145,7 @@ static void pump(rs_agent *agent) {
             more = true;
         }
         more |= pump_packets(agent);
+        more |= rs_groups_pump(agent->groups);
     }
 }
 
@@ -175,6 +176,7 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, rs_sending_deadline(agent));
     deadline = earlier(deadline, rs_receiving_deadline(agent));
     deadline = earlier(deadline, prepare_due(agent));
+    deadline = earlier(deadline, rs_groups_deadline(agent->groups));
     if (agent->probes)
         deadline = earlier(deadline, rs_probes_deadline(agent->probes));
     if (agent->metrics)
@@ -200,6 +202,8 @@ static void timeouts(rs_agent *agent) {
         rs_receiving_timeout(agent);
     if (now >= prepare_due(agent))
         prepare(agent);
+    if (now >= rs_groups_deadline(agent->groups))
+        rs_groups_timeout(agent->groups);
     if (agent->probes && now >= rs_probes_deadline(agent->probes))
         rs_probes_timeout(agent->probes);
     if (agent->metrics && now >= rs_metrics_server_deadline(agent->metrics))
@@ -475,6 +479,7 @@ static bool start_api(rs_agent *agent) {
                                       .on_cancel = rs_sending_cancel_api,
                                       .on_status = rs_status_api,
                                       .on_delete = rs_receiving_let_go,
+                                      .on_join = rs_groups_api,
                                       .log = log_api,
                                       .context = agent};
     agent->api = rs_api_server_new(&config, &handlers, agent->store, &error);
@@ -516,6 +521,7 @@ static bool start_link(rs_agent *agent) {
     rs_paths_link_callbacks(agent, &callbacks);
     callbacks.on_probe = on_probe;
     callbacks.on_view = rs_overlay_view;
+    rs_groups_link_options(&options, &callbacks);
     agent->probes = rs_probes_new(agent->loop, agent->options.address, on_probe_report, agent);
     if (!agent->probes) {
         rs_log(RS_LOG_ERROR, "manager", "memory is short");
@@ -545,8 +551,8 @@ rs_agent *rs_agent_new(const rs_options *options) {
     if (!agent->loop || !start_signals(agent)) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
     } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) &&
-               (agent->overlay = rs_overlay_new(agent)) && start_api(agent) && start_metrics(agent) &&
-               start_link(agent)) {
+               (agent->overlay = rs_overlay_new(agent)) && (agent->groups = rs_groups_new(agent, seed)) &&
+               start_api(agent) && start_metrics(agent) && start_link(agent)) {
         char address[RS_ADDRESS_TEXT];
         rs_log(RS_LOG_INFO, "agent",
                "started server=%s version=%s address=%s interface=%s control_port=%u fragment=%u socket=%s",
@@ -563,6 +569,7 @@ void rs_agent_free(rs_agent *agent) {
         return;
     rs_sending_free_all(agent);
     rs_receiving_free_all(agent);
+    rs_groups_free(agent->groups);
     rs_overlay_free(agent->overlay);
     rs_metrics_server_free(agent->metrics);
     rs_probes_free(agent->probes);

@@ -11,6 +11,7 @@
 #include "daemon/control.h"
 #include "daemon/data.h"
 #include "daemon/digest.h"
+#include "daemon/groups.h"
 #include "daemon/link.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
@@ -60,6 +61,7 @@ typedef struct rs_agent {
     rs_api_server *api;
     rs_link *link; /* NULL without a manager */
     rs_overlay *overlay;
+    rs_groups *groups;
     rs_probes *probes;
     rs_metrics_server *metrics; /* NULL without --metrics */
     rs_totals totals;

@@ -197,6 +197,21 @@ static void serve_unsubscribe(rs_api_server *server, const rs_api_call *call, ui
     rs_api_reply_error(server, call, ROSTRUM_ERR_UNKNOWN, "this process has no subscription %" PRIu64, subscription);
 }
 
+static void serve_join(rs_api_server *server, const rs_api_call *call, const rs_api_request *request) {
+    const rs_api_join join = {.call = *call,
+                              .subscribe = request->flags & RS_API_JOIN_SUBSCRIBE,
+                              .group = request->group,
+                              .protocol = request->protocol,
+                              .order = request->order,
+                              .r = request->r,
+                              .c = request->c,
+                              .stagger = request->stagger};
+    if (server->handlers.on_join)
+        server->handlers.on_join(server->handlers.context, &join);
+    else
+        rs_api_reply_error(server, call, ROSTRUM_ERR_UNAVAILABLE, "there are no message groups here");
+}
+
 static void serve_registered(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
                              const rs_api_request *request, int fd) {
     rs_object_id id = id_of(client, request->data_id);
@@ -229,6 +244,9 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         break;
     case RS_API_UNSUBSCRIBE:
         serve_unsubscribe(server, call, request->number);
+        break;
+    case RS_API_JOIN:
+        serve_join(server, call, request);
         break;
     case RS_API_CANCEL:
         server->handlers.on_cancel(server->handlers.context, call, &id);

@@ -345,6 +345,12 @@ void rs_api_reply_send(rs_api_server *server, const rs_api_call *call, const ros
     rs_api_transmit(server, call->client, -1, false);
 }
 
+void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const char *protocol, const char *order,
+                        uint32_t message_bytes, int fd) {
+    rs_api_encode_group(&server->message, call->tag, protocol, order, message_bytes);
+    rs_api_transmit(server, call->client, fd, false);
+}
+
 static void object_row(const rs_object *object, rostrum_object *row) {
     *row = (rostrum_object){.data_id = object->id.data,
                             .state = object->phase == RS_OBJECT_WHOLE ? ROSTRUM_OBJECT_WHOLE : ROSTRUM_OBJECT_BUILDING,
@@ -383,6 +389,10 @@ void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const r
     for (uint32_t done = 0; done < status->transfer_count;) {
         done += rs_api_encode_transfers(&server->message, call->tag, status->transfers + done,
                                         status->transfer_count - done);
+        rs_api_transmit(server, call->client, -1, false);
+    }
+    for (uint32_t done = 0; done < status->group_count;) {
+        done += rs_api_encode_groups(&server->message, call->tag, status->groups + done, status->group_count - done);
         rs_api_transmit(server, call->client, -1, false);
     }
     put_objects(server, call);

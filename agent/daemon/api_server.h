@@ -34,6 +34,14 @@ typedef struct {
     const char *const *receivers;
 } rs_api_send;
 
+/* A program wants a message group. */
+typedef struct {
+    rs_api_call call;
+    bool subscribe;
+    const char *group, *protocol, *order; /* the last two "" = as the group is */
+    uint32_t r, c, stagger;               /* 0 = the manager's */
+} rs_api_join;
+
 /* What the daemon does. Pointers in arguments are valid during the call only (an rs_object as long as the store says).
  */
 typedef struct {
@@ -46,6 +54,8 @@ typedef struct {
     /* An application wants that object deleted: whatever here can let go of it should, before the store looks. May be
      * NULL. */
     void (*on_delete)(void *context, const rs_object_id *id);
+    /* Answer with rs_api_reply_group or rs_api_reply_error, then or later. NULL: there are no groups here. */
+    void (*on_join)(void *context, const rs_api_join *join);
     /* Answer with rs_api_reply_status. */
     void (*on_status)(void *context, const rs_api_call *call);
     /* One line for the log. May be NULL. */
@@ -86,7 +96,11 @@ __attribute__((format(printf, 4, 5))) void rs_api_reply_error(rs_api_server *ser
 /* result->data_id and ->size are taken as they are; the server's subscribers to the object get a final PHASE "done"
  * from the caller's rs_api_event, not from here. */
 void rs_api_reply_send(rs_api_server *server, const rs_api_call *call, const rostrum_send_result *result);
-/* The caller fills started_ns, manager_up, manager, packets_bad, transfers and their count; the server fills the rest.
+/* `fd`: the program's end of the group's socket, taken over. */
+void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const char *protocol, const char *order,
+                        uint32_t message_bytes, int fd);
+/* The caller fills started_ns, manager_up, manager, packets_bad, transfers, groups and their counts; the server
+ * fills the rest.
  */
 void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const rostrum_status *status);
 

@@ -326,6 +326,14 @@ static void handle(void *context, const rs_link_message *message) {
     } else if (message->call == RS_LINK_CALL_PROBE) {
         if (c->on_probe)
             c->on_probe(c->context, &message->probe);
+    } else if (message->call == RS_LINK_CALL_GROUP_VIEW) {
+        for (uint32_t i = 0; c->on_group_peer && i < message->group_peer_count; i++)
+            c->on_group_peer(c->context, &message->group_peers[i]);
+        for (uint32_t i = 0; c->on_group_view && i < message->group_view_count; i++)
+            c->on_group_view(c->context, &message->group_views[i]);
+    } else if (message->call == RS_LINK_CALL_GROUP_REFUSED) {
+        if (c->on_group_refused)
+            c->on_group_refused(c->context, message->id, message->reason);
     } else if (message->call == RS_LINK_CALL_VIEW) {
         if (c->on_view)
             c->on_view(c->context, &message->view);

@@ -5,8 +5,8 @@
  * the deadline again after every call). Callbacks run inside these calls and may call any function here but
  * rs_link_free. Pointers in a callback's arguments are valid until it returns; what a caller passes in is copied.
  *
- * The link keeps one connection up, trying again after 0.1 ... 2 s for ever (of several managers, the next one), sends Manager.hello on each, and counts as
- * up after Agent.welcome. What happens to calls around an outage:
+ * The link keeps one connection up, trying again after 0.1 ... 2 s for ever (of several managers, the next one), sends
+ * Manager.hello on each, and counts as up after Agent.welcome. What happens to calls around an outage:
  *   requests: while down they fail at once with words (before the first failure to connect they wait for the welcome);
  *     those the manager has not answered when the connection breaks are repeated on the next one (same id: no further
  *     effect), and fail with words when that takes longer than `request_hold`;
@@ -24,12 +24,14 @@
 #define RS_LINK_KEPT_MAX 1024u /* releases, cancels and final reports kept for a reconnect; the oldest goes first */
 #define RS_LINK_NAME_MAX 255u  /* bytes of a server's name or an id */
 #define RS_LINK_TEXT_MAX 4096u /* bytes of a reason or cause */
-#define RS_LINK_RECEIVERS_MAX 1024u /* receivers of one request */
+#define RS_LINK_RECEIVERS_MAX 1024u    /* receivers of one request */
+#define RS_LINK_GROUP_PEERS_MAX 65536u /* members of a message group, and views of one call */
 
 /* What a request asks for; AUTO (0 too): the manager chooses. As in controller/rostrum.thrift. */
 typedef enum { RS_LINK_AUTO = 1, RS_LINK_REPUBLIC = 2, RS_LINK_RDCM = 3 } rs_link_protocol;
 
 #define RS_LINK_STANDBYS_MAX 3u
+#define RS_LINK_PROTOCOLS_MAX 4u
 
 #define RS_LINK_READ 1u
 #define RS_LINK_WRITE 2u
@@ -103,6 +105,34 @@ typedef struct {
     uint32_t server_count;
 } rs_link_probe;
 
+/* Message groups (structs of the same names in controller/rostrum.thrift). */
+typedef struct {
+    const char *protocol, *order;
+    uint32_t r, c, stagger;
+} rs_link_group_options;
+
+typedef struct {
+    int32_t id;
+    const char *server;
+    uint32_t address; /* IPv4, host order */
+    uint16_t port;
+} rs_link_group_peer;
+
+typedef struct {
+    uint32_t id;
+    uint64_t version;
+    bool full;             /* else what changed since `base_version` */
+    uint64_t base_version; /* not full */
+    const char *group;     /* its name; NULL: name, address, port and options are as they were */
+    uint32_t address;      /* multicast, IPv4, host order */
+    uint16_t port;
+    rs_link_group_options options;
+    const int32_t *members, *senders, *gone; /* ids of peers */
+    uint32_t member_count, sender_count, gone_count;
+} rs_link_group_view;
+
+typedef enum { RS_LINK_GROUP_JOIN, RS_LINK_GROUP_LEAVE, RS_LINK_GROUP_USE, RS_LINK_GROUP_UNUSE } rs_link_group_call;
+
 /* A path the agent holds, told in hello. */
 typedef struct {
     const char *request_id;
@@ -130,6 +160,10 @@ typedef struct {
     void (*on_light)(void *context, const char *response_id);
     void (*on_probe)(void *context, const rs_link_probe *probe);
     void (*on_view)(void *context, const rs_link_view *view);
+    /* Peers come before views that name them. */
+    void (*on_group_peer)(void *context, const rs_link_group_peer *peer);
+    void (*on_group_view)(void *context, const rs_link_group_view *view);
+    void (*on_group_refused)(void *context, const char *group, const char *reason);
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
     /* The index-th path held, false when there are no more. Its pointers need to hold until the next call. */
@@ -152,6 +186,8 @@ typedef struct {
     uint64_t boot_id;   /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
     uint16_t control_port;
     bool wants_light;
+    const char *group_protocols[RS_LINK_PROTOCOLS_MAX]; /* it has engines for; must stay */
+    uint32_t group_protocol_count;
     const char *token;       /* NULL = none; must stay */
     const char *software;    /* NULL = not said; must stay */
     rs_time connect_timeout; /* for the connection, then again for the manager's welcome [2 s] */
@@ -256,6 +292,10 @@ rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params
 rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id, uint64_t version);
 rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version, bool link_failed,
                           rs_ring_kind ring, const char *server);
+/* RS_LINK_GROUP_JOIN and _USE: `options` NULL: as the group is. `held` NULL: nothing of it is held here (its id,
+ * version and address are told otherwise). Sent if the link is up, else RS_ERR_STATE: tell again when it is. */
+rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,
+                        const rs_link_group_options *options, const rs_link_group_view *held);
 rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report);
 
 #endif

@@ -117,6 +117,13 @@ rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, u
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
+rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,
+                        const rs_link_group_options *options, const rs_link_group_view *held) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_group(call, group, options, held, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
 rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report) {
     rs_link_frame frame;
     rs_status status = rs_link_encode_probe_report(report, &frame);

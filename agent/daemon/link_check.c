@@ -40,7 +40,8 @@ struct shape {
     const field *fields;
 };
 
-static const shape binary; /* as the element of a T_STRING_: bytes that need not be text */
+static const shape binary;  /* as the element of a T_STRING_: bytes that need not be text */
+static const shape numbers; /* as the element of a T_LIST_: 32-bit numbers */
 
 #define SHAPE(name, fields) \
     { name, sizeof(fields) / sizeof((fields)[0]), fields }
@@ -120,11 +121,58 @@ static const field overlay_view_fields[] = {
 static const shape overlay_view = SHAPE("OverlayView", overlay_view_fields);
 static const field view_fields[] = {{1, T_STRUCT_, true, 0, &overlay_view}};
 
+static const field group_options_fields[] = {
+    {1, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {2, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {3, T_I32_, true, 0, NULL},
+    {4, T_I32_, true, 0, NULL},
+    {5, T_I32_, true, 0, NULL},
+};
+static const shape group_options = SHAPE("GroupOptions", group_options_fields);
+
+static const field group_facts_fields[] = {
+    {1, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {2, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {3, T_I32_, true, 0, NULL},
+    {4, T_STRUCT_, true, 0, &group_options},
+};
+static const shape group_facts = SHAPE("GroupFacts", group_facts_fields);
+
+static const field group_peer_fields[] = {
+    {1, T_I32_, true, 0, NULL},
+    {2, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {3, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {4, T_I32_, true, 0, NULL},
+    {5, T_I64_, true, 0, NULL},
+};
+static const shape group_peer = SHAPE("GroupPeer", group_peer_fields);
+
+static const field one_group_view_fields[] = {
+    {1, T_I32_, true, 0, NULL},
+    {2, T_I64_, true, 0, NULL},
+    {3, T_I64_, false, 0, NULL},
+    {4, T_STRUCT_, false, 0, &group_facts},
+    {5, T_LIST_, true, RS_LINK_GROUP_PEERS_MAX, &numbers},
+    {6, T_LIST_, true, RS_LINK_GROUP_PEERS_MAX, &numbers},
+    {7, T_LIST_, true, RS_LINK_GROUP_PEERS_MAX, &numbers},
+};
+static const shape one_group_view = SHAPE("GroupView", one_group_view_fields);
+static const field group_view_fields[] = {
+    {1, T_LIST_, true, RS_LINK_GROUP_PEERS_MAX, &group_peer},
+    {2, T_LIST_, true, RS_LINK_GROUP_PEERS_MAX, &one_group_view},
+};
+static const field group_refused_fields[] = {
+    {1, T_STRING_, true, RS_LINK_NAME_MAX, NULL},
+    {2, T_STRING_, true, REASON_MAX, NULL},
+};
+
 /* In the order of rs_link_call, without RS_LINK_CALL_UNKNOWN. */
 static const shape calls[RS_LINK_CALL_UNKNOWN] = {
-    SHAPE("welcome", welcome_fields), SHAPE("goodbye", goodbye_fields), SHAPE("response", response_fields),
-    SHAPE("moved", moved_fields),     SHAPE("failed", failed_fields),   SHAPE("light", light_fields),
-    SHAPE("probe", probe_fields),     SHAPE("view", view_fields),
+    SHAPE("welcome", welcome_fields),       SHAPE("goodbye", goodbye_fields),
+    SHAPE("response", response_fields),     SHAPE("moved", moved_fields),
+    SHAPE("failed", failed_fields),         SHAPE("light", light_fields),
+    SHAPE("probe", probe_fields),           SHAPE("view", view_fields),
+    SHAPE("group_view", group_view_fields), SHAPE("group_refused", group_refused_fields),
 };
 
 typedef struct {
@@ -310,10 +358,12 @@ static bool check_list(reader *r, const field *f, const char *where, unsigned de
     uint32_t count;
     if (!take_u8(r, &element) || !take_u32(r, &count))
         return false;
-    if (element != (f->element ? T_STRUCT_ : T_STRING_))
+    if (element != (f->element == &numbers ? T_I32_ : f->element ? T_STRUCT_ : T_STRING_))
         return fail(r, "wrong element type", where);
     if (count > f->max || count > left(r))
         return fail(r, "too many elements", where);
+    if (f->element == &numbers)
+        return skip_bytes(r, (size_t)count * 4);
     for (uint32_t i = 0; i < count; i++)
         if (f->element ? !check_struct(r, f->element, depth + 1) : !check_text(r, RS_LINK_NAME_MAX, NULL, where))
             return false;

@@ -1,10 +1,10 @@
 /* Frames from the manager, checked byte by byte before the Thrift library sees them.
  *
  * The library trusts lengths (a string's length is allocated before it is read), takes any element type for a list's
- * elements, and grows a list that comes twice. So a frame is walked here first, against the shapes of service Agent in
- * controller/rostrum.thrift: lengths within the frame, known fields of the right type, once each, required ones
- * present, texts of sane length in UTF-8, nesting bounded, nothing behind the end. Unknown fields and calls pass if they
- * are well formed: a newer manager may say more. */
+ * elements, and grows a list that comes twice. So a frame is walked here first, against the shapes of service Agent
+ * in controller/rostrum.thrift: lengths within the frame, known fields of the right type, once each, required ones
+ * present, texts of sane length in UTF-8, nesting bounded, nothing behind the end. Unknown fields and calls pass if
+ * they are well formed: a newer manager may say more. */
 #ifndef RS_DAEMON_LINK_CHECK_H
 #define RS_DAEMON_LINK_CHECK_H
 
@@ -22,6 +22,8 @@ typedef enum {
     RS_LINK_CALL_LIGHT,
     RS_LINK_CALL_PROBE,
     RS_LINK_CALL_VIEW,
+    RS_LINK_CALL_GROUP_VIEW,
+    RS_LINK_CALL_GROUP_REFUSED,
     RS_LINK_CALL_UNKNOWN /* the last: of a newer manager; to be ignored */
 } rs_link_call;
 

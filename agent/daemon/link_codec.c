@@ -105,6 +105,10 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
     info->__isset_wants_light = options->wants_light;
     info->knows_probes = info->__isset_knows_probes = true;
     info->knows_rdcm = info->__isset_knows_rdcm = true;
+    info->group_protocols = g_ptr_array_new_with_free_func(g_free);
+    info->__isset_group_protocols = true;
+    for (uint32_t i = 0; i < options->group_protocol_count; i++)
+        g_ptr_array_add(info->group_protocols, g_strdup(options->group_protocols[i]));
     if (options->token) {
         info->token = g_strdup(options->token);
         info->__isset_token = true;
@@ -312,5 +316,41 @@ rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_lin
     rostrumManagerIf *manager = encoder_open(&e);
     gboolean written = rostrum_manager_client_send_probe_report(manager, object, &error);
     g_object_unref(object);
+    return encoder_close(&e, written, error, out);
+}
+
+rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const rs_link_group_options *options,
+                               const rs_link_group_view *held, rs_link_frame *out) {
+    if (!name_ok(group) || (options && (!name_ok(options->protocol) || !name_ok(options->order))))
+        return RS_ERR_INVALID;
+    rostrumGroupUse *use = g_object_new(ROSTRUM_TYPE_GROUP_USE, NULL);
+    use->group = g_strdup(group);
+    if (options) {
+        rostrumGroupOptions *o = g_object_new(ROSTRUM_TYPE_GROUP_OPTIONS, NULL);
+        o->protocol = g_strdup(options->protocol);
+        o->order = g_strdup(options->order);
+        o->r = (gint32)options->r;
+        o->c = (gint32)options->c;
+        o->stagger = (gint32)options->stagger;
+        use->options = o;
+        use->__isset_options = true;
+    }
+    if (held) {
+        char address[INET_ADDRSTRLEN];
+        struct in_addr in = {htonl(held->address)};
+        inet_ntop(AF_INET, &in, address, sizeof address);
+        use->id = (gint32)held->id;
+        use->version = (gint64)held->version;
+        use->address = g_strdup(address);
+        use->__isset_id = use->__isset_version = use->__isset_address = true;
+    }
+    encoder e;
+    GError *error = NULL;
+    rostrumManagerIf *manager = encoder_open(&e);
+    gboolean written = call == RS_LINK_GROUP_JOIN    ? rostrum_manager_client_send_join_group(manager, use, &error)
+                       : call == RS_LINK_GROUP_USE   ? rostrum_manager_client_send_use_group(manager, use, &error)
+                       : call == RS_LINK_GROUP_LEAVE ? rostrum_manager_client_send_leave_group(manager, group, &error)
+                                                     : rostrum_manager_client_send_unuse_group(manager, group, &error);
+    g_object_unref(use);
     return encoder_close(&e, written, error, out);
 }

@@ -29,18 +29,25 @@ rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_fra
 rs_status rs_link_encode_view_used(const char *response_id, uint64_t version, rs_link_frame *out);
 rs_status rs_link_encode_failure(const char *response_id, uint64_t version, bool link_failed, rs_ring_kind ring,
                                  const char *server, rs_link_frame *out);
+rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const rs_link_group_options *options,
+                               const rs_link_group_view *held, rs_link_frame *out);
 rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out);
 
 /* A call from the manager. Which fields hold depends on `call`. */
 typedef struct {
     rs_link_call call;
-    const char *id;       /* moved, failed, light: the response's id; welcome: the manager's name */
-    const char *reason;   /* goodbye, moved, failed */
+    const char
+        *id; /* moved, failed, light: the response's id; welcome: the manager's name; group_refused: the group's */
+    const char *reason;   /* goodbye, moved, failed, group_refused */
     int64_t manager_boot; /* welcome */
     rs_path_kind kind;    /* moved */
     rs_link_response response;
     rs_link_probe probe;
     rs_link_view view;
+    const rs_link_group_peer *group_peers; /* group_view */
+    uint32_t group_peer_count;
+    const rs_link_group_view *group_views;
+    uint32_t group_view_count;
     /* response: ACCEPTED, but what it grants is unusable; then the decision reads DENIED and the reason says why. */
     bool unusable;
 } rs_link_message;

@@ -200,6 +200,53 @@ static void deliver_view(const rostrumOverlayView *from, rs_link_deliver_fn *del
     g_free(servers);
 }
 
+/* False: a view nobody could use. */
+static bool fill_group_view(const rostrumGroupView *from, rs_link_group_view *to) {
+    const rostrumGroupFacts *facts = from->__isset_facts ? from->facts : NULL;
+    *to = (rs_link_group_view){.id = (uint32_t)from->id,
+                               .version = (uint64_t)from->version,
+                               .full = !from->__isset_base_version,
+                               .base_version = (uint64_t)from->base_version,
+                               .members = (const int32_t *)(void *)from->members->data,
+                               .member_count = from->members->len,
+                               .senders = (const int32_t *)(void *)from->senders->data,
+                               .sender_count = from->senders->len,
+                               .gone = (const int32_t *)(void *)from->gone->data,
+                               .gone_count = from->gone->len};
+    if (from->id < 0 || from->version < 1 || (to->full ? !facts : from->base_version < 1))
+        return false;
+    if (!facts)
+        return true;
+    const rostrumGroupOptions *options = facts->options;
+    to->group = facts->group;
+    to->port = (uint16_t)facts->data_port;
+    to->options = (rs_link_group_options){options->protocol, options->order, (uint32_t)options->r, (uint32_t)options->c,
+                                          (uint32_t)options->stagger};
+    return facts->group[0] && parse_ipv4(facts->address, &to->address) && IN_MULTICAST(to->address) &&
+           facts->data_port >= 1 && facts->data_port <= UINT16_MAX && options->r >= 0 && options->c >= 0 &&
+           options->stagger >= 0;
+}
+
+/* What is no peer or no view is left out: the manager is asked again for what is missing then. */
+static void deliver_group_view(const rostrumAgentGroupViewArgs *args, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_group_peer *peers = g_new0(rs_link_group_peer, args->peers->len);
+    rs_link_group_view *views = g_new0(rs_link_group_view, args->views->len);
+    rs_link_message message = {.call = RS_LINK_CALL_GROUP_VIEW, .group_peers = peers, .group_views = views};
+    for (guint i = 0; i < args->peers->len; i++) {
+        const rostrumGroupPeer *from = g_ptr_array_index(args->peers, i);
+        rs_link_group_peer *to = &peers[message.group_peer_count];
+        *to = (rs_link_group_peer){.id = from->id, .server = from->server, .port = (uint16_t)from->port};
+        message.group_peer_count += from->id >= 0 && from->server[0] && parse_ipv4(from->address, &to->address) &&
+                                    from->port >= 1 && from->port <= UINT16_MAX;
+    }
+    for (guint i = 0; i < args->views->len; i++)
+        message.group_view_count +=
+            fill_group_view(g_ptr_array_index(args->views, i), &views[message.group_view_count]);
+    deliver(context, &message);
+    g_free(peers);
+    g_free(views);
+}
+
 static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_fn *deliver, void *context) {
     rs_link_message message = {.call = call, .id = "", .reason = ""};
     switch (call) {
@@ -232,6 +279,13 @@ static void deliver_call(rs_link_call call, ThriftStruct *args, rs_link_deliver_
     case RS_LINK_CALL_VIEW:
         deliver_view(((rostrumAgentViewArgs *)args)->view, deliver, context);
         return;
+    case RS_LINK_CALL_GROUP_VIEW:
+        deliver_group_view((const rostrumAgentGroupViewArgs *)args, deliver, context);
+        return;
+    case RS_LINK_CALL_GROUP_REFUSED:
+        message.id = ((rostrumAgentGroupRefusedArgs *)args)->group;
+        message.reason = ((rostrumAgentGroupRefusedArgs *)args)->reason;
+        break;
     case RS_LINK_CALL_UNKNOWN:
         break;
     }
@@ -256,6 +310,10 @@ static GType args_type(rs_link_call call) {
         return ROSTRUM_TYPE_AGENT_PROBE_ARGS;
     case RS_LINK_CALL_VIEW:
         return ROSTRUM_TYPE_AGENT_VIEW_ARGS;
+    case RS_LINK_CALL_GROUP_VIEW:
+        return ROSTRUM_TYPE_AGENT_GROUP_VIEW_ARGS;
+    case RS_LINK_CALL_GROUP_REFUSED:
+        return ROSTRUM_TYPE_AGENT_GROUP_REFUSED_ARGS;
     case RS_LINK_CALL_UNKNOWN:
         break;
     }

@@ -75,9 +75,11 @@ static rs_peer peer_at(rs_overlay *o, uint32_t address) {
 
 static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
     rs_overlay *o = context;
+    (void)port;
+    if (rs_groups_datagram(o->agent->groups, bytes, length))
+        return;
     rs_peer peer = peer_at(o, address);
     size_t header;
-    (void)port;
     if (peer == RS_NO_PEER || rs_wire_datagram(bytes, length, &header) < 0)
         return; /* a stranger's, or of a transfer long past */
     rs_receiving_datagram(o->agent, peer, bytes, header, bytes + header, (uint32_t)(length - header));
@@ -96,6 +98,11 @@ void rs_overlay_send(rs_overlay *o, const rs_packet_out *out, const uint8_t *pay
     uint16_t port = to->address ? to->control_port : o->agent->options.control_port;
     if (address)
         rs_datagrams_send(o->datagrams, address, port, out->header, out->header_length, payload, out->payload_length);
+}
+
+void rs_overlay_send_bytes(rs_overlay *o, uint32_t address, uint16_t port, const uint8_t *head, size_t head_length,
+                           const uint8_t *rest, size_t rest_length) {
+    rs_datagrams_send(o->datagrams, address, port, head, head_length, rest, rest_length);
 }
 
 void rs_overlay_flush(rs_overlay *o) {

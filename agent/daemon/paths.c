@@ -302,8 +302,10 @@ static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
 }
 
 static void on_state(void *context, bool up, const char *words) {
-    (void)context;
+    rs_agent *agent = context;
     rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d words=%s", up, rs_quote(words));
+    if (up)
+        rs_groups_link_up(agent->groups);
 }
 
 static void on_goodbye(void *context, const char *reason) {

@@ -50,6 +50,10 @@ void rs_status_api(void *context, const rs_api_call *call) {
         rs_api_reply_error(agent->api, call, ROSTRUM_ERR_LIMIT, "no memory to list the transfers");
         return;
     }
+    uint32_t group_count = rs_groups_count(agent->groups);
+    rostrum_group_status *groups = calloc(group_count + 1u, sizeof *groups);
+    if (groups)
+        group_count = rs_groups_status(agent->groups, groups, group_count);
     for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
         transfers[count++] = describe(agent, t);
     for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
@@ -58,11 +62,14 @@ void rs_status_api(void *context, const rs_api_call *call) {
                              .manager_up = agent->link && rs_link_up(agent->link),
                              .packets_bad = agent->packets_bad + rs_control_stats_get(agent->control).malformed,
                              .transfers = transfers,
-                             .transfer_count = count};
+                             .transfer_count = count,
+                             .groups = groups,
+                             .group_count = groups ? group_count : 0};
     if (agent->link)
         rs_link_describe(agent->link, rs_agent_now(agent), status.manager, sizeof status.manager);
     else
         snprintf(status.manager, sizeof status.manager, "none (started without --manager)");
     rs_api_reply_status(agent->api, call, &status);
+    free(groups);
     free(transfers);
 }

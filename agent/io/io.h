@@ -58,7 +58,8 @@ typedef struct {
     /* A datagram came: once for each, in order of arrival. Its first `header_length` bytes (at most RS_IO_HEADER_BYTES)
      * are at `header`; `payload_length` bytes follow it. Returns where the payload belongs (room for all of it, shared
      * with no other datagram of the same receive call), or NULL to drop it. The payload is there when the receive call
-     * returns, not before. */
+     * returns, not before.
+     * Without `predict` (NULL), a back end on UDP sockets has the whole datagram at `header`, in one piece. */
     uint8_t *(*deliver)(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
                         uint32_t payload_length);
     void *context;

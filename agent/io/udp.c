@@ -12,6 +12,7 @@
 #include "io/sockets.h"
 
 #define BOUNCE_BYTES 65536u
+#define ROOM_BYTES (RS_IO_HEADER_BYTES + BOUNCE_BYTES) /* a header in front of its payload */
 #define CONTROL_BYTES CMSG_SPACE(sizeof(uint32_t))
 #define BATCH_MIN 8u
 
@@ -19,14 +20,13 @@
 typedef struct {
     struct mmsghdr messages[RS_IO_BATCH];
     struct iovec vectors[RS_IO_BATCH][3];
-    uint8_t headers[RS_IO_BATCH][RS_IO_HEADER_BYTES];
     _Alignas(struct cmsghdr) uint8_t control[RS_IO_BATCH][CONTROL_BYTES];
     rs_placement placements[RS_IO_BATCH];
 } batch;
 
 typedef struct {
     rs_sockets sockets;
-    uint8_t *bounces; /* RS_IO_BATCH buffers of BOUNCE_BYTES, touched only when a prediction is missing */
+    uint8_t *bounces; /* RS_IO_BATCH of ROOM_BYTES, touched behind the headers only when a prediction is missing */
     batch *batch;
 } udp_io;
 
@@ -34,14 +34,14 @@ static void udp_close(rs_io *base) {
     udp_io *io = (udp_io *)base;
     rs_sockets_close(&io->sockets);
     if (io->bounces)
-        munmap(io->bounces, (size_t)RS_IO_BATCH * BOUNCE_BYTES);
+        munmap(io->bounces, (size_t)RS_IO_BATCH * ROOM_BYTES);
     free(io->batch);
     free(io);
 }
 
 static bool allocate(udp_io *io, char *error) {
     io->batch = calloc(1, sizeof *io->batch);
-    void *memory = mmap(NULL, (size_t)RS_IO_BATCH * BOUNCE_BYTES, PROT_READ | PROT_WRITE,
+    void *memory = mmap(NULL, (size_t)RS_IO_BATCH * ROOM_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     io->bounces = memory == MAP_FAILED ? NULL : memory;
     if (io->batch && io->bounces)
@@ -69,13 +69,13 @@ static void prepare(udp_io *io, const rs_socket_group *group, unsigned count, co
     batch *b = io->batch;
     bool predictable = sink->predict != NULL;
     for (unsigned i = 0; i < count; i++) {
-        uint8_t *place = NULL, *bounce = io->bounces + (size_t)i * BOUNCE_BYTES;
+        uint8_t *place = NULL, *bounce = io->bounces + (size_t)i * ROOM_BYTES + RS_IO_HEADER_BYTES;
         uint32_t length = 0;
         predictable = predictable && sink->predict(sink->context, group->number, i, &place, &length);
         if (!predictable || length > RS_IO_PAYLOAD_MAX)
             length = 0;
         b->placements[i] = (rs_placement){.head = length ? place : NULL, .head_length = length, .bounce = bounce};
-        b->vectors[i][0] = (struct iovec){b->headers[i], RS_IO_HEADER_BYTES};
+        b->vectors[i][0] = (struct iovec){bounce - RS_IO_HEADER_BYTES, RS_IO_HEADER_BYTES};
         b->vectors[i][1] = (struct iovec){length ? place : bounce, length};
         b->vectors[i][2] = (struct iovec){bounce + length, BOUNCE_BYTES - length};
         b->messages[i].msg_hdr = (struct msghdr){
@@ -104,7 +104,8 @@ static bool read_group(udp_io *io, rs_socket_group *group, unsigned limit, const
         uint32_t header_length = length < RS_IO_HEADER_BYTES ? length : RS_IO_HEADER_BYTES;
         rs_placement *p = &b->placements[i];
         p->length = length - header_length;
-        p->target = sink->deliver(sink->context, group->number, b->headers[i], header_length, p->length);
+        p->target =
+            sink->deliver(sink->context, group->number, p->bounce - RS_IO_HEADER_BYTES, header_length, p->length);
         kept += p->target != NULL && p->length > 0;
         stats->bytes_received += length;
     }

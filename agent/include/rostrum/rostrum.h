@@ -101,11 +101,13 @@ ROSTRUM_API void rostrum_status_free(rostrum_status *status);
 typedef struct {
     rostrum_error error;               /* code ROSTRUM_OK: it went well */
     uint64_t tag;                      /* as rostrum_start_* gave it */
-    int fd;                            /* create, read: the callee's to close; otherwise -1 */
+    int fd;                            /* create, read, group: the callee's to close; otherwise -1 */
     uint64_t handle;                   /* create */
     uint64_t size;                     /* create, add, read */
     const rostrum_send_result *result; /* send; also when some receiver failed */
     const rostrum_status *status;      /* status */
+    const char *protocol, *order;      /* a message group (rostrum/groups.h) */
+    uint32_t message_bytes;            /* a message group: the largest message */
 } rostrum_answer;
 
 typedef void (*rostrum_callback)(void *context, const rostrum_answer *answer);

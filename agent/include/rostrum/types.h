@@ -16,6 +16,7 @@ extern "C" {
 #endif
 
 #define ROSTRUM_NAME_MAX 255       /* bytes of a server's or process's name */
+#define ROSTRUM_GROUP_NAME_MAX 128 /* characters of a message group's name */
 #define ROSTRUM_WORDS_MAX 255      /* bytes of a cause or reason */
 #define ROSTRUM_RECEIVERS_MAX 1024 /* receivers of one send */
 
@@ -169,6 +170,21 @@ typedef struct {
     uint8_t digest[32];
 } rostrum_object;
 
+/* One message group in the agent's status. */
+typedef struct {
+    char name[ROSTRUM_GROUP_NAME_MAX + 1];
+    char protocol[32], order[8]; /* "" until the manager has said */
+    char address[16];            /* multicast, dotted */
+    uint32_t id;
+    uint64_t version;                 /* of its view */
+    bool joined;                      /* this server receives it */
+    uint32_t members;                 /* servers */
+    uint32_t subscribers, publishers; /* programs here */
+    uint64_t published, delivered;    /* messages */
+    uint64_t lost;                    /* packets: not recovered */
+    uint64_t lost_slow;               /* messages that programs here did not take in time */
+} rostrum_group_status;
+
 typedef struct {
     char server[ROSTRUM_NAME_MAX + 1];
     char version[32];
@@ -180,9 +196,10 @@ typedef struct {
     uint64_t store_used, store_quota;
     uint32_t clients;
     uint64_t packets_bad; /* malformed packets and messages from the network since the start */
-    uint32_t transfer_count, object_count;
+    uint32_t transfer_count, object_count, group_count;
     const rostrum_transfer *transfers;
     const rostrum_object *objects;
+    const rostrum_group_status *groups;
 } rostrum_status;
 
 #ifdef __cplusplus

@@ -1,0 +1,86 @@
+/* Frames of a message group's own socket (docs/application-interface.md, Message groups). Used by the agent and by
+ * librostrum. Little-endian, one behind the other: length u32 (bytes behind the head), kind u8, flags u8, zero u16.
+ *
+ *   PUBLISH  a message                                       program to agent; all others agent to program
+ *   MESSAGE  sender u32, part u32, sn u64, a message         flags: how it came (0 multicast, 1 repair, 2 asked for)
+ *   SENDER   number u32, its server's name                   before the first message of a sender
+ *   LOST     sender u32 (0: of any), zero u32, sn u64, count u64     flags: why
+ *   END      code u16, words                                 nothing follows */
+#ifndef RS_API_GROUP_FRAMES_H
+#define RS_API_GROUP_FRAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define RS_GROUP_FRAME_HEAD 8u
+#define RS_GROUP_FRAME_MESSAGE (RS_GROUP_FRAME_HEAD + 16u)
+#define RS_GROUP_FRAME_LOST (RS_GROUP_FRAME_HEAD + 24u)
+
+enum {
+    RS_GROUP_FRAME_KIND_PUBLISH = 1,
+    RS_GROUP_FRAME_KIND_MESSAGE = 2,
+    RS_GROUP_FRAME_KIND_SENDER = 3,
+    RS_GROUP_FRAME_KIND_LOST = 4,
+    RS_GROUP_FRAME_KIND_END = 5
+};
+
+static inline void rs_group_put(uint8_t *to, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++)
+        to[i] = (uint8_t)(value >> 8 * i);
+}
+
+static inline uint64_t rs_group_get(const uint8_t *from, int bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)from[i] << 8 * i;
+    return value;
+}
+
+static inline void rs_group_frame_put_head(uint8_t *to, uint32_t length, uint8_t kind, uint8_t flags) {
+    rs_group_put(to, length, 4);
+    rs_group_put(to + 4, (uint32_t)kind | (uint32_t)flags << 8, 4);
+}
+
+/* The kind; 0 if it is none. */
+static inline int rs_group_frame_head(const uint8_t *from, uint32_t *length) {
+    *length = (uint32_t)rs_group_get(from, 4);
+    return from[6] == 0 && from[7] == 0 && from[4] <= RS_GROUP_FRAME_KIND_END ? from[4] : 0;
+}
+
+static inline void rs_group_frame_message(uint8_t *to, uint32_t length, uint8_t via, uint32_t sender, uint32_t part,
+                                          uint64_t sn) {
+    rs_group_frame_put_head(to, 16 + length, RS_GROUP_FRAME_KIND_MESSAGE, via);
+    rs_group_put(to + 8, sender, 4);
+    rs_group_put(to + 12, part, 4);
+    rs_group_put(to + 16, sn, 8);
+}
+
+static inline size_t rs_group_frame_sender_length(size_t name) {
+    return RS_GROUP_FRAME_HEAD + 4 + name;
+}
+
+static inline void rs_group_frame_sender(uint8_t *to, uint32_t number, const char *name, size_t length) {
+    rs_group_frame_put_head(to, 4 + (uint32_t)length, RS_GROUP_FRAME_KIND_SENDER, 0);
+    rs_group_put(to + 8, number, 4);
+    memcpy(to + 12, name, length);
+}
+
+static inline void rs_group_frame_lost(uint8_t *to, uint32_t sender, uint64_t sn, uint64_t count, uint8_t reason) {
+    rs_group_frame_put_head(to, 24, RS_GROUP_FRAME_KIND_LOST, reason);
+    rs_group_put(to + 8, sender, 8);
+    rs_group_put(to + 16, sn, 8);
+    rs_group_put(to + 24, count, 8);
+}
+
+static inline size_t rs_group_frame_end_length(size_t words) {
+    return RS_GROUP_FRAME_HEAD + 2 + words;
+}
+
+static inline void rs_group_frame_end(uint8_t *to, uint16_t code, const char *words, size_t length) {
+    rs_group_frame_put_head(to, 2 + (uint32_t)length, RS_GROUP_FRAME_KIND_END, 0);
+    rs_group_put(to + 8, code, 2);
+    memcpy(to + 10, words, length);
+}
+
+#endif

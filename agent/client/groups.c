@@ -1,0 +1,330 @@
+/* librostrum's message groups: frames on a group's own socket, both ways in large pieces. */
+#include "client/internal.h"
+
+#include "api/group_frames.h"
+
+#include <rostrum/groups.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OUT_KEPT (64u << 10)  /* bytes of messages that wait for more */
+#define IN_BYTES (256u << 10) /* read at once */
+#define SEND_BOUND_MS 10000
+#define SENDER_BUCKETS 256u
+
+typedef struct sender {
+    struct sender *next;
+    uint32_t number;
+    char name[];
+} sender;
+
+typedef struct {
+    uint8_t *bytes;
+    size_t start, length, room;
+} buffer;
+
+struct rostrum_group {
+    int fd;
+    uint32_t message_bytes;
+    char protocol[32], order[8];
+    buffer out, in;
+    const sender *last;
+    sender *senders[SENDER_BUCKETS];
+    rostrum_error ended; /* the agent's last words, or why there are none */
+};
+
+static int64_t now_ms(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* ----------------------------------------------------------------------------------------------------- joining */
+
+static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_options *options, uint32_t flags,
+                         rostrum_group **out, rostrum_error *error) {
+    rostrum_outcome outcome = {.fd = -1};
+    rs_api_request *request = rostrum_request(agent, RS_API_JOIN, 0);
+    *out = NULL;
+    request->flags = flags;
+    request->group = name;
+    if (options && options->protocol) {
+        request->protocol = options->protocol;
+        request->order = options->order ? options->order : "none";
+        request->r = options->r;
+        request->c = options->c;
+        request->stagger = options->stagger;
+    }
+    rostrum_code code = rostrum_ask(agent, 0, -1, &outcome, error);
+    if (code)
+        return code;
+    rostrum_group *group = calloc(1, sizeof *group);
+    if (!group) {
+        close(outcome.fd);
+        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a group");
+    }
+    group->fd = outcome.fd;
+    group->message_bytes = outcome.message_bytes;
+    memcpy(group->protocol, outcome.protocol, sizeof group->protocol);
+    memcpy(group->order, outcome.order, sizeof group->order);
+    *out = group;
+    return ROSTRUM_OK;
+}
+
+rostrum_code rostrum_subscribe(rostrum *agent, const char *group, const rostrum_group_options *options,
+                               rostrum_group **out, rostrum_error *error) {
+    return join(agent, group, options, RS_API_JOIN_SUBSCRIBE, out, error);
+}
+
+rostrum_code rostrum_publisher(rostrum *agent, const char *group, const rostrum_group_options *options,
+                               rostrum_group **out, rostrum_error *error) {
+    return join(agent, group, options, 0, out, error);
+}
+
+void rostrum_leave(rostrum_group *group) {
+    if (!group)
+        return;
+    (void)rostrum_flush(group, NULL);
+    close(group->fd);
+    for (uint32_t i = 0; i < SENDER_BUCKETS; i++)
+        while (group->senders[i]) {
+            sender *gone = group->senders[i];
+            group->senders[i] = gone->next;
+            free(gone);
+        }
+    free(group->out.bytes);
+    free(group->in.bytes);
+    free(group);
+}
+
+const char *rostrum_group_protocol(const rostrum_group *group) {
+    return group->protocol;
+}
+
+const char *rostrum_group_order(const rostrum_group *group) {
+    return group->order;
+}
+
+uint32_t rostrum_group_message_bytes(const rostrum_group *group) {
+    return group->message_bytes;
+}
+
+int rostrum_group_fd(const rostrum_group *group) {
+    return group->fd;
+}
+
+/* Room for `more` bytes behind what is there. */
+static bool reserve(buffer *b, size_t more) {
+    if (b->length + more > b->room && b->start > 0) {
+        memmove(b->bytes, b->bytes + b->start, b->length - b->start);
+        b->length -= b->start;
+        b->start = 0;
+    }
+    if (b->length + more <= b->room)
+        return true;
+    uint8_t *larger = realloc(b->bytes, b->length + more);
+    if (!larger)
+        return false;
+    b->bytes = larger;
+    b->room = b->length + more;
+    return true;
+}
+
+/* 0 = ready; else an errno: ETIMEDOUT. `bound_ms` -1: none. */
+static int wait_ready(int fd, short events, int64_t bound_ms) {
+    int64_t end = bound_ms < 0 ? INT64_MAX : now_ms() + bound_ms;
+    for (;;) {
+        int64_t left = bound_ms < 0 ? -1 : end - now_ms();
+        struct pollfd ready = {.fd = fd, .events = events};
+        int count = poll(&ready, 1, bound_ms < 0 ? -1 : left < 0 ? 0 : (int)left);
+        if (count > 0)
+            return 0;
+        if (count == 0)
+            return ETIMEDOUT;
+        if (errno != EINTR)
+            return errno;
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- publishing */
+
+static rostrum_code agent_gone(rostrum_error *error, int number) {
+    rostrum_error reason;
+    (void)rs_error_system(&reason, number,
+                          "the agent takes no more messages of this group (it ended, or the group was deleted)");
+    return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.words);
+}
+
+rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
+    buffer *out = &group->out;
+    while (out->start < out->length) {
+        ssize_t sent = send(group->fd, out->bytes + out->start, out->length - out->start, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent > 0) {
+            out->start += (size_t)sent;
+            continue;
+        }
+        int number = sent == 0 ? EAGAIN : errno;
+        if (number == EAGAIN || number == ENOBUFS)
+            number = wait_ready(group->fd, POLLOUT, SEND_BOUND_MS);
+        if (number == ETIMEDOUT)
+            return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT,
+                                "the agent had no room for 10 s: receivers or the network take no more");
+        if (number && number != EINTR)
+            return agent_gone(error, number);
+    }
+    out->start = out->length = 0;
+    return ROSTRUM_OK;
+}
+
+rostrum_code rostrum_publish(rostrum_group *group, const void *bytes, uint32_t length, unsigned flags,
+                             rostrum_error *error) {
+    buffer *out = &group->out;
+    if (length > group->message_bytes)
+        return rostrum_fail(error, ROSTRUM_ERR_INVALID, "the message is longer than a group's messages may be");
+    if (out->length - out->start > 2 * OUT_KEPT) { /* of a call that timed out */
+        rostrum_code code = rostrum_flush(group, error);
+        if (code)
+            return code;
+    }
+    size_t need = RS_GROUP_FRAME_HEAD + (size_t)length;
+    if (!reserve(out, need > OUT_KEPT || out->room ? need : OUT_KEPT + need))
+        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a message");
+    rs_group_frame_put_head(out->bytes + out->length, length, RS_GROUP_FRAME_KIND_PUBLISH, 0);
+    if (length)
+        memcpy(out->bytes + out->length + RS_GROUP_FRAME_HEAD, bytes, length);
+    out->length += need;
+    if (flags & ROSTRUM_MORE && out->length - out->start < OUT_KEPT)
+        return ROSTRUM_OK;
+    return rostrum_flush(group, error);
+}
+
+/* ------------------------------------------------------------------------------------------------------ taking */
+
+static const char *name_of(rostrum_group *group, uint32_t number) {
+    if (group->last && group->last->number == number)
+        return group->last->name;
+    const sender *s = group->senders[number % SENDER_BUCKETS];
+    while (s && s->number != number)
+        s = s->next;
+    group->last = s ? s : group->last;
+    return s ? s->name : "";
+}
+
+static bool learn_sender(rostrum_group *group, uint32_t number, const uint8_t *name, size_t length) {
+    sender **head = &group->senders[number % SENDER_BUCKETS];
+    sender *s = malloc(sizeof *s + length + 1);
+    if (!s)
+        return false;
+    s->number = number;
+    memcpy(s->name, name, length);
+    s->name[length] = 0;
+    s->next = *head;
+    *head = s;
+    return true;
+}
+
+static const char *reason_words(uint8_t reason) {
+    static const char *const words[] = {
+        "lost in the network and not recovered in time", "lost in the network, and too much came after it",
+        "this subscriber was too slow", "parts of a large message were lost", "its sender was started anew"};
+    return reason < sizeof words / sizeof words[0] ? words[reason] : "lost";
+}
+
+static rostrum_code end_with(rostrum_group *group, rostrum_error *error, rostrum_code code, const char *words) {
+    (void)rostrum_fail(&group->ended, code, words);
+    return rostrum_fail(error, code, words);
+}
+
+/* One whole frame. True: `out` is filled. */
+static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length, int kind, rostrum_message *out,
+                       rostrum_error *error) {
+    const uint8_t *fields = at + RS_GROUP_FRAME_HEAD;
+    if (kind == RS_GROUP_FRAME_KIND_MESSAGE && length >= 16) {
+        *out = (rostrum_message){.sender = name_of(group, (uint32_t)rs_group_get(fields, 4)),
+                                 .part = (uint32_t)rs_group_get(fields + 4, 4),
+                                 .sn = rs_group_get(fields + 8, 8),
+                                 .bytes = fields + 16,
+                                 .length = length - 16,
+                                 .via = (rostrum_via)at[5]};
+        return true;
+    }
+    if (kind == RS_GROUP_FRAME_KIND_LOST && length == 24) {
+        *out = (rostrum_message){.kind = ROSTRUM_MESSAGES_LOST,
+                                 .sender = name_of(group, (uint32_t)rs_group_get(fields, 4)),
+                                 .sn = rs_group_get(fields + 8, 8),
+                                 .count = rs_group_get(fields + 16, 8),
+                                 .why = reason_words(at[5])};
+        return true;
+    }
+    if (kind == RS_GROUP_FRAME_KIND_SENDER && length >= 4 && length <= 4 + ROSTRUM_NAME_MAX) {
+        if (!learn_sender(group, (uint32_t)rs_group_get(fields, 4), fields + 4, length - 4))
+            (void)end_with(group, error, ROSTRUM_ERR_NO_ROOM, "no memory for a sender's name");
+    } else if (kind == RS_GROUP_FRAME_KIND_END && length >= 2 && length <= 2 + ROSTRUM_WORDS_MAX) {
+        char words[ROSTRUM_WORDS_MAX + 1] = {0};
+        memcpy(words, fields + 2, length - 2);
+        uint16_t code = (uint16_t)rs_group_get(fields, 2);
+        (void)end_with(group, error, code ? (rostrum_code)code : ROSTRUM_ERR_UNAVAILABLE, words);
+    } else {
+        (void)end_with(group, error, ROSTRUM_ERR_PROTOCOL, "the agent sent a malformed frame");
+    }
+    return false;
+}
+
+/* Reads what is there. 0 = something came, else an errno; ECONNRESET at the end. */
+static int fill(rostrum_group *group) {
+    buffer *in = &group->in;
+    uint32_t length = 0;
+    size_t have = in->length - in->start, want = IN_BYTES;
+    if (have >= RS_GROUP_FRAME_HEAD) {
+        (void)rs_group_frame_head(in->bytes + in->start, &length);
+        if (length > group->message_bytes + RS_GROUP_FRAME_MESSAGE)
+            return EPROTO;
+        if (RS_GROUP_FRAME_HEAD + (size_t)length > have + want)
+            want = RS_GROUP_FRAME_HEAD + (size_t)length - have;
+    }
+    if (have == 0)
+        in->start = in->length = 0;
+    if (!reserve(in, have == 0 || in->room - in->length < want / 4 ? want : in->room - in->length))
+        return ENOMEM;
+    ssize_t got = recv(group->fd, in->bytes + in->length, in->room - in->length, MSG_DONTWAIT);
+    if (got > 0)
+        in->length += (size_t)got;
+    return got > 0 ? 0 : got == 0 ? ECONNRESET : errno;
+}
+
+rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int timeout_ms, rostrum_error *error) {
+    buffer *in = &group->in;
+    int64_t end = timeout_ms > 0 ? now_ms() + timeout_ms : 0;
+    while (!group->ended.code) {
+        uint32_t length;
+        while (!group->ended.code && in->length - in->start >= RS_GROUP_FRAME_HEAD) {
+            const uint8_t *at = in->bytes + in->start;
+            int kind = rs_group_frame_head(at, &length);
+            if (in->length - in->start < RS_GROUP_FRAME_HEAD + (size_t)length)
+                break;
+            in->start += RS_GROUP_FRAME_HEAD + (size_t)length;
+            if (take_frame(group, at, length, kind, message, error))
+                return ROSTRUM_OK;
+        }
+        if (group->ended.code)
+            break;
+        int number = fill(group);
+        if (number == EAGAIN || number == EWOULDBLOCK) {
+            int64_t left = timeout_ms > 0 ? end - now_ms() : timeout_ms;
+            number = timeout_ms >= 0 && left <= 0 ? ETIMEDOUT : wait_ready(group->fd, POLLIN, left);
+            if (number == ETIMEDOUT)
+                return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT, "no message came in time");
+        }
+        if (number && number != EINTR)
+            (void)end_with(group, error, number == EPROTO ? ROSTRUM_ERR_PROTOCOL : ROSTRUM_ERR_UNAVAILABLE,
+                           number == ECONNRESET ? "the agent went away" : strerror(number));
+    }
+    return rostrum_fail(error, group->ended.code, group->ended.words);
+}

@@ -1,0 +1,42 @@
+/* Message groups at this server: the programs that publish and subscribe, the manager's views, and the datagrams
+ * (docs/groups.md, docs/agent.md). The engines are in core/messages.h. */
+#ifndef RS_DAEMON_GROUPS_H
+#define RS_DAEMON_GROUPS_H
+
+#include "core/messages.h"
+#include "daemon/api_server.h"
+#include "daemon/link.h"
+#include "daemon/loop.h"
+#include "io/io.h"
+
+struct rs_agent;
+typedef struct rs_groups rs_groups;
+
+/* NULL: the log says why. */
+rs_groups *rs_groups_new(struct rs_agent *agent, uint64_t seed);
+void rs_groups_free(rs_groups *groups);
+
+/* Handler of the application interface: a program wants to publish to a group, or to subscribe to it too. */
+void rs_groups_api(void *agent, const rs_api_join *join);
+/* One row for each group in use; returns how many of `most` it filled. */
+uint32_t rs_groups_status(const rs_groups *groups, rostrum_group_status *rows, uint32_t most);
+uint32_t rs_groups_count(const rs_groups *groups);
+void rs_groups_stats(const rs_groups *groups, rs_messages_stats *out);
+
+/* Callbacks of the link to the manager (context: the agent), and what it says of engines. */
+void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks);
+void rs_groups_peer(void *agent, const rs_link_group_peer *peer);
+void rs_groups_view(void *agent, const rs_link_group_view *view);
+void rs_groups_refused(void *agent, const char *group, const char *reason);
+/* The manager is there (again): it is told what is joined here. */
+void rs_groups_link_up(rs_groups *groups);
+
+/* A datagram that came to this server alone. False: it is not of group messages. */
+bool rs_groups_datagram(rs_groups *groups, const uint8_t *bytes, size_t length);
+
+/* What the engine has to say, to programs and to the network. True: there may be more. */
+bool rs_groups_pump(rs_groups *groups);
+rs_time rs_groups_deadline(const rs_groups *groups);
+void rs_groups_timeout(rs_groups *groups);
+
+#endif

@@ -1,0 +1,60 @@
+/* Flow control of group messages: how far a publisher may be ahead of those who take its packets.
+ *
+ * Receivers tell the sender how far they are, by a datagram for each RS_FLOW_STEPS-th of a window; of a large group
+ * some do, chosen by their addresses. The sender's newest packet may be a window ahead of the slowest that has told
+ * something of late (RS_FLOW_FRESH). Nobody is waited for longer: who is silent is not counted, and while all are
+ * silent a window goes out every RS_FLOW_AGE. So a flood goes as fast as all (of RS_FLOW_REPORTERS) take it, a dead
+ * receiver costs one pause, and no wait is without a bound. Messages that come slowly never wait. */
+#ifndef RS_DAEMON_GROUPS_FLOW_H
+#define RS_DAEMON_GROUPS_FLOW_H
+
+#include "core/messages.h"
+
+#define RS_FLOW_MAGIC 0x4652 /* first two bytes of a report, little endian */
+#define RS_FLOW_BYTES 24
+#define RS_FLOW_REPORTERS 32u
+#define RS_FLOW_STEPS 8u
+#define RS_FLOW_FRESH ((rs_time)100000000)
+#define RS_FLOW_AGE ((rs_time)50000000) /* nobody reports: what is older is not under way any more */
+
+/* At the sender, of one group. */
+typedef struct {
+    uint64_t newest, floor; /* sn published: last, and RS_FLOW_AGE to twice that ago */
+    uint64_t mark;          /* the next floor */
+    rs_time mark_at;
+    struct {
+        uint32_t address;
+        uint64_t sn;
+        rs_time at;
+    } reporters[2 * RS_FLOW_REPORTERS];
+    uint32_t reporter_count;
+} rs_flow;
+
+/* At a receiver: how far each stream is. Bounded; streams that share a place take turns. */
+typedef struct {
+    uint32_t sender, incarnation, group;
+    bool held_back; /* a report is due but programs here must read first */
+    uint64_t newest, told;
+} rs_flow_heard;
+#define RS_FLOW_HEARD 4096u
+
+typedef struct {
+    uint32_t from, incarnation, group;
+    uint64_t sn;
+} rs_flow_report;
+
+/* Packets of a window: what fits into the receivers' sockets for sure. */
+uint32_t rs_flow_window(uint32_t packet_bytes);
+void rs_flow_reset(rs_flow *flow);
+/* May another packet be published? */
+bool rs_flow_open(rs_flow *flow, rs_time now, uint32_t window);
+void rs_flow_reported(rs_flow *flow, rs_time now, uint32_t address, uint64_t sn);
+/* Is it this member who should report: one of the RS_FLOW_REPORTERS with the lowest hashes? */
+bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint32_t count);
+
+/* A data packet came. Non-NULL: the stream has moved by a step since it was last told of. */
+rs_flow_heard *rs_flow_hear(rs_flow_heard *table, const uint8_t *packet, size_t length, uint32_t window);
+void rs_flow_encode(uint8_t out[RS_FLOW_BYTES], const rs_flow_report *report);
+bool rs_flow_decode(const uint8_t *bytes, size_t length, rs_flow_report *out);
+
+#endif

@@ -1,0 +1,95 @@
+/* Message groups: publish to many servers, and get what others publish (docs/application-interface.md).
+ *
+ *     rostrum_group *ticks;
+ *     if (rostrum_subscribe(agent, "ticks", NULL, &ticks, &error))
+ *         errx(1, "%s", error.words);
+ *     rostrum_message message;
+ *     while (!rostrum_next(ticks, &message, -1, &error))
+ *         if (message.kind == ROSTRUM_MESSAGE)
+ *             use(message.sender, message.bytes, message.length);
+ *         else
+ *             warnx("%llu lost: %s", (unsigned long long)message.count, message.why);
+ *
+ * A group is used by one thread that publishes and one that takes, at most; beside them the connection may be used by
+ * others. Its messages do not go through the connection: it may even be closed. */
+#ifndef ROSTRUM_GROUPS_H
+#define ROSTRUM_GROUPS_H
+
+#include <rostrum/rostrum.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A group that this program is in. */
+typedef struct rostrum_group rostrum_group;
+
+/* Of a group that is not there yet; of one that is, they must be as it has them. r, c, stagger: 0 = the manager's. */
+typedef struct {
+    const char *protocol; /* "plain": what is lost is lost; "ricochet": receivers mend each other's losses */
+    const char *order;    /* NULL or "none": as messages come; "fifo": of each sender as it published them */
+    uint32_t r, c;        /* ricochet: each receiver sends a repair of r packets to c others */
+    uint32_t stagger;     /* ricochet: bursts of so many lost packets are mended well */
+} rostrum_group_options;
+
+/* Subscribes: what others publish from now on comes by rostrum_next, and rostrum_publish may be called too. What this
+ * program itself publishes does not come back to it; other programs on this server get it. `options` NULL: as the group
+ * is, or the manager's defaults. Errors: DENIED (the manager's words: another protocol, too many groups, ...),
+ * UNAVAILABLE (no manager), TIMEOUT, LIMIT. */
+ROSTRUM_API rostrum_code rostrum_subscribe(rostrum *agent, const char *group, const rostrum_group_options *options,
+                                           rostrum_group **out, rostrum_error *error);
+/* Only to publish: this server need not receive the group's messages. */
+ROSTRUM_API rostrum_code rostrum_publisher(rostrum *agent, const char *group, const rostrum_group_options *options,
+                                           rostrum_group **out, rostrum_error *error);
+/* Sends what rostrum_publish keeps (waiting for the agent at most 10 s), leaves the group, and frees. */
+ROSTRUM_API void rostrum_leave(rostrum_group *group);
+
+/* As the group is. */
+ROSTRUM_API const char *rostrum_group_protocol(const rostrum_group *group);
+ROSTRUM_API const char *rostrum_group_order(const rostrum_group *group);
+ROSTRUM_API uint32_t rostrum_group_message_bytes(const rostrum_group *group); /* the largest message */
+
+/* More messages follow at once: this one may wait for them in the program, so that many go to the agent together. A
+ * call without it, or rostrum_flush, sends all. */
+#define ROSTRUM_MORE 1u
+
+/* Publishes a copy. Waits while the agent has no room, because the network or receivers take no more. Errors: INVALID
+ * (longer than rostrum_group_message_bytes), TIMEOUT (no room for 10 s; the message is kept, and goes out by a later
+ * call), UNAVAILABLE (the agent is gone), DENIED (the group was deleted). */
+ROSTRUM_API rostrum_code rostrum_publish(rostrum_group *group, const void *bytes, uint32_t length, unsigned flags,
+                                         rostrum_error *error);
+ROSTRUM_API rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error);
+
+typedef enum {
+    ROSTRUM_MESSAGE = 0,
+    ROSTRUM_MESSAGES_LOST = 1 /* `count` of them, and `why` */
+} rostrum_message_kind;
+
+/* How a message came. */
+typedef enum { ROSTRUM_VIA_MULTICAST = 0, ROSTRUM_VIA_REPAIR = 1, ROSTRUM_VIA_RETRANSMIT = 2 } rostrum_via;
+
+typedef struct {
+    rostrum_message_kind kind;
+    const char *sender; /* its server's name; "" of losses of any sender */
+    uint64_t sn;        /* of the packet it came in, from 1 of each sender */
+    uint32_t part;      /* small messages that came in one packet: its place */
+    const void *bytes;  /* until the next call */
+    uint32_t length;
+    rostrum_via via;
+    uint64_t count; /* of losses in the network: packets, each with a message, several small ones, or a part of a large
+                     * one; of a slow subscriber: messages; 0: not known */
+    const char *why;
+} rostrum_message;
+
+/* The next message. `timeout_ms` -1: waits as long as it takes; 0: not at all. TIMEOUT: there is none. Other errors:
+ * there will be no more. */
+ROSTRUM_API rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int timeout_ms,
+                                      rostrum_error *error);
+/* Readable when rostrum_next may have something; call it until it says TIMEOUT before waiting. */
+ROSTRUM_API int rostrum_group_fd(const rostrum_group *group);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
