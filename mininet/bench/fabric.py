@@ -27,6 +27,7 @@ from rostrum.lab.bench.cases import Case
 from rostrum.lab.namespace import LabError
 from rostrum.lab.ocs import bpf
 from rostrum.lab.rest import Rest
+from rostrum.topologies.loader import load
 
 RECEIVERS_MAX = 7
 MANAGER = "10.255.0.1"
@@ -175,7 +176,7 @@ class Fabric:
         run.mkdir(exist_ok=True)
         file = run / "topology.yaml"
         file.write_text(yaml.safe_dump(self._topology(mtu, rate_bps or FREE_BPS), sort_keys=False))
-        program = processes.manager(file, run, [])
+        program = processes.managers(load(file), file, run, [])[0]
         with program.log.open("ab") as log:
             self._manager = subprocess.Popen(program.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._await_manager(run, self._manager)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from rostrum.lab.bench.fabric import Host
+from rostrum.lab.bench.fabric import FREE_BPS, Host
 from rostrum.lab.bench.install import JGROUPS
 from rostrum.lab.bench.messages.cases import MTU, MessageCase
-from rostrum.lab.bench.run import Run
+from rostrum.lab.bench.run import Run, ToolFailed
 from rostrum.lab.bench.tools.aeron import OPENED
 from rostrum.lab.bench.tools.aeron import VERSION as AERON
 from rostrum.lab.bench.tools.rates import debian_version
+from rostrum.lab.namespace import LabError
+from rostrum.lab.processes import agent_program
 
 
 class MessageTool(Protocol):
@@ -43,6 +45,47 @@ class Peer:
 
     def prepare(self, run: Run, case: MessageCase) -> None:
         pass
+
+
+class Ours(Peer):
+    """rostrum as its users have it: rostrumd on every host, the manager, programs with librostrum.
+
+    `protocol`: the group's, with r, c, stagger if they are not to be the manager's; each has a group of its own."""
+
+    def __init__(self, place: Path, name: str, protocol: str) -> None:
+        super().__init__(place)
+        self.name, self.protocol = name, protocol
+
+    def version(self) -> str:
+        return "this"
+
+    def prepare(self, run: Run, case: MessageCase) -> None:
+        try:
+            run.fabric.manager(MTU, 0)
+        except LabError as error:
+            raise ToolFailed(str(error)) from error
+        agents = []
+        for host in [run.sender, *run.receivers]:
+            store = host.folder / "store"
+            store.mkdir(exist_ok=True)
+            argv = [str(agent_program()), "--server", host.name, "--interface", "eth0", "--address", host.address]
+            argv += ["--manager", run.fabric.manager_address, "--socket", str(_socket(host)), "--store", str(store)]
+            argv += ["--nic-rate", str(FREE_BPS), "--seed", str(run.seed + 1)]
+            agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
+        run.ready(agents, r"manager up=1")
+
+    def receiver(self, run: Run, case: MessageCase, host: Host, number: int) -> list[str]:
+        return [*self._program(run, "receive", host), str(case.count)]
+
+    def sender(self, run: Run, case: MessageCase, go: Path) -> list[str]:
+        return [*self._program(run, "send", run.sender), str(case.count), str(case.bytes), str(case.rate), str(go)]
+
+    def _program(self, run: Run, what: str, host: Host) -> list[str]:
+        return [str(run.programs_folder / "messages"), what, str(_socket(host)), self.name, self.protocol]
+
+
+def _socket(host: Host) -> Path:
+    return host.folder / "agent.sock"
 
 
 class Norm(Peer):
@@ -115,5 +158,6 @@ class JGroups(Peer):
 
 def all_tools(place: Path) -> dict[str, MessageTool]:
     """By name; `place`: where install.py put Java's things."""
-    tools: list[MessageTool] = [Norm(place), JGroups(place), Aeron(place)]
+    ours = [Ours(place, "rostrum", "ricochet,8,2,8"), Ours(place, "rostrum-plain", "plain")]
+    tools: list[MessageTool] = [*ours, Norm(place), JGroups(place), Aeron(place)]
     return {tool.name: tool for tool in tools}
