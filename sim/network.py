@@ -90,6 +90,7 @@ class HostParams:
     attempt_interval_ns: int = 0
     light_confirm: int = 0
     start_on_first: bool = False
+    patches_only: bool = False
     max_transfers: int = 16
     max_receivers: int = 0
     receiver_silence_ns: int = 0

@@ -299,6 +299,7 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
                         .attempt_interval = params->attempt_interval_ns,
                         .light_confirm = params->light_confirm,
                         .start_policy = params->start_on_first ? RS_START_ON_FIRST : RS_START_ON_LAST,
+                        .repairs = params->patches_only ? RS_REPAIRS_PATCHES_ONLY : RS_REPAIRS_BY_LOSS,
                         .receiver_silence_bound = params->receiver_silence_ns,
                         .sender_silence_bound = params->sender_silence_ns,
                         .max_transfers = params->max_transfers,

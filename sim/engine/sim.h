@@ -58,6 +58,7 @@ typedef struct {
     int64_t attempt_interval_ns;
     uint32_t light_confirm;
     bool start_on_first;
+    bool patches_only; /* losses are mended point to point, as in Republic's paper */
     uint32_t max_transfers;
     uint32_t max_receivers;
     int64_t receiver_silence_ns;
