@@ -1,7 +1,8 @@
 """The same topology, group and losses in the lab and in the simulator: what protocols count agrees.
 
-The lab's agents lose one data packet in a hundred by their lossy interceptor; the simulator loses as many on the links to the receivers. Chance differs, so numbers of losses agree within four standard deviations
-of a binomial; what follows from a loss (a repair for each) is compared with the losses of its own run.
+The lab's agents lose one data packet in a hundred by their lossy interceptor, the simulator as many on the links to the
+receivers. Chance differs, so numbers of losses agree within four standard deviations of a binomial; what follows from a
+loss (a repair for each) is compared with the losses that are to be expected.
 """
 
 from __future__ import annotations
