@@ -162,6 +162,7 @@ typedef struct {
 struct rs_sending {
     rs_transfer t;
     rs_phase phase;
+    bool by_rdcm; /* the present session is */
     uint64_t opening;
     rs_recipient *recipients;
     uint32_t recipient_count, done, failed;
@@ -215,7 +216,6 @@ struct rs_sending {
     rs_repairing repair;
     char first_cause[RS_CAUSE_MAX];
     rs_protocol protocol; /* wanted */
-    bool by_rdcm;         /* the present session is */
     rs_rdcm *rdcm;        /* from its view or its session on; else NULL */
     rs_xfer_stats stats;
 };
@@ -230,6 +230,7 @@ struct rs_receiving {
     rs_transfer t;
     rs_link link;
     rs_receiving_state state;
+    rs_rdcm *rdcm; /* NULL: Republic */
     uint64_t opening;
     uint32_t group_address;
     uint16_t data_port;
@@ -259,7 +260,6 @@ struct rs_receiving {
     rs_time tail_due;  /* the tail is asked for then, unless data packets still come */
     rs_time tail_last; /* and then at the latest */
     rs_time offered_due, verify_due, retry_due, ping_due, forget_due;
-    rs_rdcm *rdcm; /* NULL: Republic */
     rs_xfer_stats stats;
 };
 
