@@ -34,6 +34,8 @@ class MessagesParams:
     give_up_ns: int = 0
     give_up_plain_ns: int = 0
     flush_ns: int = 0
+    heartbeat_ns: int = 0
+    heartbeats: int = 0
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,8 @@ def run(setting: Setting) -> Row:
         "discovery_ms": _spread(late["given up"]),
         "overhead": stats["repairs_sent"] / max(1, stats["repairs_sent"] + stats["data_received"]),
         "repairs_per_data": stats["repairs_sent"] / max(1, stats["data_received"]),
+        "naks_per_data": stats["naks_sent"] / max(1, stats["data_sent"]),
+        "heartbeats_per_data": stats["heartbeats_sent"] / max(1, stats["data_sent"]),
         "xors_per_data": stats["xors"] / max(1, stats["data_received"]),
         "regions_most": stats["regions_most"],
         "bins_most": stats["bins_most"],

@@ -70,8 +70,8 @@ typedef struct {
     rs_time give_up;         /* a missing packet of a group with NAKs is lost this long after discovery [1 s] */
     rs_time give_up_plain;   /* of a group without NAKs [200 ms] */
     rs_time assembly_bound;  /* a message that is still not whole after this is lost [2 s] */
-    rs_time heartbeat;       /* after the last packet to a group with NAKs its sender says so [20 ms], ... */
-    uint32_t heartbeats;     /* ... so many times, each time twice as long after it [6] */
+    rs_time heartbeat;       /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
+    uint32_t heartbeats;     /* ... so many times, each time twice as long after it [4] */
     /* A repair that is still not full this long after its first packet is sent as it is, so that a quiet node repairs
      * too; each packet is still in c repairs, but these are of fewer packets each. [0: never, as in the paper] */
     rs_time flush;

@@ -338,7 +338,9 @@ bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params 
                                  .nak_retry = params->nak_retry_ns,
                                  .give_up = params->give_up_ns,
                                  .give_up_plain = params->give_up_plain_ns,
-                                 .flush = params->flush_ns};
+                                 .flush = params->flush_ns,
+                                 .heartbeat = params->heartbeat_ns,
+                                 .heartbeats = params->heartbeats};
     rs_allocator allocator = engine_allocator(s);
     rs_messages *node = rs_messages_new(&config, &allocator);
     if (!node)
@@ -419,6 +421,7 @@ void sim_messages_stats_get(const sim_groups *all, sim_messages_stats *out) {
         out->repairs_sent += one.repairs_sent;
         out->naks_sent += one.naks_sent;
         out->retransmits_sent += one.retransmits_sent;
+        out->heartbeats_sent += one.heartbeats_sent;
         out->data_received += one.data_received;
         out->repairs_received += one.repairs_received;
         out->repairs_used += one.repairs_used;

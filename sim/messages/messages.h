@@ -17,7 +17,8 @@ typedef struct {
     uint32_t packet_bytes;
     uint64_t receive_bytes, send_bytes;
     uint32_t max_groups, max_streams, max_missing, window_packets, kept_repairs, repair_buffers;
-    int64_t nak_delay_ns, nak_retry_ns, give_up_ns, give_up_plain_ns, flush_ns;
+    int64_t nak_delay_ns, nak_retry_ns, give_up_ns, give_up_plain_ns, flush_ns, heartbeat_ns;
+    uint32_t heartbeats;
 } sim_messages_params;
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
     uint64_t published, expected;
     uint64_t by_data, by_repair, by_retransmit; /* deliveries, by how they came */
     uint64_t lost;                              /* told to subscribers as lost */
-    uint64_t discovered, data_sent, repairs_sent, naks_sent, retransmits_sent;
+    uint64_t discovered, data_sent, repairs_sent, naks_sent, retransmits_sent, heartbeats_sent;
     uint64_t data_received, repairs_received, repairs_used, repairs_useless, repairs_combined;
     uint64_t xors, bad, refused, regions_most, bins_most;
 } sim_messages_stats;

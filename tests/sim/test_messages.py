@@ -38,6 +38,13 @@ def test_repairs_cost_what_the_rate_of_fire_says() -> None:
     assert row["repairs_per_data"] == pytest.approx(2 / 8, rel=0.1)
 
 
+def test_with_stagger_neighbours_put_different_packets_together() -> None:
+    """Two losses near each other, in groups whose members all receive the same: not in the same repairs everywhere."""
+    row = run(Setting(nodes=64, degree=2, stagger=2, seconds=20.0))
+    assert row["lost_on_the_way"] > 10_000
+    assert row["lec_recovery_share"] > 0.996  # 0.993 where all deal their packets out in the same order
+
+
 def test_the_same_seed_gives_the_same_bits() -> None:
     def bits(seed: int) -> tuple[object, ...]:
         row = run(replace(SMALL, seed=seed))

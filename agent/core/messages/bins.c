@@ -161,6 +161,23 @@ static void put(rs_messages *node, rs_time now, rs_gm_repair *repair, const uint
     node->stats.xors++;
 }
 
+/* The instance whose turn it is: each takes one packet a round, in an order drawn anew for every round (ours). So two
+ * packets that are lost one after the other share a repair at one node, but not at all of them, as they would if all
+ * dealt their packets out in the same order. */
+static rs_lec_instance *next_instance(rs_messages *node, rs_lec_bin *bin) {
+    rs_lec_instance *next = &bin->instances[bin->turn];
+    rs_lec_instance *drawn = next + rs_gm_random_below(node, bin->stagger - bin->turn), kept = *next;
+    *next = *drawn;
+    *drawn = kept;
+    if (next->repair)
+        next->repair->instance = next;
+    if (drawn->repair)
+        drawn->repair->instance = drawn;
+    if (++bin->turn == bin->stagger)
+        bin->turn = 0;
+    return next;
+}
+
 void rs_gm_bins_received(rs_messages *node, rs_time now, rs_gm_group *group, const uint8_t *datagram, uint32_t length) {
     rs_lec_group *lec = group->lec;
     if (!lec || length - RS_GM_HEADER > rs_gm_body_most(node, group)) /* no repair of that would fit a datagram */
@@ -169,9 +186,7 @@ void rs_gm_bins_received(rs_messages *node, rs_time now, rs_gm_group *group, con
         rs_lec_settle(node, lec->plane);
     for (uint32_t i = 0; i < lec->bin_count; i++) {
         rs_lec_bin *bin = lec->bins[i];
-        rs_lec_instance *instance = &bin->instances[bin->turn];
-        if (++bin->turn == bin->stagger)
-            bin->turn = 0;
+        rs_lec_instance *instance = bin->stagger == 1 ? bin->instances : next_instance(node, bin);
         rs_gm_repair *repair = instance->repair;
         if (repair) {
             put(node, now, repair, datagram, length);

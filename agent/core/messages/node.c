@@ -57,13 +57,13 @@ static bool configure(rs_messages_config *c) {
     default_to(&c->window_packets, 65536);
     default_to(&c->kept_repairs, 1024);
     default_to(&c->repair_buffers, 16384);
-    default_to(&c->heartbeats, 6);
+    default_to(&c->heartbeats, 4);
     default_time(&c->nak_delay, 100);
     default_time(&c->nak_retry, 50);
     default_time(&c->give_up, 1000);
     default_time(&c->give_up_plain, 200);
     default_time(&c->assembly_bound, 2000);
-    default_time(&c->heartbeat, 20);
+    default_time(&c->heartbeat, 40);
     return c->packet_bytes >= RS_MESSAGES_PACKET_LEAST && c->packet_bytes <= RS_MESSAGES_PACKET_MOST &&
            c->receive_bytes >= 4u * c->packet_bytes && c->send_bytes >= 4u * c->packet_bytes &&
            c->receive_bytes <= UINT64_C(1) << 40 && c->send_bytes <= UINT64_C(1) << 40 &&

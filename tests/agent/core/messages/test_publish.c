@@ -64,7 +64,7 @@ static void publish__says_when_too_much_waits(void **state) {
 /* The last packet of all may be lost: the sender says how far it is, so that it is asked for. */
 static void publish__heartbeats_tell_of_the_last_packet(void **state) {
     (void)state;
-    rs_messages *sender = pair_node(SENDER, (rs_messages_config){0}),
+    rs_messages *sender = pair_node(SENDER, (rs_messages_config){.heartbeat = 20 * MS, .heartbeats = 6}),
                 *receiver = pair_node(RECEIVER, (rs_messages_config){0});
     datagram *d = calloc(8, sizeof *d);
     pair_view(sender, 1, &RICOCHET, 0);
