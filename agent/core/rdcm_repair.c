@@ -218,7 +218,8 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     w->flying_most = grown < w->flying_room ? (uint32_t)grown : w->flying_room;
     measure(node, now, r, w, top, &l);
     suspect(node, now, r, w, &l);
-    find_lost_repairs(node, now, w);
+    if (w->by_repair == 0) /* a successor that gets all by repair is watched for that (see suspect) */
+        find_lost_repairs(node, now, w);
     if (paused || l.by_repair || w->settled > w->acked.cum)
         rs_watch_look(node, now, r, w);
     return l.fresh;
@@ -241,7 +242,7 @@ static void has_failed(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w)
 /* Repairs that were not acknowledged in time are due again: fewer at a time, and with pauses if nothing at all comes
  * from there. Returns when the next one is to be looked at. */
 static rs_time expire(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
-    rs_time bound = rs_watch_timeout(node, w), again = RS_NEVER;
+    rs_time bound = 2 * rs_watch_timeout(node, w), again = RS_NEVER;
     while (w->count) {
         const rs_flying *f = &w->flying[w->head];
         bool here = rs_rdcm_set_has(&w->acked, f->sn);

@@ -1,7 +1,8 @@
 /* A deterministic discrete-event network in virtual time that runs the agent's protocol engines (agent/core)
  * unchanged.
  *
- * Nodes are hosts (able to forward, most with a protocol engine: engine/engine.h) or switches; links are directed, with rate, delay, a
+ * Nodes are hosts (able to forward, most with a protocol engine: engine/engine.h) or switches; links are directed,
+ * with rate, delay, a
  * queue in bytes, strict priority if wanted, and a loss model. Group packets follow forwarding entries given by the
  * caller; everything else takes shortest paths, shared among equal ones by a hash of source and destination. The
  * control channel is reliable and in order: a lost packet of it is sent again after a time-out; acknowledgements of
