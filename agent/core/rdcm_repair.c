@@ -18,7 +18,7 @@
 #define STRETCH_SENDER 6
 #define STRETCH_RING 1
 #define LEAST_FOR (10000 * RS_MS)
-#define LATE_MANY 8        /* timeouts */
+#define LATE_MANY 3        /* timeouts */
 #define TELL_AGAIN 5       /* failure bounds; so the manager sees that it goes on, and is not only busy */
 #define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
 #define SUSPECT_LEAST 16   /* packets in a row that came by repair, before a link is suspected */
@@ -117,7 +117,9 @@ static void measure(const rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch 
     uint64_t sn = l->newest > top_before ? l->newest : 0;
     if (sn == 0 && l->newest_repair) {
         rs_time at = repaired_at(w, l->newest_repair - 1, 0);
-        if (now - at < w->trip.smoothed / 2) {
+        /* The usual trip would not do: below a failed link it is that of repairs upon repairs, and none of their
+         * answers would count as one. */
+        if (now - at < (r->trip_least ? r->trip_least : w->trip.smoothed) / 2) {
             sn = l->newest_repair;
             l->by_repair--;
         }
