@@ -343,6 +343,11 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
     snprintf(s->protocol, sizeof s->protocol, "%s", join->protocol);
     snprintf(s->order, sizeof s->order, "%s", join->order);
     s->options = (rs_link_group_options){s->protocol, s->order, join->r, join->c, join->stagger};
+    if (strcmp(s->protocol, "plain") != 0) { /* as docs/groups.md has them; the manager wants all */
+        s->options.r += s->options.r ? 0 : 8;
+        s->options.c += s->options.c ? 0 : 5;
+        s->options.stagger += s->options.stagger ? 0 : 1;
+    }
     s->next = group->streams;
     group->streams = s;
     group->stream_count++;

@@ -1,6 +1,7 @@
-"""Client of the rostrum agent: one object to many servers."""
+"""Client of the rostrum agent: one object to many servers, messages to groups."""
 
 from .agent import Agent, CreatedFile, ReadObject, SendHandle, Subscription
+from .groups import Group, Message
 from .names import COMMAND_APP_ID, agent_socket, data_id_of
 from .values import (
     AlreadyThere,
@@ -9,6 +10,7 @@ from .values import (
     Code,
     Denied,
     Event,
+    GroupStatus,
     NoRoom,
     NotFound,
     Receiver,
@@ -32,6 +34,9 @@ __all__ = [
     "CreatedFile",
     "Denied",
     "Event",
+    "Group",
+    "GroupStatus",
+    "Message",
     "NoRoom",
     "NotFound",
     "ReadObject",

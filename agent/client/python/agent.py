@@ -24,8 +24,9 @@ from uuid import UUID
 
 from . import wire
 from .connection import Call, Connection
+from .groups import Group
 from .names import agent_socket, app_id_of, data_id_of
-from .values import Code, Event, RostrumError, SendResult, Status, TimedOut
+from .values import Code, Event, GroupStatus, RostrumError, SendResult, Status, TimedOut
 
 ANSWER_BOUND_S = 60.0  # for what the agent answers at once
 READ_WAIT_S = 60.0
@@ -372,6 +373,35 @@ class Agent:
         call.result(ANSWER_BOUND_S)
         return Subscription(self._connection, tag, call)
 
+    def join(
+        self, group: str, protocol: str | None = None, order: str = "none", r: int = 0, c: int = 0, stagger: int = 0
+    ) -> Group:
+        """Subscribes to a message group: what others publish from now on comes, and it may publish too.
+
+        Args:
+            protocol: "plain" (what is lost is lost) or "ricochet" (receivers mend each other's losses), with `order`
+                ("none", or "fifo" of each sender) and r, c, stagger (0: the manager's). A group that is there must have
+                them; None: as the group is.
+
+        Raises:
+            RostrumError: DENIED in the manager's words, UNAVAILABLE without a manager, TIMEOUT, LIMIT.
+        """
+        return self._join(group, True, protocol, order, r, c, stagger)
+
+    def publisher(
+        self, group: str, protocol: str | None = None, order: str = "none", r: int = 0, c: int = 0, stagger: int = 0
+    ) -> Group:
+        """The same to publish only: this server need not receive the group's messages."""
+        return self._join(group, False, protocol, order, r, c, stagger)
+
+    def _join(
+        self, group: str, subscribe: bool, protocol: str | None, order: str, r: int, c: int, stagger: int
+    ) -> Group:
+        body = wire.join_body(group, subscribe, protocol or "", order, r, c, stagger)
+        answer = self._connection.ask(wire.JOIN, body, f"joining {group}", ANSWER_BOUND_S)
+        has_protocol, has_order, message_bytes = answer.value
+        return Group(group, has_protocol, has_order, message_bytes, _fd_of(answer))
+
     def status(self) -> Status:
         """The agent, its transfers and objects, now."""
         answer, rows = self._connection.collect(wire.STATUS, b"", "status", ANSWER_BOUND_S)
@@ -432,4 +462,5 @@ def _with_receivers(result: SendResult, rows: list[Any]) -> SendResult:
 def _with_rows(status: Status, rows: list[Any]) -> Status:
     transfers = tuple(row for row in rows if hasattr(row, "phase"))
     objects = tuple(row for row in rows if hasattr(row, "digest"))
-    return Status(**{**status.__dict__, "transfers": transfers, "objects": objects})
+    groups = tuple(row for row in rows if isinstance(row, GroupStatus))
+    return Status(**{**status.__dict__, "transfers": transfers, "objects": objects, "groups": groups})

@@ -25,6 +25,8 @@ COMMANDS = {
     "send": Subcommand("rostrum.client.commands", "send", "Send a file to many servers."),
     "read": Subcommand("rostrum.client.commands", "read", "Write a received object to a file."),
     "delete": Subcommand("rostrum.client.commands", "delete", "Remove an object from a server."),
+    "pub": Subcommand("rostrum.client.group_commands", "pub", "Publish messages to a group of servers."),
+    "sub": Subcommand("rostrum.client.group_commands", "sub", "Print the messages of a group."),
     "status": Subcommand(
         "rostrum.client.commands", "status", "Show an agent: transfers, objects, link to the manager."
     ),
@@ -87,6 +89,11 @@ def main() -> None:
     On a server with an agent (rostrumd), its socket is found by itself:
       rostrum send model.bin --to h3,h4
       rostrum status
+
+    \b
+    Messages, to all servers that subscribe:
+      rostrum sub ticks --server h3 &
+      rostrum pub ticks "hello" --server h1
     """
 
 

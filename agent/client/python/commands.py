@@ -34,7 +34,7 @@ def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
+def which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say which agent and which application; the command gets `connect`, which connects to it."""
 
     @click.option("--socket", "socket_path", type=click.Path(path_type=Path), help="The agent's socket.")
@@ -83,7 +83,7 @@ Connect = Callable[[], Agent]
 @click.option("--keep", is_flag=True, help="Leave the object on the sending server too.")
 @click.option("--replace", is_flag=True, help="Delete an object of that id on the sending server first.")
 @JSON
-@_which_agent
+@which_agent
 def send(
     connect: Connect,
     file: BinaryIO,
@@ -166,7 +166,7 @@ def _tidy(agent: Agent, data_id: int) -> None:
 @click.option("--wait", default="60s", show_default=True, type=Duration(bare="s"), help="How long to wait for it.")
 @click.option("--delete", "delete_after", is_flag=True, help="Delete it from this server afterwards.")
 @JSON
-@_which_agent
+@which_agent
 def read(connect: Connect, data_id: str, output: str, wait: float, delete_after: bool, as_json: bool) -> None:
     """Write object DATA_ID, received by this server, to a file, as soon as it is whole.
 
@@ -197,7 +197,7 @@ def read(connect: Connect, data_id: str, output: str, wait: float, delete_after:
 @click.command()
 @click.argument("data_ids", nargs=-1, required=True)
 @JSON
-@_which_agent
+@which_agent
 def delete(connect: Connect, data_ids: tuple[str, ...], as_json: bool) -> None:
     """Remove objects from this server. Programs that are reading one keep it until they are done.
 
@@ -225,7 +225,7 @@ def delete(connect: Connect, data_ids: tuple[str, ...], as_json: bool) -> None:
 
 @click.command()
 @JSON
-@_which_agent
+@which_agent
 def status(connect: Connect, as_json: bool) -> None:
     """Show an agent: its link to the manager, its store, running transfers, objects.
 

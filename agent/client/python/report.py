@@ -149,6 +149,8 @@ def print_status(now: Status, console: Console = OUT) -> None:
     console.print(f"store: {now.store}, {room}; {now.packets_bad} bad packets", markup=False, soft_wrap=True)
     if now.transfers:
         console.print(_transfers_table(now))
+    if now.groups:
+        console.print(_groups_table(now))
     if now.objects:
         console.print(_objects_table(now))
 
@@ -169,6 +171,19 @@ def _transfers_table(now: Status) -> Table:
         path = f"{row.path}, {row.protocol}" if row.sending else row.protocol
         words = _overlay_words(row)
         table.add_row(f"{row.data_id} {who}", _application(row.app), row.phase, path, done, rate, counts, words)
+    return table
+
+
+def _groups_table(now: Status) -> Table:
+    titles = ("group", "protocol", "members", "here", "published", "delivered", "lost", "address")
+    table = Table(*titles, title="message groups")
+    table.columns[0].no_wrap = True
+    for row in now.groups:
+        protocol = f"{row.protocol}, {row.order}" if row.order == "fifo" else row.protocol
+        here = f"{row.subscribers} sub, {row.publishers} pub"
+        lost = f"{row.lost}, {row.lost_slow} slow" if row.lost_slow else str(row.lost)
+        table.add_row(row.name, protocol or "-", str(row.members) if row.joined else "-", here, str(row.published),
+                      str(row.delivered), lost, row.address or "-")  # fmt: skip
     return table
 
 

@@ -245,6 +245,27 @@ class StoredObject:
 
 
 @dataclasses.dataclass(frozen=True)
+class GroupStatus:
+    """A message group at this server. `subscribers`, `publishers`: programs here; `lost`: packets not recovered;
+    `lost_slow`: messages that programs here did not take in time."""
+
+    name: str
+    protocol: str
+    order: str
+    address: str
+    id: int
+    version: int
+    joined: bool
+    members: int
+    subscribers: int
+    publishers: int
+    published: int
+    delivered: int
+    lost: int
+    lost_slow: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Status:
     """The agent as it is now."""
 
@@ -261,6 +282,7 @@ class Status:
     packets_bad: int
     transfers: tuple[Transfer, ...] = ()
     objects: tuple[StoredObject, ...] = ()
+    groups: tuple[GroupStatus, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: UUIDs become text."""

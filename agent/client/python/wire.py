@@ -16,6 +16,7 @@ from .values import (
     RECEIVER_STATES,
     Code,
     Event,
+    GroupStatus,
     Receiver,
     RostrumError,
     SendResult,
@@ -29,10 +30,13 @@ MAGIC, VERSION = 0x5241, 1
 MESSAGE_MAX = 65536
 HEADER = struct.Struct("<HBBIQ")
 
-REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, UNSUBSCRIBE, CANCEL = range(1, 13)
-(DONE, ERROR, REGISTERED, ADDED, CREATED, OBJECT, RECEIVERS, SENT, EVENT, TRANSFERS, OBJECTS, STATE) = range(128, 140)
-UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS})
+REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, UNSUBSCRIBE, CANCEL, JOIN = range(1, 14)
+(DONE, ERROR, REGISTERED, ADDED, CREATED, OBJECT, RECEIVERS, SENT, EVENT, TRANSFERS, OBJECTS, STATE, GROUP, GROUPS) = (
+    range(128, 142)
+)
+UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS, GROUPS})
 
+JOIN_SUBSCRIBE = 1
 SEND_EVENTS = 1
 SEND_PROTOCOLS = {"auto": 0, "republic": 1 << 3, "rdcm": 2 << 3}
 SEND_STRAGGLERS = {None: 0, "wait": 1 << 1, "demote": 2 << 1, "evict": 3 << 1}
@@ -74,6 +78,13 @@ def send_body(data_id: int, receivers: Sequence[str], flags: int, wait_ms: int, 
         raise RostrumError(f"{len(receivers)} receivers are too many", Code.INVALID)
     head = struct.pack("<QIIIH", data_id, flags, wait_ms, deadline_ms, len(receivers))
     return head + b"".join(map(text, receivers))
+
+
+def join_body(group: str, subscribe: bool, protocol: str, order: str, r: int, c: int, stagger: int) -> bytes:
+    """Fields of JOIN; `protocol` "": as the group is."""
+    head = struct.pack("<IIII", JOIN_SUBSCRIBE if subscribe else 0, r, c, stagger)
+    texts = [one.encode()[:255] for one in (protocol, order if protocol else "")]
+    return head + text(group) + b"".join(bytes([len(one)]) + one for one in texts)
 
 
 class _Fields:
@@ -174,6 +185,16 @@ def _stored(take: _Fields) -> StoredObject:
     return StoredObject(app, data_id, state == 1, bool(received), holds, size, take.digest())
 
 
+def _group(take: _Fields) -> tuple[str, str, int]:
+    return take.text(), take.text(), take.take("I")[0]
+
+
+def _group_row(take: _Fields) -> GroupStatus:
+    name, protocol, order, address = take.text(), take.text(), take.text(), take.text()
+    number, version, joined, *rest = take.take("IQBIIIQQQQ")
+    return GroupStatus(name, protocol, order, address, number, version, bool(joined), *rest)
+
+
 def _rows(row: Callable[[_Fields], Any]) -> Callable[[_Fields], list[Any]]:
     return lambda take: [row(take) for _ in range(take.take("H")[0])]
 
@@ -191,6 +212,8 @@ _BODIES: dict[int, Callable[[_Fields], Any]] = {
     TRANSFERS: _rows(_transfer),
     OBJECTS: _rows(_stored),
     STATE: _state,
+    GROUP: _group,
+    GROUPS: _rows(_group_row),
 }
 
 

@@ -24,7 +24,7 @@ extern "C" {
 /* A group that this program is in. */
 typedef struct rostrum_group rostrum_group;
 
-/* Of a group that is not there yet; of one that is, they must be as it has them. r, c, stagger: 0 = the manager's. */
+/* Of a group that is not there yet; of one that is, they must be as it has them. r, c, stagger: 0 = 8, 5, 1. */
 typedef struct {
     const char *protocol; /* "plain": what is lost is lost; "ricochet": receivers mend each other's losses */
     const char *order;    /* NULL or "none": as messages come; "fifo": of each sender as it published them */

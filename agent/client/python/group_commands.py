@@ -1,0 +1,177 @@
+"""`rostrum pub` and `rostrum sub`: message groups for people and shell scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO
+
+import click
+
+from .agent import Agent
+from .commands import JSON, WAIT, which_agent
+from .groups import Group, Message
+from .values import TimedOut
+
+Connect = Callable[[], Agent]
+
+
+def _group_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed((
+        click.option("--protocol", help="plain: what is lost is lost; ricochet: members mend each other's losses. Of a "
+                                        "new group; one that is there must have it. Default: as the group is."),
+        click.option("--order", type=click.Choice(["none", "fifo"]), default="none", show_default=True,
+                     help="With --protocol: fifo keeps each sender's order."),
+        click.option("--r", type=click.IntRange(1), help="ricochet: packets in a repair."),
+        click.option("--c", type=click.IntRange(1), help="ricochet: members each repair goes to."),
+        click.option("--stagger", type=click.IntRange(1), help="ricochet: mends bursts of so many packets."),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def _chosen(protocol: str | None, order: str, r: int | None, c: int | None, stagger: int | None) -> dict[str, Any]:
+    if not protocol and (order != "none" or r or c or stagger):
+        raise click.UsageError("--order, --r, --c and --stagger go with --protocol")
+    return {"protocol": protocol, "order": order, "r": r or 0, "c": c or 0, "stagger": stagger or 0}
+
+
+@click.command()
+@click.argument("group")
+@click.argument("messages", nargs=-1)
+@click.option("--file", type=click.File("rb"), help="One message: all of this file; - is standard input.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Messages a second. Default: as fast as it goes.")
+@click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Publish it all so many times.")
+@_group_options
+@JSON
+@which_agent
+def pub(
+    connect: Connect,
+    group: str,
+    messages: tuple[str, ...],
+    file: BinaryIO | None,
+    rate: float | None,
+    repeat: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Publish MESSAGES to GROUP, or each line of standard input.
+
+    Servers that subscribe get them: `rostrum sub GROUP`. A group is made by its first use.
+
+    \b
+      rostrum pub ticks "hello"                      on h3: rostrum sub ticks
+      tail -f log | rostrum pub log                  a message for each line
+      rostrum pub images --file picture.png          a file as one message (up to 1 MiB)
+      rostrum pub ticks hello --server h1            from server h1 of the running lab
+      rostrum pub orders --protocol ricochet --order fifo "first" "second"
+    """
+    if file and messages:
+        raise click.UsageError("--file already says what to publish; leave out MESSAGES")
+    chosen = _chosen(**options)
+    source: Iterable[bytes]
+    if file:
+        source = [file.read()]
+    elif messages:
+        source = [one.encode() for one in messages]
+    else:
+        source = (line.rstrip(b"\n") for line in iter(sys.stdin.buffer.readline, b""))
+    if repeat > 1:
+        source = list(source) * repeat
+    with connect() as agent, agent.publisher(group, **chosen) as out:
+        began = time.monotonic()
+        if rate or not (file or messages):
+            count = 0
+            for count, one in enumerate(_paced(source, rate), 1):  # noqa: B007 (counts)
+                out.publish(one)
+        else:
+            count = out.publish_all(source)
+        took_s = time.monotonic() - began
+        facts = {"server": agent.server, "group": group, "protocol": out.protocol, "published": count, "took_s": took_s}
+    if as_json:
+        print(json.dumps(facts, indent=1))
+
+
+def _paced(source: Iterable[bytes], rate: float | None) -> Iterator[bytes]:
+    began = time.monotonic()
+    for place, one in enumerate(source):
+        if rate and (wait_s := began + place / rate - time.monotonic()) > 0:
+            time.sleep(wait_s)
+        yield one
+
+
+@click.command()
+@click.argument("group")
+@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option(
+    "--wait", type=WAIT, help="End when nothing came for so long (500ms); exit status 1 if --count is missed."
+)
+@click.option("--quiet", is_flag=True, help="Print only how many came, at the end.")
+@_group_options
+@JSON
+@which_agent
+def sub(
+    connect: Connect,
+    group: str,
+    count: int | None,
+    wait: float | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Subscribe to GROUP and print its messages, one a line; losses are told on standard error.
+
+    With --json each message is a JSON object on a line of its own: sender, sn, via, text (or hex).
+
+    \b
+      rostrum sub ticks
+      rostrum sub ticks --count 10 --server h3       on server h3 of the running lab
+      rostrum sub ticks --json | jq -r .sender
+      rostrum sub ticks --wait 5s --quiet            how many come
+    """
+    got, lost, short = 0, 0, False
+    with connect() as agent, agent.join(group, **_chosen(**options)) as messages:
+        click.echo(f"{agent.server} is in {group} ({messages.protocol}, order {messages.order})", err=True)
+        try:
+            while count is None or got < count:
+                message = messages.next(wait)
+                if message.lost is not None:
+                    lost += message.lost
+                    click.echo(f"lost: {message.lost or 'some'} {_of(message)}: {message.why}", err=True)
+                    continue
+                got += 1
+                if not quiet:
+                    _show(message, as_json)
+        except TimedOut:
+            short = count is not None
+        except KeyboardInterrupt:
+            pass
+    if quiet:
+        print(
+            json.dumps({"group": group, "received": got, "lost": lost}) if as_json else f"{got} received, {lost} lost"
+        )
+    if short:
+        sys.exit(1)
+
+
+def _of(message: Message) -> str:
+    return f"of {message.sender} from {message.sn} on" if message.sender else "messages"
+
+
+def _show(message: Message, as_json: bool) -> None:
+    if as_json:
+        try:
+            body = {"text": message.data.decode()}
+        except UnicodeDecodeError:
+            body = {"hex": message.data.hex()}
+        print(
+            json.dumps({"sender": message.sender, "sn": message.sn, "part": message.part, "via": message.via, **body})
+        )
+    else:
+        sys.stdout.buffer.write(message.data + b"\n")
+    sys.stdout.flush()
+
+
+__all__ = ["Group", "pub", "sub"]

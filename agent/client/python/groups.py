@@ -1,0 +1,221 @@
+"""Message groups: publish to many servers, and get what others publish.
+
+with Agent() as agent, agent.join("ticks") as ticks:        # subscribes; publishing is possible too
+    for message in ticks:
+        if message.lost:
+            print(f"{message.lost} lost: {message.why}")
+        else:
+            use(message.sender, message.data)
+
+with Agent() as agent, agent.publisher("ticks") as ticks:
+    ticks.publish(b"hello")
+    ticks.publish_all(lines)                                 # many at once: much faster
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .values import Code, RostrumError, TimedOut, Unavailable, error_of
+
+_HEAD = struct.Struct("<IBBH")
+_MESSAGE = struct.Struct("<IIQ")
+_LOST = struct.Struct("<IIQQ")
+_PUBLISH, _MESSAGE_KIND, _SENDER, _LOST_KIND, _END = range(1, 6)
+_READ = 1 << 18
+_KEPT = 1 << 16
+SEND_BOUND_S = 10.0
+VIAS = ("multicast", "repair", "retransmit")
+REASONS = (
+    "lost in the network and not recovered in time",
+    "lost in the network, and too much came after it",
+    "this subscriber was too slow",
+    "parts of a large message were lost",
+    "its sender was started anew",
+)
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message, or word of losses.
+
+    `sender`: its server's name. `sn`: the packet's number, from 1 of each sender; `part`: the place of a small message
+    in it. `lost`: None of a message; else how many packets of `sender` from `sn` on (of any sender: messages, which
+    this program did not take in time) are lost, 0 if that is not known, and `why`.
+    """
+
+    sender: str
+    sn: int
+    data: bytes = b""
+    part: int = 0
+    via: str = "multicast"
+    lost: int | None = None
+    why: str = ""
+
+
+class Group:
+    """A group this program is in. One thread may publish while another takes messages."""
+
+    def __init__(self, name: str, protocol: str, order: str, message_bytes: int, fd: int) -> None:
+        self.name, self.protocol, self.order = name, protocol, order
+        self.message_bytes = message_bytes
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(False)
+        self._in = bytearray()
+        self._at = 0
+        self._senders: dict[int, str] = {}
+        self._ended: RostrumError | None = None
+        self._sending = threading.Lock()
+        self._out = bytearray()
+
+    # -- publishing ----------------------------------------------------------------------------------------------
+
+    def publish(self, data: Buffer) -> None:
+        """Publishes one message. Waits while the network or receivers take no more.
+
+        Raises:
+            RostrumError: too long (INVALID); no room for 10 s (TIMEOUT: a later call sends it); the agent is gone.
+        """
+        self.publish_all((data,))
+
+    def publish_all(self, messages: Iterable[Buffer]) -> int:
+        """Publishes many; returns how many. Raises as `publish` does."""
+        count = 0
+        with self._sending:
+            for data in messages:
+                if len(data) > self.message_bytes:
+                    raise RostrumError(f"{len(data)} bytes are too long; {self.name} takes {self.message_bytes}",
+                                       Code.INVALID)  # fmt: skip
+                self._out += _HEAD.pack(len(data), _PUBLISH, 0, 0)
+                self._out += data
+                count += 1
+                if len(self._out) >= _KEPT:
+                    self._flush()
+            self._flush()
+        return count
+
+    def _flush(self) -> None:
+        deadline = time.monotonic() + SEND_BOUND_S
+        sent = 0
+        try:
+            with memoryview(self._out) as view:
+                while sent < len(view):
+                    try:
+                        sent += self._socket.send(view[sent:])
+                        deadline = time.monotonic() + SEND_BOUND_S
+                    except BlockingIOError:
+                        if not self._ready(selectors.EVENT_WRITE, deadline - time.monotonic()):
+                            raise TimedOut(
+                                "the agent had no room for 10 s: the network or receivers take no more"
+                            ) from None
+        except OSError as error:
+            raise Unavailable(f"the agent takes no more messages of {self.name} (it ended, or the group was deleted): "
+                              f"{error.strerror or error}") from error  # fmt: skip
+        finally:
+            del self._out[:sent]
+
+    # -- taking --------------------------------------------------------------------------------------------------
+
+    def next(self, timeout: float | None = None) -> Message:
+        """The next message, or word of losses.
+
+        Raises:
+            TimedOut: none came within `timeout` seconds (None: waits as long as it takes).
+            RostrumError: there will be no more; the words say why.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            while (message := self._take()) is None and not self._ended and self._whole():
+                pass
+            if message is not None:
+                return message
+            if self._ended:
+                raise self._ended
+            self._read(deadline)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages until the group or the agent ends, or it is closed."""
+        while True:
+            try:
+                yield self.next()
+            except RostrumError as error:
+                if error.code in (Code.UNAVAILABLE, Code.DENIED, Code.CANCELLED):
+                    return
+                raise
+
+    def _whole(self) -> bool:
+        left = len(self._in) - self._at
+        return left >= _HEAD.size and left >= _HEAD.size + _HEAD.unpack_from(self._in, self._at)[0]
+
+    def _take(self) -> Message | None:
+        """One frame; None if there is none whole, or it is no message."""
+        if not self._whole():
+            return None
+        length, kind, flags, _ = _HEAD.unpack_from(self._in, self._at)
+        start = self._at + _HEAD.size
+        self._at = start + length
+        try:
+            if kind == _MESSAGE_KIND:
+                sender, part, sn = _MESSAGE.unpack_from(self._in, start)
+                data = bytes(memoryview(self._in)[start + _MESSAGE.size : self._at])
+                return Message(self._senders.get(sender, ""), sn, data, part, VIAS[min(flags, 2)])
+            if kind == _LOST_KIND:
+                sender, _, sn, count = _LOST.unpack_from(self._in, start)
+                why = REASONS[flags] if flags < len(REASONS) else "lost"
+                return Message(self._senders.get(sender, ""), sn, lost=count, why=why)
+            body = bytes(memoryview(self._in)[start : self._at])
+            if kind == _SENDER:
+                self._senders[struct.unpack_from("<I", body)[0]] = body[4:].decode("utf-8", "replace")
+            elif kind == _END:
+                self._ended = error_of(struct.unpack_from("<H", body)[0], body[2:].decode("utf-8", "replace"))
+            else:
+                raise struct.error
+        except struct.error:
+            self._ended = RostrumError("the agent sent a malformed frame", Code.PROTOCOL)
+        return None
+
+    def _read(self, deadline: float | None) -> None:
+        if self._at:
+            del self._in[: self._at]
+            self._at = 0
+        if len(self._in) >= _HEAD.size and _HEAD.unpack_from(self._in)[0] > self.message_bytes + _READ:
+            self._ended = RostrumError("the agent sent a malformed frame", Code.PROTOCOL)
+            return
+        try:
+            data = self._socket.recv(_READ)
+        except BlockingIOError:
+            if not self._ready(selectors.EVENT_READ, None if deadline is None else deadline - time.monotonic()):
+                raise TimedOut(f"no message of {self.name} came in time") from None
+            return
+        except OSError as error:
+            self._ended = Unavailable(f"{self.name}: {error.strerror or error}")
+            return
+        if not data:
+            self._ended = Unavailable("the agent went away")
+        self._in += data
+
+    def _ready(self, event: int, timeout: float | None) -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, event)
+            return bool(selector.select(None if timeout is None else max(0.0, timeout)))
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Leaves the group. What was published still goes out."""
+        self._socket.close()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,192 @@
+"""Message groups end to end: real agents and manager, programs with the Python client and the commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from rostrum.client import Agent, Group, RostrumError, TimedOut, Unavailable
+from rostrum.lab.lab import Lab
+
+pytestmark = pytest.mark.lab
+
+BOUND_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """Agents lose 5 % of what comes by multicast."""
+    options = ["--loss", "uniform:0.05"]
+    with Lab.start("hybrid-4x2", name="t-messages", switch="openflow", agent_options=options) as lab:
+        yield lab
+
+
+def agent(lab: Lab, server: str) -> Agent:
+    return Agent(lab.agent_socket(server))
+
+
+def take(group: Group, wanted: int, bound_s: float = BOUND_S) -> tuple[list[bytes], int]:
+    """What came, in its order, and how many packets were lost: at most `wanted` together."""
+    got: list[bytes] = []
+    lost = 0
+    deadline = time.monotonic() + bound_s
+    while len(got) + lost < wanted and time.monotonic() < deadline:
+        try:
+            message = group.next(max(0.01, deadline - time.monotonic()))
+        except TimedOut:
+            break
+        if message.lost is None:
+            got.append(message.data)
+        else:
+            lost += message.lost
+    return got, lost
+
+
+def test_every_subscriber_gets_every_message_in_its_senders_order_despite_losses(lab: Lab) -> None:
+    with agent(lab, "h1") as one, agent(lab, "h3") as three, agent(lab, "h5") as five:
+        options = {"protocol": "ricochet", "order": "fifo", "r": 8, "c": 2}
+        with three.join("all", **options) as a, five.join("all", **options) as b, one.publisher("all") as out:
+            wanted = [b"%d " % number + b"x" * (number % 3000) for number in range(2000)]
+            assert out.publish_all(wanted) == len(wanted)
+            for receiver in (a, b):
+                assert take(receiver, len(wanted)) == (wanted, 0)
+            row = next(row for row in three.status().groups if row.name == "all")
+            assert (row.joined, row.members, row.subscribers, row.protocol) == (True, 2, 1, "ricochet")
+            assert row.delivered == len(wanted)
+
+
+def test_plain_groups_say_what_was_lost(lab: Lab) -> None:
+    with (
+        agent(lab, "h1") as one,
+        agent(lab, "h3") as three,
+        three.join("plain", protocol="plain") as receiver,
+        one.publisher("plain") as out,
+    ):
+        for number in range(1000):  # one in each packet: the MTU is 9000
+            out.publish(b"%d" % number + b"x" * 5000)
+        got, lost = take(receiver, 1000, 5.0)
+        assert lost > 0
+        assert len(got) + lost >= 990  # the last ones are not missed by what comes after them
+
+
+def test_large_messages_neighbours_and_self(lab: Lab) -> None:
+    """Another program of the publisher's server hears it; the publisher does not hear itself."""
+    large = bytes(range(256)) * 4000
+    with (
+        agent(lab, "h1") as one,
+        agent(lab, "h1") as neighbour,
+        agent(lab, "h4") as four,
+        one.join("large", protocol="ricochet") as out,
+        neighbour.join("large") as near,
+        four.join("large") as far,
+    ):
+        out.publish(large)
+        out.publish(b"")
+        for receiver in (near, far):
+            assert sorted(take(receiver, 2)[0]) == sorted([large, b""])
+        with pytest.raises(TimedOut):
+            out.next(0.1)
+        with pytest.raises(RostrumError, match="too long"):
+            out.publish(bytes(out.message_bytes + 1))
+
+
+def test_what_the_manager_refuses_is_said_at_the_join(lab: Lab) -> None:
+    with agent(lab, "h1") as one, agent(lab, "h2") as two:
+        with pytest.raises(RostrumError, match="qsm"):
+            one.join("future", protocol="qsm")
+        with one.join("settled", protocol="plain"):
+            with pytest.raises(RostrumError, match="plain"):
+                two.join("settled", protocol="ricochet")
+            with pytest.raises(RostrumError, match="plain"):
+                one.publisher("settled", protocol="ricochet")
+        with pytest.raises(RostrumError, match="1 to 128 characters"):
+            one.join("no spaces")
+
+
+def test_a_deleted_group_ends_with_words(lab: Lab) -> None:
+    with agent(lab, "h2") as two, two.join("short-lived") as receiver:
+        lab.rest.call("DELETE", "/v1/groups/short-lived?force=true")
+        with pytest.raises(RostrumError, match="deleted"):
+            receiver.next(BOUND_S)
+
+
+def test_a_slow_program_is_told_what_it_lost(lab: Lab) -> None:
+    with (
+        agent(lab, "h1") as one,
+        agent(lab, "h1") as slow,
+        slow.join("slow") as receiver,
+        one.publisher("slow") as out,
+    ):
+        count = 20_000
+        assert out.publish_all([b"%06d" % number + b"x" * 1000 for number in range(count)]) == count
+        got, lost = take(receiver, count)
+        assert lost > 0
+        assert len(got) + lost == count
+
+
+def test_the_commands(lab: Lab) -> None:
+    command = [sys.executable, "-m", "rostrum.client.cli"]
+    where = ["--lab", "t-messages"]
+    listening = subprocess.Popen([*command, "sub", "words", "--server", "h3", "--count", "3", "--wait", "20s", *where],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    assert listening.stderr and "is in words" in listening.stderr.readline()
+    subprocess.run([*command, "pub", "words", "one", "two", "--server", "h1", *where], check=True, timeout=BOUND_S)
+    subprocess.run([*command, "pub", "words", "--server", "h2", *where], input=b"three\n", check=True, timeout=BOUND_S)
+    words, _ = listening.communicate(timeout=BOUND_S)
+    assert sorted(words.split()) == ["one", "three", "two"]
+    assert listening.returncode == 0
+    shown = subprocess.run([*command, "status", "--server", "h3", *where], capture_output=True, text=True, check=True)
+    assert "words" in shown.stdout
+
+
+def test_members_stay_when_the_manager_restarts(lab: Lab) -> None:
+    with (
+        agent(lab, "h1") as one,
+        agent(lab, "h3") as three,
+        three.join("lasting", protocol="ricochet") as receiver,
+        one.publisher("lasting") as out,
+    ):
+        out.publish(b"before")
+        assert take(receiver, 1)[0] == [b"before"]
+        lab.kill("manager")
+        out.publish(b"meanwhile")
+        assert take(receiver, 1)[0] == [b"meanwhile"]
+        lab.start_program("manager")
+        deadline = time.monotonic() + BOUND_S
+        while not (one.status().manager_up and three.status().manager_up):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        out.publish(b"after")
+        assert take(receiver, 1)[0] == [b"after"]
+        with agent(lab, "h5") as five, five.join("lasting") as late:
+            out.publish(b"to all")
+            assert take(late, 1)[0] == [b"to all"]
+            assert take(receiver, 1)[0] == [b"to all"]
+
+
+def test_an_agent_that_restarts_is_in_no_group_and_may_join_again(lab: Lab) -> None:
+    with agent(lab, "h1") as one:
+        three = agent(lab, "h3")
+        with one.publisher("again", protocol="ricochet") as out, three.join("again") as receiver:
+            out.publish(b"before")
+            assert take(receiver, 1)[0] == [b"before"]
+            lab.kill("h3")
+            with pytest.raises(Unavailable):
+                receiver.next(BOUND_S)
+            three.close()
+            lab.start_program("h3")
+            deadline = time.monotonic() + BOUND_S
+            while True:
+                try:
+                    three = agent(lab, "h3")
+                    anew = three.join("again")
+                    break
+                except RostrumError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.1)
+            with three, anew:
+                out.publish(b"after")
+                assert take(anew, 1)[0] == [b"after"]
