@@ -146,6 +146,7 @@ def test_members_stay_when_the_manager_restarts(lab: Lab) -> None:
     with (
         agent(lab, "h1") as one,
         agent(lab, "h3") as three,
+        agent(lab, "h5") as five,
         three.join("lasting", protocol="ricochet") as receiver,
         one.publisher("lasting") as out,
     ):
@@ -156,12 +157,12 @@ def test_members_stay_when_the_manager_restarts(lab: Lab) -> None:
         assert take(receiver, 1)[0] == [b"meanwhile"]
         lab.start_program("manager")
         deadline = time.monotonic() + BOUND_S
-        while not (one.status().manager_up and three.status().manager_up):
+        while not all(each.status().manager_up for each in (one, three, five)):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         out.publish(b"after")
         assert take(receiver, 1)[0] == [b"after"]
-        with agent(lab, "h5") as five, five.join("lasting") as late:
+        with five.join("lasting") as late:
             out.publish(b"to all")
             assert take(late, 1)[0] == [b"to all"]
             assert take(receiver, 1)[0] == [b"to all"]
