@@ -113,7 +113,7 @@ def test_views__say_to_each_what_others_expect_of_it(seed: int) -> None:
         ("rdcm-burden", ["--network", "bcube:3,2", "-n", "4", "-n", "9", "--packets", "128"],
          ["peers_mended_most", "9"]),
         ("rdcm-congestion", ["--seconds", "1", "-n", "3"], ["mean_mbps", "2", "400 Mbit/s"]),
-        ("rdcm-failure", ["--seconds", "1"], ["alive_over_sender"]),
+        ("rdcm-failure", ["--seconds", "1"], ["link_detection_ms"]),
     ],
 )  # fmt: skip
 def test_experiments__write_their_figures(name: str, options: list[str], path: list[str], tmp_path: Path) -> None:
