@@ -145,7 +145,8 @@ def test_link_failure__every_link_of_many_trees(fabric: str, seed: int) -> None:
         for link in links:
             made = Group(fabric, sender, receivers)
             told = made.who_tells(link)
-            by, ring, server = told or (sender, RingKind.LEAF, made.path.backup.overlay.top()[0])  # type: ignore[union-attr]
+            top = made.path.backup.overlay.top()  # type: ignore[union-attr]
+            by, ring, server = told or (sender, RingKind.LEAF, top[0])
             calm = {name: made.way(name) for name in made.receivers if link not in pairwise(made.way(name))}
             made.report(by, FailureKind.LINK, ring, server)
             failed = made.line.manager.core.resources.failed
@@ -331,7 +332,9 @@ def test_reports__of_strangers_of_what_is_over_and_of_older_trees_do_nothing() -
 def test_port_down__the_tree_goes_around_with_its_overlay(fabric: str, seed: int) -> None:
     made = group(fabric, random.Random(seed))
     switches = made.line.topology.switches
-    links = [(a, b) for a, b in sorted(made.path.tree.links) if a in switches and b in switches]  # type: ignore[union-attr]
+    tree = made.path.tree
+    assert tree
+    links = [(a, b) for a, b in sorted(tree.links) if a in switches and b in switches]
     for a, b in links:
         if not made.line.manager.core.resources.fabric.connected_without({(a, b), (b, a)}):
             continue
@@ -422,7 +425,8 @@ def test_restart__failed_links_and_overlay_survive() -> None:
     for server in line.topology.servers:
         line.do(ev.AgentUp(server, 1, 7071, knows_rdcm=True))
     path = line.ask("h0-0-0", "h1-0-0", "h1-1-0", "h2-0-0", "h3-0-0", origin="h0-0-0")
-    link = next(one for one in pairwise(path.tree.way("h2-0-0")) if one[0].startswith("agg2"))  # type: ignore[union-attr]
+    assert path.tree
+    link = next(one for one in pairwise(path.tree.way("h2-0-0")) if one[0].startswith("agg2"))
     retree.fail_links(line.manager.core, [link], "a test", line.now)
     line.do(ev.Tick())
     line.restart()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rostrum.client import Agent
 from rostrum.lab import links
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError
@@ -36,6 +37,23 @@ def test_fat_tree__one_to_many_over_one_core(fat_tree: Lab, seed: int) -> None:
     cores = {rule["switch"] for rule in path["rules"] if rule["switch"].startswith("core")}
     assert path["kind"] == "packet" and len(cores) == 1
     forget(fat_tree, ["h0-0-0", *receivers], result.data_id)
+
+
+def test_fat_tree__a_link_fails_during_a_session_and_nobody_is_told(fat_tree: Lab, seed: int) -> None:
+    """Whoever is behind it gets the object by repairs of other receivers."""
+    receivers, data, number = ["h1-0-0", "h1-1-1", "h2-0-0", "h3-1-0"], data_of(24_000_000, seed), 77_001
+    with Agent(fat_tree.agent_socket("h0-0-0")) as agent:
+        agent.add(number, data)
+        sending = agent.send(number, receivers, protocol="rdcm")
+        path = until(lambda: fat_tree.rest.get("/v1/paths?state=active")["paths"], "an active path")[0]["id"]
+        overlay = fat_tree.rest.get(f"/v1/paths/{path}/overlay")
+        link = next(one for one in overlay["tree"] if one[1].startswith("agg2"))
+        links.cut(fat_tree, link[0], link[1], only_multicast=True)
+        result = sending.wait(90)
+    links.up(fat_tree, link[0], link[1])
+    assert result.protocol == "rdcm" and result.response_id == path
+    check(fat_tree, result, receivers, data)
+    forget(fat_tree, ["h0-0-0", *receivers], number)
 
 
 def test_fat_tree__unicast_goes_around_links_left_alone(fat_tree: Lab) -> None:
