@@ -241,7 +241,7 @@ class CrashingChaos(Chaos):
         assert set(self.line.records.get("circuit", {})) == circuits
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data_centers(), st.integers(0, 2**32 - 1), st.sampled_from(["fifo", "best-effort"]), st.integers(10, 60))
 def test_restart__killed_anywhere_nothing_leaks_nothing_is_granted_twice(
     topology: Topology, seed: int, scheduler: str, steps: int
