@@ -86,7 +86,7 @@ struct PathRequest {
   8: optional i32 wait_ms,
   /** Ours: when the transfer should be done, from now; a hint for schedulers. */
   9: optional i32 deadline_ms,
-  /** Ours: absent = AUTO. RDCM where it cannot be (one receiver, an agent that does not know it) is DENIED with words. */
+  /** Ours: absent = AUTO. RDCM for one receiver is DENIED with words; for agents that do not know it the request waits. */
   10: optional Protocol protocol
 }
 
