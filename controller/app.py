@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import click
 import uvloop
-from rostrum.controller import drivers
+from rostrum.controller import drivers, logs
 from rostrum.controller.care_options import CareOptions, care_options
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
@@ -30,7 +29,8 @@ from rostrum.controller.drivers import FabricFactory, OcsFactory
 from rostrum.controller.execution import Devices
 from rostrum.controller.group_options import group_options, group_settings
 from rostrum.controller.journal import Journal
-from rostrum.controller.keyvalue import JsonFormatter, line
+from rostrum.controller.keyvalue import line
+from rostrum.controller.memory import settle_memory
 from rostrum.controller.northbound import quota_file
 from rostrum.controller.northbound import rest as rest_api
 from rostrum.controller.northbound.access import Access, AccessError, AccessOptions
@@ -250,6 +250,7 @@ async def run(config: Config) -> None:
     loop.add_signal_handler(signal.SIGHUP, app.reload)
     try:
         await app.start()
+        settle_memory()
         await app.until(stop)
     finally:
         await app.close()
@@ -454,7 +455,7 @@ def main(
     """The manager of a data center: takes requests for multicast paths from agents (Thrift) and people (REST), and sets
     switches and optical circuit switches for them. Logs to stderr; stops orderly at SIGTERM, and paths in use live on.
     """
-    _log_to_stderr(verbose, care.log_format)
+    logs.to_stderr(verbose, care.log_format)
     try:
         loaded = loader.load(topology)
         schedulers.create(scheduler)
@@ -492,20 +493,6 @@ def _quotas(care: CareOptions) -> dict[str, Quota]:
         return quota_file.read(care.quotas) if care.quotas else {}
     except AccessError as error:
         raise click.ClickException(str(error)) from error
-
-
-def _log_to_stderr(verbose: bool, form: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    if form == "json":
-        handler.setFormatter(JsonFormatter())
-    else:
-        words = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
-        handler.setFormatter(logging.Formatter(words, "%Y-%m-%dT%H:%M:%S"))
-    # Not asked for in any line, and looked up for each one otherwise.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
-    for chatty in ("uvicorn", "httpx", "httpcore"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _journal(given: Path | None, run: Path) -> Path | None:

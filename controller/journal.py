@@ -27,6 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticSerializationError, to_json
 from rostrum.controller.core.durable import Change, Json
 from rostrum.controller.store import StoreError
 
@@ -43,8 +44,6 @@ CREATE TABLE record (
     part TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (part, key)
 ) WITHOUT ROWID;
 """
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-
 Records = dict[str, dict[str, Json]]
 
 
@@ -223,6 +222,13 @@ def reset(path: Path) -> list[Path]:
         os.close(lock)
 
 
+def _encode(value: Json) -> bytes:
+    try:
+        return to_json(value)  # a third of the standard library's time
+    except PydanticSerializationError:  # half a surrogate pair in somebody's text: JSON escapes it
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
 def _rows(changes: Iterable[Change]) -> tuple[list[tuple[str, str, str, int]], list[tuple[str, str]]]:
     rows, gone = [], []
     for change in changes:
@@ -230,7 +236,7 @@ def _rows(changes: Iterable[Change]) -> tuple[list[tuple[str, str, str, int]], l
             gone.append((change.part, change.key))
         else:
             text = _encode(change.value)
-            rows.append((change.part, change.key, text, zlib.crc32(text.encode())))
+            rows.append((change.part, change.key, text.decode(), zlib.crc32(text)))
     return rows, gone
 
 

@@ -22,6 +22,7 @@ from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.etcd import Etcd, Tls
 from rostrum.controller.keyvalue import line
+from rostrum.controller.memory import settle_memory
 from rostrum.controller.northbound import problems
 from rostrum.controller.northbound.access import Access
 from rostrum.controller.northbound.http_server import HttpServer
@@ -114,6 +115,7 @@ async def _lead(
     tending = asyncio.create_task(store.tend(config.settings.grace / 1e9))
     try:
         await app.start()
+        settle_memory()
         assert app.lost is not None and election.lost is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.reload)
         election.lost.add_done_callback(lambda done: app.give_up(done.result()))

@@ -107,12 +107,13 @@ def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: list[st
     uplink = _take(resources, ocs, source, "input", now)
     if isinstance(uplink, Obstacle):
         return uplink
-    downlinks = [_take(resources, ocs, tor, "output", now) for tor in racks]
-    for taken in downlinks:
+    downlinks = []
+    for tor in racks:
+        taken = _take(resources, ocs, tor, "output", now)
         if isinstance(taken, Obstacle):
             return taken
-    chosen = [taken for taken in downlinks if isinstance(taken, _Taken)]
-    return _with_splitters(resources, ocs, request, uplink, chosen, now)
+        downlinks.append(taken)
+    return _with_splitters(resources, ocs, request, uplink, downlinks, now)
 
 
 def _never(resources: Resources, ocs: Ocs, racks: list[str]) -> Obstacle | None:

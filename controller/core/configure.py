@@ -227,7 +227,7 @@ def rules_stuck(core: Core, rules: tuple[MulticastRule, ...], stuck: Mapping[str
 
 
 def disconnect_result(core: Core, event: ev.DisconnectResult, now: int) -> None:
-    pending = core.disconnect_ops.pop(event.op, None)
+    pending = core.disconnected(event.op)
     if pending is None:
         return
     core.mark_leaving(pending.ocs, pending.pairs)

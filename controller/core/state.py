@@ -98,6 +98,7 @@ class Core:
     rule_ops: dict[int, PendingRules] = field(default_factory=dict)
     circuit_ops: dict[int, PendingCircuit] = field(default_factory=dict)
     disconnect_ops: dict[int, PendingDisconnect] = field(default_factory=dict)
+    disconnecting: Counter[tuple[str, int, int]] = field(default_factory=Counter)  # (OCS, input, output) in those
     counts: Counter[str] = field(default_factory=Counter)
     out: list[act.Action] = field(default_factory=list)
     serial: int = 0
@@ -236,8 +237,21 @@ class Core:
             return
         op = self.next_serial()
         self.disconnect_ops[op] = PendingDisconnect(ocs, pairs, recheck)
+        self.disconnecting.update((ocs, pair.input, pair.output) for pair in pairs)
         self.mark_leaving(ocs, pairs)
         self.emit(act.Disconnect(op, ocs, pairs, reason))
+
+    def disconnected(self, op: int) -> PendingDisconnect | None:
+        """What an answered Disconnect was about; it is not under way any more."""
+        pending = self.disconnect_ops.pop(op, None)
+        if pending is None:
+            return None
+        for pair in pending.pairs:
+            end = (pending.ocs, pair.input, pair.output)
+            self.disconnecting[end] -= 1
+            if not self.disconnecting[end]:
+                del self.disconnecting[end]
+        return pending
 
     def mark_leaving(self, ocs: str, pairs: Iterable[Pair]) -> None:
         """Whether these cross-connects are on their way out has changed."""
@@ -248,7 +262,7 @@ class Core:
         """A cross-connect of ours is being taken down, or waits for the next try."""
         if pair in self.to_leave.get(ocs, ()):
             return True
-        if any(one.ocs == ocs and pair in one.pairs for one in self.disconnect_ops.values()):
+        if (ocs, pair.input, pair.output) in self.disconnecting:
             return True
         held = self.resources.circuits.holder(ocs, "input", pair.input)
         return isinstance(held, Foreign) and held.cross_connect.pair == pair and held.until < FOREVER

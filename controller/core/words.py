@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 def listed(names: Iterable[str], limit: int = 12) -> str:
@@ -19,9 +20,9 @@ def listed(names: Iterable[str], limit: int = 12) -> str:
         run.clear()
 
     for name in sorted(set(names), key=_natural):
-        match = re.fullmatch(r"(.*?[^\d.-])(0|[1-9]\d{0,8})", name)
-        if match:
-            stem, number = match[1], int(match[2])
+        numbered = _numbered(name)
+        if numbered:
+            stem, number = numbered
             if run and (run[-1][0], run[-1][1] + 1) != (stem, number):
                 flush()
             run.append((stem, number))
@@ -34,8 +35,16 @@ def listed(names: Iterable[str], limit: int = 12) -> str:
     return ", ".join(parts)
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"[0-9]{1,9}|[^0-9]+", name)]
+@lru_cache(maxsize=1 << 15)
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    parts = re.findall(r"[0-9]{1,9}|[^0-9]+", name)
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+
+
+@lru_cache(maxsize=1 << 15)
+def _numbered(name: str) -> tuple[str, int] | None:
+    match = re.fullmatch(r"(.*?[^\d.-])(0|[1-9]\d{0,8})", name)
+    return (match[1], int(match[2])) if match else None
 
 
 def seconds(ns: int) -> str:

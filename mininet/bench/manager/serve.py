@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import pickle
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from rostrum.controller import logs
 from rostrum.controller.app import App
 from rostrum.controller.config import Config
 from rostrum.controller.core.model import (
@@ -29,6 +29,7 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.core.values import Settings
+from rostrum.controller.memory import settle_memory
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.model import Ocs, Topology
@@ -122,6 +123,7 @@ async def run(job: dict[str, Any]) -> None:
     config = Config(topology, folder / "run", settings, ("127.0.0.1",), 0, 0, 0, journal=journal)
     app = App(config, lambda config, up, down, light: QuickFabric(config.topology, up), _ocs)
     await app.start()
+    settle_memory()
     print(json.dumps({"thrift": app.thrift_port, "rest": app.rest_port, "pid": os.getpid()}), flush=True)
     try:
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -135,12 +137,7 @@ def _ocs(ocs: Ocs, up: Callable[[], None], down: Callable[[str], None], changed:
 
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-    )
+    logs.to_stderr()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(job))
 

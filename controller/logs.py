@@ -1,0 +1,89 @@
+"""Where the manager's log goes: stderr, a line for each thing said, in words or as JSON.
+
+A request says half a dozen lines. So they are made with as little as each of them takes, and written once per turn of
+the event loop; a warning is written at once, with all that was said before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from typing import TextIO
+
+from rostrum.controller.keyvalue import JsonFormatter
+
+LINES_MAX = 1_000  # not written yet
+CHATTY = ("uvicorn", "httpx", "httpcore")
+
+
+def to_stderr(verbose: bool = False, form: str = "text") -> None:
+    """Of the whole process. `form`: "text" or "json"."""
+    handler = TurnHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    # Not asked for in any line, and looked up for each one otherwise (Python's logging HOWTO, "Optimization").
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class TurnHandler(logging.Handler):
+    """Lines below WARNING are written at the end of the turn of the loop in which they are said."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._lines: list[str] = []
+        self._planned_on: asyncio.AbstractEventLoop | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.append(self.format(record))
+            if record.levelno >= logging.WARNING or len(self._lines) >= LINES_MAX or not self._plan():
+                self.flush()
+        except Exception:
+            # As in the standard library: a line that cannot be written takes nothing down.
+            self.handleError(record)
+
+    def flush(self) -> None:
+        self.acquire()
+        try:
+            lines, self._lines = self._lines, []
+            if lines:
+                self._stream.write("\n".join(lines) + "\n")
+                self._stream.flush()
+        finally:
+            self.release()
+
+    def _plan(self) -> bool:
+        """False without a loop: in other threads, before it runs and after."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        if self._planned_on is not loop:
+            self._planned_on = loop
+            loop.call_soon(self._turn_over)
+        return True
+
+    def _turn_over(self) -> None:
+        self._planned_on = None
+        self.flush()
+
+
+class TextFormatter(logging.Formatter):
+    """`2024-05-04T10:11:12.345 INFO rostrum.manager accepted path=...`, in local time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second, self._stamp = -1, ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._stamp = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))
+        text = f"{self._stamp}.{int(record.msecs):03} {record.levelname} {record.name} {record.getMessage()}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
