@@ -155,6 +155,11 @@ GByteArray *link_frame_view(const rostrumOverlayView *view) {
     return writer_close(&w, rostrum_agent_client_send_view(w.agent, view, NULL));
 }
 
+GByteArray *link_frame_group_view(const GPtrArray *peers, const GPtrArray *views) {
+    writer w = writer_open();
+    return writer_close(&w, rostrum_agent_client_send_group_view(w.agent, peers, views, NULL));
+}
+
 static rostrumServerAddress *address_of(const char *server, const char *address) {
     rostrumServerAddress *object = g_object_new(ROSTRUM_TYPE_SERVER_ADDRESS, NULL);
     object->server = g_strdup(server);
@@ -190,11 +195,17 @@ static GType args_of(const char *name) {
         const char *name;
         GType type;
     } known[] = {
-        {"hello", ROSTRUM_TYPE_MANAGER_HELLO_ARGS},         {"request", ROSTRUM_TYPE_MANAGER_REQUEST_ARGS},
-        {"release", ROSTRUM_TYPE_MANAGER_RELEASE_ARGS},     {"cancel", ROSTRUM_TYPE_MANAGER_CANCEL_ARGS},
-        {"keepalive", ROSTRUM_TYPE_MANAGER_KEEPALIVE_ARGS}, {"no_light", ROSTRUM_TYPE_MANAGER_NO_LIGHT_ARGS},
-        {"report", ROSTRUM_TYPE_MANAGER_REPORT_ARGS},       {"view_used", ROSTRUM_TYPE_MANAGER_VIEW_USED_ARGS},
+        {"hello", ROSTRUM_TYPE_MANAGER_HELLO_ARGS},
+        {"request", ROSTRUM_TYPE_MANAGER_REQUEST_ARGS},
+        {"release", ROSTRUM_TYPE_MANAGER_RELEASE_ARGS},
+        {"cancel", ROSTRUM_TYPE_MANAGER_CANCEL_ARGS},
+        {"keepalive", ROSTRUM_TYPE_MANAGER_KEEPALIVE_ARGS},
+        {"no_light", ROSTRUM_TYPE_MANAGER_NO_LIGHT_ARGS},
+        {"report", ROSTRUM_TYPE_MANAGER_REPORT_ARGS},
+        {"view_used", ROSTRUM_TYPE_MANAGER_VIEW_USED_ARGS},
         {"failure", ROSTRUM_TYPE_MANAGER_FAILURE_ARGS},
+        {"join_group", ROSTRUM_TYPE_MANAGER_JOIN_GROUP_ARGS},
+        {"leave_group", ROSTRUM_TYPE_MANAGER_LEAVE_GROUP_ARGS},
     };
     GType found = 0;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

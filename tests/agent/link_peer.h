@@ -32,6 +32,7 @@ GByteArray *link_frame_moved(const char *response_id, rostrumPathKind kind, cons
 GByteArray *link_frame_failed(const char *response_id, const char *reason);
 GByteArray *link_frame_light(const char *response_id);
 GByteArray *link_frame_view(const rostrumOverlayView *view);
+GByteArray *link_frame_group_view(const GPtrArray *peers, const GPtrArray *views);
 /* A response that grants a circuit with two receivers; change what the test is about. */
 rostrumPathResponse *link_granting(const char *request_id, const char *response_id);
 

@@ -158,6 +158,6 @@ class JGroups(Peer):
 
 def all_tools(place: Path) -> dict[str, MessageTool]:
     """By name; `place`: where install.py put Java's things."""
-    ours = [Ours(place, "rostrum", "ricochet,8,2,8"), Ours(place, "rostrum-plain", "plain")]
+    ours = [Ours(place, "rostrum", "ricochet,16,2,2"), Ours(place, "rostrum-plain", "plain")]
     tools: list[MessageTool] = [*ours, Norm(place), JGroups(place), Aeron(place)]
     return {tool.name: tool for tool in tools}

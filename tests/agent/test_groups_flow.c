@@ -1,0 +1,124 @@
+/* Flow control of group messages: who is waited for, how long, and what a report may be. */
+#include "daemon/groups_flow.h"
+
+#include "core/messages/wire.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS ((rs_time)1000000)
+#define WINDOW 100u
+
+static void window__follows_the_slowest_that_reports(void **state) {
+    (void)state;
+    rs_flow flow;
+    rs_flow_reset(&flow);
+    assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
+    flow.newest = WINDOW;
+    assert_false(rs_flow_open(&flow, 1001 * MS, WINDOW));
+    rs_flow_reported(&flow, 1002 * MS, 1, 60);
+    assert_true(rs_flow_open(&flow, 1002 * MS, WINDOW));
+    rs_flow_reported(&flow, 1002 * MS, 2, 0);
+    assert_false(rs_flow_open(&flow, 1002 * MS, WINDOW));
+    rs_flow_reported(&flow, 1003 * MS, 2, 40);
+    flow.newest = 139;
+    assert_true(rs_flow_open(&flow, 1003 * MS, WINDOW));
+    flow.newest = 140;
+    assert_false(rs_flow_open(&flow, 1003 * MS, WINDOW));
+    rs_flow_reported(&flow, 1004 * MS, 1, 1000); /* of what was never sent: nonsense */
+    assert_false(rs_flow_open(&flow, 1004 * MS, WINDOW));
+}
+
+/* A dead receiver is not waited for longer than RS_FLOW_FRESH; without any, a window goes out every RS_FLOW_AGE. */
+static void silence__stops_nobody_for_long(void **state) {
+    (void)state;
+    rs_flow flow;
+    rs_flow_reset(&flow);
+    (void)rs_flow_open(&flow, 1000 * MS, WINDOW);
+    flow.newest = WINDOW;
+    rs_flow_reported(&flow, 1000 * MS, 1, 0);
+    rs_time now = 1000 * MS;
+    while (!rs_flow_open(&flow, now, WINDOW))
+        now += MS;
+    assert_true(now >= 1000 * MS + RS_FLOW_FRESH);
+    assert_true(now <= 1000 * MS + RS_FLOW_FRESH + 2 * RS_FLOW_AGE);
+    uint64_t before = flow.newest;
+    for (rs_time end = now + 1000 * MS; now < end; now += MS)
+        while (rs_flow_open(&flow, now, WINDOW))
+            flow.newest++;
+    assert_in_range(flow.newest - before, 10 * WINDOW, 21 * WINDOW);
+}
+
+static void reporters__are_few_and_the_same_for_all(void **state) {
+    (void)state;
+    uint32_t members[1000], chosen = 0;
+    for (uint32_t i = 0; i < 1000; i++)
+        members[i] = 0x0a000001 + i;
+    for (uint32_t i = 0; i < 1000; i++)
+        chosen += rs_flow_chosen(members[i], 7, members, 1000);
+    assert_int_equal(chosen, RS_FLOW_REPORTERS);
+    assert_true(rs_flow_chosen(members[0], 7, members, RS_FLOW_REPORTERS));
+}
+
+static void packets__are_reported_a_step_at_a_time(void **state) {
+    (void)state;
+    rs_flow_heard *table = calloc(RS_FLOW_HEARD, sizeof *table);
+    uint32_t reports = 0;
+    for (uint64_t sn = 5000; sn < 5000 + 10 * WINDOW; sn++) {
+        uint8_t packet[RS_GM_DATA_LEAST] = {0};
+        rs_gm_put_header(packet, RS_GM_KIND_DATA, &(rs_gm_id){.sender = 1, .incarnation = 2, .group = 3, .sn = sn});
+        rs_flow_heard *h = rs_flow_hear(table, packet, sizeof packet, WINDOW);
+        if (!h)
+            continue;
+        assert_int_equal(h->newest, sn);
+        h->told = h->newest;
+        reports++;
+    }
+    assert_in_range(reports, 10 * RS_FLOW_STEPS - 4, 10 * RS_FLOW_STEPS + 4);
+    free(table);
+}
+
+static void garbage__is_no_report(void **state) {
+    (void)state;
+    const rs_flow_report report = {0x0a000001, 7, 9, UINT64_C(0x123456789ab)};
+    rs_flow_report out;
+    uint8_t bytes[64] = {0};
+    rs_flow_encode(bytes, &report);
+    assert_true(rs_flow_decode(bytes, RS_FLOW_BYTES, &out));
+    assert_memory_equal(&out, &report, sizeof out);
+    for (size_t length = 0; length < sizeof bytes; length++)
+        assert_int_equal(rs_flow_decode(bytes, length, &out), length == RS_FLOW_BYTES);
+    for (size_t i = 0; i < 4; i++) {
+        bytes[i] ^= 1;
+        assert_false(rs_flow_decode(bytes, RS_FLOW_BYTES, &out));
+        bytes[i] ^= 1;
+    }
+    rs_flow_heard *table = calloc(RS_FLOW_HEARD, sizeof *table);
+    unsigned seed = 7;
+    for (int i = 0; i < 100000; i++) {
+        uint8_t packet[64];
+        size_t length = (size_t)rand_r(&seed) % sizeof packet;
+        for (size_t at = 0; at < length; at++)
+            packet[at] = (uint8_t)rand_r(&seed);
+        if (length >= 4)
+            memcpy(packet, "\x47\x52\x01\x01", 4);
+        (void)rs_flow_hear(table, packet, length, WINDOW);
+    }
+    free(table);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(window__follows_the_slowest_that_reports),
+        cmocka_unit_test(silence__stops_nobody_for_long),
+        cmocka_unit_test(reporters__are_few_and_the_same_for_all),
+        cmocka_unit_test(packets__are_reported_a_step_at_a_time),
+        cmocka_unit_test(garbage__is_no_report),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
