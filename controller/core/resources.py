@@ -20,7 +20,7 @@ from rostrum.controller.core.failed_links import FailedLinks
 from rostrum.controller.core.health import Health
 from rostrum.controller.core.queue import Key
 from rostrum.controller.core.splitters import Cascade, TorPort
-from rostrum.controller.core.trees import Hop, NoTree, Tree
+from rostrum.controller.core.trees import Hop, NoTree, RackTrees, Tree
 from rostrum.controller.core.values import Obstacle, PathRequest, Settings
 from rostrum.controller.core.words import listed
 from rostrum.topologies.model import Topology
@@ -73,6 +73,7 @@ class Resources:
         self._sending = _Shares("sending", settings.paths_per_server)
         self._receiving = _Shares("receiving", settings.paths_per_server)
         self.cascades: dict[Hashable, Cascade | None] = {}  # found before: circuit_plan.py
+        self.rack_trees: RackTrees = {}
         self._serial = 0
 
     def fork(self) -> Resources:
@@ -143,7 +144,8 @@ class Resources:
         if failed:
             with suppress(NoTree):
                 return trees.build(self.fabric, *ends, avoid, self.ports_down, failed)
-        return trees.build(self.fabric, *ends, avoid, self.ports_down)
+        kept = None if avoid or self.ports_down else self.rack_trees
+        return trees.build(self.fabric, *ends, avoid, self.ports_down, kept=kept)
 
     def reserve(self, path_id: str, request: PathRequest, plan: Plan, now: int) -> Reservation:
         """Takes what the plan needs. Raises Conflict, and changes nothing, if something of it was taken since."""

@@ -103,6 +103,22 @@ class SteinerTree:
             tree.children.setdefault(parent, []).append(child)
         return tree
 
+    def with_leaves(self, leaves: Mapping[str, Sequence[str]]) -> SteinerTree:
+        """A copy whose receivers are `leaves`, new nodes, by the node of the tree that each hangs on."""
+        made = object.__new__(SteinerTree)
+        made.__dict__.update(self.__dict__)
+        made._failed = set(self._failed)
+        made.parents = self.parents.copy()
+        made.children = {node: children[:] for node, children in self.children.items()}
+        made.receivers = set()
+        for node, names in leaves.items():
+            made.children[node] += names
+            made.receivers.update(names)
+            for name in names:
+                made.parents[name] = node
+                made.children[name] = []
+        return made
+
     def join_all(self, receivers: Iterable[str]) -> None:
         """Those near the sender first. Raises Unreachable naming all that are cut off; the others have joined."""
         wanted = list(receivers)

@@ -42,6 +42,21 @@ class NoTree(Exception):
         self.unreached = unreached
 
 
+@dataclass(frozen=True)
+class RackTree:
+    """The part of a tree that leads from the sender's ToR to those of the receivers; it serves whoever of these racks
+    asks next. Nobody changes it.
+    """
+
+    nodes: SteinerTree
+    hops: tuple[Hop, ...]  # between switches; the sender's ToR first
+    rate_bps: int
+
+
+RackTrees = dict[tuple[str, tuple[str, ...]], RackTree]  # sender, receivers' ToRs; of a fabric where all links are up
+RACK_TREES_MAX = 4096
+
+
 def build(
     fabric: Fabric,
     sender: str,
@@ -49,17 +64,44 @@ def build(
     avoid: Collection[str] = (),
     dead: Collection[Port] = (),
     failed: Collection[Link] = (),
+    kept: RackTrees | None = None,
 ) -> Tree:
     """The tree from `sender` to `receivers` (servers) over packet links, around the switches in `avoid`, the ports in
-    `dead` and the links in `failed`.
+    `dead` and the links in `failed`. `kept`: trees found before, for when nothing has to be avoided.
 
     Raises NoTree. The same tree for the same request. Different senders' trees take different ones of equally good
     ways (other cores of a fat-tree).
     """
     servers = fabric.topology.servers
-    root = servers[sender].tor
-    if root in avoid:
-        raise NoTree([root])
+    below: dict[str, list[str]] = {}
+    for name in sorted(receivers):
+        below.setdefault(servers[name].tor, []).append(name)
+    cut_off = [tor for tor in (servers[sender].tor, *below) if tor in avoid]
+    if failed:
+        cut_off += [tor for tor, names in below.items() for name in names if (tor, name) in failed]
+    if cut_off:
+        raise NoTree(sorted(set(cut_off)))
+    racks = tuple(sorted(below))
+    found = kept.get((sender, racks)) if kept is not None else None
+    if found is None:
+        found = _rack_tree(fabric, sender, racks, avoid, dead, failed)
+        if kept is not None:
+            if len(kept) >= RACK_TREES_MAX:
+                kept.clear()
+            kept[sender, racks] = found
+    return _with_servers(fabric.topology, found, below)
+
+
+def _rack_tree(
+    fabric: Fabric,
+    sender: str,
+    racks: Iterable[str],
+    avoid: Collection[str],
+    dead: Collection[Port],
+    failed: Collection[Link],
+) -> RackTree:
+    """Raises NoTree."""
+    root = fabric.topology.servers[sender].tor
     nodes = SteinerTree(
         root,
         fabric.neighbours,
@@ -68,11 +110,30 @@ def build(
         spread=zlib.crc32(sender.encode()),
     )
     try:
-        nodes.join_all(sorted(receivers))
+        nodes.join_all(tor for tor in racks if tor != root)
     except Unreachable as error:
-        raise NoTree(sorted({servers[name].tor for name in error.receivers})) from error
+        raise NoTree(sorted(error.receivers)) from error
     hops, rate_bps = hops_of(fabric, sender, nodes, dead)
-    return Tree(hops, rate_bps, nodes)
+    return RackTree(nodes, hops, rate_bps)
+
+
+def _with_servers(topology: Topology, between: RackTree, below: dict[str, list[str]]) -> Tree:
+    """`below`: the receivers by ToR."""
+    servers, switches = topology.servers, topology.switches
+    hops, rate_bps = [], between.rate_bps
+    for hop in between.hops:
+        names = below.get(hop.switch)
+        if names is None:
+            hops.append(hop)
+            continue
+        out_ports, rates = list(hop.out_ports), switches[hop.switch].rates
+        for name in names:
+            port = servers[name].tor_port
+            out_ports.append(port)
+            rate_bps = min(rate_bps, rates[port])
+        out_ports.sort()
+        hops.append(Hop(hop.switch, hop.in_port, tuple(out_ports)))
+    return Tree(tuple(hops), rate_bps, between.nodes.with_leaves(below))
 
 
 def hops_of(

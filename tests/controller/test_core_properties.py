@@ -125,6 +125,22 @@ def test_trees__each_receiver_one_copy_nobody_else_any(topology: Topology, seed:
     assert all(hop.out_ports for hop in tree.hops)
 
 
+@RARE
+@given(data_centers(), st.integers(0, 2**32 - 1))
+def test_trees_found_before__are_as_if_found_anew_whatever_became_of_earlier_ones(
+    topology: Topology, seed: int
+) -> None:
+    rng = random.Random(seed)
+    fabric, kept = Fabric(topology), {}
+    for _ in range(8):
+        sender, *receivers = rng.sample(list(topology.servers), rng.randint(2, len(topology.servers)))
+        tree = trees.build(fabric, sender, receivers, kept=kept)
+        anew = trees.build(fabric, sender, receivers)
+        assert tree == anew
+        assert (tree.nodes.links, tree.nodes.receivers) == (anew.nodes.links, set(receivers))
+        tree.nodes.leave(receivers[0])  # as when a receiver leaves its path
+
+
 class Chaos:
     """Random requests, releases, failures and late answers, with what must hold after each step."""
 
