@@ -226,11 +226,12 @@ static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
 }
 
 bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_packet_out *out) {
-    (void)now;
     while (!rs_list_empty(&node->acking)) {
         rs_rdcm *r = RS_HOLDER(rs_rdcm, in_talking, node->acking.next);
         rs_ack ack;
         bool worth = r->say && next_ack(r, &out->peer, &ack);
+        if (worth && now - r->tree_at < node->config.rdcm.link_bound / 4)
+            ack.flags |= RS_ACK_BY_TREE;
         if (!(r->say & 0x33)) /* both kinds of news: bits 0, 1, 4, 5 and 2, 3, 6, 7 */
             r->news[RS_RING_LEAF].low = UINT64_MAX;
         if (!(r->say & 0xcc))

@@ -143,11 +143,12 @@ static rs_time busy_bound(const rs_node *node, const rs_rdcm_watch *w, rs_time b
 }
 
 /* Sec. 3.4: a successor that gets everything by repair, of packets that came here by the tree, has a failed link above
- * it. */
-static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l) {
-    rs_time bound = busy_bound(node, w, node->config.rdcm.link_bound);
+ * it. Ours: it says itself if anything came to it by the tree. Where hosts are busy, acknowledgements are so late that
+ * everything has been repaired before, needed or not; that says nothing. */
+static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l, bool by_tree) {
+    rs_time bound = node->config.rdcm.link_bound;
     int ring = ring_of(r, w);
-    if (l->fresh > l->by_repair) {
+    if (by_tree) {
         w->by_repair = 0;
         w->suspected = false;
         return;
@@ -219,9 +220,8 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     uint64_t grown = w->flying_most + l.by_repair;
     w->flying_most = grown < w->flying_room ? (uint32_t)grown : w->flying_room;
     measure(node, now, r, w, top, &l);
-    suspect(node, now, r, w, &l);
-    if (w->by_repair == 0) /* a successor that gets all by repair is watched for that (see suspect) */
-        find_lost_repairs(node, now, w);
+    suspect(node, now, r, w, &l, ack->flags & RS_ACK_BY_TREE);
+    find_lost_repairs(node, now, w);
     if (paused || l.by_repair || w->settled > w->acked.cum)
         rs_watch_look(node, now, r, w);
     return l.fresh;

@@ -38,9 +38,10 @@ size_t rs_ack_encode(const rs_ack *ack, uint8_t *out) {
 
 /* Bounds that spare those behind it every overflow. */
 static bool is_sane(const rs_ack *ack) {
-    const unsigned known = RS_ACK_TO_PREDECESSOR | RS_ACK_TO_PARENT | RS_ACK_WANTS_READY | RS_ACK_READY | RS_ACK_LEFT;
-    return ack->flags && (ack->flags & ~known) == 0 && ack->cum < INT64_MAX / 2 && ack->base < INT64_MAX / 2 &&
-           ack->base % 64 == 0;
+    const unsigned kinds = RS_ACK_TO_PREDECESSOR | RS_ACK_TO_PARENT | RS_ACK_WANTS_READY | RS_ACK_READY | RS_ACK_LEFT;
+    const unsigned known = kinds | RS_ACK_BY_TREE;
+    return (ack->flags & kinds) && (ack->flags & ~known) == 0 && ack->cum < INT64_MAX / 2 &&
+           ack->base < INT64_MAX / 2 && ack->base % 64 == 0;
 }
 
 bool rs_ack_decode(const uint8_t *bytes, size_t length, rs_ack *ack) {
