@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/messages/wire.h"
 #include "daemon/groups_state.h"
 
 #define RECEIVE_TURN 256u      /* datagrams read before the rest of the loop has its turn */
 #define INTAKE_TURN 1024u      /* and these are put aside when the sockets have dropped some */
 #define LINGER (5 * RS_SECOND) /* controller/rostrum.thrift, GroupView */
 #define SEND_TURN 1024u
+_Static_assert(RS_GM_REPAIR_HEADER_MOST <= RS_DATAGRAM_HEADER_MAX, "heads of repairs fit");
 
 /* --------------------------------------------------------------------------------------------------- addresses */
 
@@ -213,9 +215,9 @@ bool rs_groups_send_packets(rs_groups *g) {
         const uint8_t *rest = out.piece_count > 1 ? out.piece[1].bytes : NULL;
         uint32_t rest_length = out.piece_count > 1 ? out.piece[1].length : 0;
         if (out.channel != RS_CH_GROUP) {
-            if (out.piece_count > 1 && out.piece[0].length <= RS_DATAGRAM_HEADER_MAX)
+            if (out.piece_count > 1)
                 rs_groups_send_to(g, out.peer, out.piece[0].bytes, out.piece[0].length, rest, rest_length);
-            else if (out.piece_count == 1)
+            else
                 rs_groups_send_to(g, out.peer, NULL, 0, out.piece[0].bytes, out.piece[0].length);
             continue;
         }

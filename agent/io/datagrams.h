@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RS_DATAGRAM_HEADER_MAX 512
+#define RS_DATAGRAM_HEADER_MAX 672 /* the longest head of a repair of group messages has 656 */
 #define RS_DATAGRAM_MAX 65507
 
 typedef struct rs_datagrams rs_datagrams;
