@@ -91,12 +91,18 @@ class Devices:
 
         def done(op: int, failures: Failures) -> None:
             switches = sorted({rule.switch for rule in action.rules})
-            by = sorted({self._topology.switches[name].southbound for name in switches})
-            facts: dict[str, object] = {"path": action.path_id, "request": self.request_of(action.path_id)}
-            facts |= {"by": ",".join(by), "switches": ",".join(switches), "rules": len(action.rules), "op": op}
-            facts |= {"failed": ",".join(name for name, _ in failures), "ms": (self._clock() - began) / 1e6}
-            event = "rules written" if isinstance(action, act.InstallRules) else "rules removed"
-            writes.info(line(event, **facts))
+            text = line(
+                "rules written" if isinstance(action, act.InstallRules) else "rules removed",
+                path=action.path_id,
+                request=self.request_of(action.path_id),
+                by=",".join(sorted({self._topology.switches[name].southbound for name in switches})),
+                switches=",".join(switches),
+                rules=len(action.rules),
+                op=op,
+                failed=",".join(name for name, _ in failures),
+                ms=(self._clock() - began) / 1e6,
+            )
+            writes.info(text)
             then(op, failures)
 
         return done

@@ -50,6 +50,8 @@ class Sparing:
 
 
 def _shown(value: object) -> str:
+    if type(value) is int:
+        return str(value)
     if isinstance(value, float):
         return f"{value:.3f}"
     text = str(value)

@@ -33,6 +33,9 @@ class Server:
     tor_port: int
     rate_bps: int
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # names differ, and addresses are slow to hash
+
 
 @dataclass(frozen=True)
 class P4Target:

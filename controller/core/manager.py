@@ -111,6 +111,8 @@ class Manager:
             due = list(_LOOKS)
             self.core.queue.wake_all()
         else:
+            if not alarms or min(alarms.values()) > now:
+                return
             due = [what for what in _LOOKS if alarms.get(what, now + 1) <= now]
         for what in due:
             alarms.pop(what, None)

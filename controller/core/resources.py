@@ -7,7 +7,7 @@ needs. A scheduler gets a fork: what it reserves there is a proposal, which the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -253,8 +253,11 @@ class _Shares:
         more = self._more.get(name, 0) if self._more else 0
         return (len(users) if users else 0) + more < self._limit
 
-    def full(self, names: Iterable[str]) -> Iterator[str]:
-        return (name for name in names if not self.free(name))
+    def full(self, names: Iterable[str]) -> list[str]:
+        used, limit = self._users, self._limit
+        if self._more:
+            return [name for name in names if not self.free(name)]
+        return [name for name in names if name in used and len(used[name]) >= limit]
 
     def of(self, name: str) -> tuple[int, list[str]]:
         """How many paths, and their ids as far as they are known."""

@@ -191,7 +191,7 @@ class Core:
         path.rules_op, path.rules_in = op, False
         path.unread.clear()
         self.rule_ops[op] = PendingRules(path.id, path.rules, until)
-        for rule in path.rules:
+        for rule in path.rules if self.foreign_rules else ():
             self.foreign_rules.pop(rule_making.key(rule), None)
         self.emit(act.InstallRules(op, path.rules, path.id))
         self.look_at("orders", until)

@@ -6,14 +6,14 @@ import zlib
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rostrum.controller.core.fabric import Fabric, Link, Port
 from rostrum.controller.core.steiner import SteinerTree, Unreachable
 from rostrum.topologies.model import Topology
 
 
-@dataclass(frozen=True)
-class Hop:
+class Hop(NamedTuple):
     """What one switch of a tree does: copies what enters `in_port` to `out_ports`."""
 
     switch: str

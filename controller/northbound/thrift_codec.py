@@ -131,9 +131,21 @@ class _Walk:
         fixed = [size for size in sizes if size]
         if len(fixed) == len(sizes):
             return self.fits(at, length * sum(fixed))
+        if kinds == (_STRING,):
+            return self.strings(length, at)
         for _ in range(length):
             for kind, size in zip(kinds, sizes, strict=True):
                 at = at + size if size else self.value(kind, at, depth + 1)
+        return at
+
+    def strings(self, count: int, at: int) -> int:
+        """Past so many texts: most of a request is its receivers' names."""
+        frame = self.frame
+        for _ in range(count):
+            (length,) = _i32(frame, at)
+            at += 4 + length
+            if length < 0 or at > len(frame):
+                raise BadMessage(f"a length of {length} does not fit the message")
         return at
 
     def fits(self, at: int, length: int) -> int:

@@ -231,6 +231,8 @@ class AgentConnection(asyncio.Protocol):
         arrived = time.perf_counter_ns()
         self.heard = time.monotonic()
         self._buffer += data
+        if self.server:
+            self.service.owner.post(ev.KeepAlive(self.server))  # every word renews the lease
         at = 0
         while len(self._buffer) - at >= 4 and not self._closing:
             length = int.from_bytes(self._buffer[at : at + 4], "big")
@@ -290,7 +292,6 @@ class AgentConnection(asyncio.Protocol):
             return
         if not self.server:
             raise BadMessage(f"{method} before hello; say Manager.hello first")
-        self.service.owner.post(ev.KeepAlive(self.server))  # every word renews the lease
         _CALLS[method](self, args, arrived)
 
     def on_request(self, args: Any, arrived: int) -> None:
