@@ -203,6 +203,8 @@ class Group:
         self._in += data
 
     def _ready(self, event: int, timeout: float | None) -> bool:
+        if timeout is not None and timeout <= 0:
+            return False
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, event)
             return bool(selector.select(None if timeout is None else max(0.0, timeout)))
