@@ -215,6 +215,16 @@ class Network:
             raise SimError(f"no loss model is called {model!r}; there are {', '.join(LOSS_MODELS)}")
         self._check(self._lib.sim_set_loss(self._sim, link, LOSS_MODELS.index(model), p, burst))
 
+    def loss_pattern(self, host: int, server: str, seed: int, p: float, run: int = 1) -> None:
+        """What a host loses of data packets to groups: what the agent of `server` loses with this `--seed` and
+        `--loss pattern:P:RUN`: first copies, `p` of all, in runs of `run`.
+        """
+        self._check(self._lib.sim_set_loss_pattern(self._sim, host, server.encode(), seed, p, run))
+
+    def losses(self, host: int) -> int:
+        """How many data packets a host lost by its pattern."""
+        return int(self._lib.sim_losses(self._sim, host))
+
     def up(self, link: int, up: bool) -> None:
         self._check(self._lib.sim_set_up(self._sim, link, up))
 

@@ -86,6 +86,7 @@ void rs_api_encode_sent(rs_api_message *out, uint64_t tag, const rostrum_send_re
     rs_put_u64(out, result->packets_patched);
     rs_put_u64(out, result->packets_repair);
     rs_put_u64(out, result->losses_repaired);
+    rs_put_u64(out, result->acks_received);
     rs_put_u64(out, result->bytes_sent);
     rs_put_i64(out, result->rate_bps);
     rs_put_text(out, result->cause);
@@ -139,6 +140,7 @@ static void put_transfer(rs_api_message *out, const rostrum_transfer *row) {
     rs_put_u64(out, row->acks_received);
     rs_put_u64(out, row->repairs_sent);
     rs_put_u64(out, row->repairs_received);
+    rs_put_u64(out, row->repairs_old);
     rs_put_u64(out, row->window);
     rs_put_i64(out, row->ack_timeout_ns);
 }
@@ -253,6 +255,7 @@ static void get_sent(rs_reader *in, rostrum_send_result *result) {
     result->packets_patched = rs_get_u64(in);
     result->packets_repair = rs_get_u64(in);
     result->losses_repaired = rs_get_u64(in);
+    result->acks_received = rs_get_u64(in);
     result->bytes_sent = rs_get_u64(in);
     result->rate_bps = rs_get_i64(in);
     rs_get_text(in, result->cause, sizeof result->cause);
@@ -382,6 +385,7 @@ bool rs_api_next_transfer(rs_api_answer *answer, rostrum_transfer *out) {
     out->acks_received = rs_get_u64(&in);
     out->repairs_sent = rs_get_u64(&in);
     out->repairs_received = rs_get_u64(&in);
+    out->repairs_old = rs_get_u64(&in);
     out->window = rs_get_u64(&in);
     out->ack_timeout_ns = rs_get_i64(&in);
     answer->row = in.at;

@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "core/loss_pattern.h"
 #include "daemon/combine.h"
 #include "daemon/nic.h"
 #include "daemon/units.h"
@@ -354,14 +355,6 @@ static uint64_t random_number(void) {
     return number;
 }
 
-/* FNV-1a: every server of a lab that shares one seed still goes its own way. */
-static uint64_t name_hash(const char *name) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *name; name++)
-        hash = (hash ^ (uint8_t)*name) * 0x100000001b3u;
-    return hash;
-}
-
 static bool start_signals(rs_agent *agent) {
     sigset_t set;
     sigemptyset(&set);
@@ -546,7 +539,7 @@ rs_agent *rs_agent_new(const rs_options *options) {
         rs_wall_clock(); /* later ones are greater: the manager tells a restarted agent from a stale one by it */
     agent->started_ns = rs_wall_clock();
     agent->loop = rs_loop_new();
-    uint64_t seed = (options->seed ? options->seed : random_number()) ^ name_hash(options->server);
+    uint64_t seed = rs_server_seed(options->seed ? options->seed : random_number(), options->server);
     raise_descriptor_limit();
     if (!agent->loop || !start_signals(agent)) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));

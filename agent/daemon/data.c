@@ -162,6 +162,12 @@ void rs_data_leave(rs_data *data, rs_group number) {
     free_if_unused(data, number);
 }
 
+uint64_t rs_data_intercepted(const rs_data *data) {
+    rs_io_stats stats = {0};
+    rs_io_stats_get(data->io, &stats);
+    return stats.intercepted;
+}
+
 uint64_t rs_data_room(const rs_data *data, rs_group number) {
     return number == RS_NO_GROUP ? 0 : rs_io_receive_room(data->io, number);
 }

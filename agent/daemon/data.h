@@ -35,6 +35,8 @@ void rs_data_unuse(rs_data *data, rs_group group);
  * (RS_IO_ERROR_MAX bytes). */
 rs_group rs_data_join(rs_data *data, uint32_t address, uint16_t port, char *error);
 void rs_data_leave(rs_data *data, rs_group group);
+/* Packets thrown away on purpose (--loss). */
+uint64_t rs_data_intercepted(const rs_data *data);
 /* Bytes of datagrams that may wait for the group before any is dropped; 0 = not joined. */
 uint64_t rs_data_room(const rs_data *data, rs_group group);
 

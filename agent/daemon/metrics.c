@@ -33,6 +33,11 @@ void rs_totals_add(rs_totals_of *totals, const rs_xfer_stats *stats, bool ok) {
     totals->repairs_received += stats->repairs_received;
     totals->repairs_used += stats->repairs_used;
     totals->lost += stats->lost;
+    totals->acks_sent += stats->acks_sent;
+    totals->acks_received += stats->acks_received;
+    totals->peer_repairs_sent += stats->peer_repairs_sent;
+    totals->peer_repairs_received += stats->peer_repairs_received;
+    totals->peer_repairs_old += stats->peer_repairs_old;
 }
 
 __attribute__((format(printf, 2, 3))) static void put(page *p, const char *format, ...) {
@@ -120,6 +125,7 @@ static void control(const rs_agent *agent, page *p) {
     counter(p, "control_messages_bad_total", s.malformed, "Messages on them that could not be read.");
     counter(p, "data_packets_bad_total", agent->packets_bad, "Data packets that could not be read.");
     counter(p, "data_socket_drops_total", agent->totals.socket_drops, "Data packets dropped at full socket buffers.");
+    counter(p, "data_packets_intercepted_total", rs_data_intercepted(agent->data), "Lost on purpose (--loss).");
 }
 
 static void store(const rs_agent *agent, page *p) {
@@ -144,6 +150,17 @@ static rs_totals_of so_far(const rs_agent *agent, const rs_transfer *first, rs_t
     totals.done = done;
     totals.failed = failed;
     return totals;
+}
+
+/* What servers do for each other: `r` of what is received here, `s` of what is sent from here. */
+static void peers(page *p, const rs_totals_of *s, const rs_totals_of *r) {
+    family(p, "acks_total", "counter", "RDCM: acknowledgements between servers.");
+    by(p, "acks_total", "direction", "sent", r->acks_sent);
+    by(p, "acks_total", "direction", "received", r->acks_received + s->acks_received);
+    family(p, "peer_repairs_total", "counter", "RDCM: fragments mended between receivers; old: had been here already.");
+    by(p, "peer_repairs_total", "kind", "sent", r->peer_repairs_sent);
+    by(p, "peer_repairs_total", "kind", "received", r->peer_repairs_received);
+    by(p, "peer_repairs_total", "kind", "old", r->peer_repairs_old);
 }
 
 static void transfers(const rs_agent *agent, page *p) {
@@ -175,6 +192,7 @@ static void transfers(const rs_agent *agent, page *p) {
     counter(p, "patches_sent_total", s.patches_sent, "Fragments sent again to single receivers.");
     counter(p, "patches_received_total", r.patches_received, "Fragments received so.");
     counter(p, "losses_mended_total", s.repairs_mended, "Losses of all receivers mended by repair packets sent here.");
+    peers(p, &s, &r);
 }
 
 char *rs_metrics_page(void *context, size_t *length) {

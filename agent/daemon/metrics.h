@@ -15,6 +15,7 @@ typedef struct {
     uint64_t patches_sent, patches_received;
     uint64_t repairs_sent, repairs_mended, repairs_received, repairs_used;
     uint64_t lost;
+    uint64_t acks_sent, acks_received, peer_repairs_sent, peer_repairs_received, peer_repairs_old;
 } rs_totals_of;
 
 typedef struct {

@@ -278,7 +278,10 @@ static const option options_table[] = {
      "sends "
      "that do not say [wait]",
      take_stragglers},
-    {"loss", "SPEC", "lose received data packets on purpose: uniform:P, burst:P:N, gilbert:P:N or first:N", take_loss},
+    {"loss", "SPEC",
+     "lose received data packets on purpose: uniform:P, burst:P:N, gilbert:P:N, first:N or "
+     "pattern:P:N",
+     take_loss},
     {"seed", "N", "seed of every random choice, to repeat a run [random]", take_seed},
     {"log-level", "LEVEL", "debug, info, warning or error [info]", take_log_level},
     {"log-format", "FORMAT", "lines of text, or json: an object a line [text]", take_log_format},

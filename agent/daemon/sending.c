@@ -222,6 +222,7 @@ static void answer(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
     result->packets_patched = s->stats.patches_sent;
     result->packets_repair = s->stats.repairs_sent;
     result->losses_repaired = s->stats.repairs_mended;
+    result->acks_received = s->stats.acks_received;
     if (!s->ever_granted && !ok)
         rs_api_reply_error(agent->api, &s->call, s->failure, "%s", cause);
     else

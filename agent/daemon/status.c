@@ -29,6 +29,7 @@ static rostrum_transfer describe(const rs_agent *agent, rs_transfer *t) {
                             .acks_received = stats.acks_received,
                             .repairs_sent = stats.peer_repairs_sent,
                             .repairs_received = stats.peer_repairs_received,
+                            .repairs_old = stats.peer_repairs_old,
                             .window = stats.window,
                             .ack_timeout_ns = stats.protocol == RS_PROTOCOL_RDCM ? stats.ack_timeout : 0};
     memcpy(out.app, t->id.app, sizeof out.app);

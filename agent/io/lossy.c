@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/loss_pattern.h"
 #include "io/io.h"
 
-typedef enum { UNIFORM, BURST, GILBERT, FIRST } loss_kind;
+typedef enum { UNIFORM, BURST, GILBERT, FIRST, PATTERN } loss_kind;
 
 typedef struct {
     loss_kind kind;
@@ -23,6 +24,7 @@ typedef struct loss_state {
     uint64_t random;
     bool bad;
     uint64_t run_left; /* BURST, FIRST: datagrams still to lose */
+    rs_loss_pattern pattern;
 } loss_state;
 
 typedef struct {
@@ -62,12 +64,12 @@ static bool parse_seed(const char **text, uint64_t *seed) {
 }
 
 static bool parse_spec(const char *text, loss_spec *out, char *error) {
-    static const char *const names[] = {"uniform", "burst", "gilbert", "first"};
+    static const char *const names[] = {"uniform", "burst", "gilbert", "first", "pattern"};
     size_t name_length = strcspn(text, ":");
     const char *rest = text + name_length;
     *out = (loss_spec){.length = 1};
     int kind = -1;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (strlen(names[i]) == name_length && strncmp(text, names[i], name_length) == 0)
             kind = i;
     bool ok = kind >= 0;
@@ -75,17 +77,18 @@ static bool parse_spec(const char *text, loss_spec *out, char *error) {
         out->kind = (loss_kind)kind;
     if (ok && out->kind != FIRST)
         ok = parse_number(&rest, &out->probability) && out->probability >= 0 && out->probability <= 1;
-    if (ok && out->kind != UNIFORM)
+    bool has_length = out->kind != UNIFORM && (out->kind != PATTERN || (*rest == ':' && rest[1] != 's'));
+    if (ok && has_length)
         ok = parse_number(&rest, &out->length) && out->length >= 1 && out->length <= 1e9 && out->probability < 1;
-    ok = ok && parse_seed(&rest, &out->seed);
+    ok = ok && (out->kind != PATTERN || out->length <= RS_LOSS_RUN_MAX) && parse_seed(&rest, &out->seed);
     /* A run of N is left after N in the mean: the chain must enter it more seldom than always. */
     if (ok && out->kind == GILBERT)
         ok = out->probability / (1 - out->probability) / out->length <= 1;
     if (!ok)
         snprintf(error, RS_IO_ERROR_MAX,
-                 "loss \"%.60s\" is not understood: uniform:P, burst:P:N, gilbert:P:N (P a share from 0 to 1, N a run "
-                 "of 1 or "
-                 "more) or first:N, then :seed=S if wanted; for example gilbert:0.01:5",
+                 "loss \"%.50s\" is not understood: uniform:P, burst:P:N, gilbert:P:N (P a share from 0 to 1, N a run "
+                 "of 1 or more), pattern:P or pattern:P:N (N to 64) or first:N, then :seed=S if wanted, as in "
+                 "gilbert:0.01:5",
                  text);
     return ok;
 }
@@ -133,7 +136,7 @@ static bool lose_first(loss_state *state) {
     return true;
 }
 
-static bool lose(loss_state *state, const loss_spec *spec) {
+static bool lose(loss_state *state, const loss_spec *spec, const uint8_t *header, size_t length) {
     switch (spec->kind) {
     case UNIFORM:
         return chance(state, spec->probability);
@@ -143,6 +146,8 @@ static bool lose(loss_state *state, const loss_spec *spec) {
         return lose_gilbert(state, spec);
     case FIRST:
         return lose_first(state);
+    case PATTERN:
+        return rs_loss_pattern_loses(&state->pattern, header, length);
     }
     return false;
 }
@@ -158,7 +163,7 @@ static uint8_t *lose_or_deliver(void *context, rs_io_group group, const uint8_t 
                                 uint32_t payload_length) {
     lossy_io *io = context;
     for (loss_state *state = io->states; state; state = state->next)
-        if (state->group == group && lose(state, &io->spec)) {
+        if (state->group == group && lose(state, &io->spec, header, header_length)) {
             io->lost++;
             return NULL;
         }
@@ -189,6 +194,8 @@ static bool lossy_join(rs_io *base, rs_io_group group, uint32_t address, uint16_
         (loss_state){.next = io->states, .group = group, .random = io->spec.seed ^ ((uint64_t)address << 16) ^ port};
     if (io->spec.kind == FIRST)
         state->run_left = (uint64_t)io->spec.length;
+    if (io->spec.kind == PATTERN)
+        state->pattern = rs_loss_pattern_of(io->spec.seed, io->spec.probability, (uint32_t)io->spec.length);
     io->states = state;
     return true;
 }
@@ -278,6 +285,7 @@ rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error) {
         return NULL;
     }
     *io = (lossy_io){.base.ops = &lossy_ops, .inner = inner, .spec = parsed};
-    io->spec.seed ^= seed * 0x9e3779b97f4a7c15u;
+    /* A pattern is that of the simulator, too, which knows of the agent's seed alone. */
+    io->spec.seed ^= parsed.kind == PATTERN ? seed : seed * 0x9e3779b97f4a7c15u;
     return &io->base;
 }

@@ -188,6 +188,8 @@ void host_receive(sim *s, host *h, packet *p) {
                        .payload_length = p->payload_length};
     if (!h->engine)
         return;
+    if (h->losses && p->kind == PACKET_GROUP && rs_loss_pattern_loses(h->losses, p->header, p->header_length))
+        return;
     h->engine->ops->receive(h->engine, s->now, &in, p->payload_offset);
     host_pump(s, h);
 }

@@ -18,9 +18,11 @@ void sim_free(sim *s) {
     if (!s)
         return;
     routes_free(s);
-    for (uint32_t i = 0; i < s->host_count; i++)
+    for (uint32_t i = 0; i < s->host_count; i++) {
         if (s->hosts[i].engine)
             s->hosts[i].engine->ops->free(s->hosts[i].engine);
+        free(s->hosts[i].losses);
+    }
     for (uint32_t i = 0; i < s->link_count; i++) {
         flights_free(s, &s->links[i].air);
         flights_free(s, &s->links[i].waiting[0]);
@@ -145,6 +147,25 @@ bool sim_set_loss(sim *s, uint32_t index, uint32_t model, double p, double burst
     l->loss = (loss_state){.model = model, .p = p, .burst = burst};
     l->loss.bad = model == SIM_LOSS_MARKOV && sim_random(s) < p;
     return true;
+}
+
+bool sim_set_loss_pattern(sim *s, uint32_t node, const char *server, uint64_t seed, double p, uint32_t run) {
+    if (node >= s->place_count || !s->places[node].host)
+        return sim_fail(s, "node %u is no host", node);
+    if (!(p >= 0 && p <= 1) || run < 1 || run > RS_LOSS_RUN_MAX)
+        return sim_fail(s, "a pattern has a share p in [0, 1] and runs of 1 to %u packets", RS_LOSS_RUN_MAX);
+    host *h = &s->hosts[s->places[node].host_index];
+    if (!h->losses)
+        h->losses = sim_take(s, sizeof *h->losses);
+    *h->losses = rs_loss_pattern_of(rs_server_seed(seed, server), p, run);
+    return true;
+}
+
+uint64_t sim_losses(const sim *s, uint32_t node) {
+    if (node >= s->place_count || !s->places[node].host)
+        return 0;
+    const host *h = &s->hosts[s->places[node].host_index];
+    return h->losses ? h->losses->lost : 0;
 }
 
 bool sim_set_up(sim *s, uint32_t index, bool up) {

@@ -171,6 +171,11 @@ uint32_t sim_link_count(const sim *s);
 uint32_t sim_link_between(const sim *s, uint32_t from, uint32_t to);
 
 bool sim_set_loss(sim *s, uint32_t link, uint32_t model, double p, double burst);
+/* A host loses `p` of a group's data packets in runs of `run`: those that the agent of `server` loses with this --seed
+ * and --loss pattern:P:RUN (core/loss_pattern.h). */
+bool sim_set_loss_pattern(sim *s, uint32_t host, const char *server, uint64_t seed, double p, uint32_t run);
+/* How many that were. */
+uint64_t sim_losses(const sim *s, uint32_t host);
 /* The link carries nothing until it is up again; what is under way on it is lost. Routes adapt at once. */
 bool sim_set_up(sim *s, uint32_t link, bool up);
 /* Group packets do not get through before `until` (a circuit that is being set), nor, with probability `ringing_loss`,

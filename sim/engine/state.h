@@ -2,6 +2,7 @@
 #ifndef SIM_STATE_H
 #define SIM_STATE_H
 
+#include "core/loss_pattern.h"
 #include "core/pacer.h"
 #include "core/wire.h"
 #include "engine/calendar.h"
@@ -80,7 +81,8 @@ typedef struct {
 
 typedef struct {
     uint32_t place;
-    sim_engine *engine; /* NULL: only forwards */
+    sim_engine *engine;      /* NULL: only forwards */
+    rs_loss_pattern *losses; /* of group packets on purpose; NULL: none */
 } host;
 
 typedef struct {

@@ -182,6 +182,7 @@ static void events_and_results__round_trip(void **context) {
                                                .packets_patched = 16,
                                                .packets_repair = 19,
                                                .losses_repaired = 20,
+                                               .acks_received = 21,
                                                .bytes_sent = 17,
                                                .rate_bps = 18};
     rs_api_encode_sent(&message, 2, &result);
@@ -240,6 +241,7 @@ static void status_rows__round_trip(void **context) {
                                               .acks_received = 13,
                                               .repairs_sent = 14,
                                               .repairs_received = 15,
+                                              .repairs_old = 18,
                                               .window = 16,
                                               .ack_timeout_ns = 17};
     static const rostrum_object object = {.app = {9},

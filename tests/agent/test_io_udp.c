@@ -217,6 +217,10 @@ static void lossy__wrong_specs_are_explained(void **state) {
                                  "first:0",
                                  "first:1e99",
                                  "rain:0.1",
+                                 "pattern",
+                                 "pattern:0.1:65",
+                                 "pattern:0.1:0",
+                                 "pattern:1.1:seed=1",
                                  "uniform:0.1:3",
                                  "uniform:0.1:seed=",
                                  "uniform:0.1:seed=1x",
@@ -225,8 +229,9 @@ static void lossy__wrong_specs_are_explained(void **state) {
         if (rs_io_lossy_check(wrong[i], error))
             fail_msg("\"%s\" was taken", wrong[i]);
     assert_non_null(strstr(error, "gilbert:0.01:5"));
-    const char *const right[] = {"uniform:0",      "uniform:1", "uniform:0.01",       "burst:0.01:8",
-                                 "gilbert:0.01:5", "first:3",   "burst:0.2:4:seed=77"};
+    const char *const right[] = {"uniform:0",      "uniform:1",         "uniform:0.01",        "burst:0.01:8",
+                                 "gilbert:0.01:5", "first:3",           "burst:0.2:4:seed=77", "pattern:0.01",
+                                 "pattern:0.01:5", "pattern:0.1:seed=7"};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++)
         if (!rs_io_lossy_check(right[i], error))
             fail_msg("%s", error);

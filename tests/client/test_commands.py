@@ -152,7 +152,7 @@ def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> N
     def result_with(*firsts: int | None, rate_bps: int = 0) -> SendResult:
         rows = [Receiver(f"h{n}", "done", True, sn, 0, sn or 0, 10**9, "") for n, sn in enumerate(firsts)]
         kinds = ("sent", "attempt", "redundant", "patched", "repair")
-        counts = {f"packets_{kind}": 4 for kind in kinds} | {"losses_repaired": 11}
+        counts = {f"packets_{kind}": 4 for kind in kinds} | {"losses_repaired": 11, "acks_received": 5}
         times = {"requested_ns": 1, "accepted_ns": 2, "attempt_ns": 3, "high_rate_ns": 0, "data_done_ns": 9}
         texts = {"cause": "", "path": "circuit", "protocol": "republic", "reason": "", "response_id": "p-1"}
         return SendResult(ok=True, data_id=1, size=10**9, **texts, **times, released_ns=9, done_ns=10**9,
@@ -162,7 +162,7 @@ def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> N
     had = result_with(None, None)
     report.print_result(had, "model", report.Console())
     shown = capsys.readouterr().out
-    assert "bit/s" not in shown and "had it before" in shown and "4 repairs by multicast for 11 losses" in shown
+    assert "bit/s" not in shown and "had it before" in shown and "4 repairs by multicast for 11 losses, 5 ack" in shown
     value = report.send_json(had)
     assert value["goodput_bps"] is None and [row["had_it"] for row in value["receivers"]] == [True, True]
     some = result_with(None, 7, rate_bps=10**9)

@@ -17,6 +17,7 @@ from rostrum.controller import care_commands
 from rostrum.controller.commands import paths
 from rostrum.lab.lab import Lab
 
+from tests.lab.metrics import scrape
 from tests.lab.objects import check, data_of, send, until
 
 pytestmark = pytest.mark.lab
@@ -201,20 +202,6 @@ def test_metrics__agents_count_what_they_did(lab: Lab) -> None:
     received = scrape(lab, "h3")
     assert received["rostrum_agent_receives_total", 'outcome="done"'] >= 1
     assert received["rostrum_agent_received_bytes_total", ""] >= 300_000
-
-
-def scrape(lab: Lab, server: str) -> dict[tuple[str, str], float]:
-    transport = httpx.HTTPTransport(uds=str(lab.run / server / "metrics.sock"))
-    with httpx.Client(transport=transport, base_url="http://agent") as http:
-        answer = http.get("/metrics")
-    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
-    found = {}
-    for line in lines:
-        match = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (\S+)", line)
-        assert match, line
-        found[match[1], match[2] or ""] = float(match[3])
-    return found
 
 
 def test_metrics__a_stranger_at_the_socket_does_no_harm(lab: Lab) -> None:

@@ -116,6 +116,8 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
     sent = f"{result.packets_sent} packets, {result.packets_redundant} redundant, {result.packets_patched} patched"
     if result.packets_repair:
         sent += f", {result.packets_repair} repairs by multicast for {result.losses_repaired} losses"
+    if result.acks_received:
+        sent += f", {result.acks_received} acknowledgements received"
     way = f"{result.path} path by {result.protocol}" + (f" ({result.reason})" if result.reason else "")
     rate = f"; up to {rate_text(result.rate_bps)}" if result.rate_bps else ""
     console.print(f"{way}; {result.sessions} session(s); {sent}{rate}", markup=False, soft_wrap=True)
@@ -192,7 +194,9 @@ def _overlay_words(row: Transfer) -> str:
     if row.protocol != "rdcm":
         return "-"
     view = f"view {row.view}" if row.view else "no view"
-    repairs = "" if row.sending else f", repairs {row.repairs_sent} out, {row.repairs_received} in"
+    repairs = (
+        "" if row.sending else f", repairs {row.repairs_sent} out, {row.repairs_received} in ({row.repairs_old} old)"
+    )
     acks = f"acks {row.acks_received} in" if row.sending else f"acks {row.acks_sent} out, {row.acks_received} in"
     return f"{view}; {acks}{repairs}; window {row.window}; timeout {row.ack_timeout_ns / 1e6:.1f} ms"
 

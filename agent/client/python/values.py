@@ -163,6 +163,7 @@ class SendResult:
     packets_patched: int  # sent again on the control channel
     packets_repair: int  # repair packets by multicast, not in packets_sent
     losses_repaired: int  # losses they mended, all receivers together
+    acks_received: int  # rdcm: acknowledgements, packets
     bytes_sent: int
     rate_bps: int
     receivers: tuple[Receiver, ...] = ()
@@ -227,6 +228,7 @@ class Transfer:
     acks_received: int
     repairs_sent: int  # to peers
     repairs_received: int  # from peers
+    repairs_old: int  # of these: had been here already
     window: int  # packets: receiver: congestion window; sender: may be under way
     ack_timeout_ns: int
 

@@ -141,13 +141,13 @@ def _event(take: _Fields) -> Event:
 _SENT_TIMES = ("requested_ns", "accepted_ns", "attempt_ns", "high_rate_ns", "data_done_ns", "released_ns", "done_ns")
 _SENT_NUMBERS = (
     "reconfiguration_ns", "sessions", "fragment_size", "packets_sent", "packets_attempt", "packets_redundant",
-    "packets_patched", "packets_repair", "losses_repaired", "bytes_sent", "rate_bps",
+    "packets_patched", "packets_repair", "losses_repaired", "acks_received", "bytes_sent", "rate_bps",
 )  # fmt: skip
 
 
 def _sent(take: _Fields) -> SendResult:
     ok, path, protocol, data_id, size = take.take("BBBQQ")
-    numbers = dict(zip(_SENT_TIMES + _SENT_NUMBERS, take.take("7qqII7Qq"), strict=True))
+    numbers = dict(zip(_SENT_TIMES + _SENT_NUMBERS, take.take("7qqII8Qq"), strict=True))
     return SendResult(
         ok=bool(ok), path=name_of(PATHS, path), protocol=name_of(PROTOCOLS, protocol), data_id=data_id, size=size,
         **numbers,
@@ -176,7 +176,7 @@ def _transfer(take: _Fields) -> Transfer:
     data_id, sending, path, protocol = take.take("QBBB")
     phase, peer = take.text(), take.text()
     names = name_of(PATHS, path), name_of(PROTOCOLS, protocol)
-    return Transfer(app, data_id, bool(sending), phase, peer, *names, *take.take("QQqIIIqQQQQQQq"))
+    return Transfer(app, data_id, bool(sending), phase, peer, *names, *take.take("QQqIIIqQQQQQQQq"))
 
 
 def _stored(take: _Fields) -> StoredObject:

@@ -101,6 +101,7 @@ typedef struct {
     uint64_t packets_patched;   /* sent again on the control channel */
     uint64_t packets_repair;    /* repair packets by multicast, not in packets_sent */
     uint64_t losses_repaired;   /* losses they mended, all receivers together */
+    uint64_t acks_received;     /* RDCM: acknowledgements, packets */
     uint64_t bytes_sent;        /* payload bytes, data channel and patches */
     int64_t rate_bps;           /* highest pacing rate reached */
 
@@ -151,6 +152,7 @@ typedef struct {
     uint64_t view;                           /* version of the overlay's newest view; 0 = none yet */
     uint64_t acks_sent, acks_received;       /* packets */
     uint64_t repairs_sent, repairs_received; /* packets, to and from peers */
+    uint64_t repairs_old;                    /* of the received ones: had been here already */
     uint64_t window;                         /* packets: receiver: congestion window; sender: may be under way */
     int64_t ack_timeout_ns;
 } rostrum_transfer;
