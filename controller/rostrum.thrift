@@ -87,7 +87,9 @@ struct PathRequest {
   /** Ours: when the transfer should be done, from now; a hint for schedulers. */
   9: optional i32 deadline_ms,
   /** Ours: absent = AUTO. RDCM for one receiver is DENIED with words; for agents that do not know it the request waits. */
-  10: optional Protocol protocol
+  10: optional Protocol protocol,
+  /** Ours: ACCEPTED may come for some of the receivers (PathResponse.receivers names them); the sender then requests the others, with a request of its own for the same object. Absent = all or nothing. */
+  11: optional bool splits
 }
 
 struct PathResponse {
@@ -111,6 +113,7 @@ struct PathResponse {
   11: optional i32 lease_ms,
   /** Report Manager.no_light for receivers that got no first packet in this time. */
   12: optional i32 light_bound_ms,
+  /** Whom the path serves: all that were asked for, unless PathRequest.splits. */
   13: optional list<ServerAddress> receivers,
   /** REPUBLIC or RDCM; absent = REPUBLIC. With RDCM an Agent.view of this response follows at once, to the sender and to every receiver. */
   14: optional Protocol protocol

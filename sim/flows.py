@@ -18,6 +18,7 @@ class Flow:
     links: tuple[Link, ...]
     left: float  # bytes
     rate_bps: float = 0.0
+    held: bool = False  # sends, but nothing arrives
 
 
 class Flows:
@@ -47,20 +48,30 @@ class Flows:
             self._on[link].discard(flow_id)
         self._share(flow.links if flow else ())
 
+    def hold(self, flow_ids: Iterable[str], now: int) -> None:
+        """Nothing of these arrives until they `go_on`; they keep their shares of the links."""
+        self.advance(now)
+        for flow_id in flow_ids:
+            self._flows[flow_id].held = True
+
+    def go_on(self, flow_ids: Iterable[str], now: int) -> None:
+        self.advance(now)
+        for flow_id in flow_ids:
+            self._flows[flow_id].held = False
+
     def advance(self, now: int) -> None:
         elapsed = now - self._now
         self._now = now
         if elapsed <= 0:
             return
         for flow in self._flows.values():
-            flow.left -= min(flow.left, flow.rate_bps / 8e9 * elapsed)
+            if not flow.held:
+                flow.left -= min(flow.left, flow.rate_bps / 8e9 * elapsed)
 
     def next_end(self) -> tuple[int, str] | None:
-        """When the first flow will be done if nothing changes, and which; None = no flow."""
-        if not self._flows:
-            return None
-        ends = [(self._now + self._last_ns(flow), flow.id) for flow in self._flows.values()]
-        return min(ends)
+        """When the first flow will be done if nothing changes, and which; None = no flow gets on."""
+        ends = [(self._now + self._last_ns(flow), flow.id) for flow in self._flows.values() if not flow.held]
+        return min(ends, default=None)
 
     def _last_ns(self, flow: Flow) -> int:
         return -int(-flow.left * 8e9 // flow.rate_bps) if flow.left > 0 else 0

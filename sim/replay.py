@@ -2,13 +2,17 @@
 
 Nothing of the manager is written twice: its core gets the events it would get in a data center, from agents, switches
 and circuit switches that are only delays. Data moves as fluids (`flows.py`). Partial acceptance works as in the agent:
-the rest is asked for at once, and waits for its turn.
+the rest is asked for at once, and waits for its turn; so are the receivers that a path does not serve (`split`).
+
+Circuit switches are of two kinds. With *not-all-stop*, a reconfiguration darkens only the circuits that it makes; with
+*all-stop* (mirrors that move together, or one controller that halts), all of that switch until it is done.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,7 +48,10 @@ class Outcome:
     sessions: int = 0
     reused: int = 0
     packet: int = 0  # sessions over the packet network
+    split: int = 0  # paths to some of the receivers that were asked for
     denied: str = ""
+    open: int = 0  # requests that wait or are served
+    delivered: Counter[str] = field(default_factory=Counter)  # bytes by receiver
 
 
 @dataclass
@@ -57,6 +64,7 @@ class Result:
 class _Session:
     outcome: Outcome
     left: int  # bytes of the object not accepted before this session
+    receivers: tuple[str, ...]
     path_id: str = ""
     started: bool = False
     accepted: int = 0
@@ -69,6 +77,7 @@ class Replay:
     topology: Topology
     settings: Settings
     progress: Callable[[int], None] = lambda ended: None
+    all_stop: bool = False
     now: int = 0
     _heap: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
 
@@ -77,6 +86,8 @@ class Replay:
         self.flows = Flows(_capacity(self.topology))
         self.sessions: dict[str, _Session] = {}  # by request id
         self.setting_up: dict[str, _Session] = {}  # granted, not active yet: by path id
+        self._on_ocs: dict[str, dict[str, None]] = {name: {} for name in self.topology.ocs}  # flows through it
+        self._dark_until = dict.fromkeys(self.topology.ocs, 0)
         self._ids = itertools.count()
         self._ended = 0
 
@@ -85,7 +96,9 @@ class Replay:
         self._start()
         outcomes = [Outcome(number, demand) for number, demand in enumerate(demands)]
         for outcome in outcomes:
-            self._at(outcome.demand.at, partial(self._ask, outcome, outcome.demand.size))
+            demand = outcome.demand
+            outcome.open = 1
+            self._at(demand.at, partial(self._ask, outcome, demand.size, demand.receivers))
         while self._ended < len(outcomes):
             self._next()
         return Result(outcomes, self.now)
@@ -138,9 +151,12 @@ class Replay:
         elif isinstance(action, act.Connect):
             ocs = self.topology.ocs[action.ocs]
             lit = tuple(CrossConnect(pair, CrossConnectState.STEADY) for pair in action.pairs)
-            self._later(round(ocs.reconfiguration_s * 1e9), ev.CircuitResult(action.op, lit))
+            duration = round(ocs.reconfiguration_s * 1e9)
+            self._later(duration, ev.CircuitResult(action.op, lit))
+            self._darken(action.ocs, duration)
         elif isinstance(action, act.Disconnect):
             self._later(TAKE_DOWN_NS, ev.DisconnectResult(action.op))
+            self._darken(action.ocs, TAKE_DOWN_NS)
         elif isinstance(action, act.ReadRules):
             self._later(0, ev.RulesFound(action.switch, frozenset(), self.now))
         elif isinstance(action, act.ReadCrossConnects):
@@ -149,13 +165,31 @@ class Replay:
     def _later(self, delay: int, event: ev.Event) -> None:
         self._at(self.now + delay, partial(self._step, event))
 
-    def _ask(self, outcome: Outcome, left: int) -> None:
+    def _darken(self, ocs: str, duration: int) -> None:
+        """All-stop: no light through the circuit switch; what is sent meanwhile is lost and has to be sent again."""
+        if not self.all_stop:
+            return
+        self._dark_until[ocs] = max(self._dark_until[ocs], self.now + duration)
+        self.flows.hold(self._on_ocs[ocs], self.now)
+        self._at(self.now + duration, partial(self._lighten, ocs))
+
+    def _lighten(self, ocs: str) -> None:
+        if self.now >= self._dark_until[ocs]:
+            self.flows.go_on(self._on_ocs[ocs], self.now)
+
+    def _ask(self, outcome: Outcome, left: int, receivers: tuple[str, ...]) -> None:
         demand = outcome.demand
-        number = next(self._ids)
         request = PathRequest(
-            f"r{number}", demand.sender, demand.sender, demand.receivers, demand.size, left, data_id=outcome.number
+            f"r{next(self._ids)}",
+            demand.sender,
+            demand.sender,
+            receivers,
+            demand.size,
+            left,
+            data_id=outcome.number,
+            splits=True,
         )
-        self.sessions[request.request_id] = _Session(outcome, left)
+        self.sessions[request.request_id] = _Session(outcome, left, receivers)
         self._step(ev.RequestReceived(request))
 
     def _answered(self, response: PathResponse) -> None:
@@ -163,33 +197,48 @@ class Replay:
         outcome = session.outcome
         if response.decision is Decision.DENIED:
             outcome.denied = response.reason
-            self._over()
+            self._part_over(outcome)
         elif response.decision is Decision.ACCEPTED and not session.path_id:
             session.path_id, session.accepted = response.response_id, min(response.accepted_size, session.left)
             outcome.first_grant = outcome.first_grant if outcome.first_grant >= 0 else self.now
             outcome.sessions += 1
             outcome.packet += response.kind is PathKind.PACKET
             self.setting_up[response.response_id] = session
-            rest = session.left - session.accepted
-            if rest:
-                self._at(self.now, partial(self._ask, outcome, rest))
+            served = tuple(one.server for one in response.receivers)
+            others = tuple(name for name in session.receivers if name not in set(served))
+            session.receivers = served
+            outcome.split += bool(others)
+            for left, receivers in ((session.left - session.accepted, served), (session.left, others)):
+                if left and receivers:
+                    outcome.open += 1
+                    self._at(self.now, partial(self._ask, outcome, left, receivers))
 
     def _begin(self, path: Path, session: _Session) -> None:
         session.outcome.reused += path.reused_circuit
         links: list[Link] = [(path.request.sender, 0)]
         links += [(hop.switch, port) for hop in path.hops for port in hop.out_ports]
         self.flows.begin(path.request.request_id, links, session.accepted, self.now)
+        if path.ocs:
+            self._on_ocs[path.ocs][path.request.request_id] = None
+            if self.now < self._dark_until[path.ocs]:
+                self.flows.hold([path.request.request_id], self.now)
 
     def _done(self, request_id: str) -> None:
         session = self.sessions.pop(request_id)
         self.flows.end(request_id, self.now)
-        if session.left == session.accepted:
-            session.outcome.done = self.now
-            self._over()
+        for through in self._on_ocs.values():
+            through.pop(request_id, None)
+        session.outcome.delivered.update(dict.fromkeys(session.receivers, session.accepted))
+        self._part_over(session.outcome)
         origin = session.outcome.demand.sender
         self._step(ev.Released(session.path_id, request_id, origin))
 
-    def _over(self) -> None:
+    def _part_over(self, outcome: Outcome) -> None:
+        outcome.open -= 1
+        if outcome.open:
+            return
+        if not outcome.denied:
+            outcome.done = self.now
         self._ended += 1
         self.progress(self._ended)
 

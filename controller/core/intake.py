@@ -24,6 +24,7 @@ from rostrum.controller.core.values import (
     MS,
     REST,
     Decision,
+    PathRequest,
     PathResponse,
     Protocol,
     ServerAddress,
@@ -72,11 +73,13 @@ def _transfer(core: Core, path: Path, now: int) -> None:
     request = path.request
     if request.origin == REST:
         return
-    if request.remaining_size < request.data_size:
+    if request.remaining_size < request.data_size or request.splits:
         for transfer in reversed(core.transfers.values()):
             key = (transfer.sender, transfer.app_id, transfer.data_id)
             if key == (request.sender, request.app_id, request.data_id) and not transfer.ended:
-                path.follows = transfer.sessions[-1]
+                if request.remaining_size == request.data_size and not set(request.receivers) < set(transfer.receivers):
+                    break
+                path.follows = _before(core, transfer)
                 transfer.sessions.append(path.id)
                 path.transfer_id = transfer.id
                 return
@@ -91,6 +94,15 @@ def _transfer(core: Core, path: Path, now: int) -> None:
         [path.id],
         now,
     )
+
+
+def _before(core: Core, transfer: Transfer) -> str:
+    """The session that another one waits for: of several (parts of the receivers) the last that has a path."""
+    for path_id in reversed(transfer.sessions):
+        path = core.paths.get(path_id)
+        if path is not None and path.granted:
+            return path_id
+    return transfer.sessions[-1]
 
 
 def _begin_to_wait(core: Core, path: Path, now: int) -> None:
@@ -238,14 +250,17 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         grant = within
     plan = grant.plan
     kind = PathKind.CIRCUIT if isinstance(plan, CircuitPlan) else PathKind.PACKET
-    whole = grant.accepted_size == path.request.remaining_size == path.request.data_size
-    protocol, words = rdcm.choose(core, path.request, kind, whole)
-    if protocol is Protocol.RDCM and path.request.origin != REST and (strange := rdcm.without_rdcm(core, path.request)):
+    request = _served(core, path.request, grant)
+    if request is None:
+        return Wait(path.id, "waiting for a path to all receivers")
+    whole = grant.accepted_size == request.remaining_size == request.data_size and request is path.request
+    protocol, words = rdcm.choose(core, request, kind, whole)
+    if protocol is Protocol.RDCM and request.origin != REST and (strange := rdcm.without_rdcm(core, request)):
         return Wait(path.id, f"waiting for agents that know rdcm, which the request demands: {listed(strange, 4)}")
     rule_set = core.idle_rules.take(plan.hops)
     try:
         group = rule_set.group if rule_set else _group(core, now)
-        reservation = core.resources.reserve(path.id, path.request, plan, now)
+        reservation = core.resources.reserve(path.id, request, plan, now)
     except Exhausted as error:
         return Wait(path.id, f"waiting for a multicast group: {error}")
     except Conflict as error:
@@ -257,6 +272,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         return Wait(path.id, f"waiting for resources: {error}")
     core.queue.remove(path.id)
     core.durable.mark("path", path.id)
+    path.request = request
     path.reason, path.group, path.hops = grant.reason, group, plan.hops
     path.accepted_size, path.rate_bps = grant.accepted_size, plan.rate_bps
     path.kind, path.protocol = kind, protocol
@@ -265,8 +281,8 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         path.tree = plan.tree.nodes
     path.stamps.accepted = now
     path.to(State.CONFIGURING, now)
-    if path.request.origin == REST and path.request.lease_ms is not None:
-        path.lease_until = now + path.request.lease_ms * MS
+    if request.origin == REST and request.lease_ms is not None:
+        path.lease_until = now + request.lease_ms * MS
         core.expires(path, path.lease_until)
     if isinstance(plan, CircuitPlan):
         path.ocs, path.reconfiguration_ns = plan.ocs, plan.reconfiguration_ns
@@ -289,6 +305,16 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         core.install(path, now)
     _accepted_words(core, path)
     maybe_active(core, path, now)
+    return None
+
+
+def _served(core: Core, request: PathRequest, grant: Grant) -> PathRequest | None:
+    """The request as far as the grant serves it. None if whoever asks would not notice who is left out."""
+    if not grant.receivers or grant.receivers == request.receivers:
+        return request
+    if request.splits and set(grant.receivers) < set(request.receivers):
+        return replace(request, receivers=grant.receivers)
+    core.warn("scheduler split what cannot be", path=grant.path_id, scheduler=core.scheduler.name)
     return None
 
 

@@ -258,6 +258,8 @@ def _request_record(request: PathRequest) -> dict[str, Json]:
         record["protocol"] = request.protocol.value
     if request.tenant != TENANT:
         record["tenant"] = request.tenant
+    if request.splits:
+        record["splits"] = True
     for name in ("wait_ms", "deadline_ms", "lease_ms"):
         if (value := getattr(request, name)) is not None:
             record[name] = value
@@ -280,6 +282,7 @@ def _request(record: Any) -> PathRequest:
         lease_ms=record.get("lease_ms"),
         protocol=Protocol(record.get("protocol", Protocol.AUTO.value)),
         tenant=record.get("tenant", TENANT),
+        splits=record.get("splits", False),
     )
 
 

@@ -71,6 +71,7 @@ class PathRequest:
     lease_ms: int | None = None  # only for REST's: None = until released; an agent's paths live by its keepalives
     protocol: Protocol = Protocol.AUTO
     tenant: str = TENANT  # whose quota it counts against
+    splits: bool = False  # a path for some of the receivers will do: whoever asks, asks again for the others
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ def request(args: Any, origin: str, tenant: str = TENANT) -> PathRequest:
         protocol=protocol,
         wanted=Wanted.PACKET if protocol is Protocol.RDCM else Wanted.AUTO,
         tenant=tenant,
+        splits=bool(one.splits),
     )
 
 

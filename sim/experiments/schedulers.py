@@ -28,6 +28,7 @@ from rostrum.topologies.units import Size
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 TESTBED = Hybrid(racks=8, servers=5, ocs_ports=64, splitters=8, fanout=4, rate="10G")  # 40 servers, as in the paper
 QUICK = 150
+QUANTA = ("quantum", "split")  # the schedulers that have one
 
 COLUMNS = {
     "mean_s": "mean s",
@@ -38,6 +39,7 @@ COLUMNS = {
     "wait_max_s": "longest wait s",
     "utilisation": "busy",
     "reused": "reused",
+    "split": "split",
     "denied": "denied",
 }
 
@@ -50,7 +52,9 @@ COLUMNS = {
               help="Replay this file of requests instead (rostrum manager trace makes one).")  # fmt: skip
 @click.option("--topology", help="A topology file, or a built-in one's name  [default: 8 racks of 5 servers, 10G]")
 @click.option("--scheduler", "names", multiple=True, help="Only this one; may be repeated.  [default: all known]")
-@click.option("--quantum", type=Size(least=1), help="Bytes per grant of `quantum`.")
+@click.option("--quantum", type=Size(least=1), help="Bytes per grant of `quantum` and `split`.")
+@click.option("--ocs-model", default="not-all-stop", show_default=True, type=click.Choice(["not-all-stop", "all-stop"]),
+              help="What a reconfiguration darkens: the circuits it makes, or all of the circuit switch.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help=f"{QUICK} requests.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
@@ -64,6 +68,7 @@ def command(
     topology: str | None,
     names: tuple[str, ...],
     quantum: int | None,
+    ocs_model: str,
     seed: int,
     quick: bool,
     json_file: Path,
@@ -81,11 +86,11 @@ def command(
             if trace
             else workload.generate(network, QUICK if quick else requests, load, seed)
         )
-        results = run_all(network, demands, names or tuple(schedulers.names()), quantum)
+        results = run_all(network, demands, names or tuple(schedulers.names()), quantum, ocs_model == "all-stop")
     except (TopologyError, BadTrace, Stalled, schedulers.UnknownScheduler) as error:
         raise click.ClickException(str(error)) from error
     parameters = {"requests": len(demands), "load": None if trace else load, "trace": trace.name if trace else None}
-    parameters |= {"topology": network.name, "quantum_bytes": quantum}
+    parameters |= {"topology": network.name, "quantum_bytes": quantum, "ocs_model": ocs_model}
     rows = {name: summary(result, network) for name, result in results.items()}
     times = {name: completion_s(result.outcomes) for name, result in results.items()}
     facts = manifest(seed, parameters)
@@ -93,7 +98,7 @@ def command(
     for file in (json_file, png):
         file.parent.mkdir(parents=True, exist_ok=True)
     json_file.write_text(json.dumps(report, indent=1) + "\n")
-    plot(times, png)
+    plot(times, png, ocs_model)
     OUT.print(table(rows))
     OUT.print(f"figures in {json_file}, picture in {png}")
 
@@ -103,7 +108,7 @@ def load_topology(name: str | None) -> Topology:
 
 
 def run_all(
-    topology: Topology, demands: Sequence[Demand], names: Sequence[str], quantum: int | None
+    topology: Topology, demands: Sequence[Demand], names: Sequence[str], quantum: int | None, all_stop: bool = False
 ) -> dict[str, Result]:
     """The same demands through each scheduler, each in a world of its own."""
     always = Settings(
@@ -120,8 +125,8 @@ def run_all(
             schedulers.create(name)  # an unknown name is told before anything runs
         for name in names:
             task = bar.add_task(name, total=len(demands))
-            settings = replace(always, scheduler=name, session_bytes=quantum if name == "quantum" else None)
-            results[name] = Replay(topology, settings, partial(_show, bar, task)).run(demands)
+            settings = replace(always, scheduler=name, session_bytes=quantum if name in QUANTA else None)
+            results[name] = Replay(topology, settings, partial(_show, bar, task), all_stop).run(demands)
     return results
 
 
@@ -137,7 +142,7 @@ def completion_s(outcomes: Sequence[Outcome]) -> list[float]:
 def summary(result: Result, topology: Topology) -> dict[str, Any]:
     """Times in s; slowdown: completion over the time the object takes alone at its servers' rate; `utilisation`: share
     of what the racks' circuit ports could have received in the whole run; `reused`: share of sessions on a circuit that
-    was live.
+    was live; `split`: of those to some of the receivers that were asked for.
     """
     outcomes = [one for one in result.outcomes if one.done >= 0]
     times = completion_s(result.outcomes) or [0.0]
@@ -158,6 +163,7 @@ def summary(result: Result, topology: Topology) -> dict[str, Any]:
         "utilisation": _received(outcomes, topology) * 8e9 / (capacity_bps * result.end) if result.end else 0.0,
         "sessions": sessions,
         "reused": sum(one.reused for one in outcomes) / sessions,
+        "split": sum(one.split for one in outcomes) / sessions,
         "packet": sum(one.packet for one in outcomes) / sessions,
         "makespan_s": result.end / 1e9,
     }
@@ -183,12 +189,12 @@ def table(rows: dict[str, dict[str, Any]]) -> Table:
 
 
 def _cell(key: str, value: float) -> str:
-    if key in ("utilisation", "reused"):
+    if key in ("utilisation", "reused", "split"):
         return f"{value:.0%}"
     return f"{value:.0f}" if value >= 100 or key == "denied" else f"{value:.3g}"
 
 
-def plot(times: dict[str, list[float]], png: Path) -> None:
+def plot(times: dict[str, list[float]], png: Path, ocs_model: str) -> None:
     """CDFs of completion times."""
     import matplotlib
 
@@ -199,7 +205,7 @@ def plot(times: dict[str, list[float]], png: Path) -> None:
     for name, values in times.items():
         axes.step(values, np.arange(1, len(values) + 1) / max(1, len(values)), where="post", label=name)
     axes.set(xscale="log", xlabel="completion time (s)", ylabel="share of requests", ylim=(0, 1))
-    axes.set_title("One trace through each scheduler (simulated)")
+    axes.set_title(f"One trace through each scheduler (simulated, {ocs_model} circuit switch)")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(png, dpi=110)

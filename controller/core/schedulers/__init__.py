@@ -11,10 +11,11 @@ from rostrum.controller.core.schedulers.best_effort import BestEffort
 from rostrum.controller.core.schedulers.blast import Blast
 from rostrum.controller.core.schedulers.fifo import Fifo
 from rostrum.controller.core.schedulers.quantum import Quantum
+from rostrum.controller.core.schedulers.split import Split
 from rostrum.controller.core.schedulers.srt import ShortestRemainingTime
 
 BUILT_IN: dict[str, type[Scheduler]] = {
-    scheduler.name: scheduler for scheduler in (Fifo, BestEffort, Quantum, Blast, ShortestRemainingTime)
+    scheduler.name: scheduler for scheduler in (Fifo, BestEffort, Quantum, Blast, ShortestRemainingTime, Split)
 }
 ENTRY_POINTS = "rostrum.schedulers"
 

@@ -33,13 +33,15 @@ class Waiting:
 class Grant:
     """`accepted_size` below the remaining size = partial acceptance (paper, Sec.
 
-    III). `reason`: why a packet path was chosen.
+    III). `reason`: why a packet path was chosen. `receivers`: those that the plan is for, if not all (only for requests
+    that `splits`); the others come again as a request of their own.
     """
 
     path_id: str
     plan: Plan
     accepted_size: int
     reason: str = ""
+    receivers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
