@@ -228,7 +228,8 @@ class Owner:
                     change.set_result(None)
         elif isinstance(action, act.Log):
             level = logging.WARNING if action.level == "warning" else logging.INFO
-            log.log(level, line(action.event, **dict(action.facts)))
+            if log.isEnabledFor(level):
+                log.log(level, line(action.event, **dict(action.facts)))
         elif self.devices:
             self.devices.perform(action)
 
