@@ -8,7 +8,8 @@ import re
 import pytest
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.paths import Path
-from rostrum.controller.core.values import Decision, Settings, State, Wanted
+from rostrum.controller.core.schedulers.split import PATIENCE_NS
+from rostrum.controller.core.values import MS, Decision, Settings, State, Wanted
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid
 from rostrum.topologies.generate import hybrid as hybrid_text
@@ -176,3 +177,38 @@ def test_srt__who_would_be_late_otherwise_goes_before_a_shorter_one() -> None:
     tight = line.ask_as_agent("h1", "h4", size=100 * MIB, wanted=Wanted.CIRCUIT, deadline_ms=1_300)
     line.release(holder)
     assert tight.granted and short.state is State.QUEUED
+
+
+def splitting(line: Timeline, sender: str, *receivers: str, size: int) -> Path:
+    return line.ask_as_agent(sender, *receivers, size=size, wanted=Wanted.CIRCUIT, splits=True)
+
+
+def test_split__serves_the_free_racks_now_and_the_others_when_they_are_free() -> None:
+    line = timeline("split", lease_ns=2 * PATIENCE_NS)
+    holder = circuit(line, "h1", "h3", size=MIB)  # rack 1 to rack 2
+    wide = splitting(line, "h5", "h3", "h4", "h7", "h6", size=10 * MIB)
+    assert wide.state is State.QUEUED and "downlink" in wide.reason  # half of its racks is not worth it at once
+    line.wait(PATIENCE_NS / MS)
+    assert wide.granted and wide.request.receivers == ("h7", "h6") and "2 of 4 receivers now" in wide.reason
+    assert [one.server for one in line.responses()[-1].receivers] == ["h7", "h6"]
+    line.assert_delivers(wide)
+    others = splitting(line, "h5", "h3", "h4", size=10 * MIB)
+    assert others.transfer_id == wide.transfer_id and others.state is State.QUEUED
+    line.release(wide)
+    assert others.state is State.QUEUED
+    line.release(holder)
+    assert others.granted and others.request.receivers == ("h3", "h4")
+    line.assert_delivers(others)
+
+
+def test_split__leaves_whole_who_does_not_say_that_a_part_will_do() -> None:
+    line = timeline("split")
+    circuit(line, "h1", "h3", size=MIB)
+    wide = circuit(line, "h5", "h3", "h7", size=MIB)
+    assert wide.state is State.QUEUED and wide.request.receivers == ("h3", "h7")
+
+
+def test_split__preempts_at_a_quantum() -> None:
+    line = timeline("split", session_bytes=100 * MIB)
+    large = splitting(line, "h1", "h3", "h5", size=1000 * MIB)
+    assert large.accepted_size == 100 * MIB and large.request.receivers == ("h3", "h5")

@@ -101,6 +101,7 @@ class Timeline:
         remaining: int | None = None,
         protocol: Protocol = Protocol.AUTO,
         deadline_ms: int | None = None,
+        splits: bool = False,
     ) -> Path:
         """A request; returns its path."""
         request_id = request_id or f"r{next(self.ids)}"
@@ -119,6 +120,7 @@ class Timeline:
             wanted,
             lease_ms,
             protocol=protocol,
+            splits=splits,
         )
         self.do(ev.RequestReceived(request))
         return self.path(self.manager.core.by_request[origin, request_id])

@@ -79,6 +79,24 @@ def test_scheduler__serves_every_demand_and_the_same_again(name: str) -> None:
     assert 0 < summary(first, HYBRID)["utilisation"] <= 1
 
 
+@pytest.mark.parametrize("all_stop", [False, True])
+def test_split__every_receiver_gets_every_byte_once_whatever_is_preempted(all_stop: bool) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    demands = workload.generate(HYBRID, 60, 0.9, seed)
+    for quantum in (None, 64 << 20):
+        outcomes = run_all(HYBRID, demands, ["split"], quantum, all_stop)["split"].outcomes
+        assert all(one.delivered == dict.fromkeys(one.demand.receivers, one.demand.size) for one in outcomes)
+        assert all(one.done >= one.demand.at and not one.denied for one in outcomes)
+        assert any(one.split for one in outcomes)
+
+
+def test_all_stop__a_reconfiguration_darkens_the_other_circuits() -> None:
+    demands = [Demand(0, "h1", ("h3",), GBIT), Demand(S // 2, "h5", ("h7",), GBIT)]
+    done = {stop: Replay(HYBRID, LONG, all_stop=stop).run(demands).outcomes[0].done for stop in (False, True)}
+    assert done == {False: S + 70_000_000, True: S + 140_000_000}
+
+
 def test_srt__has_a_lower_mean_than_fifo_under_load() -> None:
     demands = workload.generate(HYBRID, 200, 0.9, 3)
     results = run_all(HYBRID, demands, ["fifo", "srt"], None)

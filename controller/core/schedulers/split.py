@@ -1,12 +1,15 @@
 """Split: who cannot have a circuit to all receivers gets one to some of them, and to the others later.
 
 A wide request has to wait until all the downlinks and splitters that it needs are free at once, and holds up nobody
-meanwhile, so it may wait for long. Here the oldest takes what is free: the most receivers' racks that one circuit can
-reach now. The others come again as a request of their own. A grant is for a quantum of bytes at most (preemption as in
-`quantum`): who is split does not keep what it got from the others.
+meanwhile, so it may wait for long. Here it takes the most receivers' racks that one circuit can reach now, if that is
+most of them, or if it has waited for long, or if no circuit ever reaches all. The others come again as a request of
+their own. A grant is for a quantum of bytes at most (preemption as in `quantum`): who is split does not keep what it
+got from the others.
 
-Nobody starves: turns go by age, whatever becomes free is offered to the oldest first, and one free downlink of those
-that it wants is enough for it.
+Each part takes the sender's uplink for as long as the whole would: small parts cost more than they gain.
+
+Nobody starves: turns go by age, whatever becomes free is offered to the oldest first, and in the end one free downlink
+of those that it wants is enough for it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from rostrum.controller.core.resources import Resources
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Grant, Scheduler, Wait, Waiting, accepted
 from rostrum.controller.core.schedulers.quantum import QUANTUM_BYTES
 from rostrum.controller.core.values import Obstacle, PathRequest, Wanted
+
+LEAST_SHARE = 0.75  # of the receivers' racks, for a part that is worth it at once
+PATIENCE_NS = 10_000_000_000  # after that, any part is
 
 
 class Split(Scheduler):
@@ -49,6 +55,12 @@ class Split(Scheduler):
         part, plan, obstacles = largest_part(request, resources, now)
         if plan is None:
             return _wait(waiting, obstacles, now)
+        share = len(resources.remote_racks(part)) / len(resources.remote_racks(request))
+        patience = waiting.since + PATIENCE_NS
+        if share < LEAST_SHARE and now < patience and not whole.ever:
+            if whole.until is None and (request.wanted is Wanted.CIRCUIT or now < waiting.circuit_until):
+                return Wait(waiting.path_id, whole.reason, patience)
+            return None
         resources.reserve(waiting.path_id, part, plan, now)
         count = f"{len(part.receivers)} of {len(request.receivers)} receivers"
         reason = f"split: {count} now, the others later: {whole.reason}"
