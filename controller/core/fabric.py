@@ -5,7 +5,7 @@ links between two switches the one at the lowest port stands for all that are le
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from rostrum.topologies.model import Topology
 
@@ -21,6 +21,7 @@ class Fabric:
         self.neighbours: dict[str, tuple[str, ...]] = {
             server.name: (server.tor,) for server in topology.servers.values()
         }
+        self._depths: dict[str, dict[str, int]] = {}
         self.ports: dict[Link, int] = {}  # (switch, next node) -> the switch's port
         for switch in topology.switches.values():
             for port in sorted(switch.neighbours):
@@ -30,6 +31,20 @@ class Fabric:
             ports = sorted(switch.neighbours.items())
             found = dict.fromkeys(end.node for _, end in ports if end.node in topology.switches)
             self.neighbours[switch.name] = tuple(found)
+
+    def depths(self, root: str) -> Mapping[str, int]:
+        """Links from one switch to each that it reaches when all links are up."""
+        if root not in self._depths:
+            depth = {root: 0}
+            queue = deque([root])
+            while queue:
+                node = queue.popleft()
+                for near in self.neighbours[node]:
+                    if near not in depth:
+                        depth[near] = depth[node] + 1
+                        queue.append(near)
+            self._depths[root] = depth
+        return self._depths[root]
 
     def is_switch(self, node: str) -> bool:
         return node in self.topology.switches

@@ -119,10 +119,12 @@ class SteinerTree:
                 made.children[name] = []
         return made
 
-    def join_all(self, receivers: Iterable[str]) -> None:
-        """Those near the sender first. Raises Unreachable naming all that are cut off; the others have joined."""
+    def join_all(self, receivers: Iterable[str], depths: Mapping[str, int] | None = None) -> None:
+        """Those near the sender first. `depths`: of every node, if known. Raises Unreachable naming all that are cut
+        off; the others have joined.
+        """
         wanted = list(receivers)
-        distance = self._distances(wanted)
+        distance = self._distances(wanted) if depths is None else depths
         cut_off = []
         for name in sorted(wanted, key=lambda name: distance.get(name, 0)):
             try:

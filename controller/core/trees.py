@@ -110,7 +110,8 @@ def _rack_tree(
         spread=zlib.crc32(sender.encode()),
     )
     try:
-        nodes.join_all(tor for tor in racks if tor != root)
+        whole = not (avoid or dead or failed)
+        nodes.join_all((tor for tor in racks if tor != root), fabric.depths(root) if whole else None)
     except Unreachable as error:
         raise NoTree(sorted(error.receivers)) from error
     hops, rate_bps = hops_of(fabric, sender, nodes, dead)
