@@ -296,3 +296,23 @@ def test_library_missing__says_how_to_make_it(monkeypatch: pytest.MonkeyPatch) -
     loaded = sim._library.__wrapped__
     with pytest.raises(SimError, match="make build"):
         loaded()
+
+
+def test_loss_pattern__is_that_of_the_agents() -> None:
+    """The fixed vectors of tests/agent/core/test_loss_pattern.c: h0-0-1 loses eight of its first 750 fragments."""
+    star = Star(2)
+    first, other = star.hosts[1:]
+    star.net.loss_pattern(first, "h0-0-1", 1, 0.01)
+    number = star.send(750 * FRAGMENT)
+    star.net.run_until_sent(S)
+    assert star.whole() == [first, other]
+    assert (star.net.losses(first), star.net.losses(other)) == (8, 0)
+    assert star.net.transfer(star.hosts[0], number)["patches_sent"] == 8
+
+
+def test_loss_pattern__nonsense_is_refused() -> None:
+    star = Star(1)
+    host = star.hosts[1]
+    for node, p, run in ((star.switch, 0.1, 1), (host, 1.5, 1), (host, 0.1, 0), (host, 0.1, 65)):
+        with pytest.raises(SimError):
+            star.net.loss_pattern(node, "h1", 1, p, run)
