@@ -35,6 +35,7 @@ bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_packet_out *out);
 void rs_rdcm_news_of(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, uint64_t sn, bool at_once);
 void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind);
 void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r); /* something on the tree, here */
+void rs_rdcm_say_to(rs_node *node, rs_rdcm *r, rs_peer predecessor);
 void rs_rdcm_say_repaired(rs_node *node, rs_rdcm *r, rs_peer by);
 void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r); /* of a child, or here */
 uint64_t rs_rdcm_least_settled(const rs_rdcm *r);      /* of its children */

@@ -118,6 +118,13 @@ void rs_rdcm_say_repaired(rs_node *node, rs_rdcm *r, rs_peer by) {
             rs_rdcm_say(node, r, bits_of(&r->rings[i], i) & 1u << (2 * i));
 }
 
+/* It repaired what is here: an ACK to it was lost, or is late. */
+void rs_rdcm_say_to(rs_node *node, rs_rdcm *r, rs_peer predecessor) {
+    for (uint32_t i = 0; i < RS_RDCM_RINGS; i++)
+        if (r->rings[i].predecessor == predecessor)
+            rs_rdcm_say(node, r, bits_of(&r->rings[i], i) & 1u << (2 * i));
+}
+
 static uint32_t every(const rs_node *node, const rs_rdcm *r) {
     uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = node->config.rdcm.ack_every;
     return given < quarter || node->config.rdcm.no_congestion_control ? given : quarter;

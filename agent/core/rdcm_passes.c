@@ -35,3 +35,7 @@ rs_time rs_passes_when(const rs_passes *p, uint64_t sn) {
     }
     return sn < p->forgotten ? INT64_MIN : when;
 }
+
+rs_time rs_passes_oldest(const rs_passes *p) {
+    return p->count ? back(p, p->count - 1)->at : INT64_MIN;
+}

@@ -134,7 +134,7 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
         rs_rdcm_say_repaired(node, r, from);
     } else {
         x->stats.peer_repairs_old++;
-        say_again(node, r);
+        rs_rdcm_say_to(node, r, from);
     }
     return result;
 }

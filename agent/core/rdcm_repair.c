@@ -27,7 +27,8 @@ rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
     const rs_rdcm_config *c = &node->config.rdcm;
     if (c->ack_timeout)
         return c->ack_timeout;
-    rs_time late = rs_rtt_late(&w->trip, c->ack_timeout_first) << w->stretch;
+    rs_time late =
+        (rs_rtt_late(&w->trip, c->ack_timeout_first) << w->stretch) + c->ack_delay; /* trips are the newest's */
     return late < c->ack_timeout_least ? c->ack_timeout_least : late > TIMEOUT_MOST ? TIMEOUT_MOST : late;
 }
 
@@ -205,7 +206,7 @@ static void find_lost_repairs(const rs_node *node, rs_time now, rs_rdcm_watch *w
 uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const rs_ack *ack) {
     learned l = {0};
     uint64_t top = w->acked.top;
-    bool paused = w->pause_until > now;
+    bool waits = w->pause_until > now || w->count;
     heard(now, w);
     uint64_t cum = ack->cum < w->acked.end ? ack->cum : w->acked.end;
     if (!w->known)
@@ -222,7 +223,7 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     measure(node, now, r, w, top, &l);
     suspect(node, now, r, w, &l, ack->flags & RS_ACK_BY_TREE);
     find_lost_repairs(node, now, w);
-    if (paused || l.by_repair || w->settled > w->acked.cum)
+    if (waits || l.by_repair || w->settled > w->acked.cum)
         rs_watch_look(node, now, r, w);
     return l.fresh;
 }
@@ -310,6 +311,13 @@ static bool introduce(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, 
     return true;
 }
 
+/* Whether what it said last tells that it lacks a packet. Of one that was silent since nothing is known: it may only be
+ * busy, and repairs to it would keep it so. One of them makes it speak, as a tail loss probe does (RFC 8985). */
+static bool spoke_since(const rs_node *node, const rs_rdcm *r, const rs_rdcm_watch *w, rs_time passed) {
+    rs_time at = passed == INT64_MIN ? rs_passes_oldest(&r->passes) : passed;
+    return w->heard_at >= at + rs_watch_timeout(node, w) / 2;
+}
+
 bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn) {
     if (now < w->look_at)
         return false;
@@ -326,9 +334,11 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     *sn = first_lacking(r, w, r->here.top);
     if (*sn >= r->here.top)
         return false;
-    rs_time due = rs_passes_when(&r->passes, *sn);
+    rs_time passed = rs_passes_when(&r->passes, *sn);
     bool overtaken = *sn < w->settled;
-    due = due == INT64_MIN || overtaken ? now : due + rs_watch_timeout(node, w);
+    if (w->out && !overtaken && !spoke_since(node, r, w, passed))
+        return false; /* until the answer comes, or `again` */
+    rs_time due = passed == INT64_MIN || overtaken ? now : passed + rs_watch_timeout(node, w);
     if (now < due) {
         w->look_at = due < again ? due : again;
         return false;

@@ -4,7 +4,7 @@
 
 #define ACCEPT_BOUND (250 * RS_MS) /* receivers that have not accepted are not waited for longer, if others have */
 #define STALL_LEAST (2000 * RS_MS) /* without any progress: what is left goes by unicast */
-#define QUEUE_TIME (6 * RS_MS)     /* and two round trips of what goes through may be under way */
+#define QUEUE_TIME (6 * RS_MS)     /* and two round trips and an ACK's delay of what goes through may be under way */
 #define QUEUE_LEAST 32             /* packets */
 #define PACE_TIME (2 * RS_MS)      /* over which, or over a round trip, what goes through is measured */
 #define PROBE_LEAST (2 * RS_MS)
@@ -73,9 +73,11 @@ static uint64_t sendable(const rs_sending *x) {
 }
 
 /* Ours: BIC fills any queue, and a host's or a switch's may hold a tenth of a second. No more is under way than what
- * children acknowledge in two round trips without a queue and a little time beside, as Republic's window has it. */
-static uint64_t queue(const rs_rdcm *r) {
-    return r->pace * (uint64_t)((2 * r->trip_least + QUEUE_TIME) / 1000) / 1000000 + QUEUE_LEAST;
+ * children acknowledge in two round trips without a queue, the delay of an ACK and a little time beside, much as
+ * Republic's window has it. */
+static uint64_t queue(const rs_node *node, const rs_rdcm *r) {
+    rs_time span = 2 * r->trip_least + QUEUE_TIME + node->config.rdcm.ack_delay;
+    return r->pace * (uint64_t)(span / 1000) / 1000000 + QUEUE_LEAST;
 }
 
 static void measure_pace(rs_time now, rs_rdcm *r) {
@@ -96,8 +98,8 @@ static uint64_t limit(const rs_node *node, const rs_sending *x) {
     uint64_t behind = r->streams ? r->capacity / 2 : r->capacity - 64;
     uint64_t sets = r->all.acked.cum + behind, can = sendable(x);
     uint64_t most = controlled && r->expected + 1 < sets ? r->expected + 1 : sets;
-    if (controlled && r->pace && r->all.acked.cum + queue(r) < most)
-        most = r->all.acked.cum + queue(r);
+    if (controlled && r->pace && r->all.acked.cum + queue(node, r) < most)
+        most = r->all.acked.cum + queue(node, r);
     return most < can ? most : can;
 }
 
