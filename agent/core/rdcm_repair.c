@@ -146,10 +146,10 @@ static rs_time busy_bound(const rs_node *node, const rs_rdcm_watch *w, rs_time b
 /* Sec. 3.4: a successor that gets everything by repair, of packets that came here by the tree, has a failed link above
  * it. Ours: it says itself if anything came to it by the tree. Where hosts are busy, acknowledgements are so late that
  * everything has been repaired before, needed or not; that says nothing. */
-static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l, bool by_tree) {
+static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l) {
     rs_time bound = node->config.rdcm.link_bound;
     int ring = ring_of(r, w);
-    if (by_tree) {
+    if (w->by_tree) {
         w->by_repair = 0;
         w->suspected = false;
         return;
@@ -221,7 +221,8 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     uint64_t grown = w->flying_most + l.by_repair;
     w->flying_most = grown < w->flying_room ? (uint32_t)grown : w->flying_room;
     measure(node, now, r, w, top, &l);
-    suspect(node, now, r, w, &l, ack->flags & RS_ACK_BY_TREE);
+    w->by_tree = ack->flags & RS_ACK_BY_TREE;
+    suspect(node, now, r, w, &l);
     find_lost_repairs(node, now, w);
     if (waits || l.by_repair || w->settled > w->acked.cum)
         rs_watch_look(node, now, r, w);
@@ -312,10 +313,11 @@ static bool introduce(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, 
 }
 
 /* Whether what it said last tells that it lacks a packet. Of one that was silent since nothing is known: it may only be
- * busy, and repairs to it would keep it so. One of them makes it speak, as a tail loss probe does (RFC 8985). */
+ * busy, and repairs to it would keep it so. One of them makes it speak, as a tail loss probe does (RFC 8985). Nor is it
+ * known of one to whom the tree brings packets: what these overtook it tells itself, the others may wait in its socket. */
 static bool spoke_since(const rs_node *node, const rs_rdcm *r, const rs_rdcm_watch *w, rs_time passed) {
     rs_time at = passed == INT64_MIN ? rs_passes_oldest(&r->passes) : passed;
-    return w->heard_at >= at + rs_watch_timeout(node, w) / 2;
+    return !w->by_tree && w->heard_at >= at + rs_watch_timeout(node, w) / 2;
 }
 
 bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn) {

@@ -47,6 +47,7 @@ typedef struct {
     bool failed;       /* told; it holds nobody back until it is heard again */
     rs_time failed_at; /* when that was told last */
     /* is there a tree above it? */
+    bool by_tree; /* it said last that packets come to it by the tree */
     rs_time tree_at;
     uint32_t by_repair; /* packets it acknowledged since then, all of them repaired */
     bool suspected;     /* told */
