@@ -314,7 +314,8 @@ static bool introduce(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, 
 
 /* Whether what it said last tells that it lacks a packet. Of one that was silent since nothing is known: it may only be
  * busy, and repairs to it would keep it so. One of them makes it speak, as a tail loss probe does (RFC 8985). Nor is it
- * known of one to whom the tree brings packets: what these overtook it tells itself, the others may wait in its socket. */
+ * known of one to whom the tree brings packets: what these overtook it tells itself, the others may wait in its
+ * socket. */
 static bool spoke_since(const rs_node *node, const rs_rdcm *r, const rs_rdcm_watch *w, rs_time passed) {
     rs_time at = passed == INT64_MIN ? rs_passes_oldest(&r->passes) : passed;
     return !w->by_tree && w->heard_at >= at + rs_watch_timeout(node, w) / 2;
