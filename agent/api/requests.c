@@ -78,7 +78,7 @@ static bool check_join(const rs_api_request *request, rs_error *error) {
     const char *order = request->order ? request->order : "", *protocol = request->protocol ? request->protocol : "";
     if (strnlen(protocol, 32) > 31 || strspn(protocol, allowed) != strlen(protocol))
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's protocol is a name such as plain or ricochet");
-    if (protocol[0] && strcmp(order, "none") != 0 && strcmp(order, "fifo") != 0)
+    if ((protocol[0] || order[0]) && strcmp(order, "none") != 0 && strcmp(order, "fifo") != 0)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's order is none or fifo");
     if ((request->r | request->c | request->stagger) > INT32_MAX)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "r, c and stagger are small numbers");
