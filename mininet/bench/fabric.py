@@ -4,7 +4,7 @@ Built inside private namespaces, once; `configure` makes it what a case says. Ho
 h<n>/eth0 - port<n> on br0 carries data, h<n>/mgmt the agents' link to the manager. What a host has on its disk is the
 tmpfs <place>/h<n>.
 
-The manager drives OpenFlow switches. It gets one, tor1, which carries nothing: the bridge floods multicast by itself,
+The manager drives OpenFlow switches. It gets one, tor1, whose ports lead nowhere: the bridge floods multicast,
 for every tool alike.
 """
 
@@ -73,6 +73,11 @@ class Fabric:
         must("ovs-vsctl", "add-br", "tor1", "--", "set", "bridge", "tor1", "datapath_type=netdev",
              "protocols=OpenFlow13", "fail_mode=secure", f"other-config:datapath-id={DPID:016x}", "--",
              "set-controller", "tor1", f"tcp:{MANAGER}:{OPENFLOW_PORT}")  # fmt: skip
+        # What the topology says of it must be there: the manager takes no path over a port that is down.
+        for number in range(1, len(self.hosts) + 1):
+            must("ovs-vsctl", "add-port", "tor1", f"tor1-{number}", "--", "set", "interface", f"tor1-{number}",
+                 "type=internal", f"ofport_request={number}")  # fmt: skip
+            must("ip", "link", "set", f"tor1-{number}", "up")
 
     @property
     def sender(self) -> Host:

@@ -34,7 +34,8 @@ def group_of(family: str, receivers: int, seed: int) -> Group:
 def test_session__delivers_all_under_losses(protocol: str, family: str, seed: int) -> None:
     group = group_of(family, 10, seed)
     outcome = Session(group, protocol, Load(packets=200, loss=0.01), seed).run()
-    assert 0 < outcome.worst <= outcome.goodput <= 1
+    assert 0 < outcome.worst <= outcome.completion <= 1
+    assert 0 < outcome.goodput <= 1
     assert outcome.footprint > 0.9
 
 
