@@ -7,6 +7,7 @@ the nodes and links; addresses, offloads, rates and priority are set here, in on
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,6 +18,9 @@ from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch, Switch
 from rostrum.lab.namespace import LabError
 from rostrum.topologies.model import End, Link, Server, Topology
+
+# Mininet makes its own class that of all loggers from its import on, whose first level hides what is said at INFO.
+logging.setLoggerClass(logging.Logger)
 
 MANAGEMENT_BRIDGE = "mgmt"
 INTERFACE_NAME_MAX = 15  # Linux's limit
