@@ -22,6 +22,9 @@ void rs_groups_api(void *agent, const rs_api_join *join);
 uint32_t rs_groups_status(const rs_groups *groups, rostrum_group_status *rows, uint32_t most);
 uint32_t rs_groups_count(const rs_groups *groups);
 void rs_groups_stats(const rs_groups *groups, rs_messages_stats *out);
+/* Of the sockets that multicast comes by. */
+rs_io_stats rs_groups_io_stats(const rs_groups *groups);
+uint64_t rs_groups_socket_drops(const rs_groups *groups);
 
 /* Callbacks of the link to the manager (context: the agent), and what it says of engines. */
 void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks);

@@ -254,6 +254,16 @@ void rs_groups_sockets_stop(rs_groups *g) {
     free(g->kept_bytes);
 }
 
+rs_io_stats rs_groups_io_stats(const rs_groups *g) {
+    rs_io_stats stats;
+    rs_io_stats_get(g->io, &stats);
+    return stats;
+}
+
+uint64_t rs_groups_socket_drops(const rs_groups *g) {
+    return g->drops;
+}
+
 rs_time rs_groups_sockets_deadline(const rs_groups *g) {
     return g->linger_count > 0 ? g->linger[0].until : RS_NEVER;
 }

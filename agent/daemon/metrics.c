@@ -195,6 +195,51 @@ static void transfers(const rs_agent *agent, page *p) {
     peers(p, &s, &r);
 }
 
+/* How lost messages were recovered here, of all groups (core/messages.h, rs_messages_stats). */
+static void group_repairs(page *p, const rs_messages_stats *s) {
+    counter(p, "group_packets_found_missing_total", s->discovered, "Packets of messages found missing.");
+    family(p, "group_packets_recovered_total", "counter", "Of these, how they came after all.");
+    by(p, "group_packets_recovered_total", "via", "repair", s->recovered_repair);
+    by(p, "group_packets_recovered_total", "via", "retransmit", s->recovered_retransmit);
+    by(p, "group_packets_recovered_total", "via", "late", s->recovered_data);
+    counter(p, "group_packets_lost_total", s->lost, "Packets of messages that programs were told are lost.");
+    family(p, "group_repairs_total", "counter", "Repairs of group messages.");
+    by(p, "group_repairs_total", "kind", "sent", s->repairs_sent);
+    by(p, "group_repairs_total", "kind", "dropped", s->repairs_dropped);
+    by(p, "group_repairs_total", "kind", "received", s->repairs_received);
+    by(p, "group_repairs_total", "kind", "used", s->repairs_used);
+    by(p, "group_repairs_total", "kind", "useless", s->repairs_useless);
+    family(p, "group_requests_total", "counter", "Requests (NAKs) for missing packets, and answers to them.");
+    by(p, "group_requests_total", "kind", "sent", s->naks_sent);
+    by(p, "group_requests_total", "kind", "received", s->naks_received);
+    by(p, "group_requests_total", "kind", "answered", s->retransmits_sent);
+    family(p, "group_heartbeats_total", "counter", "Heartbeats of quiet senders.");
+    by(p, "group_heartbeats_total", "direction", "sent", s->heartbeats_sent);
+    by(p, "group_heartbeats_total", "direction", "received", s->heartbeats_received);
+}
+
+static void groups(const rs_agent *agent, page *p) {
+    rs_messages_stats s;
+    rs_groups_stats(agent->groups, &s);
+    gauge(p, "groups", (double)s.groups, "Message groups with a view here.");
+    gauge(p, "group_packets_missing", (double)s.missing, "Packets of messages missing now.");
+    counter(p, "group_messages_published_total", s.published, "Messages published here.");
+    counter(p, "group_messages_delivered_total", s.delivered, "Messages of other servers that came.");
+    family(p, "group_packets_total", "counter", "Data packets of messages, by multicast.");
+    by(p, "group_packets_total", "direction", "sent", s.data_sent);
+    by(p, "group_packets_total", "direction", "received", s.data_received);
+    family(p, "group_datagrams_refused_total", "counter", "Datagrams of messages that were of no use, by why.");
+    by(p, "group_datagrams_refused_total", "reason", "duplicate", s.duplicates);
+    by(p, "group_datagrams_refused_total", "reason", "foreign", s.foreign);
+    by(p, "group_datagrams_refused_total", "reason", "malformed", s.bad);
+    by(p, "group_datagrams_refused_total", "reason", "bound", s.refused);
+    by(p, "group_datagrams_refused_total", "reason", "intake", s.intake_dropped);
+    rs_io_stats io = rs_groups_io_stats(agent->groups);
+    counter(p, "group_datagrams_intercepted_total", io.intercepted, "Lost on purpose (--loss).");
+    counter(p, "group_socket_drops_total", rs_groups_socket_drops(agent->groups), "Dropped at full socket buffers.");
+    group_repairs(p, &s);
+}
+
 char *rs_metrics_page(void *context, size_t *length) {
     const rs_agent *agent = context;
     page p = {.bytes = malloc(PAGE_BYTES)};
@@ -205,6 +250,7 @@ char *rs_metrics_page(void *context, size_t *length) {
     control(agent, &p);
     store(agent, &p);
     transfers(agent, &p);
+    groups(agent, &p);
     *length = p.used;
     return p.bytes;
 }
