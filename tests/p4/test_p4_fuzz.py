@@ -80,7 +80,7 @@ def broken(rng: random.Random, frame: bytes) -> bytes:
                 at = rng.randrange(12, min(len(out), 90))
                 out[at] ^= 1 << rng.randrange(8)
             case 2:
-                del out[rng.randrange(SHORTEST, len(out)) + 1 :]
+                del out[rng.randint(min(SHORTEST + 1, len(out)), len(out)) :]
             case 3:
                 at, to, size = rng.randrange(len(out)), rng.randrange(12, len(out)), rng.randrange(8)
                 out[to : to + size] = out[at : at + size]
