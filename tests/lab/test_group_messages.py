@@ -130,8 +130,10 @@ def test_a_slow_program_is_told_what_it_lost(lab: Lab) -> None:
 def test_the_commands(lab: Lab) -> None:
     command = [sys.executable, "-m", "rostrum.client.cli"]
     where = ["--lab", "t-messages"]
-    listening = subprocess.Popen([*command, "sub", "words", "--server", "h3", "--count", "3", "--wait", "20s", *where],
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    words_of_h3 = ["sub", "words", "--protocol", "ricochet", "--server", "h3", "--count", "3", "--wait", "20s"]
+    listening = subprocess.Popen(
+        [*command, *words_of_h3, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert listening.stderr and "is in words" in listening.stderr.readline()
     subprocess.run([*command, "pub", "words", "one", "two", "--server", "h1", *where], check=True, timeout=BOUND_S)
     subprocess.run([*command, "pub", "words", "--server", "h2", *where], input=b"three\n", check=True, timeout=BOUND_S)
