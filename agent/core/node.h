@@ -56,6 +56,7 @@ typedef struct {
     rs_time request_bound;   /* what nobody repaired so long is asked of the sender [200 ms] */
     rs_time view_bound;      /* a sender waits so long for its view, then goes without overlay [500 ms] */
     uint32_t window_packets; /* packets between the oldest still needed and the newest [65536]; rounded up to 2^n */
+    uint64_t stream_bytes;   /* of a stream at most so many are kept, but 256 packets at least [window_packets] */
 } rs_rdcm_config;
 
 /* Zero in any field means its default, given in brackets. */
@@ -265,6 +266,11 @@ rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *v
  * Who is left behind by more than the window (it was dead to its peers) fails. */
 rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes, bool last);
 rs_status rs_stream_window(rs_node *node, rs_xfer xfer, uint64_t *first, uint64_t *here, uint64_t *end);
+
+/* Receiver: the caller needs nothing before `bytes` any more, a multiple of the fragment size or the end. Once this was
+ * called, the window does not go further than that: a caller that takes nothing holds the sender back. Until then all
+ * that is here counts as taken. RS_ERR_INVALID beyond *here. */
+rs_status rs_stream_taken(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes);
 
 rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out);
 

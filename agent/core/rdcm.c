@@ -33,7 +33,13 @@ bool rs_rdcm_fill_defaults(rs_rdcm_config *c) {
 
 /* How many sns sets tell apart: all of a small object. */
 static uint64_t capacity_for(const rs_node *node, const rs_transfer *t) {
-    uint64_t capacity = 64;
+    uint64_t capacity = 64, bytes = node->config.rdcm.stream_bytes;
+    if (t->size == RS_STREAM && bytes) {
+        for (capacity = WINDOW_LEAST; capacity < node->config.rdcm.window_packets;)
+            if ((capacity *= 2) * t->fragment_size > bytes)
+                return capacity > WINDOW_LEAST ? capacity / 2 : capacity;
+        return capacity;
+    }
     while (capacity < node->config.rdcm.window_packets && capacity < t->fragments + 63)
         capacity *= 2;
     return capacity;
@@ -46,6 +52,7 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
     r->transfer = transfer;
     r->streams = transfer->size == RS_STREAM;
     r->capacity = capacity_for(node, transfer);
+    r->taken = UINT64_MAX;
     rs_list_init(&r->in_talking);
     rs_list_init(&r->in_mending);
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
@@ -97,9 +104,9 @@ void rs_rdcm_emit(rs_node *node, const rs_rdcm *r, rs_event_kind kind, rs_peer p
 }
 
 /* Sec. 3.3, Repair Window: received here, which counts as a child's ACK (rdcm_ack.c), and acknowledged by the successor
- * in each ring. Who has failed is not waited for. */
+ * in each ring. Who has failed is not waited for. Of a stream, what the caller here has not taken is needed, too. */
 uint64_t rs_rdcm_low(const rs_rdcm *r) {
-    uint64_t low = r->here.cum;
+    uint64_t low = r->here.cum < r->taken ? r->here.cum : r->taken;
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         const rs_rdcm_watch *w = &r->rings[i].successor;
         if (w->in_use && !w->failed && w->acked.cum < low)

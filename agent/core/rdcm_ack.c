@@ -16,7 +16,8 @@ static uint64_t own_expected(const rs_rdcm *r) {
     while (step * 2 * AHEAD_PARTS <= r->bic.window)
         step *= 2;
     by_window -= by_window % step;
-    uint64_t room = rs_rdcm_low(r) + r->capacity - 65;
+    /* While a stream's caller takes nothing, the sender's probes must find room: their ACKs show that all is well. */
+    uint64_t kept = r->taken != UINT64_MAX ? r->capacity / 8 : 64, room = rs_rdcm_low(r) + r->capacity - kept - 1;
     return by_window < room ? by_window : room;
 }
 

@@ -111,6 +111,7 @@ typedef struct rs_rdcm {
     uint64_t settled_told; /* gaps below have been told in the proxy ring */
     bool streams;
     uint64_t released; /* of a stream: below, nobody needs anything from here */
+    uint64_t taken;    /* and below that, the caller does not either; UINT64_MAX: it takes all at once */
     bool moved_told;
 
     /* receiver: congestion control */

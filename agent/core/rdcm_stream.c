@@ -33,6 +33,25 @@ rs_status rs_stream_window(rs_node *node, rs_xfer xfer, uint64_t *first, uint64_
     return RS_OK;
 }
 
+rs_status rs_stream_taken(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes) {
+    rs_rdcm *r = stream(node, xfer);
+    rs_receiving *x = r ? rs_rdcm_receiving(r) : NULL;
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    uint64_t taken = bytes == x->t.size ? x->t.fragments : bytes / x->t.fragment_size;
+    if (taken > r->here.cum)
+        return RS_ERR_INVALID;
+    r->taken = taken;
+    if (x->state == RS_RX_VERIFYING)
+        x->verify_due = now + node->config.no_path_bound;
+    rs_rdcm_stream_moved(node, r);
+    rs_rdcm_expected_moved(node, now, r, RS_RING_LEAF);
+    if (r->own_child)
+        rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
+    rs_receiver_arm(node, x);
+    return RS_OK;
+}
+
 /* Of a node's sets, where the end is known now. */
 static void end_at(rs_rdcm *r, uint64_t fragments) {
     r->here.end = r->subtree.end = r->all.acked.end = fragments;

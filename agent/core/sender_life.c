@@ -214,7 +214,8 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         else
             rs_words(words, sizeof words, "cannot be reached for %s: %s", time,
                      p->down_cause[0] ? p->down_cause : "no connection came up");
-    } else if (x->phase == RS_PHASE_PATCHING && x->end == x->t.fragments && now - progress >= stall) {
+    } else if (x->phase == RS_PHASE_PATCHING && x->end == x->t.fragments && now - progress >= stall &&
+               !(x->rdcm && x->rdcm->streams)) { /* whose program may still be taking what came */
         rs_words(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
                  seconds(time, sizeof time, now - progress));
     } else {

@@ -482,6 +482,51 @@ static void a_stream_pauses__its_last_packet_arrives(void **state) {
     net_free(w.n);
 }
 
+/* The program of one receiver takes nothing for ten seconds: the sender is held back, nobody keeps more than its window
+ * or is taken for dead; then all goes on. */
+static void a_stream_is_not_taken__the_sender_waits(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        world w = {.receivers = 6};
+        rs_config c = config();
+        c.rdcm.stream_bytes = 512 * FRAGMENT + 1;
+        w.n = net_new(7, &c, seed);
+        overlay_make(&w.o, 6, seed, NULL);
+        net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
+        net_knob(w.n)->quiet = true;
+        w.xfer = net_stream_all(w.n, 1, 4000);
+        net_at(w.n, 5 * MS);
+        overlay_tell(w.n, &w.o, 6, w.xfer, 1);
+        uint64_t given = 0, first, here, end, most = 0;
+        rs_peer slow = 1 + (rs_peer)seed % 6;
+        assert_int_equal(rs_stream_taken(net_node(w.n, slow), net_knob(w.n)->now, net_receiving(w.n, slow), FRAGMENT),
+                         RS_ERR_INVALID);
+        net_call(w.n, slow, rs_stream_taken(net_node(w.n, slow), 5 * MS, net_receiving(w.n, slow), 0));
+        for (rs_time at = 5 * MS; given < 4000 && at < 30 * SEC; at += at < 10 * SEC ? 5 * MS : MS) {
+            net_at(w.n, at);
+            assert_int_equal(rs_stream_window(net_node(w.n, 0), w.xfer, &first, &here, &end), RS_OK);
+            uint64_t next = given + 40 < end / FRAGMENT ? given + 40 : end / FRAGMENT;
+            given = next < 4000 ? next : 4000;
+            extend(&w, given, given == 4000);
+            rs_xfer in = net_receiving(w.n, slow);
+            if (rs_stream_window(net_node(w.n, slow), in, &first, &here, &end) != RS_OK)
+                break;
+            assert_true(end - first <= 512 * FRAGMENT && here <= end);
+            if (at < 10 * SEC) {
+                assert_int_equal(first, 0);
+                most = here;
+            } else {
+                net_call(w.n, slow, rs_stream_taken(net_node(w.n, slow), net_knob(w.n)->now, in, here));
+            }
+        }
+        assert_int_equal(given, 4000);
+        assert_true(most >= 256 * FRAGMENT && most <= 512 * FRAGMENT);
+        net_at(w.n, 31 * SEC);
+        all_have_it(&w);
+        net_free(w.n);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_loss__nothing_is_sent_twice),
@@ -496,6 +541,7 @@ int main(void) {
         cmocka_unit_test(memory_is_short__it_ends_all_the_same),
         cmocka_unit_test(a_stream__all_arrives_within_its_window),
         cmocka_unit_test(a_stream_pauses__its_last_packet_arrives),
+        cmocka_unit_test(a_stream_is_not_taken__the_sender_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
