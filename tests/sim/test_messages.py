@@ -38,11 +38,12 @@ def test_repairs_cost_what_the_rate_of_fire_says() -> None:
     assert row["repairs_per_data"] == pytest.approx(2 / 8, rel=0.1)
 
 
-def test_with_stagger_neighbours_put_different_packets_together() -> None:
+def test_few_large_overlaps_leave_no_more_than_many_small_ones() -> None:
     """Two losses near each other, in groups whose members all receive the same: not in the same repairs everywhere."""
-    row = run(Setting(nodes=64, degree=2, stagger=2, seconds=20.0))
-    assert row["lost_on_the_way"] > 10_000
-    assert row["lec_recovery_share"] > 0.996  # 0.993 where all deal their packets out in the same order
+    row = run(Setting(nodes=64, degree=2, seconds=12.0))
+    assert row["lost_on_the_way"] > 6_000
+    assert row["lec_recovery_share"] > 0.995  # 0.989 where a bin puts every packet into its one repair
+    assert row["lec_latency_ms"]["mean"] < 8
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:

@@ -11,6 +11,8 @@
 #include "core/messages.h"
 
 #define RS_LEC_ONE (UINT64_C(1) << 32)
+#define RS_LEC_DEAL 2u  /* a bin whose repairs go to so many targets ... */
+#define RS_LEC_DEALT 2u /* ... has at least so many in the making */
 
 typedef struct rs_lec_bin rs_lec_bin;
 typedef struct rs_lec_region rs_lec_region;
@@ -66,7 +68,7 @@ typedef struct {
 } rs_lec_instance;
 
 struct rs_lec_bin {
-    uint32_t turn, stagger; /* which instance takes the next packet */
+    uint32_t turn, stagger; /* which of its `stagger` instances takes the next packet; 0: it has not begun */
     rs_lec_instance *instances;
     rs_lec_plane *plane;
     rs_lec_key key;

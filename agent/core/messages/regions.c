@@ -84,6 +84,31 @@ static bool grow(rs_messages *node, void **array, uint32_t count, uint32_t *room
     return true;
 }
 
+/* New repairs start in different phases, else nodes that hear the same would make the same ones. */
+static void start_bin(rs_messages *node, rs_lec_bin *bin) {
+    bin->turn = 0;
+    for (uint32_t i = 0; i < bin->stagger; i++) {
+        rs_gm_bin_arm(node, bin, &bin->instances[i]);
+        bin->instances[i].limit = (uint16_t)(1 + rs_gm_random_below(node, bin->plane->r));
+    }
+}
+
+/* A bin whose repairs go to several targets each stands for several bins of the paper, which would put different
+ * packets together: it deals its packets out to two repairs at least (ours). Else two losses near each other would be
+ * in the same repair for all its targets, and where overlaps are few and large, at all neighbours. */
+static void deal(rs_messages *node, rs_lec_bin *bin) {
+    uint64_t wanted = 0;
+    for (uint32_t i = 0; i < bin->use_count; i++)
+        wanted += bin->uses[i].rate * bin->uses[i].region->peer_count;
+    uint32_t stagger = bin->plane->stagger, least = wanted >= RS_LEC_DEAL * RS_LEC_ONE ? RS_LEC_DEALT : 1;
+    stagger = stagger < least ? least : stagger;
+    if (bin->stagger == stagger)
+        return;
+    rs_gm_bin_empty(node, bin);
+    bin->stagger = stagger;
+    start_bin(node, bin);
+}
+
 static void release_bin(rs_messages *node, rs_lec_bin *bin) {
     rs_gm_bin_empty(node, bin);
     for (uint32_t i = 0; i < bin->group_count; i++) {
@@ -113,6 +138,8 @@ static void drop_share(rs_messages *node, const rs_lec_region *region, rs_lec_bi
     }
     if (bin->use_count == 0)
         release_bin(node, bin);
+    else
+        deal(node, bin);
 }
 
 static rs_lec_bin *make_bin(rs_messages *node, rs_lec_plane *plane, rs_lec_key key, rs_lec_group **groups,
@@ -130,7 +157,8 @@ static rs_lec_bin *make_bin(rs_messages *node, rs_lec_plane *plane, rs_lec_key k
     rs_lec_bin *bin = rs_gm_alloc(node, sizeof *bin);
     rs_lec_group **mine = rs_gm_alloc(node, count * sizeof(rs_lec_group *));
     uint32_t *positions = rs_gm_alloc(node, count * sizeof(uint32_t));
-    rs_lec_instance *instances = rs_gm_alloc(node, plane->stagger * sizeof(rs_lec_instance));
+    uint32_t room = plane->stagger < RS_LEC_DEALT ? RS_LEC_DEALT : plane->stagger;
+    rs_lec_instance *instances = rs_gm_alloc(node, room * sizeof(rs_lec_instance));
     if (!bin || !mine || !positions || !instances) {
         rs_gm_release(node, bin);
         rs_gm_release(node, mine);
@@ -138,8 +166,7 @@ static rs_lec_bin *make_bin(rs_messages *node, rs_lec_plane *plane, rs_lec_key k
         rs_gm_release(node, instances);
         return NULL;
     }
-    *bin = (rs_lec_bin){.stagger = plane->stagger,
-                        .instances = instances,
+    *bin = (rs_lec_bin){.instances = instances,
                         .plane = plane,
                         .key = key,
                         .groups = mine,
@@ -174,14 +201,6 @@ static bool use_bin(rs_messages *node, rs_lec_bin *bin, rs_lec_region *region, u
     return true;
 }
 
-/* New bins start in different phases, else nodes that hear the same would make the same repairs. */
-static void start_bin(rs_messages *node, rs_lec_bin *bin) {
-    for (uint32_t i = 0; i < bin->stagger; i++) {
-        rs_gm_bin_arm(node, bin, &bin->instances[i]);
-        bin->instances[i].limit = (uint16_t)(1 + rs_gm_random_below(node, bin->plane->r));
-    }
-}
-
 /* The bin of groups[from...], whose key is `key`, serves the region; NULL if memory is short. */
 static rs_lec_bin *serve(rs_messages *node, rs_lec_plane *plane, rs_lec_region *region, rs_lec_key key,
                          rs_lec_group **groups, uint32_t count, uint64_t rate) {
@@ -196,8 +215,7 @@ static rs_lec_bin *serve(rs_messages *node, rs_lec_plane *plane, rs_lec_region *
             release_bin(node, bin);
         return NULL;
     }
-    if (fresh)
-        start_bin(node, bin);
+    deal(node, bin);
     return bin;
 }
 
