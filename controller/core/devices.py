@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, membership_rules, retree
+from rostrum.controller.core import adopt, membership, membership_rules, retree
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Conflict, Foreign
@@ -53,6 +53,7 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
         elif path.unread:
             seen_in_place(core, path, switch, now)
     membership_rules.rules_found(core, switch, found, now)
+    membership.finish_if_done(core, now)
     for rule_set in core.idle_rules.all():
         if _lacks(found, rule_set.rules, switch):
             core.idle_rules.take(rule_set.hops)

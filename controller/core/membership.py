@@ -29,6 +29,7 @@ from rostrum.controller.core.membership_values import (
 )
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, S
+from rostrum.controller.core.words import listed
 
 FLUSH_MAX = 256  # groups changed in one step; others wait for the next, so that paths get their turn
 RULES_WAIT_NS = 1 * S  # views do not wait longer for switches
@@ -171,7 +172,8 @@ def expire(core: Core, now: int) -> None:
                 mark(core, m.groups[name], now)
     expire_rules(core, now)
     if m.flush and m.flush.until <= now:
-        core.warn("group views do not wait for switches", orders=len(m.flush.ops))
+        away = listed(m.flush.away) or "none"
+        core.warn("group views do not wait for switches", orders=len(m.flush.ops), away=away)
         _finish(core, now)
     if m.flush_at is not None and m.flush_at <= now and m.flush is None:
         _start(core, now)
@@ -190,8 +192,13 @@ def rules_answered(core: Core, op: int, failures: tuple[tuple[str, str], ...], n
         core.warn("group rules not set", switch=switch, cause=cause, again_ms=wait // MS)
     if m.flush and op in m.flush.ops:
         m.flush.ops.discard(op)
-        if not m.flush.ops:
-            _finish(core, now)
+        finish_if_done(core, now)
+
+
+def finish_if_done(core: Core, now: int) -> None:
+    """The rules of what changed are on the switches: all concerned are told."""
+    if (flush := core.members.flush) and not flush.ops and not flush.away:
+        _finish(core, now)
 
 
 def _refusal(core: Core, event: ev.GroupJoined, server: int, group: Group | None) -> str:
@@ -252,8 +259,7 @@ def _out(core: Core, group: Group, server: int, now: int) -> None:
     names.pop(group.name, None)
     if not names:
         del m.of_server[server]
-    for mask in ("fresh", "reborn"):
-        setattr(group, mask, getattr(group, mask) & ~(1 << server))
+    group.fresh &= ~(1 << server)  # `reborn` stays: a view under way may have it, and it may be back before that is told
     if not group.everybody and not group.kept:
         m.empty[group.name] = now + EMPTY_NS
         core.members.wake_at(now + EMPTY_NS)
@@ -295,7 +301,7 @@ def _start(core: Core, now: int) -> None:
     m = core.members
     m.flush_at = None
     names = [name for _, name in zip(range(FLUSH_MAX), m.dirty, strict=False)]
-    flush = m.flush = Flush({}, set(), now + RULES_WAIT_NS)
+    flush = m.flush = Flush(now + RULES_WAIT_NS)
     for name in names:
         del m.dirty[name]
         group = m.groups[name]
@@ -310,13 +316,11 @@ def _start(core: Core, now: int) -> None:
         if before and before is not here:
             core.counts["group_moves"] += 1
         flush.groups[name] = (group.members, group.senders, here.address)
-    flush.ops = rules_changed(core, now)
-    m.ops |= flush.ops
+    rules_changed(core, flush, now)
     if m.dirty:
         _wake(core, now - core.settings.group_window_ns)
     core.members.wake_at(flush.until)
-    if not flush.ops:
-        _finish(core, now)
+    finish_if_done(core, now)
 
 
 def _no_room(core: Core, group: Group, cause: str, now: int) -> None:

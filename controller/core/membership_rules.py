@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.model import ANY_PORT, MulticastRule
+from rostrum.controller.core.membership_state import Flush
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import S
 
@@ -18,8 +19,8 @@ RELIEF_MOVES = 8
 LINGER_NS = 5 * S  # an address that a group has left still reaches its members
 
 
-def rules_changed(core: Core, now: int) -> set[int]:
-    """Orders what follows from where groups are now; returns the orders to be awaited."""
+def rules_changed(core: Core, flush: Flush, now: int) -> None:
+    """Orders what follows from where groups are now; `flush` waits for it."""
     m = core.members
     put, gone = m.sharing.settle()
     due = m.sharing.lingers_until()
@@ -32,7 +33,12 @@ def rules_changed(core: Core, now: int) -> set[int]:
     down = core.resources.switches_down
     for some in _chunks([rule for rule in gone if rule.switch not in down]):
         core.remove(some, "", now)  # before what is put: a switch never holds more than its budget
-    return set_rules(core, [rule for rule in put if rule.switch not in down])
+    flush.ops = set_rules(core, [rule for rule in put if rule.switch not in down])
+    m.ops |= flush.ops
+    if now < m.since + core.settings.grace:
+        flush.away = {rule.switch for rule in put if rule.switch in down}
+    else:
+        flush.away = {rule.switch for rule in put if rule.switch in down and rule.switch in m.down}
 
 
 def set_rules(core: Core, rules: list[MulticastRule]) -> set[int]:
@@ -56,9 +62,13 @@ def rules_found(core: Core, switch: str, found: dict[rule_making.RuleKey, Multic
         for some in _chunks([found.pop(key) for key in sorted(stale)]):
             core.remove(some, "", now)
     lacking = [rule for rule in wanted if not rule_making.holds(found.get(rule_making.key(rule)), rule)]
-    core.members.ops |= set_rules(core, lacking)
+    ops = set_rules(core, lacking)
+    core.members.ops |= ops
     if not lacking:
         core.members.unsure.pop(switch, None)
+    if (flush := core.members.flush) and switch in flush.away:
+        flush.away.discard(switch)
+        flush.ops |= ops
 
 
 def switch_up(core: Core, switch: str) -> None:

@@ -62,8 +62,9 @@ class Group:
         fresh, base = self.fresh & everybody, self.version
         if changed or new_members or new_senders or gone:
             self.version += 1
-        # Who was no member in the last view has nothing that a delta could change.
-        whole = (fresh | new_members | (senders if changed else new_senders)) & self.everybody
+        # Who was no member in the last view has nothing that a delta could change. Who only publishes is told of new
+        # members too, though not which: its packets say under what view it sent them, and so to whom they are owed.
+        whole = (fresh | new_members | (senders if changed or new_members else new_senders)) & self.everybody
         views: dict[int, GroupView] = {}
         if base != self.version and (rest := members & self.members & ~whole):
             delta = GroupView(self.id, self.version, base, changed, ids(new_members), ids(new_senders), ids(gone))
@@ -87,12 +88,13 @@ def ids(servers: int) -> tuple[int, ...]:
 @dataclass
 class Flush:
     """Changes under way: groups as they are to be told (members, senders, address) when the rules are in, or at
-    `until`; `ops`: orders not yet answered.
+    `until`; `ops`: orders not yet answered; `away`: switches that get theirs when they are back and have been read.
     """
 
-    groups: dict[str, tuple[int, int, IPv4Address]]
-    ops: set[int]
     until: int
+    groups: dict[str, tuple[int, int, IPv4Address]] = field(default_factory=dict)
+    ops: set[int] = field(default_factory=set)
+    away: set[str] = field(default_factory=set)
 
 
 @dataclass

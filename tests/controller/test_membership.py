@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import survival
@@ -63,6 +64,51 @@ def test_view__is_told_when_the_rules_are_in() -> None:
     assert line.listeners["h1"].groups.keys() == {"news"}
 
 
+def test_view__tells_of_a_restart_though_the_server_left_and_came_back_while_rules_were_set() -> None:
+    line = GroupLine()
+    line.join("news", "h1", "h3", "h5")
+    line.wait(QUARTER_S)
+    line.devices_answer = False
+    line.join("news", "h7")
+    line.wait(QUARTER_S)
+    line.up("h3", boot=2)
+    line.leave("news", "h3")
+    line.join("news", "h3")
+    line.devices_answer = True
+    line.let()
+    line.wait(QUARTER_S)
+    line.assert_told()
+
+
+@pytest.mark.parametrize("since_start", [True, False])
+def test_view__waits_for_a_switch_that_comes_back_within_a_second(since_start: bool) -> None:
+    line = GroupLine()
+    line.up("h1", "h3")
+    if not since_start:
+        line.wait_alive(60_000)
+    line.do(ev.SwitchDown("tor2", "the manager was restarted"))
+    line.join("news", "h1", "h3")
+    line.wait(QUARTER_S)
+    assert not line.of(act.PushGroups)
+    line.do(ev.SwitchUp("tor2"))
+    line.let()
+    line.assert_told()
+    line.assert_delivered()
+
+
+def test_view__does_not_wait_for_a_switch_that_stays_away() -> None:
+    line = GroupLine()
+    line.up("h1", "h3")
+    line.do(ev.SwitchDown("tor2", "pulled"))
+    line.join("news", "h1", "h3")
+    line.wait(1500)
+    line.assert_told()
+    line.wait_alive(60_000)
+    line.join("olds", "h1", "h3")
+    line.wait(QUARTER_S)
+    line.assert_told()
+
+
 def test_view__does_not_wait_for_a_switch_that_does_not_answer() -> None:
     line = GroupLine()
     line.up("h1", "h3")
@@ -93,6 +139,22 @@ def test_use__a_publisher_reaches_the_members_and_gets_nothing() -> None:
     group = line.manager.core.members.groups["news"]
     copies = line.network.deliver("h3", line.manager.core.members.sharing.at[group.id].address)
     assert copies.keys() == {"h5"}, "the publisher's rack has a tree that leads out of it only"
+
+
+def test_use__a_publisher_hears_of_new_members_that_its_packets_are_owed_to() -> None:
+    line = GroupLine()
+    line.join("news", "h3")
+    line.use("news", "h1")
+    line.wait(QUARTER_S)
+    line.join("news", "h5")
+    line.wait(QUARTER_S)
+    joined = line.listeners["h5"].groups["news"].version
+    assert line.listeners["h1"].groups["news"].version == joined
+    calls = line.listeners["h1"].calls
+    line.leave("news", "h3")
+    line.wait(QUARTER_S)
+    assert line.listeners["h1"].calls == calls, "who leaves is owed nothing"
+    line.assert_told()
 
 
 def test_use__and_join_and_leave_in_any_order() -> None:

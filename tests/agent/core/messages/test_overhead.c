@@ -35,17 +35,22 @@ static cluster *overlapping(uint64_t seed, uint32_t sizes[GROUPS], uint32_t c_mi
     return c;
 }
 
-static void overhead__of_every_group_is_its_rate_of_fire(void **state) {
-    (void)state;
-    uint32_t sizes[GROUPS], c_milli[GROUPS];
-    bool member[GROUPS][NODES];
-    cluster *c = overlapping(cluster_seed(), sizes, c_milli, member);
+/* 40,000 messages of random nodes to random groups; then all that is under way arrives. */
+static void publish_a_lot(cluster *c) {
     for (uint32_t i = 0; i < 40000; i++) {
         cluster_publish(c, cluster_random(c, NODES), cluster_random(c, GROUPS), 8);
         if (i % 4 == 0)
             cluster_run(c, cluster_now(c) + 100 * US);
     }
     cluster_run(c, cluster_now(c) + 100 * MS);
+}
+
+static void overhead__of_every_group_is_its_rate_of_fire(void **state) {
+    (void)state;
+    uint32_t sizes[GROUPS], c_milli[GROUPS];
+    bool member[GROUPS][NODES];
+    cluster *c = overlapping(cluster_seed(), sizes, c_milli, member);
+    publish_a_lot(c);
     for (uint32_t id = 0; id < GROUPS; id++) {
         double received = (double)cluster_received(c, id), c_value = c_milli[id] / 1000.0;
         double wanted = c_value < sizes[id] - 1 ? c_value : sizes[id] - 1;
@@ -66,12 +71,7 @@ static void overhead__no_node_is_favoured(void **state) {
     uint32_t sizes[GROUPS], c_milli[GROUPS];
     bool member[GROUPS][NODES];
     cluster *c = overlapping(cluster_seed(), sizes, c_milli, member);
-    for (uint32_t i = 0; i < 40000; i++) {
-        cluster_publish(c, cluster_random(c, NODES), cluster_random(c, GROUPS), 8);
-        if (i % 4 == 0)
-            cluster_run(c, cluster_now(c) + 100 * US);
-    }
-    cluster_run(c, cluster_now(c) + 100 * MS);
+    publish_a_lot(c);
     for (uint32_t node = 0; node < NODES; node++) {
         double wanted = 0;
         for (uint32_t id = 0; id < GROUPS; id++) {
