@@ -259,7 +259,8 @@ def _out(core: Core, group: Group, server: int, now: int) -> None:
     names.pop(group.name, None)
     if not names:
         del m.of_server[server]
-    group.fresh &= ~(1 << server)  # `reborn` stays: a view under way may have it, and it may be back before that is told
+    # `reborn` stays: a view under way may have it, and it may be back before that is told.
+    group.fresh &= ~(1 << server)
     if not group.everybody and not group.kept:
         m.empty[group.name] = now + EMPTY_NS
         core.members.wake_at(now + EMPTY_NS)

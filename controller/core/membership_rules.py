@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import rules as rule_making
-from rostrum.controller.core.model import ANY_PORT, MulticastRule
 from rostrum.controller.core.membership_state import Flush
+from rostrum.controller.core.model import ANY_PORT, MulticastRule
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import S
 
