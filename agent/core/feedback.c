@@ -151,7 +151,7 @@ static void find_least_share(rs_sending *x) {
     int64_t least = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        if (r->state == RS_RECIPIENT_ACTIVE && !r->aside && !r->apart && r->share_bps &&
+        if (r->state == RS_RECIPIENT_ACTIVE && r->member && !r->aside && !r->apart && r->share_bps &&
             (least == 0 || r->share_bps < least))
             least = r->share_bps;
     }

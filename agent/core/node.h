@@ -101,13 +101,18 @@ typedef struct {
     rs_time reconfiguration; /* expected; 0 = live at once */
     int64_t rate_bps;        /* cap; 0 = unknown */
     rs_time light_bound;     /* RS_EV_NO_LIGHT after this; 0 = never */
-    /* RS_PROTOCOL_RDCM: for a packet path that accepts all of the object, its first; otherwise Republic, and a log. */
+    /* RS_PROTOCOL_RDCM: for a packet path that accepts all of the object, its first, to all receivers; otherwise
+     * Republic, and a log. */
     rs_protocol protocol;
+    /* Of the receivers that the path was wanted for, those it serves; 0 = all. The others then want one of their own.
+     * Not kept. */
+    const rs_peer *receivers;
+    uint32_t receiver_count;
 } rs_path_grant;
 
 typedef enum {
     /* sender */
-    RS_EV_PATH_WANTED, /* ask the manager for a path for `bytes` remaining bytes */
+    RS_EV_PATH_WANTED, /* ask the manager for a path for `bytes` remaining bytes, to whom rs_path_wants says */
     RS_EV_PHASE,       /* the session entered `phase` */
     RS_EV_FIRST_LIGHT, /* INTL_SEQ of `peer` came in, initial sn in `sn` */
     RS_EV_NO_LIGHT,    /* `peer` got nothing within light_bound (one event per such peer) */
@@ -171,11 +176,13 @@ typedef struct {
 typedef struct {
     bool sending;
     rs_phase phase;
-    uint64_t size, bytes_present; /* receiver: bytes stored so far; sender: bytes of distinct fragments sent */
+    /* receiver: bytes stored so far; sender: bytes of distinct fragments sent, the mean of all receivers that did not
+     * fail (they differ where paths serve some of them only) */
+    uint64_t size, bytes_present;
     uint64_t fragments;
     uint64_t packets_sent;      /* data packets, all phases */
     uint64_t packets_attempt;   /* of these, during attempt sending */
-    uint64_t packets_redundant; /* of these, beyond one per fragment */
+    uint64_t packets_redundant; /* of these, beyond one per fragment of each session */
     uint64_t patches_sent, patches_received;
     uint64_t packets_received, packets_old;
     uint64_t lost;             /* receiver: fragments found missing by the three cases */
@@ -225,14 +232,17 @@ void rs_receive_waited(rs_node *node, rs_group group, rs_time waited);
 /* Sender. RS_ERR_EXISTS if that object is already being sent from here. */
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out);
 rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant);
+/* The receivers it was wanted for fail. */
 rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* Whether the path that is wanted now is wanted for this receiver. */
+bool rs_path_wants(const rs_node *node, rs_xfer xfer, rs_peer peer);
 /* The path moved (for example to the packet network) under the same group: attempt again until light. */
 rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind);
 /* The path's switches have seen data packets arrive at every receiver's: with RS_START_ON_SWITCHES high rate need not
  * wait for their INTL_SEQ. A hint: who says none within one round is waited for as ever. */
 rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer);
-/* The path is gone: what is missing goes to each receiver by patches (unicast); if no path was ever granted, all fail
- * with the cause. */
+/* The path is gone: what is missing goes to each receiver by patches (unicast), or to each that the path was for, if
+ * others still want theirs; if no path was ever granted, all fail with the cause. */
 rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 

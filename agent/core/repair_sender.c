@@ -161,7 +161,8 @@ void rs_repair_end(rs_node *node, rs_sending *x) {
         tell_result(node, x);
         x->stats.repairs_mended += p->table.mended;
         for (uint32_t i = 0; i < x->recipient_count; i++)
-            x->recipients[i].want.count = 0;
+            if (x->recipients[i].member)
+                x->recipients[i].want.count = 0;
     }
     rs_repair_table_free(&p->table, &node->allocator);
     p->tail = p->coded = false;
@@ -262,7 +263,7 @@ static bool covers(const rs_repair_set *s, const uint64_t must[RS_REPAIR_WORDS])
 /* A circuit is given back when the round is over: light is dear, and the packet network carries patches beside it. With
  * a further session to come there is no tail either: neither waits for the other. */
 static bool tail_follows(const rs_sending *x) {
-    return x->grant.kind == RS_PATH_PACKET && x->end == x->t.fragments;
+    return x->grant.kind == RS_PATH_PACKET && !x->path_wanted && !x->has_next;
 }
 
 static rs_time hold(const rs_sending *x) {

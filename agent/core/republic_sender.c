@@ -24,6 +24,15 @@ static void open_apart(const rs_sending *x, rs_message *m) {
     m->open.path_kind = RS_OPEN_NO_PATH;
 }
 
+/* To one whose session is over: what that did not bring comes by patches. */
+static void open_over(const rs_recipient *r, rs_message *m) {
+    m->open.first = r->first;
+    m->open.end = r->reached;
+    m->open.group_address = 0;
+    m->open.data_port = 0;
+    m->open.path_kind = RS_OPEN_NO_PATH;
+}
+
 static void open_says(const rs_sending *x, rs_message *m) {
     m->type = RS_MSG_OPEN;
     m->open.size = x->t.size;
@@ -50,10 +59,11 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, r
         m->type = RS_MSG_DATA_FNSD;
     else
         return false;
-    if (r->apart)
-        m->session = RS_SESSION_APART;
+    m->session = r->apart ? RS_SESSION_APART : r->session;
     if (r->apart && what == RS_SAY_OPEN)
         open_apart(x, m);
+    else if (!r->member && what == RS_SAY_OPEN)
+        open_over(r, m);
     return true;
 }
 
@@ -75,7 +85,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
     if (m->open_ack.status == RS_ACK_ACCEPTED && !r->accepted) {
         r->accepted = true;
         r->accepted_at = now;
-        if (!r->lit && !x->by_rdcm && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
+        if (r->member && !r->lit && !x->by_rdcm && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
             x->light_due = now + x->grant.light_bound;
         rs_sender_advance(node, now, x);
         rs_sender_arm(node, x);
@@ -87,7 +97,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
 static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     if (m->session > x->t.session)
         return RS_RX_BAD;
-    if (m->session < x->t.session || r->lit || r->apart || x->by_rdcm)
+    if (m->session < x->t.session || !r->member || r->lit || r->apart || x->by_rdcm)
         return RS_RX_NONE;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return RS_RX_NONE;
@@ -110,9 +120,13 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
     return RS_RX_NONE;
 }
 
-static bool ring_named(const rs_sending *x, uint32_t session, rs_session_ring *out) {
+static bool ring_named(const rs_sending *x, const rs_recipient *r, uint32_t session, rs_session_ring *out) {
     if (session == RS_SESSION_OBJECT || session == RS_SESSION_APART) {
         *out = (rs_session_ring){.first = 0, .end = x->t.fragments};
+        return true;
+    }
+    if (session == r->session) { /* which may be long past */
+        *out = (rs_session_ring){.session = session, .first = r->first, .end = r->reached};
         return true;
     }
     for (uint32_t i = 0; i < RS_RINGS; i++) {
@@ -130,7 +144,7 @@ static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_r
         return rs_rdcm_on_request(node, now, x, r, m);
     if (m->session > x->t.session && m->session != RS_SESSION_OBJECT && !(r->apart && m->session == RS_SESSION_APART))
         return RS_RX_BAD;
-    if (!ring_named(x, m->session, &ring))
+    if (!ring_named(x, r, m->session, &ring))
         return RS_RX_NONE; /* a session long past: the receiver asks again in the ring of the object */
     uint64_t start = m->ptch_req.start, end = m->ptch_req.end;
     if (start < ring.first || start >= ring.end || end < ring.first || end >= ring.end)

@@ -155,7 +155,7 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
     leave_alone(node, now, r);
     rs_words(event.cause, sizeof event.cause, "%s", cause);
     memcpy(r->link.cause, event.cause, sizeof r->link.cause);
-    if (tell && x->sessions && r->link.peer->up)
+    if (tell && r->opened && r->link.peer->up)
         rs_say(node, now, &r->link, RS_SAY_ABORT);
     rs_emit(node, &event);
 }
@@ -204,8 +204,9 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
     const rs_peer_state *p = r->link.peer;
     rs_time bound = node->config.receiver_silence_bound, stall = node->config.no_path_bound;
     /* Before the first path nobody owes anything, and the caller may not even know the addresses. */
-    rs_time since = x->sessions ? r->link.heard_at : RS_NEVER;
-    rs_time progress = r->progress_at > x->stats.data_done_at ? r->progress_at : x->stats.data_done_at;
+    rs_time since = r->opened ? r->link.heard_at : RS_NEVER;
+    rs_time over = r->member ? x->stats.data_done_at : 0, progress = r->progress_at > over ? r->progress_at : over;
+    bool all_sent = r->reached >= x->t.fragments && (!r->member || x->phase == RS_PHASE_PATCHING);
     char words[RS_CAUSE_MAX], time[32];
     if (since != RS_NEVER && now - since >= bound) {
         seconds(time, sizeof time, now - since);
@@ -214,12 +215,12 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         else
             rs_words(words, sizeof words, "cannot be reached for %s: %s", time,
                      p->down_cause[0] ? p->down_cause : "no connection came up");
-    } else if (x->phase == RS_PHASE_PATCHING && x->end == x->t.fragments && now - progress >= stall &&
+    } else if (all_sent && now - progress >= stall &&
                !(x->rdcm && x->rdcm->streams)) { /* whose program may still be taking what came */
         rs_words(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
                  seconds(time, sizeof time, now - progress));
     } else {
-        if (x->sessions && p->up && now - r->link.heard_at >= tick(node))
+        if (r->opened && p->up && now - r->link.heard_at >= tick(node))
             rs_ping(node, now, &r->link);
         return false;
     }
@@ -242,7 +243,7 @@ static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
     x->light_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || r->lit || r->apart || !r->accepted || r->no_light_told)
+        if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->lit || r->apart || !r->accepted || r->no_light_told)
             continue;
         rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
         if (now < since + x->grant.light_bound) {
@@ -263,17 +264,15 @@ static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
     x->fnsd_due = RS_NEVER;
     x->fnsd_said = true;
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+        if (x->recipients[i].state == RS_RECIPIENT_ACTIVE && x->recipients[i].member)
             rs_say(node, now, &x->recipients[i].link, RS_SAY_DATA_FNSD);
 }
 
 static void no_answer(rs_node *node, rs_time now, rs_sending *x) {
     char words[RS_CAUSE_MAX], time[32];
-    x->answer_due = RS_NEVER;
-    x->path_wanted = false;
     rs_words(words, sizeof words, "no answer to the path request for %s; ask the manager why",
              seconds(time, sizeof time, node->config.answer_bound));
-    rs_sender_fail_all(node, now, x, words);
+    rs_sender_no_path(node, now, x, words);
 }
 
 void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
@@ -329,26 +328,26 @@ void rs_sender_arm(rs_node *node, rs_sending *x) {
  * misses. */
 void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
     rs_sending *x = (rs_sending *)r->link.transfer;
-    if (r->state != RS_RECIPIENT_ACTIVE || x->sessions == 0)
+    if (r->state != RS_RECIPIENT_ACTIVE || !r->opened)
         return;
-    rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_PING | (x->fnsd_said || r->apart ? RS_SAY_DATA_FNSD : 0));
+    bool over = r->apart || !r->member || x->fnsd_said;
+    rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_PING | (over ? RS_SAY_DATA_FNSD : 0));
 }
 
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
-    rs_sending *x = (rs_sending *)r->link.transfer;
     leave_alone(node, now, r);
     if (r->state == RS_RECIPIENT_ACTIVE)
-        rs_say(node, now, &r->link, x->sessions ? RS_SAY_OPEN : RS_SAY_CONNECT);
+        rs_say(node, now, &r->link, r->opened ? RS_SAY_OPEN : RS_SAY_CONNECT);
 }
 
 void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
     uint64_t ring = x->end - x->first;
-    uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring);
+    uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring), mean = rs_sender_sent(x);
     *out = x->stats;
     out->phase = x->phase;
     out->repairs_mended += x->repair.coded ? x->repair.table.mended : 0;
     out->packets_redundant = out->packets_sent - distinct;
-    out->bytes_present = distinct >= x->t.fragments ? x->t.size : distinct * x->t.fragment_size;
+    out->bytes_present = mean >= x->t.fragments ? x->t.size : mean * x->t.fragment_size;
     out->rate_bps = x->phase == RS_PHASE_HIGH_RATE ? rs_rate_bps(&x->rate) : 0;
     out->receivers = x->recipient_count;
     out->receivers_done = x->done;

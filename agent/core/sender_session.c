@@ -20,12 +20,14 @@ void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase) {
 }
 
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->path_wanted || x->has_next || !rs_sender_choose(x))
+        return;
     x->path_wanted = true;
     /* The manager may hold the answer back until the present path is released: that wait begins then. */
     x->answer_due = x->path_held ? RS_NEVER : now + node->config.answer_bound;
     rs_emit(node, &(rs_event){.kind = RS_EV_PATH_WANTED,
                               .xfer = x->t.id,
-                              .bytes = x->t.size - (x->end ? x->end * x->t.fragment_size : 0),
+                              .bytes = x->t.size - x->wanted_from * x->t.fragment_size,
                               .session = x->sessions});
 }
 
@@ -61,22 +63,22 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
     x->dark_passed = x->path_lit = false;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
+        if (!r->member)
+            continue;
         r->passed_over = r->apart || (!moved && r->passed_over && !r->lit);
-        x->recipients[i].no_light_told = false;
+        r->no_light_told = false;
     }
 }
 
-static void open_to_all(rs_node *node, rs_time now, rs_sending *x) {
+static void open_to_members(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || r->apart)
+        if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->apart)
             continue;
         r->lit = r->rated = r->dropped = false;
         r->expected = r->lost = 0;
         r->watch = (rs_loss_watch){0};
         r->road = (rs_road){0};
-        if (x->sessions == 1)
-            r->link.heard_at = now; /* from now on it owes answers */
         rs_say(node, now, &r->link, RS_SAY_OPEN);
         rs_unsay(node, now, &r->link, RS_SAY_DATA_FNSD); /* of the session before; OPEN says as much */
         if (r->link.peer->up && !r->link.peer->rtt.smoothed)
@@ -84,32 +86,34 @@ static void open_to_all(rs_node *node, rs_time now, rs_sending *x) {
     }
 }
 
-static void begin_session(rs_node *node, rs_sending *x, uint64_t first, uint64_t end) {
-    uint64_t ring = x->end - x->first;
-    x->sent_before += x->pos < ring ? x->pos : ring;
+/* For all that are wanted. */
+static void begin_session(rs_node *node, rs_time now, rs_sending *x, uint64_t first, uint64_t end) {
+    rs_sender_session_sent(x);
+    rs_repair_begin_session(node, x);
     x->first = first;
     x->end = end;
     x->t.session = x->sessions++;
     x->pos = x->stop_pos = x->rate_from_pos = 0;
-    rs_repair_begin_session(node, x);
+    rs_sender_join(node, now, x);
     x->cuts_logged = 0;
     x->fnsd_said = false;
     x->fnsd_due = RS_NEVER;
     x->rings[x->t.session % RS_RINGS] = (rs_session_ring){x->t.session, first, end};
 }
 
-/* By RDCM, if it is for that: the object's first session, on packets, and all of it. */
+/* By RDCM, if it is for that: the object's first session, on packets, all of it, and to all receivers. */
 static bool begin_rdcm(rs_node *node, rs_time now, rs_sending *x) {
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
     const char *why = x->grant.kind != RS_PATH_PACKET               ? "its path is a circuit"
                       : x->t.session > 0 || x->end < x->t.fragments ? "the path takes a part of the object only"
+                      : rs_sender_others(x)                         ? "the path is for a part of the receivers only"
                       : !rs_rdcm_begin(node, now, x)                ? "memory is short"
                                                                     : NULL;
     if (!why) {
         x->rate.ceiling_bps = x->grant.rate_bps && x->grant.rate_bps < node->config.nic_rate_bps
                                   ? x->grant.rate_bps
                                   : node->config.nic_rate_bps; /* windows, not rates, leave room for others */
-        open_to_all(node, now, x);
+        open_to_members(node, now, x);
         return true;
     }
     rs_words(log.cause, sizeof log.cause, "by Republic though RDCM was granted: %s", why);
@@ -118,14 +122,19 @@ static bool begin_rdcm(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_path_grant *grant) {
-    uint64_t left = x->t.fragments - x->end;
+    uint64_t left = x->t.fragments - x->wanted_from;
     uint64_t accepted = rs_fragments(grant->accepted_size, x->t.fragment_size);
     int64_t ceiling = node->config.nic_rate_bps;
     if (grant->rate_bps && grant->rate_bps < ceiling)
         ceiling = grant->rate_bps;
+    if (!rs_sender_has_members(x)) { /* granted, and needed by nobody any more */
+        rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
+        rs_sender_want_path(node, now, x);
+        return;
+    }
     x->grant = *grant;
     x->path_held = true;
-    begin_session(node, x, x->end, x->end + (accepted < left ? accepted : left));
+    begin_session(node, now, x, x->wanted_from, x->wanted_from + (accepted < left ? accepted : left));
     x->light_confirm = node->config.light_confirm ? node->config.light_confirm : grant->reconfiguration ? 3 : 1;
     x->feedback_interval =
         FEEDBACK_EACH * x->recipient_count > FEEDBACK ? FEEDBACK_EACH * x->recipient_count : FEEDBACK;
@@ -137,12 +146,11 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
         return;
     set_attempt_interval(node, x);
     wait_for_light(node, now, x, false);
-    open_to_all(node, now, x);
+    open_to_members(node, now, x);
     x->attempt_due = now;
     rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
     rs_data_schedule(node, now, x);
-    if (x->end < x->t.fragments)
-        rs_sender_want_path(node, now, x);
+    rs_sender_want_path(node, now, x); /* the rest, of the object or of the receivers */
     rs_sender_advance(node, now, x);
 }
 
@@ -166,7 +174,7 @@ static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
         rs_time its = rs_rtt_late(&r->link.peer->rtt, 10 * RS_MS);
-        if (r->state == RS_RECIPIENT_ACTIVE && r->accepted && its > late)
+        if (r->state == RS_RECIPIENT_ACTIVE && r->member && r->accepted && its > late)
             late = its;
     }
     late *= 2;
@@ -194,12 +202,13 @@ void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole) 
 }
 
 static void count_light(rs_sending *x) {
-    x->waiting = x->lit = 0;
+    x->members = x->waiting = x->lit = 0;
     x->stop_pos = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE)
+        if (r->state != RS_RECIPIENT_ACTIVE || !r->member)
             continue;
+        x->members++;
         if (!r->lit) {
             x->waiting += !r->passed_over;
             if (x->path_lit && !r->passed_over && x->light_pos + (x->end - x->first) > x->stop_pos)
@@ -223,7 +232,7 @@ void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
         return;
     count_light(x);
     bool round_left = x->pos < x->stop_pos; /* some receiver with light has not had its whole round */
-    bool all_lit = x->waiting == 0 && (x->lit > 0 || x->dark_passed);
+    bool all_lit = x->waiting == 0 && (x->lit > 0 || x->dark_passed || x->members == 0);
     if (all_lit && !round_left) {
         data_done(node, now, x);
     } else if (x->phase == RS_PHASE_ATTEMPT && round_left) {
@@ -240,6 +249,18 @@ void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
     rs_sender_arm(node, x);
 }
 
+/* No path is held: the next one's session begins, or is waited for from now on, or is wanted. */
+static void next_session(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->has_next) {
+        x->has_next = false;
+        start_session(node, now, x, &x->next_grant);
+    } else if (x->path_wanted) {
+        x->answer_due = now + node->config.answer_bound;
+    } else {
+        rs_sender_want_path(node, now, x);
+    }
+}
+
 /* The drain after the last data packet is over, or nobody needs the path any more. */
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
     x->path_done_due = RS_NEVER;
@@ -250,12 +271,9 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
         if (x->has_next) /* granted, never used */
             rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
         x->has_next = false;
-    } else if (x->has_next) {
-        x->has_next = false;
-        start_session(node, now, x, &x->next_grant);
-    } else if (x->path_wanted) {
-        x->answer_due = now + node->config.answer_bound;
+        return;
     }
+    next_session(node, now, x);
 }
 
 /* Light is not waited for any longer of those that have not accepted yet, or of all. DATA_FNSD will have them ask for
@@ -263,7 +281,7 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
 void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state == RS_RECIPIENT_ACTIVE && !r->lit && (accepted_too || !r->accepted))
+        if (r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && (accepted_too || !r->accepted))
             r->passed_over = true;
     }
     x->dark_passed |= accepted_too;
@@ -291,16 +309,31 @@ rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_pat
         return RS_ERR_INVALID;
     if (!x->path_wanted)
         return RS_ERR_STATE;
+    if (!rs_sender_served(x, grant))
+        return RS_ERR_INVALID;
     x->path_wanted = false;
     x->answer_due = RS_NEVER;
     if (x->path_held) {
         x->next_grant = *grant;
+        x->next_grant.receivers = NULL;
         x->has_next = true;
     } else {
         start_session(node, now, x, grant);
     }
     rs_sender_arm(node, x);
     return RS_OK;
+}
+
+void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
+    x->path_wanted = false;
+    x->answer_due = RS_NEVER;
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (x->recipients[i].wanted && x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+            rs_sender_fail(node, now, &x->recipients[i], true, cause);
+    rs_sender_settle(node, now, x);
+    if (!x->t.finished)
+        rs_sender_want_path(node, now, x);
+    rs_sender_arm(node, x);
 }
 
 rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
@@ -310,9 +343,8 @@ rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *c
         return RS_ERR_UNKNOWN;
     if (!x->path_wanted)
         return RS_ERR_STATE;
-    x->path_wanted = false;
     rs_words(words, sizeof words, "the path was denied: %s", cause ? cause : "no reason given");
-    rs_sender_fail_all(node, now, x, words);
+    rs_sender_no_path(node, now, x, words);
     return RS_OK;
 }
 
@@ -367,8 +399,10 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
     x->answer_due = x->light_due = x->pass_over_due = x->dark_due = x->path_done_due = RS_NEVER;
     if (!sending && x->end == x->t.fragments)
         return; /* the data channel had done its part */
-    begin_session(node, x, sending ? x->first : x->end, x->t.fragments);
-    open_to_all(node, now, x);
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        x->recipients[i].wanted = x->recipients[i].member;
+    begin_session(node, now, x, sending ? x->first : x->end, x->t.fragments);
+    open_to_members(node, now, x);
     x->stats.data_done_at = now;
     x->fnsd_due = now;
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
@@ -382,6 +416,28 @@ void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *ca
     rs_sender_arm(node, x);
 }
 
+/* Those that the path was for; the others still want theirs. */
+static void part_by_unicast(rs_node *node, rs_time now, rs_sending *x, bool held, const char *cause) {
+    rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
+    rs_words(log.cause, sizeof log.cause, "%.100s: the rest goes to each receiver it was for by unicast", cause);
+    rs_emit(node, &log);
+    rs_sender_part_failed(node, now, x, held, cause);
+    if (held) {
+        rs_straggler_stop(x);
+        rs_data_stop(node, x);
+        rs_repair_end(node, x);
+        x->stats.data_done_at = now;
+        x->light_due = x->pass_over_due = x->dark_due = x->path_done_due = x->fnsd_due = RS_NEVER;
+        rs_sender_phase(node, x, RS_PHASE_PATCHING);
+    } else {
+        x->path_wanted = false;
+        x->answer_due = RS_NEVER;
+    }
+    next_session(node, now, x);
+    rs_sender_settle(node, now, x);
+    rs_sender_arm(node, x);
+}
+
 rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
     rs_sending *x = sending(node, xfer);
     rs_event log = {.kind = RS_EV_LOG, .xfer = xfer};
@@ -389,6 +445,7 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
         return RS_ERR_UNKNOWN;
     if (!x->path_wanted && !x->path_held)
         return x->sessions ? RS_OK : RS_ERR_STATE;
+    bool held = x->path_held;
     x->path_held = false;
     if (x->sessions == 0) {
         rs_words(log.cause, sizeof log.cause, "no path: %s", cause ? cause : "no reason given");
@@ -401,6 +458,9 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
         return RS_OK;
     }
     rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
-    rs_sender_unicast(node, now, x, log.cause);
+    if (rs_sender_others(x))
+        part_by_unicast(node, now, x, held, log.cause);
+    else
+        rs_sender_unicast(node, now, x, log.cause);
     return RS_OK;
 }

@@ -106,9 +106,17 @@ typedef enum { RS_RECIPIENT_ACTIVE, RS_RECIPIENT_DONE, RS_RECIPIENT_FAILED } rs_
 typedef struct {
     rs_link link;
     rs_recipient_state state;
-    bool accepted;    /* OPEN_ACK */
-    bool lit;         /* INTL_SEQ of this session */
-    bool passed_over; /* this session no longer waits for its light: it will be finished by patches */
+    /* which sessions are for it: sender_parts.c */
+    bool member;             /* the present one */
+    bool wanted;             /* the path that is asked for, or kept for the next session */
+    bool named;              /* scratch */
+    bool opened;             /* one was */
+    uint32_t session;        /* its latest one */
+    uint64_t first, reached; /* the ring of that: its sessions have come so far */
+    uint64_t sent;           /* fragments sent in its earlier sessions */
+    bool accepted;           /* OPEN_ACK */
+    bool lit;                /* INTL_SEQ of this session */
+    bool passed_over;        /* this session no longer waits for its light: it will be finished by patches */
     bool no_light_told;
     uint64_t start_pos; /* position in the session at which its initial sn was sent */
     rs_time accepted_at, progress_at;
@@ -176,12 +184,13 @@ struct rs_sending {
     bool no_data_channel; /* the rest goes by patches */
     bool dark_passed;     /* light was waited for long enough */
     rs_path_grant grant, next_grant;
-    uint32_t sessions;     /* started so far */
-    uint64_t first, end;   /* ring of the present session */
-    uint64_t pos;          /* data packets sent in it: the next sn is first + pos mod ring */
-    uint64_t stop_pos;     /* where the last lit recipient has had a whole round */
-    uint64_t sent_before;  /* fragments sent in earlier sessions */
-    uint32_t waiting, lit; /* active recipients whose light is waited for; that have it */
+    uint64_t wanted_from;           /* the path that is asked for begins there */
+    uint32_t sessions;              /* started so far */
+    uint64_t first, end;            /* ring of the present session */
+    uint64_t pos;                   /* data packets sent in it: the next sn is first + pos mod ring */
+    uint64_t stop_pos;              /* where the last lit recipient has had a whole round */
+    uint64_t sent_before;           /* fragments sent in earlier sessions */
+    uint32_t members, waiting, lit; /* active recipients of it; whose light is waited for; that have it */
     rs_session_ring rings[RS_RINGS];
     bool fnsd_said;
 
@@ -349,6 +358,21 @@ void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *ca
 /* The path is not needed any more; `whole`: nobody misses anything, as far as is known. */
 void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
 void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too);
+/* There is no path for those it was wanted for: they fail with that cause, others want theirs. */
+void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause);
+
+/* sender_parts.c: which receivers a session is for */
+bool rs_sender_lacks(const rs_sending *x, const rs_recipient *r); /* a session more, at least */
+bool rs_sender_others(const rs_sending *x);                       /* somebody lacks one who is not in the present one */
+bool rs_sender_choose(rs_sending *x);                             /* whom the next path is for; false: nobody */
+bool rs_sender_served(rs_sending *x, const rs_path_grant *grant); /* of these, the grant is for some; false: none */
+bool rs_sender_has_members(const rs_sending *x);                  /* a session that begins now */
+void rs_sender_join(rs_node *node, rs_time now, rs_sending *x);   /* it begins */
+void rs_sender_session_sent(rs_sending *x);                       /* it is over */
+uint64_t rs_sender_sent(const rs_sending *x); /* distinct fragments, the mean of what was sent to each receiver */
+void rs_sender_apart(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r); /* finished by unicast, from now on */
+/* The present session's path failed, or (not `held`) the one that is wanted: whom it was for is finished by unicast. */
+void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held, const char *cause);
 
 /* sender_life.c: open, settle, fail, watch */
 void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, const char *cause);

@@ -95,16 +95,6 @@ static void tell(rs_node *node, rs_time now, const rs_sending *x, const rs_recip
     rs_emit(node, &event);
 }
 
-/* It leaves the data channel: a session of its own, without one. */
-static void demote(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
-    r->apart = true;
-    r->passed_over = true;
-    r->lit = false;
-    r->progress_at = now;
-    rs_repair_left(now, x, r);
-    rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_DATA_FNSD);
-}
-
 static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others) {
     bool any = false;
     char words[RS_CAUSE_MAX];
@@ -123,7 +113,7 @@ static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others)
         if (x->stragglers == RS_STRAGGLERS_EVICT)
             rs_sender_fail(node, now, r, true, words);
         else
-            demote(node, now, x, r);
+            rs_sender_apart(node, now, x, r);
     }
     if (!any) {
         x->rate.found_bps = x->trial_found_bps;

@@ -135,8 +135,11 @@ net *net_new(uint32_t servers, const rs_config *config, uint64_t seed) {
                            .control_rate_bps = 1000000000,
                            .grant = true,
                            .trace = UINT64_C(0xcbf29ce484222325)};
-    n->knobs.path = (rs_path_grant){
-        .group = 7, .group_address = 0xefff0007, .data_port = 7070, .kind = RS_PATH_PACKET, .rate_bps = 1000000000};
+    n->knobs.path = (rs_path_grant){.group = NET_GROUP,
+                                    .group_address = 0xefff0000 + NET_GROUP,
+                                    .data_port = 7070,
+                                    .kind = RS_PATH_PACKET,
+                                    .rate_bps = 1000000000};
     for (uint32_t i = 0; i < servers; i++)
         start_node(n, i);
     return n;
@@ -182,11 +185,25 @@ static void connect_to(net *n, rs_peer from, rs_peer to) {
     push(n, i);
 }
 
+static rs_group group_of(const rs_incoming *info) {
+    return info->group_address ? info->group_address & 0xffff : RS_NO_GROUP;
+}
+
+static void further_session(net *n, rs_peer server, rs_xfer xfer) {
+    net_server *s = &n->servers[server];
+    rs_incoming info;
+    if (rs_incoming_info(s->node, xfer, &info) != RS_OK || s->group == group_of(&info))
+        return;
+    s->group = group_of(&info);
+    assert_int_equal(rs_incoming_accept(s->node, n->knobs.now, xfer, s->group, s->room), RS_OK);
+}
+
 static void incoming(net *n, rs_peer server, rs_xfer xfer) {
     net_server *s = &n->servers[server];
     rs_incoming info;
     s->incoming = xfer;
     assert_int_equal(rs_incoming_info(s->node, xfer, &info), RS_OK);
+    s->group = group_of(&info);
     if (s->app == APP_REFUSES) {
         assert_int_equal(rs_incoming_refuse(s->node, n->knobs.now, xfer, "quota of 1 GB is used up"), RS_OK);
     } else if (s->app == APP_HAS_IT) {
@@ -200,7 +217,7 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
                            .size = info.size,
                            .fragment_size = info.fragment_size,
                            .fragments = fragments};
-        if (rs_incoming_accept(s->node, n->knobs.now, xfer, info.group_address ? 7 : RS_NO_GROUP, s->room) != RS_OK) {
+        if (rs_incoming_accept(s->node, n->knobs.now, xfer, s->group, s->room) != RS_OK) {
             assert_int_equal(rs_incoming_refuse(s->node, n->knobs.now, xfer, "out of memory"), RS_OK);
             return;
         }
@@ -229,6 +246,22 @@ static void complete(net *n, rs_peer server, rs_xfer xfer) {
     push(n, i);
 }
 
+/* `part` of those that the path is wanted for, at random. */
+static uint32_t some_of_them(net *n, rs_peer sender, rs_xfer xfer, rs_peer *out) {
+    uint32_t count = 0, some;
+    for (rs_peer to = 0; to < n->server_count; to++)
+        if (rs_path_wants(n->servers[sender].node, xfer, to))
+            out[count++] = to;
+    some = count < n->knobs.part ? count : n->knobs.part;
+    for (uint32_t i = 0; i < some; i++) {
+        uint32_t other = i + (uint32_t)(net_random(n) * (count - i));
+        rs_peer chosen = out[other];
+        out[other] = out[i];
+        out[i] = chosen;
+    }
+    return some;
+}
+
 static void happened(net *n, rs_peer server, const rs_event *e) {
     net_server *s = &n->servers[server];
     hash(n, &e->kind, sizeof e->kind);
@@ -244,6 +277,8 @@ static void happened(net *n, rs_peer server, const rs_event *e) {
         push(n, i);
     } else if (e->kind == RS_EV_INCOMING) {
         incoming(n, server, e->xfer);
+    } else if (e->kind == RS_EV_SESSION) {
+        further_session(n, server, e->xfer);
     } else if (e->kind == RS_EV_COMPLETE) {
         complete(n, server, e->xfer);
     } else if (e->kind == RS_EV_RECEIVE_DONE && store_of(s, e->xfer)) {
@@ -406,6 +441,9 @@ static void happen(net *n, net_item *i) {
     case DO_GRANT:
         if (s->epoch == i->epoch && !s->dead) {
             rs_path_grant grant = n->knobs.path;
+            rs_peer part[SERVERS_MAX];
+            if (n->knobs.part)
+                grant = net_part(n, grant.accepted_size, some_of_them(n, i->to, i->xfer, part), part);
             grant.accepted_size = grant.accepted_size ? grant.accepted_size : UINT64_MAX;
             rs_path_granted(s->node, n->knobs.now, i->xfer, &grant);
         }

@@ -15,6 +15,7 @@
 #define SEC INT64_C(1000000000)
 #define ANYONE RS_NO_PEER
 #define NET_START (1 * SEC) /* time does not begin at 0 */
+#define NET_GROUP 7         /* the usual one, which all hear */
 
 typedef struct net net;
 
@@ -57,6 +58,7 @@ typedef struct {
     double duplicate;
     bool grant; /* the manager grants `path` (accepted_size 0 = all) when asked */
     rs_path_grant path;
+    uint32_t part; /* a grant serves so many of the receivers it is wanted for; 0 = all */
     net_drop drop;
     void *drop_context;
     double peer_loss; /* of packets between peers */
@@ -109,6 +111,8 @@ void net_stragglers(net *n, rs_straggler_policy policy);    /* of sends from now
 rs_xfer net_send_all(net *n, uint64_t data, uint64_t size); /* from server 0 to all the others */
 /* A stream by RDCM to all the others, of which at most so many fragments are to be sent. */
 rs_xfer net_stream_all(net *n, uint64_t data, uint64_t fragments_most);
+/* The knob's path for so many bytes, to some receivers, under a group that only receivers of its session hear. */
+rs_path_grant net_part(net *n, uint64_t bytes, uint32_t count, const rs_peer *receivers);
 void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant);
 
 /* After a call into a node: asserts that it went well and lets the node speak. */
@@ -117,6 +121,7 @@ void net_call(net *n, rs_peer server, rs_status status);
 /* What came of it. */
 bool net_has(const net *n, rs_peer server, uint64_t data); /* whole, verified, RECEIVE_DONE */
 const net_told *net_event(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer); /* the first, NULL if none */
+const net_told *net_event_nth(const net *n, rs_peer node, rs_event_kind kind, uint32_t which); /* from 0 */
 uint32_t net_events(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer);       /* how many */
 const net_said *net_message(const net *n, rs_peer from, rs_peer to, rs_message_type type, uint32_t which);
 uint32_t net_messages(const net *n, rs_peer from, rs_peer to, rs_message_type type);

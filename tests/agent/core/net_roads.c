@@ -141,7 +141,8 @@ void put_data(net *n, rs_peer from, const rs_packet_out *out) {
     if (!through_uplink(n, from, out, &leaves))
         return;
     for (rs_peer to = 0; to < n->server_count; to++) {
-        if (to == from || n->servers[to].dead || n->servers[to].frozen || lost(n, to, &h))
+        bool hears = out->group == NET_GROUP || out->group == n->servers[to].group;
+        if (to == from || !hears || n->servers[to].dead || n->servers[to].frozen || lost(n, to, &h))
             continue;
         rs_time at = leaves + n->knobs.data_delay;
         if (n->knobs.data_jitter)

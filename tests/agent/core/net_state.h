@@ -58,6 +58,7 @@ typedef struct {
     net_store stores[OBJECTS_MAX];
     uint32_t store_count;
     rs_xfer incoming;
+    rs_group group; /* it listens to, besides NET_GROUP */
 } net_server;
 
 typedef struct {
@@ -85,6 +86,7 @@ struct net {
     rs_config config;
     rs_straggler_policy stragglers;
     uint64_t stream_most;
+    uint32_t groups; /* made for parts */
 };
 
 /* net.c */

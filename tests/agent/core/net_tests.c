@@ -135,6 +135,16 @@ rs_xfer net_stream_all(net *n, uint64_t data, uint64_t fragments_most) {
     return net_send_all(n, data, RS_STREAM);
 }
 
+rs_path_grant net_part(net *n, uint64_t bytes, uint32_t count, const rs_peer *receivers) {
+    rs_path_grant grant = n->knobs.path;
+    grant.accepted_size = bytes;
+    grant.receivers = receivers;
+    grant.receiver_count = count;
+    grant.group = NET_GROUP + ++n->groups;
+    grant.group_address = 0xefff0000 + grant.group;
+    return grant;
+}
+
 void net_grant(net *n, rs_peer sender, rs_xfer xfer, const rs_path_grant *grant) {
     assert_int_equal(rs_path_granted(n->servers[sender].node, n->knobs.now, xfer, grant), RS_OK);
     pump(n, sender);
@@ -162,6 +172,13 @@ static bool is_event(const net_told *t, rs_peer node, rs_event_kind kind, rs_pee
 const net_told *net_event(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer) {
     for (size_t i = 0; i < n->told_count; i++)
         if (is_event(&n->told[i], node, kind, peer))
+            return &n->told[i];
+    return NULL;
+}
+
+const net_told *net_event_nth(const net *n, rs_peer node, rs_event_kind kind, uint32_t which) {
+    for (size_t i = 0; i < n->told_count; i++)
+        if (is_event(&n->told[i], node, kind, ANYONE) && which-- == 0)
             return &n->told[i];
     return NULL;
 }

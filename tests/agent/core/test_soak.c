@@ -42,7 +42,7 @@ static void random_world(net *n, uint32_t servers) {
     }
 }
 
-static outcome run(uint64_t seed) {
+static outcome run(uint64_t seed, bool parts) {
     net *dice =
         net_new(1, &(rs_config){.fragment_size = 1000}, seed); /* a source of dice, before the world's size is known */
     for (int i = 0; i < 8; i++)
@@ -61,6 +61,7 @@ static outcome run(uint64_t seed) {
 
     net *n = net_new(servers, &config, seed);
     random_world(n, servers);
+    net_knob(n)->part = parts ? 1 + (uint32_t)below(n, servers) : 0;
     net_knob(n)->path.accepted_size = sessions > 1 ? size / sessions + 1 : 0;
     net_send_all(n, 1, size);
     rs_time at = 0;
@@ -93,12 +94,23 @@ static void soak__all_arrives(void **state) {
     const char *one = getenv("SOAK_SEED"), *many = getenv("SOAK_RUNS");
     uint64_t runs = many ? strtoull(many, NULL, 10) : 60;
     if (one) {
-        run(strtoull(one, NULL, 10));
+        run(strtoull(one, NULL, 10), false);
+        run(strtoull(one, NULL, 10), true);
         return;
     }
     print_message("seeds 1 to %llu\n", (unsigned long long)runs);
     for (uint64_t seed = 1; seed <= runs; seed++)
-        run(seed);
+        run(seed, false);
+}
+
+/* Each path serves some of the receivers only. */
+static void parts__all_arrives(void **state) {
+    (void)state;
+    const char *many = getenv("SOAK_RUNS");
+    uint64_t runs = many ? strtoull(many, NULL, 10) : 60;
+    print_message("seeds 1 to %llu\n", (unsigned long long)runs);
+    for (uint64_t seed = 1; seed <= runs; seed++)
+        run(seed, true);
 }
 
 /* With 15 to 20 % of random loss and jitter the rate once fell, sample after sample, to 1 Mb/s. */
@@ -106,13 +118,13 @@ static void much_loss__the_rate_does_not_fall_to_nothing(void **state) {
     static const uint64_t seeds[] = {59, 210, 244, 274, 379, 419, 526};
     (void)state;
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++)
-        run(seeds[i]);
+        run(seeds[i], false);
 }
 
 static void same_seed__same_run(void **state) {
     (void)state;
     for (uint64_t seed = 100; seed < 105; seed++) {
-        outcome first = run(seed), second = run(seed), other = run(seed + 1000);
+        outcome first = run(seed, seed % 2), second = run(seed, seed % 2), other = run(seed + 1000, seed % 2);
         assert_int_equal(first.trace, second.trace);
         assert_int_equal(first.end, second.end);
         assert_int_not_equal(first.trace, other.trace);
@@ -122,6 +134,7 @@ static void same_seed__same_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(soak__all_arrives),
+        cmocka_unit_test(parts__all_arrives),
         cmocka_unit_test(much_loss__the_rate_does_not_fall_to_nothing),
         cmocka_unit_test(same_seed__same_run),
     };
