@@ -44,6 +44,11 @@ void rs_api_encode_created(rs_api_message *out, uint64_t tag, uint64_t handle, u
     rs_put_u64(out, size);
 }
 
+void rs_api_encode_streamed(rs_api_message *out, uint64_t tag, uint64_t bytes) {
+    rs_api_begin(out, RS_API_STREAMED, tag);
+    rs_put_u64(out, bytes);
+}
+
 void rs_api_encode_event(rs_api_message *out, uint64_t tag, const rostrum_event *event) {
     rs_api_begin(out, RS_API_EVENT, tag);
     rs_put_u8(out, (uint8_t)event->kind);
@@ -292,6 +297,9 @@ static bool get_fields(rs_reader *in, rs_api_answer *out) {
         return true;
     case RS_API_CREATED:
         out->handle = rs_get_u64(in);
+        out->object.size = rs_get_u64(in);
+        return true;
+    case RS_API_STREAMED:
         out->object.size = rs_get_u64(in);
         return true;
     case RS_API_ADDED:

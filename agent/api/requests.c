@@ -109,10 +109,16 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         rs_put_u64(out, request->number);
         break;
     case RS_API_READ:
+    case RS_API_STREAM_RECEIVE:
         rs_put_u64(out, request->data_id);
         rs_put_u32(out, request->wait_ms);
         break;
+    case RS_API_STREAM_END:
+        rs_put_u64(out, request->data_id);
+        rs_put_u64(out, request->number);
+        break;
     case RS_API_SEND:
+    case RS_API_STREAM_SEND:
         if (!check_receivers(request, error))
             return false;
         rs_put_u64(out, request->data_id);
@@ -180,11 +186,17 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
     case RS_API_UNSUBSCRIBE:
         out->number = rs_get_u64(in);
         return true;
+    case RS_API_STREAM_END:
+        out->data_id = rs_get_u64(in);
+        out->number = rs_get_u64(in);
+        return true;
     case RS_API_READ:
+    case RS_API_STREAM_RECEIVE:
         out->data_id = rs_get_u64(in);
         out->wait_ms = rs_get_u32(in);
         return true;
     case RS_API_SEND:
+    case RS_API_STREAM_SEND:
         out->data_id = rs_get_u64(in);
         out->flags = rs_get_u32(in);
         out->wait_ms = rs_get_u32(in);

@@ -28,6 +28,9 @@ typedef enum {
     RS_API_UNSUBSCRIBE = 11,
     RS_API_CANCEL = 12,
     RS_API_JOIN = 13,
+    RS_API_STREAM_SEND = 14, /* with a descriptor: the stream's bytes come from it */
+    RS_API_STREAM_END = 15,
+    RS_API_STREAM_RECEIVE = 16, /* with a descriptor: the stream's bytes go there */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,
@@ -41,8 +44,9 @@ typedef enum {
     RS_API_TRANSFERS = 137, /* + rows of the status */
     RS_API_OBJECTS = 138,   /* + rows of the status */
     RS_API_STATE = 139,
-    RS_API_GROUP = 140, /* with a descriptor: the group's own socket (api/group_frames.h) */
-    RS_API_GROUPS = 141 /* + rows of the status */
+    RS_API_GROUP = 140,  /* with a descriptor: the group's own socket (api/group_frames.h) */
+    RS_API_GROUPS = 141, /* + rows of the status */
+    RS_API_STREAMED = 142
 } rs_api_type;
 
 #define RS_API_JOIN_SUBSCRIBE 1u /* flag of JOIN: to receive, not only to publish */
@@ -56,8 +60,8 @@ typedef struct {
     uint64_t tag;
     uint8_t app[16];     /* REGISTER */
     const char *process; /* REGISTER */
-    uint64_t data_id;    /* ADD, SEND, READ, DELETE, SUBSCRIBE, CANCEL */
-    uint64_t number;     /* CREATE: size; DROP: handle; UNSUBSCRIBE: tag of the subscription */
+    uint64_t data_id;    /* ADD, SEND, READ, DELETE, SUBSCRIBE, CANCEL, STREAM_* */
+    uint64_t number;     /* CREATE: size; DROP: handle; UNSUBSCRIBE: tag of the subscription; STREAM_END: bytes */
     uint32_t flags, wait_ms, deadline_ms;
     uint32_t receiver_count;
     const char *receivers[ROSTRUM_RECEIVERS_MAX];
@@ -84,7 +88,7 @@ typedef struct {
     uint64_t tag;
     rostrum_error error;         /* ERROR */
     uint64_t handle;             /* CREATED */
-    rs_api_object_info object;   /* ADDED, OBJECT; CREATED: size */
+    rs_api_object_info object;   /* ADDED, OBJECT; CREATED, STREAMED: size */
     rostrum_event event;         /* EVENT */
     rostrum_send_result result;  /* SENT, without its receivers */
     rostrum_status status;       /* STATE, without rows; REGISTERED: server, version, boot_id */
@@ -108,6 +112,7 @@ void rs_api_encode_registered(rs_api_message *out, uint64_t tag, const char *ser
                               uint64_t boot_id);
 void rs_api_encode_object(rs_api_message *out, uint8_t type, uint64_t tag, const rs_api_object_info *info);
 void rs_api_encode_created(rs_api_message *out, uint64_t tag, uint64_t handle, uint64_t size);
+void rs_api_encode_streamed(rs_api_message *out, uint64_t tag, uint64_t bytes);
 void rs_api_encode_event(rs_api_message *out, uint64_t tag, const rostrum_event *event);
 void rs_api_encode_sent(rs_api_message *out, uint64_t tag, const rostrum_send_result *result);
 void rs_api_encode_state(rs_api_message *out, uint64_t tag, const rostrum_status *status);

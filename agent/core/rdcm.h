@@ -91,6 +91,7 @@ void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stat
 
 /* rdcm_stream.c */
 void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r);
+bool rs_rdcm_stream_lacks(const rs_rdcm *r, uint64_t sn); /* it is not here, and there is room for it */
 bool rs_rdcm_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size); /* false: it went further */
 
 #endif

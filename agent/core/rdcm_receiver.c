@@ -34,11 +34,11 @@ static rs_rx_result store(rs_receiving *x, uint64_t sn) {
             rs_rdcm_set_note(&r->here, sn);
         return result;
     }
-    bool fits = sn < r->released + r->capacity - 64; /* the room its caller has */
+    bool lacks = rs_rdcm_stream_lacks(r, sn);
     rs_rx_result result = {.xfer = x->t.id,
                            .offset = sn * x->t.fragment_size,
                            .length = rs_fragment_length(&x->t, sn),
-                           .verdict = fits && rs_rdcm_set_add(&r->here, sn) ? RS_RX_STORE : RS_RX_OLD};
+                           .verdict = lacks && rs_rdcm_set_add(&r->here, sn) ? RS_RX_STORE : RS_RX_OLD};
     if (result.verdict == RS_RX_STORE)
         x->stats.bytes_present += result.length;
     else

@@ -14,6 +14,10 @@ void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r) {
     rs_rdcm_emit(node, r, RS_EV_STREAM_MOVED, RS_NO_PEER, RS_RING_LEAF);
 }
 
+bool rs_rdcm_stream_lacks(const rs_rdcm *r, uint64_t sn) {
+    return sn < r->released + r->capacity - 64 && !rs_rdcm_set_has(&r->here, sn);
+}
+
 static rs_rdcm *stream(const rs_node *node, rs_xfer xfer) {
     rs_transfer *t = rs_by_id(node, xfer);
     rs_rdcm *r = !t || t->finished ? NULL : t->sending ? ((rs_sending *)t)->rdcm : ((rs_receiving *)t)->rdcm;

@@ -291,7 +291,7 @@ bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xf
         return false;
     uint64_t past = x->ring.lit || x->ring.run ? x->ring.prior - x->ring.first + 1 : 0;
     uint64_t sn = x->ring.first + (past + ahead) % ring;
-    if (rs_seqset_has(&x->present, sn))
+    if (x->rdcm && x->rdcm->streams ? !rs_rdcm_stream_lacks(x->rdcm, sn) : rs_seqset_has(&x->present, sn))
         return false;
     *xfer = x->t.id;
     *offset = sn * x->t.fragment_size;

@@ -13,142 +13,15 @@
 #include <unistd.h>
 
 #include "core/loss_pattern.h"
-#include "daemon/combine.h"
 #include "daemon/nic.h"
+#include "daemon/streams.h"
 #include "daemon/units.h"
 
-#define PUMP_PACKETS 1024u                  /* packets fetched from the core before sockets are looked at again */
 #define BLOCKED_RETRY RS_MILLISECOND        /* how soon the core is asked again while the NIC takes nothing */
 #define PREPARE_STEP (UINT64_C(2) << 20)    /* bytes of the reserve at a time: some ms at most */
 #define PREPARE_IDLE (300 * RS_MILLISECOND) /* after a transfer: others on this machine may not be done with it */
 #define PREPARE_PAUSE (4 * RS_MILLISECOND)
 #define STOP_BOUND (500 * RS_MILLISECOND) /* for last words to peers and manager */
-
-/* ------------------------------------------------------------------------------------------------------- the pump */
-
-static void peer_wanted(rs_agent *agent, rs_peer peer) {
-    if (rs_control_is_up(agent->control, peer))
-        rs_peer_up(agent->node, rs_agent_now(agent), peer);
-    else
-        rs_control_want(agent->control, peer);
-}
-
-static void handle_event(rs_agent *agent, const rs_event *event) {
-    switch (event->kind) {
-    case RS_EV_PATH_WANTED:
-    case RS_EV_PHASE:
-    case RS_EV_FIRST_LIGHT:
-    case RS_EV_NO_LIGHT:
-    case RS_EV_PEER_DONE:
-    case RS_EV_PEER_FAILED:
-    case RS_EV_PATH_DONE:
-    case RS_EV_SEND_DONE:
-        rs_sending_event(agent, event);
-        break;
-    case RS_EV_INCOMING:
-    case RS_EV_SESSION:
-    case RS_EV_COMPLETE:
-    case RS_EV_RECEIVE_DONE:
-        rs_receiving_event(agent, event);
-        break;
-    case RS_EV_PEER_WANTED:
-        peer_wanted(agent, event->peer);
-        break;
-    case RS_EV_RECEIVER_FAILED:
-    case RS_EV_LINK_SUSPECTED:
-    case RS_EV_VIEW_USED:
-        rs_overlay_event(agent->overlay, event);
-        break;
-    case RS_EV_STREAM_MOVED: /* agents carry objects */
-        break;
-    case RS_EV_LOG: {
-        const rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
-        rs_log(RS_LOG_INFO, "core", "object=%s %s", transfer ? rs_id_text(&transfer->id) : "-", event->cause);
-        break;
-    }
-    }
-}
-
-static void send_message(rs_agent *agent, const rs_packet_out *out) {
-    rs_connection_payload payload = {0};
-    if (out->payload_length > 0) {
-        rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
-        if (!transfer || !transfer->object || !transfer->object->map)
-            return;
-        payload = (rs_connection_payload){.map = transfer->object->map + out->payload_offset,
-                                          .fd = transfer->object->fd,
-                                          .offset = out->payload_offset,
-                                          .length = out->payload_length};
-        rs_sending_count(transfer, out->payload_length);
-    }
-    rs_control_send(agent->control, out->peer, out->header, out->header_length, out->payload_length ? &payload : NULL);
-}
-
-static void on_unreadable(void *context, rs_xfer xfer) {
-    rs_agent *agent = context;
-    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
-    if (transfer && transfer->sending)
-        rs_sending_cancel(agent, transfer, "the object's file became shorter while it was being sent");
-}
-
-static void send_data(rs_agent *agent, const rs_packet_out *out) {
-    rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
-    if (!transfer || !transfer->object || (out->payload_length > 0 && !transfer->object->map))
-        return;
-    const uint8_t *payload = out->payload_length ? transfer->object->map + out->payload_offset : NULL;
-    if (out->combine.count > 0) {
-        uint8_t *room = rs_data_payload_room(agent->data);
-        if (!rs_combine_make(room, out->payload_length, transfer->object->map, &out->combine)) {
-            on_unreadable(agent, out->xfer);
-            return;
-        }
-        payload = room;
-    }
-    rs_sending_count(transfer, out->payload_length);
-    rs_data_push(agent->data, payload);
-}
-
-static void send_to_peer(rs_agent *agent, const rs_packet_out *out) {
-    const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
-    const rs_object *object = transfer ? transfer->object : NULL;
-    if (out->payload_length > 0 && (!object || !object->map))
-        return;
-    rs_overlay_send(agent->overlay, out, out->payload_length ? object->map + out->payload_offset : NULL);
-}
-
-/* True: packets went out. */
-static bool pump_packets(rs_agent *agent) {
-    unsigned count = 0;
-    rs_packet_out *out;
-    while (count < PUMP_PACKETS && (out = rs_data_slot(agent->data)) &&
-           rs_poll_tx(agent->node, rs_agent_now(agent), out)) {
-        if (out->channel == RS_CH_GROUP)
-            send_data(agent, out);
-        else if (out->channel == RS_CH_PEER_RELIABLE)
-            send_message(agent, out);
-        else
-            send_to_peer(agent, out);
-        count++;
-    }
-    rs_data_flush(agent->data);
-    rs_overlay_flush(agent->overlay);
-    return count > 0;
-}
-
-/* Everything the core has to say. What is said may lead to more. */
-static void pump(rs_agent *agent) {
-    bool more = true;
-    for (unsigned rounds = 0; more && rounds < 16; rounds++) {
-        rs_event event;
-        more = false;
-        while (rs_poll_event(agent->node, &event)) {
-            handle_event(agent, &event);
-            more = true;
-        }
-        more |= pump_packets(agent);
-        more |= rs_groups_pump(agent->groups);
-    }
-}
 
 /* -------------------------------------------------------------------------------------------------------- the loop */
 
@@ -178,6 +51,7 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, rs_receiving_deadline(agent));
     deadline = earlier(deadline, prepare_due(agent));
     deadline = earlier(deadline, rs_groups_deadline(agent->groups));
+    deadline = earlier(deadline, rs_streams_deadline(agent));
     if (agent->probes)
         deadline = earlier(deadline, rs_probes_deadline(agent->probes));
     if (agent->metrics)
@@ -201,6 +75,8 @@ static void timeouts(rs_agent *agent) {
         rs_sending_timeout(agent);
     if (now >= rs_receiving_deadline(agent))
         rs_receiving_timeout(agent);
+    if (now >= rs_streams_deadline(agent))
+        rs_streams_timeout(agent);
     if (now >= prepare_due(agent))
         prepare(agent);
     if (now >= rs_groups_deadline(agent->groups))
@@ -213,7 +89,7 @@ static void timeouts(rs_agent *agent) {
 
 static bool turn(rs_agent *agent, rs_time bound) {
     rs_time work = rs_receiving_work(agent);
-    pump(agent);
+    rs_agent_pump(agent);
     rs_time deadline = earlier(next_deadline(agent), bound);
     if (!rs_loop_turn(agent->loop, earlier(deadline, work))) {
         rs_log(RS_LOG_ERROR, "agent", "waiting for events failed: %s", strerror(errno));
@@ -234,7 +110,7 @@ static void stop(rs_agent *agent) {
     for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
         rs_receiving_cancel(agent, t, cause);
     do
-        pump(agent);
+        rs_agent_pump(agent);
     while ((agent->transfers.count > 0 || rs_control_waiting(agent->control) > 0) && rs_agent_now(agent) < bound &&
            turn(agent, bound));
 }
@@ -393,7 +269,10 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
         .sender_silence_bound = o->silence_bound,
         /* What hosts take, as on the testbed of Sec. 5.2. An ACK costs a host more than a packet: a quarter of the
          * window decides how many there are. */
-        .rdcm = {.ack_timeout_least = 4 * RS_MILLISECOND, .ack_every = 64, .ack_delay = 8 * RS_MILLISECOND},
+        .rdcm = {.ack_timeout_least = 4 * RS_MILLISECOND,
+                 .ack_every = 64,
+                 .ack_delay = 8 * RS_MILLISECOND,
+                 .stream_bytes = RS_STREAM_BYTES},
         .answer_bound = 7 * 24 * 3600 * RS_SECOND /* paths.c bounds the wait, with better words */};
     const rs_allocator allocator = {.alloc = core_alloc, .release = core_release};
     agent->node = agent->fragment_size ? rs_node_new(&config, &allocator) : NULL;
@@ -425,7 +304,7 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
                                          .delivered = rs_receiving_delivered,
                                          .dropped = on_dropped,
                                          .waited = on_waited,
-                                         .unreadable = on_unreadable};
+                                         .unreadable = rs_agent_unreadable};
     agent->repairs = rs_repairs_new();
     agent->data = rs_data_new(agent->loop, io, &callbacks);
     if (!agent->data || !agent->repairs)
@@ -475,6 +354,8 @@ static bool start_api(rs_agent *agent) {
                                       .on_status = rs_status_api,
                                       .on_delete = rs_receiving_let_go,
                                       .on_join = rs_groups_api,
+                                      .on_stream_end = rs_stream_end_api,
+                                      .on_stream_receive = rs_stream_take_api,
                                       .log = log_api,
                                       .context = agent};
     agent->api = rs_api_server_new(&config, &handlers, agent->store, &error);
@@ -564,6 +445,7 @@ void rs_agent_free(rs_agent *agent) {
         return;
     rs_sending_free_all(agent);
     rs_receiving_free_all(agent);
+    rs_streams_free(agent);
     rs_groups_free(agent->groups);
     rs_overlay_free(agent->overlay);
     rs_metrics_server_free(agent->metrics);

@@ -33,12 +33,17 @@ typedef struct rs_transfer {
     rs_xfer xfer;
     bool sending;
     rs_object_id id;
-    rs_object *object; /* NULL once it was handed back to the store */
+    rs_object *object; /* NULL once it was handed back to the store, and of streams */
+    struct rs_stream_source *source;
+    struct rs_stream_sink *sink;
     rs_time progress_at;
 } rs_transfer;
 
 typedef struct rs_sending rs_sending;
 typedef struct rs_receiving rs_receiving;
+typedef struct rs_stream_source rs_stream_source;
+typedef struct rs_stream_sink rs_stream_sink;
+typedef struct rs_stream_reader rs_stream_reader;
 
 typedef struct {
     rs_transfer *buckets[RS_TRANSFER_BUCKETS];
@@ -67,7 +72,8 @@ typedef struct rs_agent {
     rs_totals totals;
     rs_watch api_watch, link_watch, signal_watch;
     rs_transfers transfers;
-    rs_time prepare_at; /* next piece of the store's reserve, when nothing is being transferred */
+    rs_stream_reader *stream_readers; /* programs that wait for a stream to begin */
+    rs_time prepare_at;               /* next piece of the store's reserve, when nothing is being transferred */
     uint64_t packets_bad;
     rs_log_limit complaints;
     bool stopping;
@@ -79,6 +85,11 @@ rs_agent *rs_agent_new(const rs_options *options);
 bool rs_agent_run(rs_agent *agent);
 void rs_agent_free(rs_agent *agent);
 
+/* pump.c: everything the core has to say. What is said may lead to more. */
+void rs_agent_pump(rs_agent *agent);
+/* What a transfer sends cannot be read any more. */
+void rs_agent_unreadable(void *agent, rs_xfer xfer);
+
 static inline rs_time rs_agent_now(const rs_agent *agent) {
     return rs_loop_now(agent->loop);
 }
@@ -87,6 +98,8 @@ static inline rs_time rs_agent_now(const rs_agent *agent) {
 void rs_transfers_add(rs_transfers *transfers, rs_transfer *transfer);
 void rs_transfers_remove(rs_transfers *transfers, rs_transfer *transfer);
 rs_transfer *rs_transfers_find(const rs_transfers *transfers, rs_xfer xfer);
+/* Where bytes lie that the core sends, a fragment at most of a stream; NULL: they are gone. */
+const uint8_t *rs_transfer_payload(const rs_transfer *transfer, uint64_t offset);
 /* "<first 8 digits of the appID>.../<dataID>" for logs. Valid until four calls later. */
 const char *rs_id_text(const rs_object_id *id);
 /* A version-4 UUID's text. */

@@ -1,8 +1,11 @@
 /* One request of a client: what needs only the object store is done here, the rest goes to the daemon. */
 #include "daemon/api_internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static rs_object_id id_of(const rs_api_client *client, uint64_t data_id) {
@@ -143,6 +146,22 @@ static void serve_read(rs_api_server *server, rs_api_client *client, const rs_ap
         server->read_deadline = wait->deadline;
 }
 
+static void start_send(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
+                       const rs_api_request *request, rs_object *object, int stream) {
+    const rs_api_send send = {.call = *call,
+                              .id = id_of(client, request->data_id),
+                              .object = object,
+                              .stream = stream,
+                              .process = client->process,
+                              .wait_ms = request->wait_ms,
+                              .deadline_ms = request->deadline_ms,
+                              .stragglers = (rostrum_straggler_policy)(request->flags >> RS_API_SEND_STRAGGLERS & 3),
+                              .protocol = (rostrum_protocol)(request->flags >> RS_API_SEND_PROTOCOL & 3),
+                              .receiver_count = request->receiver_count,
+                              .receivers = request->receivers};
+    server->handlers.on_send(server->handlers.context, &send);
+}
+
 static void serve_send(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
                        const rs_api_request *request) {
     rs_object_id id = id_of(client, request->data_id);
@@ -162,16 +181,63 @@ static void serve_send(rs_api_server *server, rs_api_client *client, const rs_ap
     }
     if ((request->flags & RS_API_SEND_EVENTS) && !rs_api_wait_new(server, client, RS_WAIT_SEND, call, &id))
         return;
-    rs_api_send send = {.call = *call,
-                        .object = object,
-                        .process = client->process,
-                        .wait_ms = request->wait_ms,
-                        .deadline_ms = request->deadline_ms,
-                        .stragglers = (rostrum_straggler_policy)(request->flags >> RS_API_SEND_STRAGGLERS & 3),
-                        .protocol = (rostrum_protocol)(request->flags >> RS_API_SEND_PROTOCOL & 3),
-                        .receiver_count = request->receiver_count,
-                        .receivers = request->receivers};
-    server->handlers.on_send(server->handlers.context, &send);
+    start_send(server, client, call, request, object, -1);
+}
+
+/* The daemon's own descriptor of the socket that came along; -1, and the call is answered, if there is none. */
+static int stream_socket(rs_api_server *server, const rs_api_call *call, int fd) {
+    int domain = 0, type = 0;
+    socklen_t size = sizeof domain;
+    bool there = server->handlers.on_stream_end && server->handlers.on_stream_receive;
+    if (!there) {
+        rs_api_reply_error(server, call, ROSTRUM_ERR_UNAVAILABLE, "there are no streams here");
+        return -1;
+    }
+    if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || domain != AF_UNIX || type != SOCK_STREAM) {
+        rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
+                           "a stream needs one end of a pair of unix stream sockets (socketpair)");
+        return -1;
+    }
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (own < 0)
+        rs_api_reply_error(server, call, ROSTRUM_ERR_LIMIT, "the agent has no descriptors left: %s", strerror(errno));
+    return own;
+}
+
+static void serve_stream_send(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
+                              const rs_api_request *request, int fd) {
+    rs_object_id id = id_of(client, request->data_id);
+    if ((rostrum_protocol)(request->flags >> RS_API_SEND_PROTOCOL & 3) == ROSTRUM_PROTOCOL_REPUBLIC) {
+        rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
+                           "a stream goes by rdcm over a packet tree; republic needs to know an object's end");
+        return;
+    }
+    int own = stream_socket(server, call, fd);
+    if (own < 0)
+        return;
+    if ((request->flags & RS_API_SEND_EVENTS) && !rs_api_wait_new(server, client, RS_WAIT_SEND, call, &id))
+        close(own);
+    else
+        start_send(server, client, call, request, NULL, own);
+}
+
+static void serve_stream_receive(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
+                                 const rs_api_request *request, int fd) {
+    const rs_api_take take = {.call = *call,
+                              .id = id_of(client, request->data_id),
+                              .process = client->process,
+                              .wait_ms = request->wait_ms,
+                              .stream = stream_socket(server, call, fd)};
+    if (take.stream >= 0)
+        server->handlers.on_stream_receive(server->handlers.context, &take);
+}
+
+static void serve_stream_end(rs_api_server *server, const rs_api_call *call, const rs_object_id *id, uint64_t bytes) {
+    if (server->handlers.on_stream_end)
+        server->handlers.on_stream_end(server->handlers.context, call, id, bytes);
+    else
+        rs_api_reply_error(server, call, ROSTRUM_ERR_UNAVAILABLE, "there are no streams here");
 }
 
 static void serve_delete(rs_api_server *server, rs_api_client *client, const rs_api_call *call, uint64_t data_id) {
@@ -247,6 +313,15 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         break;
     case RS_API_JOIN:
         serve_join(server, call, request);
+        break;
+    case RS_API_STREAM_SEND:
+        serve_stream_send(server, client, call, request, fd);
+        break;
+    case RS_API_STREAM_END:
+        serve_stream_end(server, call, &id, request->number);
+        break;
+    case RS_API_STREAM_RECEIVE:
+        serve_stream_receive(server, client, call, request, fd);
         break;
     case RS_API_CANCEL:
         server->handlers.on_cancel(server->handlers.context, call, &id);

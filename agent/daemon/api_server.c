@@ -345,6 +345,11 @@ void rs_api_reply_send(rs_api_server *server, const rs_api_call *call, const ros
     rs_api_transmit(server, call->client, -1, false);
 }
 
+void rs_api_reply_streamed(rs_api_server *server, const rs_api_call *call, uint64_t bytes) {
+    rs_api_encode_streamed(&server->message, call->tag, bytes);
+    rs_api_transmit(server, call->client, -1, false);
+}
+
 void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const char *protocol, const char *order,
                         uint32_t message_bytes, int fd) {
     rs_api_encode_group(&server->message, call->tag, protocol, order, message_bytes);

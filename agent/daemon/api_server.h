@@ -24,7 +24,9 @@ typedef struct {
 
 typedef struct {
     rs_api_call call;
-    rs_object *object;    /* whole; rs_store_hold it while it is being sent */
+    rs_object_id id;
+    rs_object *object;    /* whole; rs_store_hold it while it is being sent. NULL: a continuing stream */
+    int stream;           /* of a stream: the socket that its bytes come from, the callee's to close; else -1 */
     const char *process;  /* who asks, for logs */
     uint32_t wait_ms;     /* bound on waiting for a path; 0 = the manager's default */
     uint32_t deadline_ms; /* when the transfer should be done, from now, a hint for the scheduler; 0 = none */
@@ -33,6 +35,15 @@ typedef struct {
     uint32_t receiver_count; /* 1 ... ROSTRUM_RECEIVERS_MAX, no doubles */
     const char *const *receivers;
 } rs_api_send;
+
+/* A program wants to read a continuing stream. */
+typedef struct {
+    rs_api_call call;
+    rs_object_id id;
+    const char *process;
+    uint32_t wait_ms; /* for the stream to begin; 0 = it must have begun */
+    int stream;       /* the socket that its bytes go to, the callee's to close */
+} rs_api_take;
 
 /* A program wants a message group. */
 typedef struct {
@@ -56,6 +67,11 @@ typedef struct {
     void (*on_delete)(void *context, const rs_object_id *id);
     /* Answer with rs_api_reply_group or rs_api_reply_error, then or later. NULL: there are no groups here. */
     void (*on_join)(void *context, const rs_api_join *join);
+    /* A stream that is being sent is whole with so many bytes. Answer with rs_api_reply_ok or rs_api_reply_error. NULL:
+     * there are no streams here. */
+    void (*on_stream_end)(void *context, const rs_api_call *call, const rs_object_id *id, uint64_t bytes);
+    /* Answer at the end with rs_api_reply_streamed, or with rs_api_reply_error. NULL: there are no streams here. */
+    void (*on_stream_receive)(void *context, const rs_api_take *take);
     /* Answer with rs_api_reply_status. */
     void (*on_status)(void *context, const rs_api_call *call);
     /* One line for the log. May be NULL. */
@@ -96,6 +112,8 @@ __attribute__((format(printf, 4, 5))) void rs_api_reply_error(rs_api_server *ser
 /* result->data_id and ->size are taken as they are; the server's subscribers to the object get a final PHASE "done"
  * from the caller's rs_api_event, not from here. */
 void rs_api_reply_send(rs_api_server *server, const rs_api_call *call, const rostrum_send_result *result);
+/* All `bytes` of a stream went to the program. */
+void rs_api_reply_streamed(rs_api_server *server, const rs_api_call *call, uint64_t bytes);
 /* `fd`: the program's end of the group's socket, taken over. */
 void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const char *protocol, const char *order,
                         uint32_t message_bytes, int fd);

@@ -68,6 +68,10 @@ static bool keep_rest(rs_connection *c, const uint8_t *header, size_t header_len
         return broken(words, "too many bytes wait to be sent, or memory is short", 0);
     memcpy(at, header + of_header, header_left);
     at += header_left;
+    if (payload && payload->fd < 0) {
+        memcpy(at, payload->map + of_payload, payload_left);
+        return true;
+    }
     for (size_t done = 0; done < payload_left;) {
         ssize_t got = pread(payload->fd, at + done, payload_left - done, (off_t)(payload->offset + of_payload + done));
         if (got < 0 && errno == EINTR)

@@ -41,7 +41,7 @@ typedef struct rs_connection {
  * (a shortened file must not raise a signal here). */
 typedef struct {
     const uint8_t *map;
-    int fd;
+    int fd; /* -1: none, the mapping is the agent's own */
     uint64_t offset;
     uint32_t length;
 } rs_connection_payload;

@@ -22,6 +22,7 @@ typedef struct {
     rs_totals_of sent, received;
     uint64_t socket_drops; /* data packets that the kernel dropped because its buffer was full */
     uint64_t probes;       /* reports to the manager */
+    uint64_t stream_bytes_out, stream_bytes_in; /* of programs: taken from them, handed to them */
 } rs_totals;
 
 void rs_totals_add(rs_totals_of *totals, const rs_xfer_stats *stats, bool ok);

@@ -60,8 +60,8 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     rs_uuid_text(path->request_id);
     const rs_link_request_params request = {.request_id = path->request_id,
                                             .object = s->base.id,
-                                            .data_size = s->result.size,
-                                            .remaining_size = remaining,
+                                            .data_size = s->result.size, /* of a stream 0: nobody knows */
+                                            .remaining_size = s->base.source ? 0 : remaining,
                                             .receivers = names,
                                             .receiver_count = s->receiver_count,
                                             .wait_ms = s->wait_ms,
@@ -179,15 +179,28 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
     rs_sending_tell_phase(agent, s, "accepted", words);
 }
 
+/* A circuit, or Republic, which needs to know where it ends. */
+static bool fits_stream(const rs_link_response *response) {
+    return response->kind == RS_PATH_PACKET && response->protocol == RS_PROTOCOL_RDCM;
+}
+
 static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link_response *response) {
     uint16_t port = response->data_port ? response->data_port : agent->options.data_port;
     note_grant(agent, s, path, response);
     path->group = rs_data_use(agent->data, response->group, port);
     learn_addresses(agent, response);
+    if (s->base.source && !fits_stream(response)) {
+        give_back(agent, s, path);
+        fail_path(
+            agent, s, path, ROSTRUM_ERR_DENIED,
+            "a stream goes by rdcm over a packet tree alone (a circuit cannot be held for as long as it may take), "
+            "and the manager granted another path");
+        return;
+    }
     const rs_path_grant grant = {.group = path->group,
                                  .group_address = response->group,
                                  .data_port = port,
-                                 .accepted_size = response->accepted_size,
+                                 .accepted_size = s->base.source ? RS_STREAM : response->accepted_size,
                                  .kind = response->kind,
                                  .reconfiguration = response->reconfiguration,
                                  .rate_bps = response->rate_bps,

@@ -6,6 +6,7 @@
 
 #include "daemon/agent.h"
 #include "daemon/combine.h"
+#include "daemon/streams.h"
 #include "daemon/units.h"
 
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
@@ -51,7 +52,11 @@ static void tell(rs_agent *agent, const rs_receiving *r, rostrum_event_kind kind
                  const char *words) {
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
-    rostrum_event event = {.kind = kind, .size = r->size, .session = r->session, .bytes = stats.bytes_present};
+    uint64_t streamed = r->base.sink ? rs_stream_sink_bytes(r->base.sink) : 0;
+    rostrum_event event = {.kind = kind,
+                           .size = r->base.sink ? streamed : r->size,
+                           .session = r->session,
+                           .bytes = r->base.sink ? streamed : stats.bytes_present};
     snprintf(event.subject, sizeof event.subject, "%s", phase);
     snprintf(event.words, sizeof event.words, "%s", words);
     rs_api_event(agent->api, &r->base.id, &event);
@@ -62,6 +67,7 @@ static void tell(rs_agent *agent, const rs_receiving *r, rostrum_event_kind kind
 static void free_receiving(rs_agent *agent, rs_receiving *r) {
     rs_data_leave(agent->data, r->group);
     rs_overlay_transfer_over(agent->overlay, r->base.xfer);
+    rs_stream_sink_free(r->base.sink, "the agent is ending");
     if (r->serving)
         rs_store_release(r->base.object);
     else if (r->base.object)
@@ -75,9 +81,28 @@ static rs_group join(rs_agent *agent, const rs_incoming *info, char *error) {
     return rs_data_join(agent->data, info->group_address, info->data_port, error);
 }
 
-/* Room, digest and group for an object. NULL with words in `cause`. */
-static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cause, size_t cause_size) {
+static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
     rs_error error = {0};
+    r->tree = rs_digest_tree_new(info->digest.algorithm, info->size);
+    if (!r->tree) {
+        snprintf(cause, size, "digest algorithm %u is not known at %s", info->digest.algorithm, agent->options.server);
+        return false;
+    }
+    r->base.object = rs_store_receive(agent->store, &info->object, info->size, &error);
+    if (!r->base.object)
+        snprintf(cause, size, "no room at %.30s: %.115s", agent->options.server, error.words);
+    return r->base.object != NULL;
+}
+
+static bool prepare_stream(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
+    r->size = 0;
+    r->allocated = true;
+    r->base.sink = rs_stream_sink_new(agent, info, cause, size);
+    return r->base.sink != NULL;
+}
+
+/* Room, digest and group for an object, or a window for a stream. NULL with words in `cause`. */
+static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cause, size_t cause_size) {
     char words[RS_IO_ERROR_MAX];
     rs_receiving *r = calloc(1, sizeof *r);
     if (!r) {
@@ -93,17 +118,9 @@ static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cau
     r->allocated = info->size == 0;
     r->started_ns = rs_wall_clock();
     rs_peers_hold(&agent->peers, r->sender);
-    r->tree = rs_digest_tree_new(info->digest.algorithm, info->size);
-    if (!r->tree) {
-        snprintf(cause, cause_size, "digest algorithm %u is not known at %s", info->digest.algorithm,
-                 agent->options.server);
+    if (!(info->size == RS_STREAM ? prepare_stream(agent, r, info, cause, cause_size)
+                                  : prepare_object(agent, r, info, cause, cause_size)))
         goto fail;
-    }
-    r->base.object = rs_store_receive(agent->store, &info->object, info->size, &error);
-    if (!r->base.object) {
-        snprintf(cause, cause_size, "no room at %.30s: %.115s", agent->options.server, error.words);
-        goto fail;
-    }
     if (info->group_address != 0 && (r->group = join(agent, info, words)) == RS_NO_GROUP) {
         snprintf(cause, cause_size, "%.60s: %.90s", agent->options.server, words);
         goto fail;
@@ -142,7 +159,7 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     char cause[160];
     if (rs_incoming_info(agent->node, xfer, &info) != RS_OK)
         return;
-    const rs_object *existing = rs_store_find(agent->store, &info.object);
+    const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
     if (existing) {
         meet_existing(agent, xfer, &info, existing);
         return;
@@ -164,9 +181,12 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     r->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
     rs_transfers_add(&agent->transfers, &r->base);
     rs_overlay_transfer(agent->overlay, xfer, &info.object);
+    if (r->base.sink)
+        rs_stream_sink_begin(r->base.sink, xfer);
     char address[RS_ADDRESS_TEXT];
-    rs_log(RS_LOG_INFO, "receive", "object=%s from=%s bytes=%llu group=%s:%u session=%u", rs_id_text(&info.object),
-           rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)info.size,
+    rs_log(RS_LOG_INFO, "receive", "%s=%s from=%s bytes=%llu group=%s:%u session=%u",
+           r->base.sink ? "stream" : "object", rs_id_text(&info.object),
+           rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)r->size,
            rs_address_text(info.group_address, address), info.data_port, info.session);
     tell(agent, r, ROSTRUM_EVENT_PHASE, "accepted", "");
 }
@@ -196,6 +216,8 @@ static void next_session(rs_agent *agent, rs_receiving *r) {
 /* Where a fragment belongs, with room behind it; NULL if the store has none left (the transfer is given up). */
 static uint8_t *place_of(rs_agent *agent, rs_receiving *r, uint64_t offset, uint32_t length) {
     rs_error error = {0};
+    if (r->base.sink)
+        return rs_stream_sink_at(r->base.sink, offset);
     if (!r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING || offset > r->size ||
         length > r->size - offset || !r->base.object->map)
         return NULL;
@@ -263,7 +285,7 @@ static void take_repair(rs_agent *agent, const rs_repair_packet *repair) {
     if (result.verdict != RS_RX_STORE && result.verdict != RS_RX_COMBINE)
         return;
     rs_receiving *r = find(agent, result.xfer);
-    uint8_t *place = r ? place_of(agent, r, result.offset, result.length) : NULL;
+    uint8_t *place = r && r->tree ? place_of(agent, r, result.offset, result.length) : NULL;
     if (!place)
         return;
     memcpy(place, repair->payload, result.length);
@@ -277,6 +299,8 @@ void rs_receiving_delivered(void *context) {
     rs_repair_packet repair;
     for (unsigned i = 0; i < stored_count; i++) {
         const rs_receiving *r = stored[i].receiving;
+        if (!r->tree)
+            continue;
         rs_digest_tree_present(r->tree, stored[i].offset, stored[i].length);
         if (r->base.object && r->base.object->map)
             rs_digest_tree_warm(r->tree, r->base.object->map);
@@ -304,7 +328,8 @@ bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, si
     uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
     if (place) {
         memcpy(place, payload, payload_length);
-        rs_digest_tree_present(r->tree, result.offset, result.length);
+        if (r->tree)
+            rs_digest_tree_present(r->tree, result.offset, result.length);
     }
     return true;
 }
@@ -324,7 +349,8 @@ void rs_receiving_datagram(rs_agent *agent, rs_peer peer, const uint8_t *header,
     uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
     if (place) {
         memcpy(place, payload, payload_length);
-        rs_digest_tree_present(r->tree, result.offset, result.length);
+        if (r->tree)
+            rs_digest_tree_present(r->tree, result.offset, result.length);
     }
 }
 
@@ -434,6 +460,8 @@ static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
     rs_totals_add(&agent->totals.received, &stats, event->ok);
     rs_object_id id = r->base.id;
+    rs_stream_sink_free(r->base.sink, event->cause);
+    r->base.sink = NULL;
     rs_transfers_remove(&agent->transfers, &r->base);
     free_receiving(agent, r);
     if (!event->ok)
@@ -450,7 +478,9 @@ void rs_receiving_event(rs_agent *agent, const rs_event *event) {
         return;
     if (event->kind == RS_EV_SESSION)
         next_session(agent, r);
-    if (event->kind == RS_EV_COMPLETE) {
+    if (event->kind == RS_EV_COMPLETE && r->base.sink) {
+        rs_stream_sink_complete(r->base.sink);
+    } else if (event->kind == RS_EV_COMPLETE) {
         r->complete = true;
         digest_step(agent, r);
     }

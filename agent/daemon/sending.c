@@ -1,9 +1,12 @@
 /* Sends of the applications: from the request to the answer. */
 #include "daemon/sending.h"
 
+#include "daemon/streams.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
 
@@ -30,11 +33,12 @@ int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer) {
 
 static rostrum_event blank_event(const rs_agent *agent, const rs_sending *s, rostrum_event_kind kind) {
     (void)agent;
+    uint64_t streamed = s->base.source ? rs_stream_source_bytes(s->base.source) : 0;
     return (rostrum_event){.kind = kind,
                            .sending = true,
-                           .size = s->result.size,
+                           .size = s->base.source ? streamed : s->result.size,
                            .session = s->result.sessions ? s->result.sessions - 1 : 0,
-                           .bytes = s->stats.bytes_present,
+                           .bytes = s->base.source ? streamed : s->stats.bytes_present,
                            .rate_bps = s->stats.rate_bps,
                            .receivers = s->receiver_count,
                            .receivers_done = s->stats.receivers_done,
@@ -77,6 +81,7 @@ static void free_sending(rs_agent *agent, rs_sending *s) {
         rs_peers_release(&agent->peers, s->peers[i]);
     if (s->base.object)
         rs_store_release(s->base.object);
+    rs_stream_source_free(s->base.source);
     free(s->peers);
     free(s->receivers);
     free(s->dark);
@@ -105,16 +110,16 @@ static rs_sending *new_sending(rs_agent *agent, const rs_api_send *send) {
     s->receivers = calloc(send->receiver_count, sizeof *s->receivers);
     s->dark = calloc(send->receiver_count, sizeof *s->dark);
     s->base.sending = true;
-    s->base.id = send->object->id;
+    s->base.id = send->id;
     s->call = send->call;
     s->wait_ms = send->wait_ms;
-    s->protocol = send->protocol;
+    s->protocol = send->object ? send->protocol : ROSTRUM_PROTOCOL_RDCM;
     s->deadline_ms = send->deadline_ms;
     s->path.group = s->next_path.group = RS_NO_GROUP;
     s->report_at = RS_NEVER;
     s->failure = ROSTRUM_ERR_FAILED;
-    s->result = (rostrum_send_result){.data_id = send->object->id.data,
-                                      .size = send->object->size,
+    s->result = (rostrum_send_result){.data_id = send->id.data,
+                                      .size = send->object ? send->object->size : 0,
                                       .requested_ns = rs_wall_clock(),
                                       .fragment_size = agent->fragment_size,
                                       .receivers = s->receivers,
@@ -137,6 +142,12 @@ static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, 
             return words;
         }
     }
+    uint32_t streams = 0;
+    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        streams += t->source != NULL;
+    *code = ROSTRUM_ERR_LIMIT;
+    if (!send->object && streams >= RS_STREAMS_MOST)
+        return "as many streams as an agent takes are being sent from here already";
     *code = ROSTRUM_ERR_UNAVAILABLE;
     if (agent->stopping)
         return "this agent is ending";
@@ -145,45 +156,61 @@ static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, 
     return NULL;
 }
 
-void rs_sending_api(void *context, const rs_api_send *send) {
-    rs_agent *agent = context;
+/* NULL: it was not begun, and the call is answered. */
+static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
     char words[ROSTRUM_WORDS_MAX + 1];
     rostrum_code code;
     const char *cause = cannot_start(agent, send, &code, words, sizeof words);
     if (cause) {
         rs_api_reply_error(agent->api, &send->call, code, "%s", cause);
-        return;
+        return NULL;
     }
     rs_sending *s = new_sending(agent, send);
     if (!s) {
         rs_api_reply_error(agent->api, &send->call, ROSTRUM_ERR_LIMIT, "no memory or no room for %u receivers",
                            send->receiver_count);
-        return;
+        return NULL;
     }
-    const rs_send_params params = {.object = send->object->id,
-                                   .size = send->object->size,
-                                   .digest = send->object->digest,
+    const rs_send_params params = {.object = send->id,
+                                   .size = send->object ? send->object->size : RS_STREAM,
+                                   .digest = send->object ? send->object->digest : (rs_digest){0},
                                    .receivers = s->peers,
                                    .receiver_count = s->receiver_count,
                                    .stragglers = (rs_straggler_policy)send->stragglers,
-                                   .protocol = send->protocol == ROSTRUM_PROTOCOL_RDCM ? RS_PROTOCOL_RDCM
-                                                                                       : RS_PROTOCOL_REPUBLIC};
+                                   .protocol =
+                                       s->protocol == ROSTRUM_PROTOCOL_RDCM ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC};
     rs_status status = rs_send_open(agent->node, rs_agent_now(agent), &params, &s->base.xfer);
     if (status != RS_OK) {
         code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS
                : status == RS_ERR_LIMIT ? ROSTRUM_ERR_LIMIT
                                         : ROSTRUM_ERR_INVALID;
-        rs_api_reply_error(agent->api, &send->call, code, "cannot send object %s: %s", rs_id_text(&send->object->id),
+        rs_api_reply_error(agent->api, &send->call, code, "cannot send %s %s: %s", send->object ? "object" : "stream",
+                           rs_id_text(&send->id),
                            status == RS_ERR_EXISTS ? "it is being sent from here already" : rs_strerror(status));
         free_sending(agent, s);
-        return;
+        return NULL;
     }
     s->base.object = send->object;
-    rs_store_hold(send->object);
+    if (send->object)
+        rs_store_hold(send->object);
     rs_transfers_add(&agent->transfers, &s->base);
     s->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
-    rs_log(RS_LOG_INFO, "send", "object=%s phase=requested bytes=%llu receivers=%u process=%s", rs_id_text(&s->base.id),
-           (unsigned long long)send->object->size, s->receiver_count, rs_quote(send->process));
+    return s;
+}
+
+void rs_sending_api(void *context, const rs_api_send *send) {
+    rs_agent *agent = context;
+    rs_sending *s = begin(agent, send);
+    if (!s) {
+        if (send->stream >= 0)
+            close(send->stream);
+        return;
+    }
+    if (!send->object && !(s->base.source = rs_stream_source_new(agent, s, send->stream)))
+        rs_sending_cancel(agent, &s->base, "no memory for a stream");
+    rs_log(RS_LOG_INFO, "send", "%s=%s phase=requested bytes=%llu receivers=%u process=%s",
+           send->object ? "object" : "stream", rs_id_text(&s->base.id), (unsigned long long)s->result.size,
+           s->receiver_count, rs_quote(send->process));
     rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PHASE);
     snprintf(event.subject, sizeof event.subject, "requested");
     rs_api_event(agent->api, &s->base.id, &event);
@@ -243,6 +270,8 @@ static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
     rs_sending_sample(agent, s);
     rs_paths_give_back(agent, s);
     s->phase = RS_PHASE_DONE;
+    if (s->base.source)
+        s->result.size = rs_stream_source_bytes(s->base.source);
     s->final_phase = event->ok ? "done" : "failed";
     rs_totals_add(&agent->totals.sent, &s->stats, event->ok);
     copy_words(s->result.cause, cause);
@@ -257,6 +286,8 @@ static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
 
 static void phase_entered(rs_agent *agent, rs_sending *s, rs_phase phase) {
     s->phase = phase;
+    if (s->base.source)
+        rs_stream_source_moved(s->base.source);
     if (phase == RS_PHASE_ATTEMPT)
         s->result.attempt_ns = rs_wall_clock();
     if (phase == RS_PHASE_HIGH_RATE)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/sending.h"
+#include "daemon/streams.h"
 
 static const char *const phase_names[] = {
     [RS_PHASE_WAITING] = "waiting",   [RS_PHASE_ATTEMPT] = "attempt", [RS_PHASE_HIGH_RATE] = "high-rate",
@@ -34,6 +35,11 @@ static rostrum_transfer describe(const rs_agent *agent, rs_transfer *t) {
                             .ack_timeout_ns = stats.protocol == RS_PROTOCOL_RDCM ? stats.ack_timeout : 0};
     memcpy(out.app, t->id.app, sizeof out.app);
     snprintf(out.phase, sizeof out.phase, "%s", t->sending ? phase_names[stats.phase] : "receiving");
+    if (t->source || t->sink) {
+        out.size = out.bytes = t->source ? rs_stream_source_bytes(t->source) : rs_stream_sink_bytes(t->sink);
+        if (!t->sending || stats.phase == RS_PHASE_HIGH_RATE)
+            snprintf(out.phase, sizeof out.phase, "streaming");
+    }
     if (t->sending) {
         out.path = rs_sending_of(t)->result.path;
         out.requested_ns = rs_sending_of(t)->result.requested_ns;

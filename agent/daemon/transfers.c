@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "daemon/agent.h"
+#include "daemon/streams.h"
 
 void rs_transfers_add(rs_transfers *transfers, rs_transfer *transfer) {
     rs_transfer **bucket = &transfers->buckets[transfer->xfer % RS_TRANSFER_BUCKETS];
@@ -41,6 +42,14 @@ rs_transfer *rs_transfers_find(const rs_transfers *transfers, rs_xfer xfer) {
     while (transfer && transfer->xfer != xfer)
         transfer = transfer->next_in_bucket;
     return transfer;
+}
+
+const uint8_t *rs_transfer_payload(const rs_transfer *transfer, uint64_t offset) {
+    if (transfer->source)
+        return rs_stream_source_at(transfer->source, offset);
+    if (transfer->sink)
+        return rs_stream_sink_at(transfer->sink, offset);
+    return transfer->object && transfer->object->map ? transfer->object->map + offset : NULL;
 }
 
 const char *rs_id_text(const rs_object_id *id) {

@@ -3,6 +3,7 @@
 from .agent import Agent, CreatedFile, ReadObject, SendHandle, Subscription
 from .groups import Group, Message
 from .names import COMMAND_APP_ID, agent_socket, data_id_of
+from .streams import StreamReader, StreamWriter
 from .values import (
     AlreadyThere,
     Busy,
@@ -46,6 +47,8 @@ __all__ = [
     "SendResult",
     "Status",
     "StoredObject",
+    "StreamReader",
+    "StreamWriter",
     "Subscription",
     "TimedOut",
     "Transfer",

@@ -26,6 +26,7 @@ from . import wire
 from .connection import Call, Connection
 from .groups import Group
 from .names import agent_socket, app_id_of, data_id_of
+from .streams import StreamReader, StreamWriter
 from .values import Code, Event, GroupStatus, RostrumError, SendResult, Status, TimedOut
 
 ANSWER_BOUND_S = 60.0  # for what the agent answers at once
@@ -338,6 +339,33 @@ class Agent:
         body = wire.send_body(number, list(receivers), flags, _ms(wait), _ms(deadline))
         tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", on_event=on_event)
         return SendHandle(self._connection, tag, call, number)
+
+    def stream_send(
+        self,
+        data_id: int | str,
+        receivers: Sequence[str],
+        wait: float | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> StreamWriter:
+        """Begins a continuing stream to servers, by their names: write into what comes back, then `finish` it.
+
+        It goes by RDCM over a packet tree, and ends with this process.
+
+        Args:
+            wait: seconds to wait for a path; None = the manager's default.
+            on_event: called with each event, in the connection's thread.
+        """
+        number = data_id_of(data_id)
+        body = wire.send_body(number, list(receivers), wire.SEND_EVENTS | wire.SEND_PROTOCOLS["rdcm"], _ms(wait), 0)
+        return StreamWriter(self._connection, number, body, _with_receivers, on_event)
+
+    def stream_receive(self, data_id: int | str, wait: float | None = READ_WAIT_S) -> StreamReader:
+        """A stream that comes to this server, or will begin within `wait` seconds (0 or None: it must have begun).
+
+        Read without long pauses: a program that takes nothing for two of the agent's silence bounds (10 s) while
+        something waits fails here, and the others go on.
+        """
+        return StreamReader(self._connection, data_id_of(data_id), _ms(wait))
 
     def read(self, data_id: int | str, wait: float | None = READ_WAIT_S) -> ReadObject:
         """The object, as soon as it is whole here. Waits at most `wait` seconds (0 or None: not at all).

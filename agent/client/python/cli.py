@@ -24,6 +24,9 @@ class Subcommand:
 COMMANDS = {
     "send": Subcommand("rostrum.client.commands", "send", "Send a file to many servers."),
     "read": Subcommand("rostrum.client.commands", "read", "Write a received object to a file."),
+    "stream": Subcommand(
+        "rostrum.client.stream_commands", "stream", "A continuing stream to many servers: send it, receive it."
+    ),
     "delete": Subcommand("rostrum.client.commands", "delete", "Remove an object from a server."),
     "pub": Subcommand("rostrum.client.group_commands", "pub", "Publish messages to a group of servers."),
     "sub": Subcommand("rostrum.client.group_commands", "sub", "Print the messages of a group."),

@@ -1,0 +1,188 @@
+"""Continuing streams: what one program writes, programs on many servers read, while it is being written.
+
+with Agent() as agent, agent.stream_send("log", ["h3", "h5"]) as out:
+    out.write(b"first\n")
+    out.write(b"second\n")
+    result = out.finish()                        # all receivers' programs have all of it
+
+with Agent() as agent, agent.stream_receive("log") as log:     # on h3 and h5
+    for piece in log:
+        use(piece)                               # the end of the loop: it was all; else RostrumError
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from . import wire
+from .connection import Call, Connection
+from .values import Code, Event, RostrumError, SendResult, Unavailable
+
+ANSWER_BOUND_S = 60.0
+LAST_WORDS_BOUND_S = 10.0  # between the end of a stream's bytes and the agent's word on it
+SOCKET_BYTES = 512 << 10
+READ_BYTES = 256 << 10
+
+Buffer = bytes | bytearray | memoryview
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Our end and the agent's."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    for one in (ours, theirs):
+        with contextlib.suppress(OSError):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+    return ours, theirs
+
+
+class StreamWriter:
+    """A stream that is being sent. Leaving the `with` block without `finish` fails it at all receivers.
+
+    `data_id` is its number. One thread writes; `events` may be read by another.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        data_id: int,
+        body: bytes,
+        with_receivers: Callable[[SendResult, list[object]], SendResult],
+        on_event: Callable[[Event], None] | None,
+    ) -> None:
+        self.data_id, self.bytes_written = data_id, 0
+        self._connection, self._with_receivers = connection, with_receivers
+        ours, theirs = pair()
+        try:
+            self._tag, self._call = connection.start(
+                wire.STREAM_SEND, body, f"stream {data_id}", fd=theirs.fileno(), on_event=on_event
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._socket = ours
+
+    def write(self, data: Buffer) -> None:
+        """Writes all of `data`. Waits while the slowest receiver, or the path, holds the stream back.
+
+        Raises:
+            RostrumError: it failed; the words say why.
+        """
+        view = memoryview(data).cast("B")
+        try:
+            self._socket.sendall(view)
+        except OSError as error:
+            raise self._failure(error) from error
+        self.bytes_written += len(view)
+
+    def events(self) -> Iterator[Event]:
+        """What happens, until the stream is over."""
+        while event := self._call.next_event(None):
+            yield event
+
+    def finish(self, timeout: float | None = None) -> SendResult:
+        """This was all: waits until every receiver's program has it, or has failed.
+
+        Raises:
+            TimedOut: not within `timeout` seconds (None: as long as the agent lives).
+            RostrumError: it could not be sent at all.
+        """
+        body = struct.pack("<QQ", self.data_id, self.bytes_written)
+        try:
+            self._connection.ask(wire.STREAM_END, body, f"the end of stream {self.data_id}", ANSWER_BOUND_S)
+        except RostrumError:
+            if not self._call.finished:
+                raise  # else the stream itself says why
+        return self.wait(timeout)
+
+    def wait(self, timeout: float | None = None) -> SendResult:
+        """What it came to. Raises as `finish` does."""
+        answer = self._call.result(timeout)
+        result: SendResult = answer.value
+        return self._with_receivers(result, self._call.rows)
+
+    def cancel(self) -> None:
+        """Stops it: it fails at all receivers."""
+        what = f"cancel of stream {self.data_id}"
+        self._connection.ask(wire.CANCEL, struct.pack("<Q", self.data_id), what, ANSWER_BOUND_S)
+
+    def close(self) -> None:
+        """Without `finish` before: the stream fails."""
+        self._socket.close()
+        self._connection.forget(self._tag)
+
+    def _failure(self, error: OSError) -> RostrumError:
+        """Why the agent takes no more."""
+        try:
+            result = self.wait(LAST_WORDS_BOUND_S)
+        except RostrumError as known:
+            return known
+        return RostrumError(f"stream {self.data_id}: {result.cause or error.strerror}", Code.FAILED)
+
+    def __enter__(self) -> StreamWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class StreamReader:
+    """A stream that comes to this server. Iterating gives its bytes in pieces of any size."""
+
+    def __init__(self, connection: Connection, data_id: int, wait_ms: int) -> None:
+        self.data_id, self.bytes_read = data_id, 0
+        self._connection = connection
+        self._ended = False
+        ours, theirs = pair()
+        try:
+            self._tag, self._call = connection.start(
+                wire.STREAM_RECEIVE, struct.pack("<QI", data_id, wait_ms), f"stream {data_id}", fd=theirs.fileno()
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._socket = ours
+
+    def read(self, size: int = READ_BYTES) -> bytes:
+        """Up to `size` bytes, as soon as there are some; nothing at the end, which is whole then.
+
+        Raises:
+            RostrumError: there will be no more, and that is not all; the words say why.
+        """
+        if self._ended:
+            return b""
+        data = self._socket.recv(size)
+        self.bytes_read += len(data)
+        if not data:
+            self._check_end(self._call)
+            self._ended = True
+        return data
+
+    def _check_end(self, call: Call) -> None:
+        answer = call.result(LAST_WORDS_BOUND_S)
+        if answer.value != self.bytes_read:
+            raise Unavailable(f"stream {self.data_id}: {self.bytes_read} of {answer.value} bytes came")
+
+    def __iter__(self) -> Iterator[bytes]:
+        while data := self.read():
+            yield data
+
+    def close(self) -> None:
+        """Before the end: this receiver fails, the others go on."""
+        self._socket.close()
+        self._connection.forget(self._tag)
+
+    def __enter__(self) -> StreamReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
