@@ -11,6 +11,7 @@
 #define INTAKE_TURN 1024u      /* and these are put aside when the sockets have dropped some */
 #define LINGER (5 * RS_SECOND) /* controller/rostrum.thrift, GroupView */
 #define SEND_TURN 1024u
+#define PUT_OFF_MOST (4 * RS_MILLISECOND) /* of datagrams from peers, while multicast waits */
 _Static_assert(RS_GM_REPAIR_HEADER_MOST <= RS_DATAGRAM_HEADER_MAX, "heads of repairs fit");
 
 /* --------------------------------------------------------------------------------------------------- addresses */
@@ -124,12 +125,32 @@ static void note_drops(rs_groups *g) {
     g->drops = drops;
 }
 
-static void readable(void *context, uint32_t events) {
-    rs_groups *g = context;
+/* False: more waits than a turn takes. */
+static bool read_multicast(rs_groups *g) {
     const rs_io_sink sink = {.deliver = take, .context = g};
-    (void)events;
-    rs_io_receive(g->io, g->behind ? INTAKE_TURN : RECEIVE_TURN, &sink);
+    unsigned limit = g->behind ? INTAKE_TURN : RECEIVE_TURN;
+    bool all = rs_io_receive(g->io, limit, &sink) < (int)limit;
     note_drops(g);
+    return all;
+}
+
+static void readable(void *context, uint32_t events) {
+    (void)events;
+    read_multicast(context);
+}
+
+bool rs_groups_read_first(rs_groups *g) {
+    rs_time now = rs_agent_now(g->agent);
+    if (read_multicast(g)) {
+        g->put_off_at = 0;
+        return true;
+    }
+    if (g->put_off_at == 0)
+        g->put_off_at = now;
+    bool enough = now - g->put_off_at >= PUT_OFF_MOST;
+    if (enough)
+        g->put_off_at = 0;
+    return enough;
 }
 
 bool rs_groups_datagram(rs_groups *g, const uint8_t *bytes, size_t length) {

@@ -85,9 +85,10 @@ struct rs_groups {
     rs_io_packet kept[RS_IO_BATCH];
     uint32_t kept_count;
     uint8_t *kept_bytes;
-    uint64_t drops; /* of sockets, all addresses */
-    bool behind;    /* they have dropped some at the last look */
-    bool more;      /* the engine has more to say than one turn takes */
+    uint64_t drops;     /* of sockets, all addresses */
+    bool behind;        /* they have dropped some at the last look */
+    rs_time put_off_at; /* since when datagrams from peers wait for multicast to be read; 0: they do not */
+    bool more;          /* the engine has more to say than one turn takes */
     rs_log_limit complaints;
 };
 

@@ -88,7 +88,8 @@ static void taken(void *context, uint32_t address, uint16_t port, const uint8_t 
 static void readable(void *context, uint32_t events) {
     rs_overlay *o = context;
     (void)events;
-    rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, o);
+    if (rs_groups_read_first(o->agent->groups))
+        rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, o);
 }
 
 /* Without a view a receiver answers to the sender, whom nobody named to it: its connection tells where it is. */
@@ -274,7 +275,8 @@ rs_overlay *rs_overlay_new(rs_agent *agent) {
     }
     o->agent = agent;
     o->readable = (rs_watch){.ready = readable, .context = o};
-    o->datagrams = rs_datagrams_open(agent->options.address, agent->options.control_port, error, sizeof error);
+    bool joined = strcmp(agent->options.io, "udp") != 0;
+    o->datagrams = rs_datagrams_open(agent->options.address, agent->options.control_port, joined, error, sizeof error);
     if (!o->datagrams || !rs_loop_watch(agent->loop, &o->readable, rs_datagrams_fd(o->datagrams), EPOLLIN)) {
         rs_log(RS_LOG_ERROR, "overlay", "%s", error);
         rs_overlay_free(o);

@@ -2,38 +2,65 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BATCH 64u
+#define BATCH 128u
 #define READ_BATCH 32u
+#define SEGMENTS 64u /* the kernel's UDP_MAX_SEGMENTS, 64 until Linux 6.8 */
+#define OPEN_PEERS 64u
 #define BUFFER_BYTES (4 << 20)
+#define NONE UINT16_MAX
 
 typedef struct {
-    struct sockaddr_in to;
+    uint32_t address;
+    uint16_t port, next; /* the next datagram of the same message, NONE at its end */
+    uint32_t length;
     struct iovec pieces[2];
     uint8_t header[RS_DATAGRAM_HEADER_MAX];
 } slot;
 
+/* What one call of sendmmsg takes: messages of one datagram or several. */
+typedef struct {
+    struct mmsghdr messages[BATCH];
+    struct sockaddr_in to[BATCH];
+    struct iovec pieces[2 * BATCH];
+    _Alignas(struct cmsghdr) uint8_t control[BATCH][CMSG_SPACE(sizeof(uint16_t))];
+    uint16_t first[BATCH], last[BATCH], count[BATCH]; /* of its datagrams, as slots */
+    uint32_t bytes[BATCH];
+} outgoing;
+
 struct rs_datagrams {
     int fd;
+    bool joined;
     uint64_t lost;
     unsigned filled;
     slot slots[BATCH];
-    struct mmsghdr out[BATCH];
+    outgoing out;
     struct sockaddr_in from[READ_BATCH];
     struct iovec rooms[READ_BATCH];
     struct mmsghdr in[READ_BATCH];
+    _Alignas(struct cmsghdr) uint8_t in_control[READ_BATCH][CMSG_SPACE(sizeof(int))];
     uint8_t *memory;
 };
 
-rs_datagrams *rs_datagrams_open(uint32_t address, uint16_t port, char *error, size_t size) {
+static void expect(rs_datagrams *d, unsigned i) {
+    d->in[i].msg_hdr = (struct msghdr){.msg_name = &d->from[i],
+                                       .msg_namelen = sizeof d->from[i],
+                                       .msg_iov = &d->rooms[i],
+                                       .msg_iovlen = 1,
+                                       .msg_control = d->in_control[i],
+                                       .msg_controllen = sizeof d->in_control[i]};
+}
+
+rs_datagrams *rs_datagrams_open(uint32_t address, uint16_t port, bool joined, char *error, size_t size) {
     rs_datagrams *d = calloc(1, sizeof *d);
     const struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
-    const int bytes = BUFFER_BYTES;
+    const int bytes = BUFFER_BYTES, one = 1;
     if (d) {
         d->fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         d->memory = malloc((size_t)READ_BATCH * RS_DATAGRAM_MAX);
@@ -45,10 +72,10 @@ rs_datagrams *rs_datagrams_open(uint32_t address, uint16_t port, char *error, si
     }
     setsockopt(d->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes); /* as much as the system grants */
     setsockopt(d->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    d->joined = joined && setsockopt(d->fd, SOL_UDP, UDP_GRO, &one, sizeof one) == 0;
     for (unsigned i = 0; i < READ_BATCH; i++) {
         d->rooms[i] = (struct iovec){d->memory + (size_t)i * RS_DATAGRAM_MAX, RS_DATAGRAM_MAX};
-        d->in[i].msg_hdr = (struct msghdr){
-            .msg_name = &d->from[i], .msg_namelen = sizeof d->from[i], .msg_iov = &d->rooms[i], .msg_iovlen = 1};
+        expect(d, i);
     }
     return d;
 }
@@ -70,36 +97,157 @@ uint64_t rs_datagrams_lost(const rs_datagrams *d) {
     return d->lost;
 }
 
+/* -------------------------------------------------------------------------------------------------------- sending */
+
 void rs_datagrams_send(rs_datagrams *d, uint32_t address, uint16_t port, const uint8_t *header, size_t header_length,
                        const uint8_t *payload, size_t payload_length) {
     if (d->filled == BATCH)
         rs_datagrams_flush(d);
-    slot *s = &d->slots[d->filled];
-    memcpy(s->header, header, header_length);
-    s->to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
+    slot *s = &d->slots[d->filled++];
+    if (header_length > 0)
+        memcpy(s->header, header, header_length);
+    s->address = address;
+    s->port = port;
+    s->next = NONE;
+    s->length = (uint32_t)(header_length + payload_length);
     s->pieces[0] = (struct iovec){s->header, header_length};
     s->pieces[1] = (struct iovec){(void *)(uintptr_t)payload, payload_length};
-    d->out[d->filled++].msg_hdr = (struct msghdr){
-        .msg_name = &s->to, .msg_namelen = sizeof s->to, .msg_iov = s->pieces, .msg_iovlen = payload_length ? 2 : 1};
+}
+
+static bool follows(const rs_datagrams *d, unsigned message, const slot *s) {
+    const outgoing *o = &d->out;
+    const slot *first = &d->slots[o->first[message]], *last = &d->slots[o->last[message]];
+    return first->address == s->address && first->port == s->port && last->length == first->length && s->length > 0 &&
+           s->length <= first->length && o->count[message] < SEGMENTS &&
+           o->bytes[message] + s->length <= RS_DATAGRAM_MAX;
+}
+
+/* The datagrams of the batch into messages; returns how many. Each joins the newest message to its peer, if that goes
+ * on with datagrams of one size. */
+static unsigned join(rs_datagrams *d) {
+    outgoing *o = &d->out;
+    uint16_t newest[OPEN_PEERS];
+    unsigned messages = 0;
+    memset(newest, 0xff, sizeof newest);
+    for (unsigned i = 0; i < d->filled; i++) {
+        slot *s = &d->slots[i];
+        uint16_t *open = &newest[(s->address * UINT32_C(2654435761) + s->port) >> 26];
+        unsigned m = *open;
+        if (d->joined && m != NONE && follows(d, m, s)) {
+            d->slots[o->last[m]].next = (uint16_t)i;
+            o->count[m]++;
+            o->bytes[m] += s->length;
+        } else {
+            *open = (uint16_t)(m = messages++);
+            o->first[m] = (uint16_t)i;
+            o->count[m] = 1;
+            o->bytes[m] = s->length;
+        }
+        o->last[m] = (uint16_t)i;
+    }
+    return messages;
+}
+
+static void lay_out(rs_datagrams *d, unsigned messages) {
+    outgoing *o = &d->out;
+    struct iovec *piece = o->pieces;
+    for (unsigned m = 0; m < messages; m++) {
+        const slot *first = &d->slots[o->first[m]];
+        struct msghdr *h = &o->messages[m].msg_hdr;
+        o->to[m] = (struct sockaddr_in){
+            .sin_family = AF_INET, .sin_port = htons(first->port), .sin_addr.s_addr = htonl(first->address)};
+        *h = (struct msghdr){.msg_name = &o->to[m], .msg_namelen = sizeof o->to[m], .msg_iov = piece};
+        for (unsigned i = o->first[m]; i != NONE; i = d->slots[i].next) {
+            *piece++ = d->slots[i].pieces[0];
+            if (d->slots[i].pieces[1].iov_len > 0)
+                *piece++ = d->slots[i].pieces[1];
+        }
+        h->msg_iovlen = (size_t)(piece - h->msg_iov);
+        if (o->count[m] == 1)
+            continue;
+        uint16_t segment = (uint16_t)first->length;
+        h->msg_control = o->control[m];
+        h->msg_controllen = sizeof o->control[m];
+        struct cmsghdr *c = CMSG_FIRSTHDR(h);
+        *c = (struct cmsghdr){.cmsg_level = SOL_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof segment)};
+        memcpy(CMSG_DATA(c), &segment, sizeof segment);
+    }
+}
+
+static bool is_full(int cause) {
+    return cause == EAGAIN || cause == EWOULDBLOCK || cause == ENOBUFS;
+}
+
+/* The kernel refuses a message of several: a device that cannot (EIO), a path with a smaller MTU, a file shortened
+ * under its map. One by one only those to blame are lost. False: the socket is full. */
+static bool send_apart(rs_datagrams *d, unsigned message, int cause) {
+    d->joined = d->joined && cause != EIO;
+    for (unsigned i = d->out.first[message], left = d->out.count[message]; i != NONE; i = d->slots[i].next, left--) {
+        const struct msghdr alone = {.msg_name = &d->out.to[message],
+                                     .msg_namelen = sizeof d->out.to[message],
+                                     .msg_iov = d->slots[i].pieces,
+                                     .msg_iovlen = 2};
+        ssize_t sent;
+        do
+            sent = sendmsg(d->fd, &alone, 0);
+        while (sent < 0 && errno == EINTR);
+        if (sent < 0 && is_full(errno)) {
+            d->lost += left;
+            return false;
+        }
+        d->lost += sent < 0;
+    }
+    return true;
 }
 
 /* One that the kernel refuses (no route, a port nobody listens on told by ICMP, a file shortened under its map) is lost
  * alone; when the socket is full, all that is left is. */
 void rs_datagrams_flush(rs_datagrams *d) {
-    unsigned at = 0;
-    while (at < d->filled) {
-        int sent = sendmmsg(d->fd, d->out + at, d->filled - at, 0);
+    unsigned messages = join(d), at = 0;
+    lay_out(d, messages);
+    while (at < messages) {
+        int sent = sendmmsg(d->fd, d->out.messages + at, messages - at, 0);
         if (sent > 0) {
             at += (unsigned)sent;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) {
-            d->lost += d->filled - at;
+        } else if (is_full(errno)) {
             break;
         } else if (errno != EINTR) {
-            d->lost++;
+            if (d->out.count[at] == 1)
+                d->lost++;
+            bool room = d->out.count[at] == 1 || send_apart(d, at, errno);
             at++;
+            if (!room)
+                break;
         }
     }
+    for (; at < messages; at++)
+        d->lost += d->out.count[at];
     d->filled = 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------ receiving */
+
+/* Bytes of each datagram of a message but the last. */
+static size_t segment_of(struct mmsghdr *message) {
+    int segment = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message->msg_hdr); c; c = CMSG_NXTHDR(&message->msg_hdr, c))
+        if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO)
+            memcpy(&segment, CMSG_DATA(c), sizeof segment);
+    return segment > 0 ? (size_t)segment : RS_DATAGRAM_MAX;
+}
+
+static unsigned take(rs_datagrams *d, unsigned i, rs_datagram_taken taken, void *context) {
+    const uint8_t *bytes = d->rooms[i].iov_base;
+    const uint32_t address = ntohl(d->from[i].sin_addr.s_addr);
+    const uint16_t port = ntohs(d->from[i].sin_port);
+    size_t length = d->in[i].msg_len, segment = segment_of(&d->in[i]), at = 0;
+    unsigned count = 0;
+    do {
+        taken(context, address, port, bytes + at, length - at < segment ? length - at : segment);
+        at += segment;
+        count++;
+    } while (at < length);
+    return count;
 }
 
 unsigned rs_datagrams_receive(rs_datagrams *d, unsigned limit, rs_datagram_taken taken, void *context) {
@@ -110,11 +258,9 @@ unsigned rs_datagrams_receive(rs_datagrams *d, unsigned limit, rs_datagram_taken
         if (got <= 0)
             return total; /* none wait, or an ICMP error was told: the next look sees what is behind it */
         for (unsigned i = 0; i < (unsigned)got; i++) {
-            taken(context, ntohl(d->from[i].sin_addr.s_addr), ntohs(d->from[i].sin_port), d->rooms[i].iov_base,
-                  d->in[i].msg_len);
-            d->in[i].msg_hdr.msg_namelen = sizeof d->from[i];
+            total += take(d, i, taken, context);
+            expect(d, i);
         }
-        total += (unsigned)got;
         if ((unsigned)got < want)
             return total;
     }

@@ -1,6 +1,9 @@
 /* Datagrams to and from single peers, beside the data channel: one UDP socket, sent and received in batches. What the
  * socket does not take is lost, as datagrams may be.
  *
+ * Joined, datagrams of one size to one peer leave in one message and come as one (UDP_SEGMENT, UDP_GRO): for all of the
+ * kernel in between they are a single packet of up to 64 KB, which a virtual network may lose as one.
+ *
  * Addresses and ports are in host byte order. */
 #ifndef RS_IO_DATAGRAMS_H
 #define RS_IO_DATAGRAMS_H
@@ -17,16 +20,18 @@ typedef struct rs_datagrams rs_datagrams;
 /* Whatever came: `bytes` hold until it returns. */
 typedef void (*rs_datagram_taken)(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length);
 
-/* On that address and port of this machine. NULL with words in `error` (of `size` bytes). */
-rs_datagrams *rs_datagrams_open(uint32_t address, uint16_t port, char *error, size_t size);
+/* On that address and port of this machine; `joined`: where the kernel can. NULL with words in `error` (of `size`
+ * bytes). */
+rs_datagrams *rs_datagrams_open(uint32_t address, uint16_t port, bool joined, char *error, size_t size);
 void rs_datagrams_close(rs_datagrams *d);
 int rs_datagrams_fd(const rs_datagrams *d); /* readable when datagrams are waiting */
 
-/* Put into the next batch: the header is copied, the payload (which may be NULL) must not change until the flush. */
+/* Put into the next batch: the header is copied, the payload (which may be NULL) must not change until the flush.
+ * Those to one peer keep their order. */
 void rs_datagrams_send(rs_datagrams *d, uint32_t address, uint16_t port, const uint8_t *header, size_t header_length,
                        const uint8_t *payload, size_t payload_length);
 void rs_datagrams_flush(rs_datagrams *d);
-/* At most `limit` of those that wait. Returns how many. */
+/* Those that wait, until `limit` were taken or a few more: what came as one is taken whole. Returns how many. */
 unsigned rs_datagrams_receive(rs_datagrams *d, unsigned limit, rs_datagram_taken taken, void *context);
 uint64_t rs_datagrams_lost(const rs_datagrams *d); /* that the socket did not take */
 
