@@ -209,6 +209,7 @@ def test_an_agent_that_restarts_is_in_no_group_and_may_join_again(lab: Lab) -> N
     with agent(lab, "h1") as one:
         three = agent(lab, "h3")
         with one.publisher("again", protocol="ricochet") as out, three.join("again") as receiver:
+            until(lambda: version(one, "again") == version(three, "again"))
             out.publish(b"before")
             assert take(receiver, 1)[0] == [b"before"]
             lab.kill("h3")
@@ -226,5 +227,6 @@ def test_an_agent_that_restarts_is_in_no_group_and_may_join_again(lab: Lab) -> N
                     assert time.monotonic() < deadline
                     time.sleep(0.1)
             with three, anew:
+                until(lambda: version(one, "again") == version(three, "again"))
                 out.publish(b"after")
                 assert take(anew, 1)[0] == [b"after"]
