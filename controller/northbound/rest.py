@@ -194,7 +194,9 @@ def _paths(app: FastAPI, rest: Rest) -> None:
 
     @app.get("/v1/paths/{path_id}/counters", tags=["paths"], responses=problems.responses(404, 503))
     async def show_path_counters(path_id: str) -> schemas.PathCountersView:
-        """What the path's switches counted for it, read from them now: packets and bytes, per receiver's port too."""
+        """What the path's switches counted, read from them now: packets and bytes, per receiver's port too; since the
+        rules were set, which a path over a live circuit takes over from the path before it.
+        """
         path = rest.find(path_id)
         return counters.path(rest.core.topology, path, await _read(rest, lambda to: to.rule_counters(path.rules)) or ())
 
