@@ -20,8 +20,8 @@ S, MS, US = 10**9, 10**6, 10**3
 MESSAGE_BYTES = 1024
 PACKET_BYTES = 1472
 MODELS = {"uniform": "bernoulli", "bursty": "bursty", "markov": "gilbert"}
-# The paper's cluster: some 50 us from socket to socket, 100 Mbit/s.
-LINK = LinkParams(rate_bps=100_000_000, delay_ns=20 * US, queue_bytes=4 << 20)
+LINK_DELAY_NS = 20 * US  # the paper's cluster: some 50 us from socket to socket, 100 Mbit/s
+LATE_MS = 250  # what Fig. 8 has recovered by then
 EDGE_S = 1.0  # at both ends of a run, that does not count
 Row = dict[str, Any]
 
@@ -44,6 +44,8 @@ class Setting:
     naks: bool = False
     seconds: float = 30.0  # of publishing
     settle_s: float = 2.0  # after it, until the run ends
+    link_bps: int = 100_000_000
+    queue_bytes: int = 4 << 20
     seed: int = 1
 
     @property
@@ -66,7 +68,8 @@ def build(setting: Setting) -> Groups:
     net = Network(setting.seed)
     hub = net.switch()
     hosts = [net.server() for _ in range(setting.nodes)]
-    links = [net.link(host, hub, LINK) for host in hosts]
+    link = LinkParams(setting.link_bps, LINK_DELAY_NS, setting.queue_bytes)
+    links = [net.link(host, hub, link) for host in hosts]
     groups = Groups(net)
     for place, host in enumerate(hosts):
         give_up = 20 * MS if setting.protocol == "plain" else 0
@@ -102,6 +105,7 @@ def run(setting: Setting) -> Row:
     stats, found, events = groups.stats(), groups.recoveries(), net.run_stats()["events"]
     missed = stats["expected"] - stats["by_data"]
     late = {name: found["late_ns"][found["via"] == number] / MS for number, name in enumerate(VIA)}
+    later = missed - sum(np.count_nonzero(late[name] <= LATE_MS) for name in ("repair", "retransmit"))
     return {
         **asdict(setting),
         "expected": stats["expected"],
@@ -111,10 +115,13 @@ def run(setting: Setting) -> Row:
         "lec_latency_ms": _spread(late["repair"]),
         "lec_since_discovery_ms": _spread(found["known_ns"][found["via"] == VIA.index("repair")] / MS),
         "latency_ms": _spread(np.concatenate([late["repair"], late["retransmit"]])),
+        "later_share": later / missed if missed else 0.0,
         "discovery_ms": _spread(late["given up"]),
         "overhead": stats["repairs_sent"] / max(1, stats["repairs_sent"] + stats["data_received"]),
         "repairs_per_data": stats["repairs_sent"] / max(1, stats["data_received"]),
         "naks_per_data": stats["naks_sent"] / max(1, stats["data_sent"]),
+        "naks_per_missing": stats["naks_sent"] / max(1, stats["discovered"]),
+        "answers_per_missing": stats["retransmits_sent"] / max(1, stats["discovered"]),
         "heartbeats_per_data": stats["heartbeats_sent"] / max(1, stats["data_sent"]),
         "xors_per_data": stats["xors"] / max(1, stats["data_received"]),
         "regions_most": stats["regions_most"],

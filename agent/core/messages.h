@@ -65,13 +65,13 @@ typedef struct {
     uint32_t window_packets; /* newest packets of one stream about which the node knows what it has [65,536] */
     uint32_t kept_repairs;   /* unusable repairs kept [1024] */
     uint32_t repair_buffers; /* repairs being made or waiting to be sent [16,384] */
-    rs_time nak_delay;       /* first NAK after discovery [100 ms] */
-    rs_time nak_retry;       /* and again [50 ms] */
+    rs_time nak_delay;       /* first request after discovery at the latest; a quarter of it at the earliest [100 ms] */
+    rs_time nak_retry;       /* and again, before it is known how long answers take [50 ms] */
     rs_time give_up;         /* a missing packet of a group with NAKs is lost this long after discovery [1 s] */
     rs_time give_up_plain;   /* of a group without NAKs [200 ms] */
     rs_time assembly_bound;  /* a message that is still not whole after this is lost [2 s] */
     rs_time heartbeat;       /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
-    uint32_t heartbeats;     /* ... so many times, each time twice as long after it [4] */
+    uint32_t heartbeats;     /* ... so many times at most, each time twice as long after it [4] */
     /* A repair that is still not full this long after its first packet is sent as it is, so that a quiet node repairs
      * too; each packet is still in c repairs, but these are of fewer packets each. [0: never, as in the paper] */
     rs_time flush;
@@ -165,7 +165,9 @@ typedef struct {
     uint64_t repairs_made;                  /* XORs completed; repairs_sent: datagrams, one for each target */
     uint64_t repairs_sent, repairs_dropped; /* dropped: no buffer or a full queue */
     uint64_t repairs_received, repairs_useless, repairs_used, repairs_kept, repairs_combined;
-    uint64_t xors; /* packets XORed into repairs being made */
+    uint64_t xors;          /* packets XORed into repairs being made */
+    uint64_t asked;         /* packets asked for, each time anew; naks_sent: the datagrams, of many packets each */
+    uint64_t naks_repeated; /* packets asked for again before the answer can have come: not given twice */
     uint64_t naks_sent, naks_received, retransmits_sent, heartbeats_sent, heartbeats_received;
     uint64_t intake_dropped;                          /* random victims of a full intake */
     uint64_t groups, streams, missing, regions, bins; /* gauges: now */

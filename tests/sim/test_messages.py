@@ -25,6 +25,26 @@ def test_with_naks_everything_comes() -> None:
     assert row["lec_recovery_share"] > 0.8, "most of it by repairs"
 
 
+def test_with_a_fifth_of_all_lost_everything_comes_within_250_ms() -> None:
+    """Requests and answers are lost as well (Ricochet, figure 8)."""
+    row = run(Setting(nodes=16, loss_percent=20.0, naks=True, seconds=6.0))
+    assert row["lost_on_the_way"] > 10_000
+    assert row["recovered_share"] == 1.0
+    assert row["lec_recovery_share"] > 0.88, "as many as the paper has, and more, by repairs"
+    assert row["later_share"] < 0.0005  # 0.0021 where the first request waits 100 ms
+    assert row["heartbeats_per_data"] < 2.2  # 3.7 where each group has its own
+
+
+@pytest.mark.parametrize("link_bps", [6_000_000, 3_000_000])
+def test_a_network_that_is_overloaded_is_not_asked_for_more(link_bps: int) -> None:
+    """What is missing is missing because there is too much: each packet was asked for 130 times."""
+    row = run(Setting(nodes=16, loss_percent=20.0, naks=True, rate=450.0, seconds=4.0, link_bps=link_bps,
+                      queue_bytes=256 << 10))  # fmt: skip
+    assert row["lost_on_the_way"] > 5_000
+    assert row["naks_per_missing"] < 0.5
+    assert row["answers_per_missing"] < 0.5
+
+
 def test_a_plain_group_recovers_nothing_and_finds_losses_late() -> None:
     row = run(replace(SMALL, protocol="plain"))
     assert row["recovered_share"] == 0.0

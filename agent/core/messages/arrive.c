@@ -40,6 +40,7 @@ void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs
         rs_time late_us = (now - missing->discovered) / 1000;
         record->late_us = late_us < UINT32_MAX ? (uint32_t)late_us : UINT32_MAX;
         count_recovery(node, via);
+        rs_gm_ask_came(node, now, missing, via);
         rs_gm_kept_found(node, missing, datagram + RS_GM_HEADER, length - RS_GM_HEADER);
         rs_gm_missing_found(node, missing);
     }
@@ -92,30 +93,5 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, const uint8_t *bytes, si
     if (multicast && engine->received)
         engine->received(node, now, group, bytes, (uint32_t)length);
     rs_gm_kept_work(node, now);
-    return true;
-}
-
-bool rs_gm_receive_state(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length) {
-    rs_gm_state state;
-    bool fresh;
-    if (!rs_gm_get_state(bytes, length, &state))
-        return false;
-    rs_gm_group *group = rs_gm_group_find(node, state.id.group);
-    if (!group || !group->member) {
-        node->stats.foreign++;
-        return true;
-    }
-    if (state.id.sender == node->config.self)
-        return true;
-    node->stats.heartbeats_received++;
-    rs_gm_stream *stream = rs_gm_stream_get(node, group, &state.id, &fresh);
-    if (!stream) {
-        node->stats.refused++;
-        return true;
-    }
-    if (fresh)
-        rs_gm_stream_start(stream, state.id.sn + 1);
-    rs_gm_stream_reach(node, now, stream, state.id.sn, false);
-    rs_gm_stream_settle_base(node, now, stream, state.id.sn, &state.views);
     return true;
 }

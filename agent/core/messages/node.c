@@ -75,10 +75,10 @@ static bool configure(rs_messages_config *c) {
 }
 
 static void init_lists(rs_messages *node) {
-    rs_list *lists[] = {&node->nak_first,      &node->nak_again,        &node->doom,      &node->doom_plain,
-                        &node->kept_order,     &node->kept_ready,       &node->kept_free, &node->assemblies,
-                        &node->smalls,         &node->smalls_free,      &node->repairs,   &node->handed_smalls,
-                        &node->handed_repairs, &node->handed_assemblies};
+    rs_list *lists[] = {
+        &node->doom,          &node->doom_plain,     &node->kept_order,       &node->kept_ready,  &node->kept_free,
+        &node->assemblies,    &node->beating,        &node->smalls,           &node->smalls_free, &node->repairs,
+        &node->handed_smalls, &node->handed_repairs, &node->handed_assemblies};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         rs_list_init(lists[i]);
 }
@@ -98,12 +98,13 @@ static bool init_tables(rs_messages *node) {
     node->kept = rs_gm_alloc(node, c->kept_repairs * sizeof *node->kept);
     node->events = rs_gm_alloc(node, node->event_room * sizeof *node->events);
     node->retransmits = rs_gm_alloc(node, RS_GM_RETRANSMITS * sizeof *node->retransmits);
+    node->answered = rs_gm_alloc(node, RS_GM_ANSWERED * sizeof *node->answered);
     node->scratch = rs_gm_alloc(node, c->packet_bytes);
     node->intake = rs_gm_alloc(node, (size_t)c->intake_packets * c->packet_bytes);
     node->intake_order = rs_gm_alloc(node, 3 * (size_t)c->intake_packets * sizeof(uint32_t));
     if (!node->group_table || !node->groups || !node->missing || !node->kept || !node->events || !node->retransmits ||
-        !node->scratch || !node->intake || !node->intake_order || !rs_gm_streams_init(node) ||
-        rs_gm_log_init(&node->in, c->receive_bytes, &node->allocator) != RS_OK ||
+        !node->answered || !node->scratch || !node->intake || !node->intake_order || !rs_gm_streams_init(node) ||
+        !rs_gm_ask_init(node) || rs_gm_log_init(&node->in, c->receive_bytes, &node->allocator) != RS_OK ||
         rs_gm_log_init(&node->out, c->send_bytes, &node->allocator) != RS_OK ||
         rs_timers_reserve(&node->timers, &node->allocator, c->max_groups) != RS_OK)
         return false;
@@ -155,12 +156,13 @@ void rs_messages_free(rs_messages *node) {
         rs_gm_release(node, node->kept[i].bytes);
     for (uint32_t i = 0; i < node->chunk_count; i++)
         rs_gm_release(node, node->chunks[i]);
-    void *tables[] = {node->chunks,       node->places,   node->group_table, node->groups,  node->missing,
-                      node->kept,         node->events,   node->retransmits, node->scratch, node->intake,
-                      node->intake_order, node->in.bytes, node->out.bytes};
+    void *tables[] = {node->chunks,   node->places,       node->group_table, node->groups,   node->missing,
+                      node->kept,     node->events,       node->retransmits, node->scratch,  node->intake,
+                      node->answered, node->intake_order, node->in.bytes,    node->out.bytes};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         rs_gm_release(node, tables[i]);
     rs_timers_free(&node->timers, &node->allocator);
+    rs_timers_free(&node->asking, &node->allocator);
     rs_gm_release(node, node);
 }
 
@@ -201,7 +203,7 @@ bool rs_messages_receive(rs_messages *node, rs_time now, const uint8_t *bytes, s
         good = rs_gm_receive_repair(node, now, bytes, length);
         break;
     case RS_GM_KIND_NAK:
-        good = rs_gm_receive_nak(node, bytes, length);
+        good = rs_gm_receive_nak(node, now, bytes, length);
         break;
     case RS_GM_KIND_STATE:
         good = rs_gm_receive_state(node, now, bytes, length);

@@ -1,5 +1,5 @@
 /* The sender: messages become packets in a log that is both the queue of what is to be sent and the buffer of what may
- * be asked for again. */
+ * be asked for again (answers.c). */
 #include <string.h>
 
 #include "core/messages/state.h"
@@ -21,8 +21,7 @@ void rs_gm_publish_view(rs_gm_group *group) {
     group->past[group->past_count++].first = first;
 }
 
-/* What packet `sn`, the newest, tells of the views it and those before it were published under. */
-static rs_gm_views views_of(const rs_gm_group *group, uint64_t sn) {
+rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn) {
     rs_gm_views views = {.count = 0};
     for (uint32_t i = group->past_count; i-- > 0;) {
         uint64_t back = sn - group->past[i].first, version = group->past[i].version;
@@ -50,7 +49,7 @@ static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, r
     node->last_published = at;
     uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
     rs_gm_id id = {own->sender, own->incarnation, group->id, sn};
-    rs_gm_body body = {(uint16_t)length, (uint8_t)form, views_of(group, sn)};
+    rs_gm_body body = {(uint16_t)length, (uint8_t)form, rs_gm_publish_views(group, sn)};
     rs_gm_put_header(datagram, RS_GM_KIND_DATA, &id);
     rs_gm_put_body(datagram + RS_GM_HEADER, &body);
     return datagram + RS_GM_DATA_LEAST;
@@ -142,39 +141,13 @@ rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group i
     node->stats.published++;
     if (sn)
         *sn = group->own->high < next ? group->own->high : next;
-    group->published_at = now;
-    group->beats = 0;
-    if (group->naks && !group->heartbeat.at)
-        rs_timer_set(&node->timers, &group->heartbeat, now + node->config.heartbeat);
+    if (group->naks)
+        rs_gm_heartbeats_begin(node, now, group);
     return RS_OK;
 }
 
 uint64_t rs_messages_unsent(const rs_messages *node) {
     return node->out.head - node->sent;
-}
-
-void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
-    rs_timer_set(&node->timers, &group->heartbeat, RS_NEVER);
-    if (!group->own || group->beats >= node->config.heartbeats)
-        return;
-    /* One, two, four ... waits after the last packet. */
-    rs_time due = group->published_at + (node->config.heartbeat << group->beats);
-    if (now >= due) {
-        rs_gm_small *small = rs_gm_small_new(node);
-        if (small) {
-            rs_gm_stream *own = group->own;
-            rs_gm_state state = {{own->sender, own->incarnation, group->id, own->high}, views_of(group, own->high)};
-            rs_gm_put_state(small->bytes, &state);
-            small->length = RS_GM_STATE;
-            small->channel = RS_CH_GROUP;
-            small->group = group->channel;
-            node->stats.heartbeats_sent++;
-        }
-        if (++group->beats >= node->config.heartbeats)
-            return;
-        due = group->published_at + (node->config.heartbeat << group->beats);
-    }
-    rs_timer_set(&node->timers, &group->heartbeat, due);
 }
 
 bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
@@ -195,62 +168,6 @@ bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
         out->piece[0].bytes = datagram;
         out->piece[0].length = RS_GM_DATA_LEAST + rs_gm_body_length(datagram + RS_GM_HEADER);
         node->stats.data_sent++;
-        return true;
-    }
-    return false;
-}
-
-static void send_again(rs_messages *node, const rs_gm_id *id, rs_peer peer, uint32_t copies) {
-    const rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, id->group);
-    if (!stream || stream->incarnation != id->incarnation)
-        return;
-    const rs_gm_slot *slot = rs_gm_slot_of(stream, id->sn);
-    if (!slot || !rs_gm_slot_kept(node, stream, *slot) ||
-        node->retransmit_tail - node->retransmit_head == RS_GM_RETRANSMITS)
-        return;
-    rs_gm_retransmit *again = &node->retransmits[node->retransmit_tail++ & (RS_GM_RETRANSMITS - 1)];
-    *again = (rs_gm_retransmit){.at = rs_gm_slot_at(*slot), .own = stream->own, .copies = copies, .peer = peer};
-    const uint8_t *body = rs_gm_log_datagram(rs_gm_log_of(node, stream), again->at) + RS_GM_HEADER;
-    again->length = RS_GM_BODY + rs_gm_body_length(body);
-    rs_gm_put_header(again->header, RS_GM_KIND_AGAIN, id);
-}
-
-bool rs_gm_receive_nak(rs_messages *node, const uint8_t *bytes, size_t length) {
-    rs_peer from;
-    uint32_t round, count = rs_gm_get_nak(bytes, length, &from, &round);
-    if (count == 0)
-        return false;
-    node->stats.naks_received++;
-    for (uint32_t i = 0; i < count; i++) {
-        rs_gm_nak_item item;
-        rs_gm_get_nak_item(bytes, i, &item);
-        send_again(node, &item.id, from, round);
-        for (; item.mask; item.mask &= item.mask - 1) {
-            rs_gm_id id = item.id;
-            id.sn += 1 + (uint64_t)__builtin_ctz(item.mask);
-            send_again(node, &id, from, round);
-        }
-    }
-    return true;
-}
-
-bool rs_gm_poll_retransmit(rs_messages *node, rs_messages_out *out) {
-    while (node->retransmit_head != node->retransmit_tail) {
-        rs_gm_retransmit *again = &node->retransmits[node->retransmit_head & (RS_GM_RETRANSMITS - 1)];
-        const rs_gm_log *log = again->own ? &node->out : &node->in;
-        if (!rs_gm_log_has(log, again->at)) {
-            node->retransmit_head++;
-            continue;
-        }
-        *out = (rs_messages_out){
-            .channel = RS_CH_PEER_DATAGRAM, .peer = again->peer, .group = RS_NO_GROUP, .piece_count = 2};
-        out->piece[0].bytes = again->header;
-        out->piece[0].length = RS_GM_HEADER;
-        out->piece[1].bytes = rs_gm_log_datagram(log, again->at) + RS_GM_HEADER;
-        out->piece[1].length = again->length;
-        node->stats.retransmits_sent++;
-        if (--again->copies == 0)
-            node->retransmit_head++;
         return true;
     }
     return false;

@@ -1,8 +1,10 @@
 /* The parts of one rs_messages node, for the files of this folder:
  *   node.c      life, config, what goes out            views.c    groups and their versions
  *   streams.c   what is here of each (sender, group)    arrive.c   a data packet's way
- *   missing.c   what is known to be missing, NAKs       publish.c  the sender: packets, heartbeats, retransmission
- *   deliver.c   order, large messages, events           intake.c   packets that wait for the node
+ *   missing.c   what is known to be missing             asking.c    when it is asked for, and of whom: NAKs
+ *   publish.c   messages become packets                 heartbeats.c  the last packet before a pause
+ *   answers.c   packets that are asked for              intake.c   packets that wait for the node
+ *   deliver.c   order, large messages, events
  *   regions.c, plane.c   who is to get repairs of what (Ricochet, Sec. 4.1)
  *   bins.c      repairs being made                      kept.c     repairs received */
 #ifndef RS_CORE_MESSAGES_STATE_H
@@ -25,7 +27,9 @@
 #define RS_GM_LOST_RESERVE 1024u /* events of losses that fit beside `deliveries` */
 #define RS_GM_SMALLS 4096u       /* NAKs and heartbeats that wait to be sent */
 #define RS_GM_REPAIRS_WAITING 8192u
-#define RS_GM_RETRANSMITS 8192u /* a power of two */
+#define RS_GM_RETRANSMITS 8192u                /* a power of two */
+#define RS_GM_ANSWERED 1024u                   /* answers that are remembered; a power of two */
+#define RS_GM_ASK_LEAST (4 * INT64_C(1000000)) /* a packet is not asked for again sooner, and not given again */
 
 /* What a node knows of one packet of a stream: tag in the low bits, above it where it is. */
 typedef uint64_t rs_gm_slot;
@@ -35,6 +39,12 @@ typedef uint64_t rs_gm_slot;
 #define RS_GM_RECORD 2u  /* received, or published here: its place in the log (a multiple of 16) */
 
 typedef struct rs_gm_group rs_gm_group;
+
+/* Packets that may be asked for a second (asking.c): more with each answer, less with each that does not come. */
+typedef struct {
+    uint64_t per_s;
+    rs_time next; /* when the next may be; in the past: what was not used is left */
+} rs_gm_budget;
 
 /* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. */
 typedef struct {
@@ -71,9 +81,12 @@ struct rs_gm_group {
         uint64_t version, first;
     } past[RS_GM_VIEWS];
     uint32_t past_count;
+    rs_gm_budget asks;
     rs_timer heartbeat;
+    rs_list beating; /* in node->beating while heartbeats are to come */
     rs_time published_at;
     uint32_t beats;
+    uint32_t told;     /* by heartbeats of other groups since: members of 256 that heard, added up */
     uint32_t position; /* in node->groups */
 };
 
@@ -94,14 +107,15 @@ struct rs_gm_kept {
 };
 
 typedef struct {
-    rs_list nak;          /* first or further NAKs, by due time */
+    rs_timer ask;         /* when it is asked for (again) */
     rs_list doom;         /* by discovery */
     rs_list kept;         /* links of repairs that wait for it */
     rs_gm_stream *stream; /* NULL: free */
     uint64_t sn;
-    rs_time discovered, due;
-    uint32_t rounds;
+    rs_time discovered, asked;
     uint32_t next_free;
+    uint16_t rounds;               /* times that it was asked for */
+    bool waits, reserved, put_off; /* for an answer; its turn is in the budgets; for the answer to another */
 } rs_gm_missing;
 
 /* A large message being put together. */
@@ -138,10 +152,22 @@ typedef struct {
 typedef struct {
     uint64_t at;
     bool own; /* in the log of own packets */
-    uint32_t copies, length;
+    uint32_t length;
     rs_peer peer;
     uint8_t header[RS_GM_HEADER];
 } rs_gm_retransmit;
+
+typedef struct {
+    uint64_t at;
+    rs_time when;
+    rs_peer peer;
+    bool own, used;
+} rs_gm_answered;
+
+/* A mean and the mean deviation from it, of what came of late (as of round trips in RFC 6298). */
+typedef struct {
+    rs_time mean, deviation; /* both 0: nothing came yet */
+} rs_gm_measure;
 
 /* One word of the hash table of streams. */
 typedef struct {
@@ -187,7 +213,11 @@ struct rs_messages {
 
     rs_gm_missing *missing;
     uint32_t missing_used, missing_free;
-    rs_list nak_first, nak_again, doom, doom_plain;
+    rs_list doom, doom_plain;
+    rs_timers asking;
+    rs_gm_budget asks;
+    rs_gm_measure answer, repair; /* how long the answer to a NAK takes, and a repair after discovery */
+    uint32_t hope;                /* share of what did not come at once that repairs brought, of 65,536 */
 
     rs_gm_kept *kept; /* kept_repairs of them */
     uint32_t kept_used;
@@ -201,8 +231,15 @@ struct rs_messages {
     uint64_t event_room;             /* a power of two */
     uint64_t losses_unreported;
 
+    rs_list beating;     /* groups with heartbeats to come, by when they were published to */
+    uint64_t seen, lost; /* packets that crossed the network, and those lost on it, until the last look */
+    uint64_t asked_here; /* own packets that others asked for */
+    uint32_t loss_milli; /* share of them */
+    bool loss_known;
+
     rs_list smalls, smalls_free;
     uint32_t smalls_made;
+    rs_gm_answered *answered;
     rs_gm_retransmit *retransmits;
     uint32_t retransmit_head, retransmit_tail;
     rs_list repairs;
@@ -284,6 +321,15 @@ void rs_gm_missing_lost(rs_messages *node, rs_time now, rs_gm_missing *missing, 
 void rs_gm_missing_timeout(rs_messages *node, rs_time now);
 rs_time rs_gm_missing_deadline(const rs_messages *node);
 
+/* asking.c */
+bool rs_gm_ask_init(rs_messages *node);
+/* The packet was found missing just now. */
+void rs_gm_ask_later(rs_messages *node, rs_time now, rs_gm_missing *missing);
+/* What is missing of the stream from `sn` on was found so by a heartbeat: repairs had their time. */
+void rs_gm_ask_sooner(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn);
+void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing, rs_messages_via via);
+void rs_gm_ask_timeout(rs_messages *node, rs_time now);
+
 static inline rs_gm_missing *rs_gm_missing_at(const rs_messages *node, rs_gm_slot slot) {
     return &node->missing[slot >> 2];
 }
@@ -293,7 +339,6 @@ static inline rs_gm_missing *rs_gm_missing_at(const rs_messages *node, rs_gm_slo
 void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs_gm_id *id, const uint8_t *datagram,
                   uint32_t length, rs_messages_via via);
 bool rs_gm_receive_data(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
-bool rs_gm_receive_state(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
 
 /* kept.c */
 bool rs_gm_receive_repair(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
@@ -313,9 +358,18 @@ static inline uint32_t rs_gm_body_most(const rs_messages *node, const rs_gm_grou
 /* publish.c */
 /* A new view holds for what is published from now on. */
 void rs_gm_publish_view(rs_gm_group *group);
-bool rs_gm_receive_nak(rs_messages *node, const uint8_t *bytes, size_t length);
-void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group);
+/* What packet `sn`, the newest, tells of the views it and those before it were published under. */
+rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn);
 bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out);
+
+/* heartbeats.c */
+/* Something was published to the group just now. */
+void rs_gm_heartbeats_begin(rs_messages *node, rs_time now, rs_gm_group *group);
+void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group);
+bool rs_gm_receive_state(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+
+/* answers.c */
+bool rs_gm_receive_nak(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
 bool rs_gm_poll_retransmit(rs_messages *node, rs_messages_out *out);
 
 /* deliver.c */

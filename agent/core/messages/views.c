@@ -62,6 +62,7 @@ static rs_gm_group *new_group(rs_messages *node, rs_message_group id) {
         return NULL;
     *group = (rs_gm_group){.id = id};
     rs_list_init(&group->streams);
+    rs_list_init(&group->beating);
     group->heartbeat.owner = group;
     return group;
 }
@@ -207,6 +208,7 @@ void rs_gm_group_free(rs_messages *node, rs_gm_group *group) {
     while (!rs_list_empty(&group->streams))
         rs_gm_stream_free(node, RS_HOLDER(rs_gm_stream, in_group, group->streams.next));
     rs_timer_set(&node->timers, &group->heartbeat, RS_NEVER);
+    rs_list_remove(&group->beating);
     rs_gm_release(node, group->members);
     rs_gm_release(node, group);
 }

@@ -208,11 +208,11 @@ bool rs_gm_get_repair(const uint8_t *bytes, size_t length, rs_gm_repair_in *out)
     return true;
 }
 
-void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count, uint32_t round) {
+void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count) {
     put_kind(out, RS_GM_KIND_NAK);
     put32(out + 4, from);
     out[8] = (uint8_t)count;
-    out[9] = (uint8_t)round;
+    out[9] = 0;
     put16(out + 10, 0);
     put32(out + 12, 0);
 }
@@ -228,14 +228,13 @@ void rs_gm_get_nak_item(const uint8_t *bytes, uint32_t index, rs_gm_nak_item *ou
     out->mask = get32(at + RS_GM_ID);
 }
 
-uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from, uint32_t *round) {
+uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from) {
     if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_NAK || length < RS_GM_NAK)
         return 0;
     uint32_t count = bytes[8];
     *from = get32(bytes + 4);
-    *round = bytes[9];
-    if (count == 0 || count > RS_GM_NAK_ITEMS || *round == 0 || *round > RS_GM_ROUNDS_MOST || get16(bytes + 10) != 0 ||
-        get32(bytes + 12) != 0 || length != RS_GM_NAK + (size_t)count * RS_GM_NAK_ITEM)
+    if (count == 0 || count > RS_GM_NAK_ITEMS || bytes[9] != 0 || get16(bytes + 10) != 0 || get32(bytes + 12) != 0 ||
+        length != RS_GM_NAK + (size_t)count * RS_GM_NAK_ITEM)
         return 0;
     for (uint32_t i = 0; i < count; i++) {
         rs_gm_nak_item item;
@@ -246,16 +245,40 @@ uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from, uint3
     return count;
 }
 
-void rs_gm_put_state(uint8_t out[RS_GM_STATE], const rs_gm_state *state) {
-    rs_gm_put_header(out, RS_GM_KIND_STATE, &state->id);
-    memset(out + RS_GM_HEADER, 0, 3);
-    put_views(out + RS_GM_HEADER + 3, &state->views);
+void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnation, uint32_t count) {
+    put_kind(out, RS_GM_KIND_STATE);
+    put32(out + 4, sender);
+    put32(out + 8, incarnation);
+    put32(out + 12, count);
 }
 
-bool rs_gm_get_state(const uint8_t *bytes, size_t length, rs_gm_state *out) {
-    if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_STATE || length != RS_GM_STATE ||
-        get16(bytes + RS_GM_HEADER) != 0 || bytes[RS_GM_HEADER + 2] != 0)
-        return false;
-    rs_gm_get_id(bytes + 4, &out->id);
-    return sn_fits(out->id.sn) && get_views(bytes + RS_GM_HEADER + 3, &out->views);
+void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item *item) {
+    put32(out, item->group);
+    put64(out + 4, item->sn);
+    memset(out + 12, 0, 3);
+    put_views(out + 15, &item->views);
+}
+
+uint32_t rs_gm_get_state(const uint8_t *bytes, size_t length, rs_peer *sender, uint32_t *incarnation) {
+    if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_STATE || length < RS_GM_STATE)
+        return 0;
+    uint32_t count = get32(bytes + 12);
+    *sender = get32(bytes + 4);
+    *incarnation = get32(bytes + 8);
+    if (count == 0 || count > RS_GM_STATE_ITEMS || length != RS_GM_STATE + (size_t)count * RS_GM_STATE_ITEM)
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *at = bytes + RS_GM_STATE + (size_t)i * RS_GM_STATE_ITEM;
+        rs_gm_views views;
+        if (!sn_fits(get64(at + 4)) || get16(at + 12) != 0 || at[14] != 0 || !get_views(at + 15, &views))
+            return 0;
+    }
+    return count;
+}
+
+void rs_gm_get_state_item(const uint8_t *bytes, uint32_t index, rs_gm_state_item *out) {
+    const uint8_t *at = bytes + RS_GM_STATE + (size_t)index * RS_GM_STATE_ITEM;
+    out->group = get32(at);
+    out->sn = get64(at + 4);
+    get_views(at + 15, &out->views);
 }

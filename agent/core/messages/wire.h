@@ -19,11 +19,13 @@
 #define RS_GM_NAK_ITEM 24
 #define RS_GM_NAK_ITEMS 48
 #define RS_GM_NAK_MOST (RS_GM_NAK + RS_GM_NAK_ITEMS * RS_GM_NAK_ITEM)
-#define RS_GM_STATE 40
+#define RS_GM_STATE 16
+#define RS_GM_STATE_ITEM 28
+#define RS_GM_STATE_ITEMS 16
+#define RS_GM_STATE_MOST (RS_GM_STATE + RS_GM_STATE_ITEMS * RS_GM_STATE_ITEM)
 #define RS_GM_VIEWS 3 /* views a packet tells of */
 #define RS_GM_SN_MOST (UINT64_C(1) << 60)
 #define RS_GM_BACK_MOST UINT8_MAX
-#define RS_GM_ROUNDS_MOST 3 /* of NAKs that ask for more than one copy */
 
 typedef enum {
     RS_GM_KIND_DATA = 1,
@@ -82,10 +84,12 @@ typedef struct {
     uint32_t mask; /* bit i: sn + 1 + i is asked for too */
 } rs_gm_nak_item;
 
+/* How far a sender is in one of its groups. */
 typedef struct {
-    rs_gm_id id; /* the newest packet */
+    rs_message_group group;
+    uint64_t sn; /* of the newest packet */
     rs_gm_views views;
-} rs_gm_state;
+} rs_gm_state_item;
 
 void rs_gm_put_header(uint8_t out[RS_GM_HEADER], rs_gm_kind kind, const rs_gm_id *id);
 void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body);
@@ -94,9 +98,10 @@ uint32_t rs_gm_get_pack_length(const uint8_t *bytes);
 void rs_gm_put_part(uint8_t out[RS_GM_PART], const rs_gm_part *part);
 void rs_gm_put_id(uint8_t out[RS_GM_ID], const rs_gm_id *id);
 void rs_gm_put_repair(uint8_t out[RS_GM_REPAIR], rs_peer from, uint32_t count, uint32_t length);
-void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count, uint32_t round);
+void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count);
 void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item);
-void rs_gm_put_state(uint8_t out[RS_GM_STATE], const rs_gm_state *state);
+void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnation, uint32_t count);
+void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item *item);
 
 /* Kind of a datagram of this version; 0 if it is none. */
 unsigned rs_gm_get_kind(const uint8_t *bytes, size_t length);
@@ -114,8 +119,11 @@ rs_gm_part rs_gm_get_part(const uint8_t *bytes);
 void rs_gm_get_id(const uint8_t bytes[RS_GM_ID], rs_gm_id *out);
 bool rs_gm_get_repair(const uint8_t *bytes, size_t length, rs_gm_repair_in *out);
 /* Number of items, 0 if it is no NAK. */
-uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from, uint32_t *round);
+uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from);
 void rs_gm_get_nak_item(const uint8_t *bytes, uint32_t index, rs_gm_nak_item *out);
-bool rs_gm_get_state(const uint8_t *bytes, size_t length, rs_gm_state *out);
+/* Number of items, 0 if it is no STATE. */
+uint32_t rs_gm_get_state(const uint8_t *bytes, size_t length, rs_peer *sender, uint32_t *incarnation);
+/* Of a STATE that was checked. */
+void rs_gm_get_state_item(const uint8_t *bytes, uint32_t index, rs_gm_state_item *out);
 
 #endif

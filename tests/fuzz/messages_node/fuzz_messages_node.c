@@ -107,14 +107,17 @@ static void packet(run *r, rs_gm_kind kind) {
         for (uint32_t i = RS_GM_REPAIR + count * RS_GM_ID; i < length; i++)
             bytes[i] = next(r);
     } else if (kind == RS_GM_KIND_NAK) {
-        rs_gm_put_nak(bytes, next(r) % 5, count, 1 + control / 5 % 3);
+        rs_gm_put_nak(bytes, next(r) % 5, count);
         for (uint32_t i = 0; i < count; i++, id.sn++)
             rs_gm_put_nak_item(bytes + RS_GM_NAK + i * RS_GM_NAK_ITEM, &(rs_gm_nak_item){id, next(r)});
         length = RS_GM_NAK + count * RS_GM_NAK_ITEM;
     } else {
-        rs_gm_state state = {id, {.count = 1, .view = {{1 + next(r) % 8, next(r)}}}};
-        rs_gm_put_state(bytes, &state);
-        length = RS_GM_STATE;
+        rs_gm_put_state(bytes, id.sender, id.incarnation, count);
+        for (uint32_t i = 0; i < count; i++, id.group = next(r) % 3, id.sn += next(r) % 100) {
+            rs_gm_state_item item = {id.group, id.sn, {.count = 1, .view = {{1 + next(r) % 8, next(r)}}}};
+            rs_gm_put_state_item(bytes + RS_GM_STATE + i * RS_GM_STATE_ITEM, &item);
+        }
+        length = RS_GM_STATE + count * RS_GM_STATE_ITEM;
     }
     uint32_t cut = control >= 0xf0 ? next(r) : 0;
     length -= cut < length ? cut : 0;

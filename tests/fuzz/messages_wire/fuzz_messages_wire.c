@@ -40,11 +40,11 @@ static void repair(const uint8_t *bytes, size_t size) {
 
 static void nak(const uint8_t *bytes, size_t size) {
     rs_peer from;
-    uint32_t round, count = rs_gm_get_nak(bytes, size, &from, &round);
+    uint32_t count = rs_gm_get_nak(bytes, size, &from);
     uint8_t again[RS_GM_NAK_MOST];
     if (count == 0)
         return;
-    rs_gm_put_nak(again, from, count, round);
+    rs_gm_put_nak(again, from, count);
     for (uint32_t i = 0; i < count; i++) {
         rs_gm_nak_item item;
         rs_gm_get_nak_item(bytes, i, &item);
@@ -54,11 +54,17 @@ static void nak(const uint8_t *bytes, size_t size) {
 }
 
 static void state(const uint8_t *bytes, size_t size) {
-    rs_gm_state in;
-    uint8_t again[RS_GM_STATE];
-    if (!rs_gm_get_state(bytes, size, &in))
+    rs_peer sender;
+    uint32_t incarnation, count = rs_gm_get_state(bytes, size, &sender, &incarnation);
+    uint8_t again[RS_GM_STATE_MOST];
+    if (count == 0)
         return;
-    rs_gm_put_state(again, &in);
+    rs_gm_put_state(again, sender, incarnation, count);
+    for (uint32_t i = 0; i < count; i++) {
+        rs_gm_state_item item;
+        rs_gm_get_state_item(bytes, i, &item);
+        rs_gm_put_state_item(again + RS_GM_STATE + i * RS_GM_STATE_ITEM, &item);
+    }
     must(memcmp(again, bytes, size) == 0);
 }
 

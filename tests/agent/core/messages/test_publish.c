@@ -61,85 +61,6 @@ static void publish__says_when_too_much_waits(void **state) {
     rs_messages_free(node);
 }
 
-/* The last packet of all may be lost: the sender says how far it is, so that it is asked for. */
-static void publish__heartbeats_tell_of_the_last_packet(void **state) {
-    (void)state;
-    rs_messages *sender = pair_node(SENDER, (rs_messages_config){.heartbeat = 20 * MS, .heartbeats = 6}),
-                *receiver = pair_node(RECEIVER, (rs_messages_config){0});
-    datagram *d = calloc(8, sizeof *d);
-    pair_view(sender, 1, &RICOCHET, 0);
-    pair_view(receiver, 1, &RICOCHET, 0);
-    assert_int_equal(pair_publish(sender, 0, 1, 1000), RS_OK);
-    assert_int_equal(pair_take(sender, 0, d, 8), 1); /* lost */
-    assert_int_equal(rs_messages_deadline(sender), 20 * MS);
-    rs_messages_timeout(sender, 20 * MS);
-    assert_int_equal(pair_take(sender, 20 * MS, d, 8), 1);
-    assert_int_equal(rs_messages_deadline(sender), 40 * MS);
-    pair_give(receiver, 21 * MS, &d[0]);
-    assert_int_equal(pair_stats(receiver).missing, 1);
-    assert_int_equal(rs_messages_deadline(receiver), 121 * MS);
-    rs_messages_timeout(receiver, 121 * MS);
-    assert_int_equal(pair_take(receiver, 121 * MS, d, 8), 1); /* the NAK */
-    assert_int_equal(d[0].peer, SENDER);
-    assert_int_equal(rs_messages_deadline(receiver), 171 * MS);
-    pair_give(sender, 122 * MS, &d[0]);
-    assert_int_equal(pair_take(sender, 122 * MS, d, 8), 1);
-    assert_int_equal(d[0].peer, RECEIVER);
-    pair_give(receiver, 123 * MS, &d[0]);
-    rs_messages_event event;
-    assert_true(rs_messages_poll_event(receiver, &event));
-    assert_int_equal(event.kind, RS_MESSAGES_DELIVER);
-    assert_int_equal(event.via, RS_VIA_RETRANSMIT);
-    assert_int_equal(event.late, 102 * MS);
-    assert_true(rs_messages_deadline(receiver) == RS_NEVER);
-    /* They end. */
-    uint32_t more = 0;
-    for (; rs_messages_deadline(sender) != RS_NEVER && more < 20; more++)
-        rs_messages_timeout(sender, rs_messages_deadline(sender));
-    assert_int_equal(more, 5);
-    free(d);
-    rs_messages_free(sender);
-    rs_messages_free(receiver);
-}
-
-/* A later NAK goes to another member too, and asks for more copies; a packet that nobody has is lost in the end. */
-static void naks__are_repeated_and_end(void **state) {
-    (void)state;
-    rs_messages *sender = pair_node(SENDER, (rs_messages_config){0}),
-                *receiver = pair_node(RECEIVER, (rs_messages_config){0});
-    datagram *d = calloc(64, sizeof *d);
-    pair_view(sender, 1, &RICOCHET, 2);
-    pair_view(receiver, 1, &RICOCHET, 2);
-    for (uint8_t i = 0; i < 3; i++) {
-        assert_int_equal(pair_publish(sender, 0, i, 1000), RS_OK);
-        assert_int_equal(pair_take(sender, 0, &d[i], 1), 1);
-    }
-    pair_give(receiver, 0, &d[0]);
-    pair_give(receiver, 0, &d[2]);
-    uint32_t to_sender = 0, to_others = 0;
-    rs_time now = 0;
-    for (uint32_t i = 0; i < 100 && rs_messages_deadline(receiver) != RS_NEVER; i++) {
-        now = rs_messages_deadline(receiver);
-        rs_messages_timeout(receiver, now);
-        uint32_t count = pair_take(receiver, now, d, 64);
-        for (uint32_t k = 0; k < count; k++) {
-            if (rs_gm_get_kind(d[k].bytes, d[k].length) != RS_GM_KIND_NAK)
-                continue;
-            to_sender += d[k].peer == SENDER;
-            to_others += d[k].peer != SENDER;
-        }
-    }
-    assert_int_equal(now, 1000 * MS);
-    assert_true(to_sender >= 18 && to_sender <= 60);
-    assert_true(to_others > 10);
-    pair_expect(receiver, 0, 1000);
-    pair_expect(receiver, 2, 1000);
-    pair_expect_lost(receiver, 2, 1, RS_LOST_NETWORK);
-    free(d);
-    rs_messages_free(sender);
-    rs_messages_free(receiver);
-}
-
 /* A receiver that got both packets of a repair makes it for the one that missed one of them. */
 static void repairs__give_the_packet_that_is_missing(void **state) {
     (void)state;
@@ -173,7 +94,7 @@ static void repairs__give_the_packet_that_is_missing(void **state) {
         repaired += event.via == RS_VIA_REPAIR;
         all++;
     }
-    assert_true(all >= 7 && repaired == all - 4); /* the last may be in a repair that is not full yet */
+    assert_true(all >= 6 && repaired == all - 4); /* the last two may be in repairs that are not full yet */
     free(d);
     free(repairs);
     rs_messages_free(sender);
@@ -401,8 +322,6 @@ int main(void) {
         cmocka_unit_test(publish__needs_a_view_and_a_length),
         cmocka_unit_test(publish__small_messages_share_a_datagram),
         cmocka_unit_test(publish__says_when_too_much_waits),
-        cmocka_unit_test(publish__heartbeats_tell_of_the_last_packet),
-        cmocka_unit_test(naks__are_repeated_and_end),
         cmocka_unit_test(repairs__give_the_packet_that_is_missing),
         cmocka_unit_test(repairs__unusable_ones_are_combined),
         cmocka_unit_test(repairs__that_do_not_fill_are_sent_in_time),

@@ -105,27 +105,40 @@ static void wire__naks_and_states_are_read_as_written(void **unused) {
     (void)unused;
     uint8_t bytes[RS_GM_NAK_MOST];
     rs_peer from;
-    uint32_t round;
-    rs_gm_put_nak(bytes, 9, 2, 3);
+    rs_gm_put_nak(bytes, 9, 2);
     for (uint32_t i = 0; i < 2; i++)
         rs_gm_put_nak_item(bytes + RS_GM_NAK + i * RS_GM_NAK_ITEM, &(rs_gm_nak_item){{1, 2, 3, 40 + i}, i});
-    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + 2 * RS_GM_NAK_ITEM, &from, &round), 2);
+    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + 2 * RS_GM_NAK_ITEM, &from), 2);
     assert_int_equal(from, 9);
-    assert_int_equal(round, 3);
     rs_gm_nak_item item;
     rs_gm_get_nak_item(bytes, 1, &item);
     assert_int_equal(item.id.sn, 41);
     assert_int_equal(item.mask, 1);
-    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + RS_GM_NAK_ITEM, &from, &round), 0);
-    rs_gm_put_nak(bytes, 9, 2, 4); /* no such round */
-    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + 2 * RS_GM_NAK_ITEM, &from, &round), 0);
-    rs_gm_state out, state_in = {{1, 2, 3, 4}, {.count = 2, .view = {{7, 0}, {6, 3}}}};
-    rs_gm_put_state(bytes, &state_in);
-    assert_true(rs_gm_get_state(bytes, RS_GM_STATE, &out));
-    assert_int_equal(out.id.sn, 4);
+    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + RS_GM_NAK_ITEM, &from), 0);
+    bytes[9] = 1; /* nothing is there */
+    assert_int_equal(rs_gm_get_nak(bytes, RS_GM_NAK + 2 * RS_GM_NAK_ITEM, &from), 0);
+
+    uint32_t incarnation, length = RS_GM_STATE + 2 * RS_GM_STATE_ITEM;
+    rs_gm_put_state(bytes, 1, 2, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        rs_gm_state_item in = {3 + i, 4 + i, {.count = 2, .view = {{7, 0}, {6, 3}}}};
+        rs_gm_put_state_item(bytes + RS_GM_STATE + i * RS_GM_STATE_ITEM, &in);
+    }
+    assert_int_equal(rs_gm_get_state(bytes, length, &from, &incarnation), 2);
+    assert_int_equal(from, 1);
+    assert_int_equal(incarnation, 2);
+    rs_gm_state_item out;
+    rs_gm_get_state_item(bytes, 1, &out);
+    assert_int_equal(out.group, 4);
+    assert_int_equal(out.sn, 5);
     assert_int_equal(out.views.count, 2);
     assert_int_equal(out.views.view[1].version, 6);
-    assert_false(rs_gm_get_state(bytes, RS_GM_STATE - 1, &out));
+    assert_int_equal(rs_gm_get_state(bytes, length - 1, &from, &incarnation), 0);
+    bytes[RS_GM_STATE + RS_GM_STATE_ITEM + 13] = 1; /* nothing is there */
+    assert_int_equal(rs_gm_get_state(bytes, length, &from, &incarnation), 0);
+    rs_gm_put_state(bytes, 1, 2, RS_GM_STATE_ITEMS + 1);
+    assert_int_equal(
+        rs_gm_get_state(bytes, RS_GM_STATE + (RS_GM_STATE_ITEMS + 1) * RS_GM_STATE_ITEM, &from, &incarnation), 0);
 }
 
 /* Any bytes, and any packet with a few bytes changed: a node survives them, and still works. */
@@ -140,7 +153,7 @@ static void wire__garbage_does_no_harm(void **unused) {
             static const uint8_t head[] = {0x47, 0x52, 1};
             memcpy(bytes, head, sizeof head);
             bytes[3] = (uint8_t)(1 + below(5));
-            length = below(4) ? length : RS_GM_STATE;
+            length = below(4) ? length : RS_GM_STATE + RS_GM_STATE_ITEM * (1 + below(3));
         }
         uint8_t *exact = malloc(length + 1);
         assert_non_null(exact);
@@ -148,14 +161,17 @@ static void wire__garbage_does_no_harm(void **unused) {
         rs_gm_id id;
         rs_gm_body body;
         rs_gm_repair_in repair;
-        rs_gm_state s;
+        rs_gm_nak_item nak;
+        rs_gm_state_item item;
         rs_peer from;
-        uint32_t round;
+        uint32_t incarnation;
         rs_gm_get_data(exact, length, &id, &body);
         if (rs_gm_get_repair(exact, length, &repair))
             assert_ptr_equal(repair.body + repair.length, exact + length);
-        rs_gm_get_nak(exact, length, &from, &round);
-        rs_gm_get_state(exact, length, &s);
+        for (uint32_t k = rs_gm_get_nak(exact, length, &from); k-- > 0;)
+            rs_gm_get_nak_item(exact, k, &nak);
+        for (uint32_t k = rs_gm_get_state(exact, length, &from, &incarnation); k-- > 0;)
+            rs_gm_get_state_item(exact, k, &item);
         free(exact);
     }
 }

@@ -1,0 +1,341 @@
+/* What is missing is asked for: of whom, when, how often, and how much that is where the network is what loses packets.
+ * And what tells of the last packet before a pause. */
+#include "pair.h"
+
+static const rs_messages_view RICOCHET = {.protocol = RS_MESSAGES_RICOCHET};
+/* Repairs of two packets, for everybody. */
+static const rs_messages_view EAGER = {.protocol = RS_MESSAGES_RICOCHET, .r = 2, .c_milli = 64000};
+#define LENGTH 1000u
+
+typedef struct {
+    rs_messages *sender, *receiver;
+    datagram *d; /* room for MANY */
+} two;
+
+#define MANY 64u
+
+static two begin(rs_messages_config config, const rs_messages_view *view, uint32_t more) {
+    config.receive_bytes = config.send_bytes = 8 << 20;
+    config.deliveries = 8192;
+    two t = {pair_node(SENDER, config), pair_node(RECEIVER, config), calloc(MANY, sizeof(datagram))};
+    assert_non_null(t.d);
+    pair_view(t.sender, 1, view, more);
+    pair_view(t.receiver, 1, view, more);
+    return t;
+}
+
+static void end(two *t) {
+    free(t->d);
+    rs_messages_free(t->sender);
+    rs_messages_free(t->receiver);
+}
+
+/* `lost` packets that do not come, between two that do. */
+static void lose(two *t, rs_time now, uint32_t lost) {
+    for (uint32_t i = 0; i < lost + 2; i++) {
+        assert_int_equal(pair_publish(t->sender, now, 7, LENGTH), RS_OK);
+        assert_int_equal(pair_take(t->sender, now, t->d, 1), 1);
+        if (i == 0 || i == lost + 1)
+            pair_give(t->receiver, now, t->d);
+    }
+}
+
+/* What the receiver sends, but for repairs, at its next deadline; returns the number of datagrams. */
+static uint32_t next_naks(two *t, rs_time *now) {
+    uint32_t kept = 0;
+    *now = rs_messages_deadline(t->receiver);
+    rs_messages_timeout(t->receiver, *now);
+    uint32_t count = pair_take(t->receiver, *now, t->d, MANY);
+    for (uint32_t i = 0; i < count; i++) {
+        if (rs_gm_get_kind(t->d[i].bytes, t->d[i].length) == RS_GM_KIND_NAK)
+            t->d[kept++] = t->d[i];
+    }
+    return kept;
+}
+
+static void drop_events(rs_messages *node) {
+    rs_messages_event event;
+    while (rs_messages_poll_event(node, &event))
+        ;
+}
+
+/* One server at a time, each after a longer wait, and few in all. */
+static void asking__the_sender_first_then_members_in_turn(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 4);
+    lose(&t, 0, 1);
+    rs_time now, last = 0, wait = 0;
+    rs_peer before = SENDER;
+    uint32_t asked = 0;
+    for (uint32_t i = 0; rs_messages_deadline(t.receiver) != RS_NEVER; i++) {
+        uint32_t count = next_naks(&t, &now);
+        assert_true(now <= 1000 * MS);
+        if (i == 0) {
+            assert_int_equal(now, 100 * MS);
+            assert_int_equal(t.d[0].peer, SENDER);
+        } else if (i < 3) {
+            assert_true(t.d[0].peer != SENDER && t.d[0].peer != before && t.d[0].peer != RECEIVER);
+            assert_true(now - last > wait);
+            wait = now - last;
+        }
+        assert_true(count <= (i < 3 ? 1 : 2)); /* two in the end, while the network seems to be well */
+        before = t.d[0].peer;
+        last = now;
+        asked += count;
+    }
+    assert_true(asked >= 5 && asked <= 12);
+    assert_int_equal(pair_stats(t.receiver).asked, asked);
+    pair_expect(t.receiver, 7, LENGTH);
+    pair_expect(t.receiver, 7, LENGTH);
+    pair_expect_lost(t.receiver, 2, 1, RS_LOST_NETWORK);
+    end(&t);
+}
+
+/* On a quiet network a lost request costs a few milliseconds, not fifty. */
+static void asking__again_as_soon_as_an_answer_should_be_there(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 1);
+    rs_time now = 0, first;
+    for (uint32_t i = 0; i < 30; i++) {
+        lose(&t, now, 1);
+        assert_int_equal(next_naks(&t, &now), 1);
+        pair_give(t.sender, now, &t.d[0]);
+        assert_int_equal(pair_take(t.sender, now, t.d, 1), 1);
+        now += 200000; /* 0.2 ms later */
+        pair_give(t.receiver, now, &t.d[0]);
+        assert_int_equal(pair_stats(t.receiver).missing, 0);
+        now += MS;
+    }
+    assert_int_equal(pair_stats(t.receiver).recovered_retransmit, 30);
+    lose(&t, now, 1);
+    rs_time found = now;
+    assert_int_equal(next_naks(&t, &first), 1);
+    assert_true(first - found <= 25 * MS); /* no repair ever helped here */
+    assert_int_equal(next_naks(&t, &now), 1);
+    assert_true(now - first < 10 * MS);
+    end(&t);
+}
+
+/* All that is missing of a sender goes into one datagram. */
+static void asking__many_packets_in_one_datagram(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 1);
+    rs_time now;
+    lose(&t, 0, 50);
+    assert_int_equal(next_naks(&t, &now), 1);
+    assert_int_equal(pair_stats(t.receiver).asked, 50);
+    pair_give(t.sender, now, &t.d[0]);
+    assert_int_equal(pair_take(t.sender, now, t.d, MANY), 50);
+    end(&t);
+}
+
+/* Where nothing is answered requests become few; where all is, everything is asked for at once. */
+static void asking__is_bounded_by_what_is_answered(void **state) {
+    (void)state;
+    const uint32_t lost = 3000;
+    for (int answered = 0; answered < 2; answered++) {
+        two t = begin((rs_messages_config){0}, &RICOCHET, 1);
+        rs_time now = 0;
+        lose(&t, now, lost);
+        while (rs_messages_deadline(t.receiver) != RS_NEVER) {
+            uint32_t count = next_naks(&t, &now);
+            for (uint32_t i = 0; i < count && answered; i++) {
+                datagram answer;
+                pair_give(t.sender, now, &t.d[i]);
+                while (pair_take(t.sender, now, &answer, 1))
+                    pair_give(t.receiver, now + MS, &answer);
+            }
+            drop_events(t.receiver);
+        }
+        rs_messages_stats stats = pair_stats(t.receiver);
+        print_message("%s: asked for %llu packets, %llu came, %llu lost\n", answered ? "answered" : "in vain",
+                      (unsigned long long)stats.asked, (unsigned long long)stats.recovered_retransmit,
+                      (unsigned long long)stats.lost);
+        if (answered)
+            assert_int_equal(stats.recovered_retransmit, lost);
+        else
+            assert_true(stats.asked < lost / 10); /* each was asked for 57 times before there was a budget */
+        end(&t);
+    }
+}
+
+/* A repair that lacks two packets is kept: one of them brings the other. */
+static void asking__leaves_what_comes_with_another(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &EAGER, 1);
+    rs_messages *other = pair_node(10, (rs_messages_config){0});
+    rs_time now = 0;
+    pair_view(other, 1, &EAGER, 1);
+    bool told = false;
+    for (uint32_t i = 0; i < 8 && !told; i++) { /* its bin begins anywhere in a round */
+        assert_int_equal(pair_publish(t.sender, now, 7, LENGTH), RS_OK);
+        assert_int_equal(pair_take(t.sender, now, t.d, 1), 1);
+        pair_give(other, now, t.d);
+        if (i == 0)
+            pair_give(t.receiver, now, t.d);
+        datagram repair[4];
+        uint32_t count = pair_take(other, now, repair, 4);
+        for (uint32_t k = 0; k < count; k++) {
+            bool two_packets = repair[k].bytes[8] == 2;
+            if (repair[k].peer == RECEIVER && two_packets) {
+                pair_give(t.receiver, now, &repair[k]);
+                told = true;
+            }
+        }
+        drop_events(other);
+    }
+    assert_true(told);
+    uint64_t missing = pair_stats(t.receiver).missing;
+    assert_true(missing >= 2);
+    assert_int_equal(next_naks(&t, &now), 1);
+    assert_int_equal(pair_stats(t.receiver).asked, missing - 1);
+    pair_give(t.sender, now, &t.d[0]);
+    uint32_t answers = pair_take(t.sender, now, t.d, MANY);
+    assert_int_equal(answers, missing - 1);
+    for (uint32_t i = 0; i < answers; i++)
+        pair_give(t.receiver, now + MS, &t.d[i]);
+    assert_int_equal(pair_stats(t.receiver).missing, 0);
+    rs_messages_free(other);
+    end(&t);
+}
+
+/* Requests that piled up somewhere come together: one answer. */
+static void answers__are_given_once_at_a_time(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 1);
+    rs_time now;
+    lose(&t, 0, 1);
+    assert_int_equal(next_naks(&t, &now), 1);
+    datagram nak = t.d[0];
+    for (uint32_t i = 0; i < 5; i++)
+        pair_give(t.sender, now + i * MS / 2, &nak);
+    assert_int_equal(pair_take(t.sender, now, t.d, MANY), 1);
+    assert_int_equal(pair_stats(t.sender).naks_repeated, 4);
+    pair_give(t.sender, now + 5 * MS, &nak); /* the answer may have been lost */
+    assert_int_equal(pair_take(t.sender, now + 5 * MS, t.d, MANY), 1);
+    end(&t);
+}
+
+/* The last packet of all may be lost: the sender says how far it is, so that it is asked for. */
+static void heartbeats__tell_of_the_last_packet(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){.heartbeat = 20 * MS, .heartbeats = 6}, &RICOCHET, 0);
+    assert_int_equal(pair_publish(t.sender, 0, 1, LENGTH), RS_OK);
+    assert_int_equal(pair_take(t.sender, 0, t.d, 8), 1); /* lost */
+    assert_int_equal(rs_messages_deadline(t.sender), 20 * MS);
+    rs_messages_timeout(t.sender, 20 * MS);
+    assert_int_equal(pair_take(t.sender, 20 * MS, t.d, 8), 1);
+    assert_int_equal(rs_messages_deadline(t.sender), 40 * MS);
+    pair_give(t.receiver, 21 * MS, &t.d[0]);
+    assert_int_equal(pair_stats(t.receiver).missing, 1);
+    rs_time now;
+    assert_int_equal(next_naks(&t, &now), 1);
+    assert_int_equal(now, 101 * MS); /* 100 ms, of which 20 have passed since it was published */
+    assert_int_equal(t.d[0].peer, SENDER);
+    pair_give(t.sender, 102 * MS, &t.d[0]);
+    assert_int_equal(pair_take(t.sender, 102 * MS, t.d, 8), 1);
+    assert_int_equal(t.d[0].peer, RECEIVER);
+    pair_give(t.receiver, 103 * MS, &t.d[0]);
+    rs_messages_event event;
+    assert_true(rs_messages_poll_event(t.receiver, &event));
+    assert_int_equal(event.kind, RS_MESSAGES_DELIVER);
+    assert_int_equal(event.via, RS_VIA_RETRANSMIT);
+    assert_int_equal(event.late, 82 * MS);
+    assert_true(rs_messages_deadline(t.receiver) == RS_NEVER);
+    /* They end. */
+    uint32_t more = 0;
+    for (; rs_messages_deadline(t.sender) != RS_NEVER && more < 20; more++)
+        rs_messages_timeout(t.sender, rs_messages_deadline(t.sender));
+    assert_int_equal(more, 5);
+    end(&t);
+}
+
+static void see_view(rs_messages *node, rs_message_group group, rs_group channel, const rs_peer *members,
+                     uint32_t count) {
+    rs_messages_view view = RICOCHET;
+    view.group = group;
+    view.channel = channel;
+    view.version = 1;
+    view.members = members;
+    view.member_count = count;
+    assert_int_equal(rs_messages_set_view(node, 0, &view), RS_OK);
+}
+
+/* A heartbeat to one group tells of others with the same members, so each has fewer of its own. */
+static void heartbeats__tell_of_other_groups_too(void **state) {
+    (void)state;
+    rs_messages *sender = pair_node(SENDER, (rs_messages_config){0}),
+                *receiver = pair_node(RECEIVER, (rs_messages_config){0});
+    const rs_peer both[] = {SENDER, RECEIVER}, strangers[] = {SENDER, 70, 71};
+    datagram d;
+    for (rs_message_group id = 0; id < 9; id++) {
+        see_view(sender, id, id, id < 8 ? both : strangers, id < 8 ? 2 : 3);
+        if (id < 8)
+            see_view(receiver, id, id, both, 2);
+        assert_int_equal(rs_messages_publish(sender, id * MS, id, "x", 1, NULL), RS_OK);
+        assert_int_equal(pair_take(sender, id * MS, &d, 1), 1); /* lost */
+    }
+    rs_messages_timeout(sender, 40 * MS);
+    assert_int_equal(pair_take(sender, 40 * MS, &d, 1), 1);
+    assert_int_equal(d.length, RS_GM_STATE + 8 * RS_GM_STATE_ITEM); /* not of that with other members */
+    pair_give(receiver, 40 * MS, &d);
+    assert_int_equal(pair_stats(receiver).missing, 8);
+    while (rs_messages_deadline(sender) != RS_NEVER) {
+        rs_time now = rs_messages_deadline(sender);
+        rs_messages_timeout(sender, now);
+        while (pair_take(sender, now, &d, 1))
+            ;
+    }
+    /* Nine would have had 36 each by themselves. */
+    uint64_t sent = pair_stats(sender).heartbeats_sent;
+    assert_true(sent >= 2 * 9 && sent <= 24);
+    rs_messages_free(sender);
+    rs_messages_free(receiver);
+}
+
+/* Two where the network loses little. */
+static void heartbeats__are_fewer_where_little_is_lost(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 0);
+    rs_time now = 0;
+    for (uint32_t i = 0; i < 100; i++, now += MS) {
+        assert_int_equal(pair_publish(t.sender, now, 1, LENGTH), RS_OK);
+        assert_int_equal(pair_take(t.sender, now, t.d, 8), 1);
+    }
+    while (rs_messages_deadline(t.sender) != RS_NEVER)
+        rs_messages_timeout(t.sender, rs_messages_deadline(t.sender));
+    assert_int_equal(pair_stats(t.sender).heartbeats_sent, 2);
+    end(&t);
+}
+
+/* A sender that says to be at any place costs no more than the window. */
+static void heartbeats__may_tell_of_any_place(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){.window_packets = 64}, &RICOCHET, 0);
+    uint64_t places[] = {5, UINT64_C(1) << 59, (UINT64_C(1) << 59) + 3, (UINT64_C(1) << 60) - 1, 9};
+    for (uint32_t i = 0; i < sizeof places / sizeof *places; i++) {
+        rs_gm_state_item item = {GROUP, places[i], {.count = 1, .view = {{1, RS_GM_BACK_MOST}}}};
+        rs_gm_put_state(t.d->bytes, SENDER, 3, 1);
+        rs_gm_put_state_item(t.d->bytes + RS_GM_STATE, &item);
+        t.d->length = RS_GM_STATE + RS_GM_STATE_ITEM;
+        pair_give(t.receiver, MS, t.d);
+        assert_true(pair_stats(t.receiver).missing <= 64);
+    }
+    end(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(asking__the_sender_first_then_members_in_turn),
+        cmocka_unit_test(asking__again_as_soon_as_an_answer_should_be_there),
+        cmocka_unit_test(asking__many_packets_in_one_datagram),
+        cmocka_unit_test(asking__is_bounded_by_what_is_answered),
+        cmocka_unit_test(asking__leaves_what_comes_with_another),
+        cmocka_unit_test(answers__are_given_once_at_a_time),
+        cmocka_unit_test(heartbeats__tell_of_the_last_packet),
+        cmocka_unit_test(heartbeats__tell_of_other_groups_too),
+        cmocka_unit_test(heartbeats__are_fewer_where_little_is_lost),
+        cmocka_unit_test(heartbeats__may_tell_of_any_place),
+    };
+    return cmocka_run_group_tests_name("asking", tests, NULL, NULL);
+}
