@@ -7,11 +7,14 @@ static uint64_t key_of(uint32_t node, uint32_t group) {
     return ((uint64_t)node << 32 | group) + 1;
 }
 
+static uint32_t first_slot(const sim *s, uint64_t key) {
+    return (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (s->forwarding_slots - 1);
+}
+
 static uint32_t slot_of(const sim *s, uint64_t key) {
-    uint32_t mask = s->forwarding_slots - 1;
-    uint32_t at = (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & mask;
+    uint32_t at = first_slot(s, key);
     while (s->forwardings[at].key && s->forwardings[at].key != key)
-        at = (at + 1) & mask;
+        at = (at + 1) & (s->forwarding_slots - 1);
     return at;
 }
 
@@ -22,11 +25,16 @@ const forwarding *forwarding_of(const sim *s, uint32_t node, uint32_t group) {
     return f->key ? f : NULL;
 }
 
+void forwarding_fetch(const sim *s, uint32_t node, uint32_t group) {
+    if (s->forwarding_slots)
+        __builtin_prefetch(&s->forwardings[first_slot(s, key_of(node, group))]);
+}
+
 static void grow(sim *s) {
     uint32_t old = s->forwarding_slots;
     forwarding *slots = s->forwardings;
     s->forwarding_slots = old ? old * 2 : 256;
-    s->forwardings = sim_take(s, s->forwarding_slots * sizeof *slots);
+    s->forwardings = sim_take_lines(s, s->forwarding_slots * sizeof *slots);
     for (uint32_t i = 0; i < old; i++)
         if (slots[i].key)
             s->forwardings[slot_of(s, slots[i].key)] = slots[i];

@@ -5,15 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of header: of data packets and most control messages; of all control messages; of message groups' datagrams. */
-static const uint16_t CAPACITIES[SIM_PACKET_SIZES] = {96, RS_HEADER_MAX, SIM_HEADER_MOST};
+/* Bytes of header: of data packets; of acknowledgements; of all control messages; of message groups' datagrams. */
+static const uint16_t CAPACITIES[SIM_PACKET_SIZES] = {64, 128, 192, RS_HEADER_MAX, SIM_HEADER_MOST};
+
+_Static_assert(sizeof(packet) == SIM_LINE, "a packet's header begins on a line of its own");
+
+static void no_memory(size_t bytes) {
+    fprintf(stderr, "rostrum sim: no memory for %zu bytes more\n", bytes);
+    abort();
+}
 
 void *sim_take(sim *s, size_t bytes) {
     void *memory = calloc(1, bytes ? bytes : 1);
-    if (!memory) {
-        fprintf(stderr, "rostrum sim: no memory for %zu bytes more\n", bytes);
-        abort();
-    }
+    if (!memory)
+        no_memory(bytes);
+    s->stats.bytes += bytes;
+    return memory;
+}
+
+void *sim_take_lines(sim *s, size_t bytes) {
+    size_t whole = (bytes + SIM_LINE - 1) / SIM_LINE * SIM_LINE;
+    void *memory = aligned_alloc(SIM_LINE, whole);
+    if (!memory)
+        no_memory(bytes);
+    memset(memory, 0, whole);
     s->stats.bytes += bytes;
     return memory;
 }
@@ -29,7 +44,7 @@ void *sim_grow(sim *s, void *array, uint64_t count, uint64_t *capacity, size_t e
     if (count < *capacity)
         return array;
     uint64_t more = *capacity ? *capacity * 2 : 16;
-    void *grown = sim_take(s, more * each);
+    void *grown = sim_take_lines(s, more * each);
     if (array)
         memcpy(grown, array, *capacity * each);
     sim_give(s, array, *capacity * each);
@@ -38,19 +53,21 @@ void *sim_grow(sim *s, void *array, uint64_t count, uint64_t *capacity, size_t e
 }
 
 packet *packet_new(sim *s, packet_kind kind, uint32_t header_length) {
-    uint32_t size = header_length <= CAPACITIES[0] ? 0 : header_length <= CAPACITIES[1] ? 1 : 2;
+    uint8_t size = 0;
+    while (header_length > CAPACITIES[size])
+        size++;
     packet *p = s->free_packets[size];
     if (p) {
         s->free_packets[size] = p->next_free;
     } else {
-        p = sim_take(s, sizeof *p + CAPACITIES[size]);
-        p->size = (uint16_t)size;
+        p = sim_take_lines(s, sizeof *p + CAPACITIES[size]);
+        p->size = size;
     }
     p->references = 1;
-    p->kind = kind;
+    p->kind = (uint8_t)kind;
     p->header_length = (uint16_t)header_length;
     p->to = SIM_NONE;
-    p->next_free = NULL;
+    p->way_left = 0;
     s->stats.packets++;
     return p;
 }

@@ -26,9 +26,8 @@ static void to_group(sim *s, uint32_t node, uint32_t from_link, packet *p) {
         p->references++;
         link_put(s, links[i], p);
     }
-    const place *here = &s->places[node];
-    if (f && f->member && here->host && from_link != SIM_NONE)
-        host_receive(s, &s->hosts[here->host_index], p);
+    if (f && f->member && from_link != SIM_NONE)
+        host_receive(s, &s->hosts[s->places[node].host_index], p);
     packet_drop(s, p);
 }
 
@@ -47,7 +46,7 @@ void network_send(sim *s, uint32_t node, packet *p) {
 void network_deliver(sim *s, uint32_t node, uint32_t from_link, packet *p) {
     if (s->trace)
         trace(s, node, p);
-    if (s->places[node].crashed) {
+    if (s->any_crashed && s->places[node].crashed) {
         network_lost(s, p);
     } else if (p->kind == PACKET_GROUP) {
         to_group(s, node, from_link, p);

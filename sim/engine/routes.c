@@ -14,28 +14,47 @@ void routes_forget(sim *s) {
         sim_give(s, s->places[i].distance, s->places[i].distance_bytes);
         s->places[i].distance = NULL;
     }
+    if (s->distances_known)
+        sim_give(s, s->near, s->near_bytes);
     s->distances_known = false;
 }
 
-/* Distances of all nodes to `to`, over links that are up and nodes that are not down. */
+/* Who can send to whom, over links that are up and from nodes that are not down: for each node where its part of the
+ * list begins, then the list. Links themselves are far too large to be searched. */
+static void find_near(sim *s) {
+    s->near_bytes = (s->place_count + 1 + s->link_count) * sizeof *s->near;
+    s->near = sim_take(s, s->near_bytes);
+    uint32_t end = s->place_count + 1;
+    for (uint32_t node = 0; node < s->place_count; node++) {
+        s->near[node] = end;
+        for (uint32_t i = 0; i < s->places[node].link_count; i++) {
+            const link *out = &s->links[s->places[node].links[i]];
+            if (!s->places[out->to].crashed && out->reverse != SIM_NONE && s->links[out->reverse].up)
+                s->near[end++] = out->to;
+        }
+    }
+    s->near[s->place_count] = end;
+    s->distances_known = true;
+}
+
+/* Distances of all nodes to `to`. */
 static void find_distances(sim *s, uint32_t to) {
     uint32_t *queue = sim_take(s, s->place_count * sizeof *queue), head = 0, tail = 0;
     place *target = &s->places[to];
+    if (!s->distances_known)
+        find_near(s);
     target->distance_bytes = s->place_count * sizeof *target->distance;
     target->distance = sim_take(s, target->distance_bytes);
-    s->distances_known = true;
     memset(target->distance, 0xff, target->distance_bytes); /* FAR */
     target->distance[to] = 0;
     queue[tail++] = to;
     while (head < tail) {
         uint32_t node = queue[head++];
-        for (uint32_t i = 0; i < s->places[node].link_count; i++) {
-            const link *out = &s->links[s->places[node].links[i]];
-            if (target->distance[out->to] != FAR || s->places[out->to].crashed || out->reverse == SIM_NONE ||
-                !s->links[out->reverse].up)
+        for (uint32_t i = s->near[node]; i < s->near[node + 1]; i++) {
+            if (target->distance[s->near[i]] != FAR)
                 continue;
-            target->distance[out->to] = (uint16_t)(target->distance[node] + 1);
-            queue[tail++] = out->to;
+            target->distance[s->near[i]] = (uint16_t)(target->distance[node] + 1);
+            queue[tail++] = s->near[i];
         }
     }
     sim_give(s, queue, s->place_count * sizeof *queue);
@@ -65,33 +84,30 @@ static uint32_t next_link(sim *s, uint32_t node, uint32_t from, uint32_t to) {
 static uint32_t slot_of(const sim *s, uint64_t key) {
     uint32_t mask = s->route_slots - 1;
     uint32_t at = (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & mask;
-    while (s->routes[at] && s->routes[at]->key != key)
+    while (s->routes[at].key && s->routes[at].key != key)
         at = (at + 1) & mask;
     return at;
 }
 
 static void grow(sim *s) {
     uint32_t old = s->route_slots;
-    route **slots = s->routes;
+    route *slots = s->routes;
     s->route_slots = old ? old * 2 : 256;
     s->routes = sim_take(s, s->route_slots * sizeof *slots);
     for (uint32_t i = 0; i < old; i++)
-        if (slots[i])
-            s->routes[slot_of(s, slots[i]->key)] = slots[i];
+        if (slots[i].key)
+            s->routes[slot_of(s, slots[i].key)] = slots[i];
     sim_give(s, slots, old * sizeof *slots);
 }
 
 static route *between(sim *s, uint32_t from, uint32_t to) {
     if (s->route_count * 2 >= s->route_slots)
         grow(s);
-    uint64_t key = (uint64_t)from << 32 | to;
-    uint32_t at = slot_of(s, key);
-    if (!s->routes[at]) {
-        s->routes[at] = sim_take(s, sizeof(route));
-        s->routes[at]->key = key;
-        s->route_count++;
-    }
-    return s->routes[at];
+    uint64_t key = ((uint64_t)from << 32 | to) + 1;
+    route *r = &s->routes[slot_of(s, key)];
+    s->route_count += r->key == 0;
+    r->key = key;
+    return r;
 }
 
 static void put_links(sim *s, route *r, const uint32_t *links, uint32_t count) {
@@ -102,7 +118,7 @@ static void put_links(sim *s, route *r, const uint32_t *links, uint32_t count) {
     }
     if (count)
         memcpy(r->links, links, count * sizeof *links);
-    r->count = count;
+    r->count = (uint16_t)count;
 }
 
 static void find(sim *s, route *r, uint32_t from, uint32_t to) {
@@ -143,26 +159,21 @@ uint32_t route_begin(sim *s, packet *p) {
         else
             find(s, r, p->from, p->to);
     }
-    p->route = r;
-    p->route_epoch = s->route_epoch;
-    p->hop = 0;
-    return r->count ? r->links[0] : SIM_NONE;
+    p->way = r->links;
+    p->way_left = r->count;
+    p->way_epoch = s->route_epoch;
+    return p->way_left ? (p->way_left--, *p->way++) : SIM_NONE;
 }
 
 uint32_t route_next(sim *s, uint32_t node, packet *p) {
-    if (p->route_epoch == s->route_epoch) {
-        p->hop++;
-        return p->hop < p->route->count ? p->route->links[p->hop] : SIM_NONE;
-    }
+    if (p->way_epoch == s->route_epoch)
+        return p->way_left ? (p->way_left--, *p->way++) : SIM_NONE;
     return next_link(s, node, p->from, p->to);
 }
 
 void routes_free(sim *s) {
     routes_forget(s);
-    for (uint32_t i = 0; i < s->route_slots; i++) {
-        if (s->routes[i])
-            sim_give(s, s->routes[i]->links, s->routes[i]->capacity * sizeof *s->routes[i]->links);
-        sim_give(s, s->routes[i], sizeof(route));
-    }
+    for (uint32_t i = 0; i < s->route_slots; i++)
+        sim_give(s, s->routes[i].links, s->routes[i].capacity * sizeof *s->routes[i].links);
     sim_give(s, s->routes, s->route_slots * sizeof *s->routes);
 }

@@ -118,8 +118,16 @@ uint32_t sim_add_link(sim *s, uint32_t from, uint32_t to, const sim_link_params 
     uint64_t capacity = s->link_capacity;
     s->links = sim_grow(s, s->links, s->link_count, &capacity, sizeof *s->links);
     s->link_capacity = (uint32_t)capacity;
-    s->links[s->link_count] =
-        (link){.from = from, .to = to, .params = *params, .up = true, .reverse = sim_link_between(s, to, from)};
+    int64_t byte_ns = INT64_C(8000000000) % params->rate_bps ? 0 : INT64_C(8000000000) / params->rate_bps;
+    s->links[s->link_count] = (link){.from = from,
+                                     .to = to,
+                                     .byte_ns = byte_ns <= UINT16_MAX ? (uint16_t)byte_ns : 0,
+                                     .classes = params->classes > 1,
+                                     .delay_ns = params->delay_ns,
+                                     .queue_bytes = params->queue_bytes,
+                                     .rate_bps = params->rate_bps,
+                                     .up = true,
+                                     .reverse = sim_link_between(s, to, from)};
     if (s->links[s->link_count].reverse != SIM_NONE)
         s->links[s->links[s->link_count].reverse].reverse = s->link_count;
     place *p = &s->places[from];
@@ -145,6 +153,8 @@ bool sim_set_loss(sim *s, uint32_t index, uint32_t model, double p, double burst
     if (model > SIM_LOSS_MARKOV || !(p >= 0 && p < 1) || !(burst >= 1 || model <= SIM_LOSS_BERNOULLI))
         return sim_fail(s, "losses have a share p in [0, 1) and runs of 1 packet or more");
     l->loss = (loss_state){.model = model, .p = p, .burst = burst};
+    l->loss.leave_bad = model >= SIM_LOSS_GILBERT ? 1 / burst : 0;
+    l->loss.leave_good = model == SIM_LOSS_GILBERT ? p / (1 - p) / burst : l->loss.leave_bad;
     l->loss.bad = model == SIM_LOSS_MARKOV && sim_random(s) < p;
     return true;
 }
@@ -192,7 +202,7 @@ bool sim_set_dark(sim *s, uint32_t index, int64_t until, int64_t ringing_until, 
 bool sim_crash(sim *s, uint32_t node) {
     if (node >= s->place_count || !s->places[node].host)
         return sim_fail(s, "node %u is no host", node);
-    s->places[node].crashed = true;
+    s->places[node].crashed = s->any_crashed = true;
     calendar_set(&s->calendar, source_of_host(s->places[node].host_index), RS_NEVER);
     routes_forget(s);
     return true;
@@ -251,13 +261,15 @@ uint32_t sim_send(sim *s, uint32_t node, uint64_t object, uint64_t size, const u
 /* The next thing that happens; false if that is later than `until` or nothing is left. */
 static bool step(sim *s, int64_t until) {
     uint32_t source = 0;
-    rs_time next = calendar_first(&s->calendar, &source), other = s->thing_count ? s->things[0].at : RS_NEVER;
+    rs_time other = s->thing_count ? s->things[0].at : RS_NEVER;
+    rs_time next = calendar_first(&s->calendar, other < until ? other : until, &source);
     rs_time at = next < other ? next : other;
     if (at == RS_NEVER || at > until)
         return false;
     if (at > s->now)
         s->now = at;
     s->stats.events++;
+    links_fetch(s);
     if (other <= next)
         thing_due(s);
     else if (source % 2)

@@ -14,27 +14,30 @@
 
 #define SIM_NONE UINT32_MAX
 #define HOPS_MAX 64 /* of a way */
-#define SIM_PACKET_SIZES 3
+#define SIM_PACKET_SIZES 5
 #define SIM_HEADER_MOST 2048 /* bytes of a packet that matter */
-#define SIM_PACKET_SIZES 3
+#define SIM_LINE 64          /* of the cache, in bytes */
 #define SIM_UDP_OVERHEAD RS_WIRE_OVERHEAD
 #define SIM_TCP_OVERHEAD (20 + 32 + 18 + 20) /* IPv4, TCP with timestamps, Ethernet with preamble and gap */
 
 typedef enum { PACKET_GROUP, PACKET_DATAGRAM, PACKET_CONTROL, PACKET_FLOW } packet_kind;
 
-/* Shared by all places that it is on its way to. */
+/* Shared by all places that it is on its way to. What the network needs of it is one line of the cache. */
 typedef struct packet {
     uint32_t references;
-    uint16_t header_length, size; /* size: which of the free lists it goes to */
-    packet_kind kind;
-    uint32_t from, to; /* hosts; `to` SIM_NONE for a group */
+    uint16_t header_length;
+    uint8_t size, kind; /* size: which of the free lists it goes to; kind: packet_kind */
+    uint32_t from, to;  /* hosts; `to` SIM_NONE for a group */
     uint32_t group;
     uint32_t wire_bytes, payload_length;
+    uint32_t way_left; /* of a packet to one host: links still to take, valid in `way_epoch` */
     uint64_t payload_offset;
-    uint64_t number;     /* on its connection */
-    struct route *route; /* of a packet to one host, and its place on it: valid in that epoch */
-    uint32_t route_epoch, hop;
-    struct packet *next_free;
+    const uint32_t *way; /* the next of them */
+    uint32_t way_epoch;
+    union {
+        uint64_t number; /* on its connection */
+        struct packet *next_free;
+    };
     uint8_t header[];
 } packet;
 
@@ -51,32 +54,39 @@ typedef struct {
 
 typedef struct {
     uint32_t model;
-    double p, burst;
-    bool bad;
     uint32_t left; /* of the present run */
+    bool bad;
+    double p, burst;
+    double leave_good, leave_bad; /* of two states, for each packet */
 } loss_state;
 
+/* Most of them are touched once for a packet or not at all, in no order that a cache could foresee: what each packet
+ * needs comes first, then what it needs where there are losses. */
 typedef struct {
-    uint32_t from, to, reverse;
-    bool up;
-    rs_time free_at; /* the wire is free then */
-    flights air;     /* on their way, in order of arrival */
-    sim_link_params params;
+    _Alignas(SIM_LINE) uint32_t from;
+    uint32_t to, reverse;
+    uint16_t byte_ns; /* that a byte takes; 0: no whole number */
+    bool up, classes; /* more than one */
+    rs_time free_at;  /* the wire is free then */
+    flights air;      /* on their way, in order of arrival */
+    rs_time delay_ns;
+    uint64_t queue_bytes;
+    sim_link_stats stats;
+    loss_state loss;
+    int64_t rate_bps;
     flights waiting[2]; /* per class, when there are classes */
     uint64_t waiting_bytes[2];
     rs_time dark_until, ringing_until;
     double ringing_loss;
-    loss_state loss;
-    sim_link_stats stats;
 } link;
 
 typedef struct {
     bool host, crashed;
+    uint32_t host_index;
     uint32_t *links; /* out of here */
     uint32_t link_count, link_capacity;
     uint16_t *distance; /* of every node to here; NULL = not known */
     size_t distance_bytes;
-    uint32_t host_index;
 } place;
 
 typedef struct {
@@ -107,10 +117,11 @@ typedef struct {
     uint32_t unused;
 } forwarding;
 
-typedef struct route {
-    uint64_t key; /* from, to */
+typedef struct {
+    uint64_t key; /* from, to, + 1; 0 = none */
     uint32_t *links;
-    uint32_t count, capacity, epoch;
+    uint32_t capacity, epoch;
+    uint16_t count;
     bool pinned;
 } route;
 
@@ -156,9 +167,11 @@ struct sim {
     uint32_t connection_count, connection_slots;
     forwarding *forwardings; /* open hash */
     uint32_t forwarding_count, forwarding_slots;
-    route **routes; /* open hash */
+    route *routes; /* open hash */
     uint32_t route_count, route_slots, route_epoch;
-    bool distances_known;
+    bool distances_known, any_crashed;
+    uint32_t *near; /* routes.c */
+    size_t near_bytes;
 
     packet *free_packets[SIM_PACKET_SIZES];
     sim_note *notes;
@@ -168,7 +181,8 @@ struct sim {
 };
 
 /* memory.c */
-void *sim_take(sim *s, size_t bytes); /* zeroed; ends the program if there is none: a simulation cannot go on */
+void *sim_take(sim *s, size_t bytes);       /* zeroed; ends the program if there is none: a simulation cannot go on */
+void *sim_take_lines(sim *s, size_t bytes); /* the same, from the beginning of a line of the cache on */
 void *sim_grow(sim *s, void *array, uint64_t count, uint64_t *capacity, size_t each);
 void sim_give(sim *s, void *memory, size_t bytes);
 packet *packet_new(sim *s, packet_kind kind, uint32_t header_length);
@@ -184,6 +198,7 @@ bool link_lose(sim *s, link *l, rs_time idle, rs_time took); /* a packet that ta
 void link_put(sim *s, uint32_t index, packet *p);            /* takes over a reference */
 void link_due(sim *s, uint32_t index);
 void link_cut(sim *s, uint32_t index);
+void links_fetch(const sim *s); /* what the next events will need */
 
 /* network.c */
 void network_deliver(sim *s, uint32_t node, uint32_t from_link, packet *p);
@@ -199,6 +214,7 @@ uint32_t route_next(sim *s, uint32_t node, packet *p); /* the next one */
 
 /* forwardings.c */
 const forwarding *forwarding_of(const sim *s, uint32_t node, uint32_t group); /* NULL = nothing is known of it */
+void forwarding_fetch(const sim *s, uint32_t node, uint32_t group);           /* will be asked for soon */
 void forwarding_set(sim *s, uint32_t node, uint32_t group, const uint32_t *links, uint32_t count, bool member);
 void forwardings_free(sim *s);
 static inline const uint32_t *forwarding_links(const forwarding *f) {

@@ -30,7 +30,7 @@ static void calendar__gives_the_earliest_then_the_smallest(void **state) {
         for (uint32_t i = 1; i < SOURCES; i++)
             if (at[i] < at[least])
                 least = i;
-        assert_int_equal(calendar_first(&c, &first), at[least]);
+        assert_int_equal(calendar_first(&c, RS_NEVER, &first), at[least]);
         if (at[least] != RS_NEVER)
             assert_int_equal(first, least);
     }
@@ -58,7 +58,7 @@ static void calendar__works_off_all_times_in_order(void **state) {
         for (uint32_t i = 1; i < SOURCES; i++)
             if (at[i] < at[least])
                 least = i;
-        assert_true(calendar_first(&c, &first) == at[least]);
+        assert_true(calendar_first(&c, RS_NEVER, &first) == at[least]);
         if (at[least] == RS_NEVER)
             continue;
         assert_int_equal(first, least);
