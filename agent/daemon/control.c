@@ -16,6 +16,8 @@
 #define ACCEPTS_A_TURN 16
 #define RETRANSMIT_LEAST_US 20000
 #define DELAY_MOST_US 2000
+#define KNOCK_AFTER (100 * RS_MILLISECOND) /* the kernel waits a second for the answer to a first segment; twice, ... */
+#define KNOCKS_MOST 3u                     /* ... four times as long, then as long as `connect_timeout` says */
 
 /* Linux 6.15; older kernels refuse, and take 200 ms to miss a lost last segment. */
 #ifndef TCP_RTO_MIN_US
@@ -119,6 +121,9 @@ static void try_connect(rs_control *control, rs_peer peer) {
         fd = start_connect(control, &remote, words);
     if (fd >= 0) {
         p->connecting = rs_pool_add(control, fd, true, peer, &remote);
+        p->knocks = 0;
+        if (p->connecting && control->next_tick > rs_pool_now(control) + KNOCK_AFTER)
+            control->next_tick = rs_pool_now(control) + KNOCK_AFTER;
         if (p->connecting)
             return;
         close(fd);
@@ -126,6 +131,26 @@ static void try_connect(rs_control *control, rs_peer peer) {
     }
     rs_pool_back_off(control, peer);
     control->callbacks.peer_down(control->callbacks.context, peer, words);
+}
+
+/* When a connect that nothing answers is begun anew; RS_NEVER: not again. */
+static rs_time knock_at(const rs_control *control, const rs_connection *c) {
+    if (c->phase != RS_CONNECTION_CONNECTING || !control->peers[c->peer].wanted ||
+        control->peers[c->peer].knocks >= KNOCKS_MOST)
+        return RS_NEVER;
+    return c->phase_since + (KNOCK_AFTER << control->peers[c->peer].knocks);
+}
+
+/* `c` is gone after this. */
+static void knock_again(rs_control *control, rs_connection *c) {
+    rs_peer peer = c->peer;
+    uint32_t knocks = control->peers[peer].knocks;
+    control->peers[peer].connecting = NULL;
+    rs_pool_drop(control, c);
+    try_connect(control, peer);
+    control->peers[peer].knocks = knocks + 1;
+    control->stats.knocked++;
+    rs_peers_release(control->options.peers, peer);
 }
 
 void rs_control_want(rs_control *control, rs_peer peer) {
@@ -211,6 +236,8 @@ static void check_connections(rs_control *control, rs_time now) {
             control->stats.broken++;
         if (cause || idle)
             rs_pool_close(control, c, cause ? RS_LOG_WARNING : RS_LOG_DEBUG, cause ? cause : "unused for a while");
+        else if (knock_at(control, c) <= now)
+            knock_again(control, c);
     }
 }
 
@@ -240,6 +267,9 @@ static rs_time next_tick(const rs_control *control, rs_time now) {
     for (rs_peer peer = 0; peer < control->peer_room && control->wanted_count > 0; peer++)
         if (control->peers[peer].wanted && control->peers[peer].retry_at > now && control->peers[peer].retry_at < tick)
             tick = control->peers[peer].retry_at;
+    for (const rs_connection *c = control->connections; c; c = c->next)
+        if (knock_at(control, c) < tick)
+            tick = knock_at(control, c);
     return tick;
 }
 

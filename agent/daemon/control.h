@@ -62,6 +62,7 @@ void rs_control_timeout(rs_control *control);
 
 typedef struct {
     uint64_t accepted, opened, refused, broken, malformed;
+    uint64_t knocked; /* connects begun anew because nothing answered soon */
     uint32_t connections;
 } rs_control_stats;
 rs_control_stats rs_control_stats_get(const rs_control *control);

@@ -16,6 +16,7 @@
 typedef struct {
     rs_connection *sending;    /* what goes to it goes here; NULL = down */
     rs_connection *connecting; /* ours, not up yet */
+    uint32_t knocks;           /* of `connecting`, begun anew so often for want of an answer */
     bool wanted;
     rs_time wanted_until, retry_at, backoff;
 } rs_pool_peer;

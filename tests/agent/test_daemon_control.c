@@ -247,6 +247,34 @@ static void control__tries_again_until_the_peer_is_there(void **state) {
     wait_until(w, w->h1.ups == 1);
 }
 
+/* A listener whose queue is full drops what knocks: as if the network had lost it. */
+static void control__a_lost_first_segment_is_sent_anew_before_the_kernel_would(void **state) {
+    world *w = *state;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(w->port)};
+    at.sin_addr.s_addr = htonl(0x7f000002);
+    int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), waiting[2], first;
+    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
+    assert_int_equal(bind(listener, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    for (int i = 0; i < 2; i++) {
+        waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)connect(waiting[i], (const struct sockaddr *)&at, sizeof at);
+    }
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    rs_control_want(w->h1.control, know(&w->h1, "h2", 0x7f000002, w->port));
+    wait_until(w, rs_control_stats_get(w->h1.control).knocked == 1);
+    assert_int_equal(rs_control_stats_get(w->h1.control).opened, 0);
+    assert_true((first = accept(listener, NULL, NULL)) >= 0); /* room for one */
+    wait_until(w, rs_control_stats_get(w->h1.control).opened == 1);
+    assert_true(rs_control_stats_get(w->h1.control).knocked <= 3);
+    assert_int_equal(rs_control_stats_get(w->h1.control).connections, 1);
+    assert_int_equal(w->h1.downs, 0); /* nobody was told that it cannot be reached */
+    close(first);
+    close(waiting[0]);
+    close(waiting[1]);
+    close(listener);
+}
+
 static void control__stops_trying_after_its_bound(void **state) {
     world *w = *state;
     open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.want_bound = 300 * RS_MILLISECOND});
@@ -446,6 +474,7 @@ int main(void) {
         with_world(control__patches_wait_when_the_peer_is_slow),
         with_world(control__simultaneous_opens_both_serve),
         with_world(control__tries_again_until_the_peer_is_there),
+        with_world(control__a_lost_first_segment_is_sent_anew_before_the_kernel_would),
         with_world(control__stops_trying_after_its_bound),
         with_world(control__address_may_come_later),
         with_world(control__restarted_peer_replaces_its_connection),
