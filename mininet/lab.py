@@ -114,7 +114,7 @@ class Lab:
         run = run_folder(name)
         state = _alive(run)
         if not state:
-            raise LabError(f"no lab {name} is running; start one: rostrum lab up --name {name} --detach")
+            raise LabError(f"no lab called {name} is running; start one: rostrum lab up --name {name} --detach")
         return cls(name, run, load(run / "topology.yaml"), state["init_pid"], state["switch"])
 
     def __enter__(self) -> Lab:

@@ -52,7 +52,7 @@ def test_detached_lab_from_up_to_down() -> None:
         rostrum_lab("down", "--name", NAME)
     assert NAME not in labs()
     assert not list(run_folder(NAME).glob("*/agent.sock"))
-    assert f"no lab {NAME} is running; start one" in rostrum_lab("down", "--name", NAME, status=1)
+    assert f"no lab called {NAME} is running; start one" in rostrum_lab("down", "--name", NAME, status=1)
 
 
 def test_lab_commands_print_json() -> None:
