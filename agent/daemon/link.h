@@ -209,6 +209,7 @@ typedef struct {
     uint32_t wait_ms;     /* 0 = the manager's default */
     uint32_t deadline_ms; /* 0 = none */
     rs_link_protocol protocol;
+    bool splits; /* a path to some of the receivers will do: the others are asked for by themselves */
 } rs_link_request_params;
 
 typedef struct {

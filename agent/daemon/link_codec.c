@@ -159,6 +159,8 @@ rs_status rs_link_encode_request(const char *sender, const rs_link_request_param
     object->__isset_deadline_ms = request->deadline_ms != 0;
     object->protocol = request->protocol ? (rostrumProtocol)request->protocol : ROSTRUM_PROTOCOL_AUTO;
     object->__isset_protocol = true;
+    object->splits = request->splits;
+    object->__isset_splits = request->splits;
     encoder e;
     GError *error = NULL;
     rostrumManagerIf *manager = encoder_open(&e);

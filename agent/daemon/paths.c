@@ -48,13 +48,40 @@ static rs_sending *find(const rs_agent *agent, const char *request_id, const cha
 
 /* ------------------------------------------------------------------------------------------------------- outwards */
 
+static uint8_t part_bit(const rs_sending *s, const rs_path *path) {
+    return path == &s->path ? RS_PART_PRESENT : RS_PART_NEXT;
+}
+
+static void set_part(rs_sending *s, const rs_path *path, uint32_t receiver, bool is_for_it) {
+    uint8_t bit = part_bit(s, path);
+    s->parts[receiver] = (uint8_t)(is_for_it ? s->parts[receiver] | bit : s->parts[receiver] & ~bit);
+}
+
+/* The receivers that a path is for. */
+static uint32_t names_of(const rs_sending *s, const rs_path *path, const char *names[RS_LINK_RECEIVERS_MAX]) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->receiver_count && count < RS_LINK_RECEIVERS_MAX; i++)
+        if (s->parts[i] & part_bit(s, path))
+            names[count++] = s->receivers[i].name;
+    return count;
+}
+
+static uint32_t deadline_ms(const rs_sending *s, rs_time now) {
+    if (s->deadline == RS_NEVER)
+        return 0;
+    return s->deadline > now ? (uint32_t)((s->deadline - now + RS_MILLISECOND - 1) / RS_MILLISECOND) : 1;
+}
+
 void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     const char *names[RS_LINK_RECEIVERS_MAX];
     char words[ROSTRUM_WORDS_MAX + 1] = "";
     rs_time now = rs_agent_now(agent);
     rs_path *path = s->path.state == RS_PATH_STATE_NONE ? &s->path : &s->next_path;
-    for (uint32_t i = 0; i < s->receiver_count && i < RS_LINK_RECEIVERS_MAX; i++)
-        names[i] = s->receivers[i].name;
+    for (uint32_t i = 0; i < s->receiver_count; i++)
+        set_part(s, path, i, rs_path_wants(agent->node, s->base.xfer, s->peers[i]));
+    uint32_t count = names_of(s, path, names);
+    if (count == 0)
+        return; /* all of them failed meanwhile: the core says what follows */
     *path = (rs_path){.state = RS_PATH_STATE_REQUESTED, .group = RS_NO_GROUP};
     path->bound_at = bound_of(agent, s);
     rs_uuid_text(path->request_id);
@@ -63,13 +90,15 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
                                             .data_size = s->result.size, /* of a stream 0: nobody knows */
                                             .remaining_size = s->base.source ? 0 : remaining,
                                             .receivers = names,
-                                            .receiver_count = s->receiver_count,
+                                            .receiver_count = count,
                                             .wait_ms = s->wait_ms,
-                                            .deadline_ms = s->deadline_ms,
+                                            .deadline_ms = deadline_ms(s, now),
+                                            .splits = s->protocol != ROSTRUM_PROTOCOL_RDCM && !s->base.source,
                                             .protocol = s->protocol == ROSTRUM_PROTOCOL_RDCM       ? RS_LINK_RDCM
                                                         : s->protocol == ROSTRUM_PROTOCOL_REPUBLIC ? RS_LINK_REPUBLIC
                                                                                                    : RS_LINK_AUTO};
-    rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path request=%s", rs_id_text(&s->base.id), path->request_id);
+    rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path receivers=%u bytes=%llu request=%s", rs_id_text(&s->base.id),
+           count, (unsigned long long)remaining, path->request_id);
     rs_status status = rs_link_request(agent->link, now, &request, words, sizeof words);
     if (status != RS_OK)
         fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
@@ -95,6 +124,8 @@ void rs_paths_session_over(rs_agent *agent, rs_sending *s) {
     if (s->path.state == RS_PATH_STATE_REQUESTED)
         s->path.bound_at = bound_of(agent, s);
     s->next_path = (rs_path){.group = RS_NO_GROUP};
+    for (uint32_t i = 0; i < s->receiver_count; i++)
+        s->parts[i] = s->parts[i] & RS_PART_NEXT ? RS_PART_PRESENT : 0;
     s->dark_count = 0;
     memset(s->dark, 0, s->receiver_count * sizeof *s->dark);
 }
@@ -152,9 +183,35 @@ static void learn_addresses(rs_agent *agent, const rs_link_response *response) {
     }
 }
 
+/* Notes whom the path serves, if that is said; returns how many these are of those it was asked for, and who; 0 = all.
+ */
+static uint32_t note_served(const rs_agent *agent, rs_sending *s, const rs_path *path, const rs_link_response *response,
+                            rs_peer served[RS_LINK_RECEIVERS_MAX]) {
+    uint32_t count = 0;
+    if (response->receiver_count == 0)
+        return 0;
+    for (uint32_t i = 0; i < response->receiver_count && count < RS_LINK_RECEIVERS_MAX; i++) {
+        rs_peer peer = rs_peers_find(&agent->peers, response->receivers[i].server);
+        int64_t index = peer == RS_NO_PEER ? -1 : rs_sending_receiver(s, peer);
+        if (index >= 0 && s->parts[index] & part_bit(s, path))
+            served[count++] = peer;
+    }
+    for (uint32_t i = 0; i < s->receiver_count; i++)
+        set_part(s, path, i, false);
+    for (uint32_t i = 0; i < count; i++)
+        set_part(s, path, (uint32_t)rs_sending_receiver(s, served[i]), true);
+    if (count == 0)
+        served[count++] = RS_NO_PEER; /* none of them: not all of them */
+    return count;
+}
+
 static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link_response *response) {
     rostrum_send_result *result = &s->result;
-    char words[ROSTRUM_WORDS_MAX + 1], address[RS_ADDRESS_TEXT];
+    const char *names[RS_LINK_RECEIVERS_MAX];
+    char words[ROSTRUM_WORDS_MAX + 1], address[RS_ADDRESS_TEXT], part[48] = "";
+    uint32_t count = names_of(s, path, names);
+    if (count < s->receiver_count)
+        snprintf(part, sizeof part, ", to %u of %u receivers", count, s->receiver_count);
     if (result->accepted_ns == 0)
         result->accepted_ns = rs_wall_clock();
     result->path = response->kind == RS_PATH_CIRCUIT ? ROSTRUM_PATH_CIRCUIT : ROSTRUM_PATH_PACKET;
@@ -166,16 +223,16 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
     snprintf(path->response_id, sizeof path->response_id, "%s", response->response_id);
     memcpy(s->request_id, path->request_id, sizeof s->request_id);
     memcpy(s->response_id, path->response_id, sizeof s->response_id);
-    rs_log(RS_LOG_INFO, "send", "object=%s granted=%s request=%s path=%s", rs_id_text(&s->base.id),
-           kind_text(response->kind), path->request_id, path->response_id);
+    rs_log(RS_LOG_INFO, "send", "object=%s granted=%s receivers=%u request=%s path=%s", rs_id_text(&s->base.id),
+           kind_text(response->kind), count, path->request_id, path->response_id);
     path->state = RS_PATH_STATE_GRANTED;
     path->kind = response->kind;
     path->group_address = response->group;
     path->accepted_size = response->accepted_size;
     s->ever_granted = true;
-    snprintf(words, sizeof words, "%s path, group %s, by %s%s%.160s", kind_text(response->kind),
+    snprintf(words, sizeof words, "%s path, group %s, by %s%s%s%.120s", kind_text(response->kind),
              rs_address_text(response->group, address), response->protocol == RS_PROTOCOL_RDCM ? "rdcm" : "republic",
-             response->reason[0] ? ": " : "", response->reason);
+             part, response->reason[0] ? ": " : "", response->reason);
     rs_sending_tell_phase(agent, s, "accepted", words);
 }
 
@@ -186,6 +243,8 @@ static bool fits_stream(const rs_link_response *response) {
 
 static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link_response *response) {
     uint16_t port = response->data_port ? response->data_port : agent->options.data_port;
+    rs_peer served[RS_LINK_RECEIVERS_MAX];
+    uint32_t served_count = note_served(agent, s, path, response, served);
     note_grant(agent, s, path, response);
     path->group = rs_data_use(agent->data, response->group, port);
     learn_addresses(agent, response);
@@ -205,7 +264,9 @@ static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link
                                  .reconfiguration = response->reconfiguration,
                                  .rate_bps = response->rate_bps,
                                  .light_bound = response->light_bound,
-                                 .protocol = response->protocol};
+                                 .protocol = response->protocol,
+                                 .receivers = served,
+                                 .receiver_count = served_count};
     rs_status status = RS_ERR_LIMIT;
     if (path->group != RS_NO_GROUP)
         status = rs_path_granted(agent->node, rs_agent_now(agent), s->base.xfer, &grant);
@@ -214,7 +275,10 @@ static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link
     rs_log(RS_LOG_ERROR, "send", "object=%s the granted path cannot be used: %s", rs_id_text(&s->base.id),
            rs_strerror(status));
     give_back(agent, s, path);
-    fail_path(agent, s, path, ROSTRUM_ERR_LIMIT, "the granted path cannot be used here: no room for another group");
+    fail_path(agent, s, path, ROSTRUM_ERR_LIMIT,
+              status == RS_ERR_LIMIT ? "the granted path cannot be used here: no room for another group"
+                                     : "the granted path cannot be used: it is for none of the receivers it was asked "
+                                       "for, or a figure of it is out of its range");
 }
 
 static void on_response(void *context, const rs_link_response *response) {
@@ -289,9 +353,7 @@ static void on_light(void *context, const char *response_id) {
 
 static void describe_live(const rs_sending *s, const rs_path *path, rs_link_live_path *out) {
     static const char *names[RS_LINK_RECEIVERS_MAX]; /* must hold until the next call */
-    uint32_t count = s->receiver_count < RS_LINK_RECEIVERS_MAX ? s->receiver_count : RS_LINK_RECEIVERS_MAX;
-    for (uint32_t i = 0; i < count; i++)
-        names[i] = s->receivers[i].name;
+    uint32_t count = names_of(s, path, names);
     *out = (rs_link_live_path){.request_id = path->request_id,
                                .response_id = path->response_id,
                                .group = path->group_address,

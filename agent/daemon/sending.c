@@ -85,6 +85,7 @@ static void free_sending(rs_agent *agent, rs_sending *s) {
     free(s->peers);
     free(s->receivers);
     free(s->dark);
+    free(s->parts);
     free(s);
 }
 
@@ -109,12 +110,13 @@ static rs_sending *new_sending(rs_agent *agent, const rs_api_send *send) {
     s->peers = calloc(send->receiver_count, sizeof *s->peers);
     s->receivers = calloc(send->receiver_count, sizeof *s->receivers);
     s->dark = calloc(send->receiver_count, sizeof *s->dark);
+    s->parts = calloc(send->receiver_count, sizeof *s->parts);
     s->base.sending = true;
     s->base.id = send->id;
     s->call = send->call;
     s->wait_ms = send->wait_ms;
     s->protocol = send->object ? send->protocol : ROSTRUM_PROTOCOL_RDCM;
-    s->deadline_ms = send->deadline_ms;
+    s->deadline = send->deadline_ms ? rs_agent_now(agent) + (rs_time)send->deadline_ms * RS_MILLISECOND : RS_NEVER;
     s->path.group = s->next_path.group = RS_NO_GROUP;
     s->report_at = RS_NEVER;
     s->failure = ROSTRUM_ERR_FAILED;
@@ -124,7 +126,7 @@ static rs_sending *new_sending(rs_agent *agent, const rs_api_send *send) {
                                       .fragment_size = agent->fragment_size,
                                       .receivers = s->receivers,
                                       .receiver_count = send->receiver_count};
-    if (!s->peers || !s->receivers || !s->dark || !number_receivers(agent, s, send)) {
+    if (!s->peers || !s->receivers || !s->dark || !s->parts || !number_receivers(agent, s, send)) {
         free_sending(agent, s);
         return NULL;
     }

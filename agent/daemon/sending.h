@@ -5,6 +5,8 @@
 
 #include "daemon/agent.h"
 
+enum { RS_PART_PRESENT = 1, RS_PART_NEXT = 2 };
+
 typedef enum { RS_PATH_STATE_NONE, RS_PATH_STATE_REQUESTED, RS_PATH_STATE_GRANTED } rs_path_state;
 
 /* A path asked for, or held. */
@@ -23,7 +25,8 @@ typedef struct {
 struct rs_sending {
     rs_transfer base;
     rs_api_call call;
-    uint32_t wait_ms, deadline_ms;
+    uint32_t wait_ms;
+    rs_time deadline;          /* a hint for the manager; RS_NEVER = none */
     rostrum_protocol protocol; /* asked for */
     /* The present session's path and the next session's, asked for while the present one is still used. */
     rs_path path, next_path;
@@ -37,6 +40,7 @@ struct rs_sending {
     rostrum_receiver *receivers;
     bool *dark; /* no light: to be told to the manager */
     uint32_t dark_count;
+    uint8_t *parts; /* RS_PART_*: which paths are for it */
     /* what is told */
     rs_phase phase;
     rostrum_send_result result;

@@ -98,7 +98,7 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
     if transfer is None:
         request = path.request
         path.transfer_id = core.next_id("t")
-        transfer = core.transfers[path.transfer_id] = Transfer(
+        transfer = Transfer(
             path.transfer_id,
             request.sender,
             request.receivers,
@@ -108,7 +108,9 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
             [path.id],
             now,
         )
-    kept = tuple(one for one in report.receivers[:REPORT_RECEIVERS_MAX] if one.server in path.request.receivers)
+        core.add_transfer(transfer)
+    receivers = set(transfer.receivers)  # of all its paths
+    kept = tuple(one for one in report.receivers[:REPORT_RECEIVERS_MAX] if one.server in receivers)
     was = transfer.report.phase if transfer.report else ""
     transfer.report, transfer.reported = replace(report, receivers=kept), now
     if report.phase != was:

@@ -74,26 +74,36 @@ def _transfer(core: Core, path: Path, now: int) -> None:
     if request.origin == REST:
         return
     if request.remaining_size < request.data_size or request.splits:
-        for transfer in reversed(core.transfers.values()):
-            key = (transfer.sender, transfer.app_id, transfer.data_id)
-            if key == (request.sender, request.app_id, request.data_id) and not transfer.ended:
-                if request.remaining_size == request.data_size and not set(request.receivers) < set(transfer.receivers):
-                    break
-                path.follows = _before(core, transfer)
-                transfer.sessions.append(path.id)
-                path.transfer_id = transfer.id
-                return
+        known = core.newest_transfer.get((request.sender, request.app_id, request.data_id))
+        transfer = core.transfers[known] if known is not None else None
+        if transfer is not None and not transfer.ended and _continues(request, transfer):
+            path.follows = _before(core, transfer)
+            transfer.sessions.append(path.id)
+            path.transfer_id = transfer.id
+            return
     path.transfer_id = core.next_id("t")
-    core.transfers[path.transfer_id] = Transfer(
-        path.transfer_id,
-        request.sender,
-        request.receivers,
-        request.app_id,
-        request.data_id,
-        request.data_size,
-        [path.id],
-        now,
+    core.add_transfer(
+        Transfer(
+            path.transfer_id,
+            request.sender,
+            request.receivers,
+            request.app_id,
+            request.data_id,
+            request.data_size,
+            [path.id],
+            now,
+        )
     )
+
+
+def _continues(request: PathRequest, transfer: Transfer) -> bool:
+    """With the rest of the object, or with receivers that the path before left out."""
+    return request.remaining_size < request.data_size or set(request.receivers) < set(transfer.receivers)
+
+
+def _begins_transfer(core: Core, path: Path) -> bool:
+    transfer = core.transfers.get(path.transfer_id)
+    return transfer is None or transfer.sessions[0] == path.id
 
 
 def _before(core: Core, transfer: Transfer) -> str:
@@ -253,7 +263,8 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
     request = _served(core, path.request, grant)
     if request is None:
         return Wait(path.id, "waiting for a path to all receivers")
-    whole = grant.accepted_size == request.remaining_size == request.data_size and request is path.request
+    all_of_it = grant.accepted_size == request.remaining_size == request.data_size
+    whole = all_of_it and request is path.request and _begins_transfer(core, path)
     protocol, words = rdcm.choose(core, request, kind, whole)
     if protocol is Protocol.RDCM and request.origin != REST and (strange := rdcm.without_rdcm(core, request)):
         return Wait(path.id, f"waiting for agents that know rdcm, which the request demands: {listed(strange, 4)}")
@@ -263,13 +274,13 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         reservation = core.resources.reserve(path.id, request, plan, now)
     except Exhausted as error:
         return Wait(path.id, f"waiting for a multicast group: {error}")
-    except Conflict as error:
+    except Conflict as conflict:
         if rule_set:
             core.idle_rules.keep(rule_set)
         else:
             core.groups.give_back(group)
-        core.warn("scheduler granted what is taken", path=path.id, scheduler=core.scheduler.name, cause=error)
-        return Wait(path.id, f"waiting for resources: {error}")
+        core.warn("scheduler granted what is taken", path=path.id, scheduler=core.scheduler.name, cause=conflict)
+        return Wait(path.id, f"waiting for resources: {conflict}")
     core.queue.remove(path.id)
     core.durable.mark("path", path.id)
     path.request = request

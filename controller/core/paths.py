@@ -145,6 +145,10 @@ class PathTable(dict[str, Path]):
         self._ended.append(path.id)
 
 
+ObjectKey = tuple[str, bytes, int]
+"""Sender, application and number of an object."""
+
+
 @dataclass
 class Transfer:
     """An object on its way: one path per session, and the sender's last report."""
@@ -159,6 +163,10 @@ class Transfer:
     begun: int
     reported: int | None = None
     report: TransferReport | None = None
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.sender, self.app_id, self.data_id)
 
     @property
     def ended(self) -> bool:

@@ -228,16 +228,19 @@ def _belongs(core: Core, path: Path, transfer_id: str, now: int) -> None:
     known = core.transfers.get(transfer_id)
     if known:
         known.sessions.append(path.id)
+        known.receivers = tuple(dict.fromkeys(known.receivers + request.receivers))
         return
-    core.transfers[transfer_id] = Transfer(
-        transfer_id,
-        request.sender,
-        request.receivers,
-        request.app_id,
-        request.data_id,
-        request.data_size,
-        [path.id],
-        path.stamps.requested,
+    core.add_transfer(
+        Transfer(
+            transfer_id,
+            request.sender,
+            request.receivers,
+            request.app_id,
+            request.data_id,
+            request.data_size,
+            [path.id],
+            path.stamps.requested,
+        )
     )
 
 

@@ -17,7 +17,7 @@ from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.membership_state import Membership
 from rostrum.controller.core.model import MulticastRule, Pair, UnicastRule
-from rostrum.controller.core.paths import IdleRules, Path, PathTable, RuleSet, Transfer
+from rostrum.controller.core.paths import IdleRules, ObjectKey, Path, PathTable, RuleSet, Transfer
 from rostrum.controller.core.queue import Queue
 from rostrum.controller.core.quotas import Quotas
 from rostrum.controller.core.resources import Resources
@@ -93,6 +93,7 @@ class Core:
     by_request: dict[tuple[str, str], str] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
     transfers: OrderedDict[str, Transfer] = field(default_factory=OrderedDict)
+    newest_transfer: dict[ObjectKey, str] = field(default_factory=dict)
     idle_rules: IdleRules = field(default_factory=lambda: IdleRules(0))
     foreign_rules: dict[RuleKey, ForeignRule] = field(default_factory=dict)
     rule_ops: dict[int, PendingRules] = field(default_factory=dict)
@@ -280,6 +281,10 @@ class Core:
         sets.append(tuple(self.members.sharing.rules_on(switch)))
         return {rule_making.key(rule): rule for rules in sets for rule in rules if rule.switch == switch}
 
+    def add_transfer(self, transfer: Transfer) -> None:
+        self.transfers[transfer.id] = transfer
+        self.newest_transfer[transfer.key] = transfer.id
+
     def group_in_use(self, group: IPv4Address) -> bool:
         return any(path.granted and path.group == group for path in self.paths.values())
 
@@ -289,7 +294,9 @@ class Core:
             gone = self.paths.forget_oldest()
             self.by_request.pop((gone.request.origin, gone.request.request_id), None)
         while len(self.transfers) > self.settings.history_max:
-            self.transfers.popitem(last=False)
+            transfer_id, transfer = self.transfers.popitem(last=False)
+            if self.newest_transfer.get(transfer.key) == transfer_id:
+                del self.newest_transfer[transfer.key]
 
 
 def base36(number: int) -> str:

@@ -193,6 +193,7 @@ rs_status ask(fixture *f, const char *id) {
                                             .remaining_size = 600,
                                             .receivers = receivers,
                                             .receiver_count = 2,
-                                            .wait_ms = 250};
+                                            .wait_ms = 250,
+                                            .splits = true};
     return rs_link_request(f->link, f->now, &request, f->words, sizeof f->words);
 }

@@ -119,6 +119,7 @@ static void request__is_answered_queued_then_accepted(void **state) {
     assert_int_equal(args->request->receivers->len, 2);
     assert_true(args->request->__isset_wait_ms && args->request->wait_ms == 250);
     assert_false(args->request->__isset_deadline_ms);
+    assert_true(args->request->__isset_splits && args->request->splits);
     g_object_unref(args);
     respond(f, "r1", ROSTRUM_DECISION_QUEUED, "no splitter free");
     turn_until(f, f->responses == 1);

@@ -180,9 +180,12 @@ class App:
         finally:
             os.close(fd)
 
-    def start_send(self, data_id: int, receivers: list[str], *, events: bool = False, wait_ms: int = 0) -> int:
+    def start_send(
+        self, data_id: int, receivers: list[str], *, events: bool = False, wait_ms: int = 0, deadline_ms: int = 0
+    ) -> int:
         """Begins a send; the tag for finish_send."""
-        return self.start(wire.SEND, wire.send_body(data_id, receivers, wire.SEND_EVENTS if events else 0, wait_ms, 0))
+        flags = wire.SEND_EVENTS if events else 0
+        return self.start(wire.SEND, wire.send_body(data_id, receivers, flags, wait_ms, deadline_ms))
 
     def finish_send(self, tag: int, timeout_s: float = WAIT_S) -> tuple[SendResult, list[Event]]:
         """Waits for the end of a send: its result with the receivers, and its events."""

@@ -55,6 +55,8 @@ class Answer:
     deny: str | None = None
     accept_bytes: int | None = None
     """Partial acceptance: at most this many bytes."""
+    serve: int | None = None
+    """Accept for so many of the receivers only, the first named."""
     kind: str = "circuit"
     reason: str = ""
     reconfiguration_ms: float = 0.0
@@ -319,7 +321,7 @@ class FakeManager:
         remaining = request["remaining_size"]
         addresses = [
             rostrum_thrift.ServerAddress(server=name, address=self.servers[name][0], control_port=self.servers[name][1])
-            for name in request["receivers"]
+            for name in request["receivers"][: answer.serve]
         ]
         return {
             "response_id": path.response_id,

@@ -6,10 +6,20 @@ import random
 import re
 
 import pytest
+from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.schedulers.split import PATIENCE_NS
-from rostrum.controller.core.values import MS, Decision, Settings, State, Wanted
+from rostrum.controller.core.values import (
+    MS,
+    Decision,
+    Protocol,
+    ReceiverReport,
+    Settings,
+    State,
+    TransferReport,
+    Wanted,
+)
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid
 from rostrum.topologies.generate import hybrid as hybrid_text
@@ -199,6 +209,33 @@ def test_split__serves_the_free_racks_now_and_the_others_when_they_are_free() ->
     line.release(holder)
     assert others.granted and others.request.receivers == ("h3", "h4")
     line.assert_delivers(others)
+
+
+def test_split__a_transfer_is_told_of_the_receivers_of_all_its_parts() -> None:
+    line = timeline("split", lease_ns=2 * PATIENCE_NS)
+    holder = circuit(line, "h1", "h3", size=MIB)
+    wide = splitting(line, "h5", "h3", "h7", size=10 * MIB)
+    line.wait(PATIENCE_NS / MS)
+    others = splitting(line, "h5", "h3", size=10 * MIB)
+    line.release(wide)
+    line.release(holder)
+    states = (ReceiverReport("h7", "done", "", 0, 0, 1, 2), ReceiverReport("h3", "receiving", "", 0, 0, 1, 0))
+    report = TransferReport(others.request.request_id, others.id, "high-rate", "", 10 * MIB, 9, 0, 0, states)
+    line.do(ev.ReportReceived(report, "h5"))
+    transfer = line.manager.core.transfers[others.transfer_id]
+    assert transfer.sessions == [wide.id, others.id]
+    assert transfer.report is not None and [one.server for one in transfer.report.receivers] == ["h7", "h3"]
+
+
+def test_split__a_part_that_follows_goes_on_by_republic() -> None:
+    """The agent cannot change the protocol within an object, though this path alone would be for all of it."""
+    line = timeline("split", circuit_wait_ns=0, lease_ns=2 * PATIENCE_NS)
+    for number in range(1, 9):
+        line.do(ev.AgentUp(f"h{number}", 1, 7071, knows_rdcm=True))
+    whole = line.ask_as_agent("h1", "h3", "h5", "h7", size=MIB, wanted=Wanted.PACKET, splits=True)
+    assert whole.protocol is Protocol.RDCM
+    part = line.ask_as_agent("h1", "h5", "h7", size=MIB, wanted=Wanted.PACKET, splits=True)
+    assert part.transfer_id == whole.transfer_id and part.protocol is Protocol.REPUBLIC
 
 
 def test_split__leaves_whole_who_does_not_say_that_a_part_will_do() -> None:
