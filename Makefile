@@ -10,11 +10,12 @@ help:  ## show this list
 setup:  ## install Debian packages (as root) and the Python environment in build/venv
 	@.ci/setup
 
-build: setup  ## build the agent and its library in build/agent
+build: setup  ## build the agent and its library in build/agent, compile the manager
 	@test -f build/agent/agent/daemon/rostrumd || echo "build: the agent, into build/agent"
 	@test -f build/agent/build.ninja || meson setup build/agent --buildtype=debugoptimized >build/meson-agent.log || \
 		{ cat build/meson-agent.log; exit 1; }
 	@ninja -C build/agent >build/ninja-agent.log || { tail -40 build/ninja-agent.log; exit 1; }
+	@.ci/compile
 
 demo: build  ## one object to six servers through an emulated optical circuit; ARGS="--size 512M --receivers 3"
 	@build/venv/bin/rostrum lab run demo $(ARGS)

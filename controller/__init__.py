@@ -1,0 +1,5 @@
+from pathlib import Path
+
+from rostrum.controller import compiled
+
+NOT_COMPILED = compiled.use(Path(__file__).resolve().parent)  # why everything here is plain Python; empty = it is not

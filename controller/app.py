@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 import uvloop
-from rostrum.controller import drivers, logs
+from rostrum.controller import NOT_COMPILED, drivers, logs
 from rostrum.controller.care_options import CareOptions, care_options
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
@@ -138,6 +138,7 @@ class App:
                 openflow=getattr(self.fabric, "port", openflow_port),
                 socket=self.socket,
                 boot=config.settings.boot_id,
+                compiled=NOT_COMPILED or "yes",
             )
         )
 

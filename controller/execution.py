@@ -11,6 +11,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import MulticastRule, Pair, RuleCounters, SouthboundError, SwitchCounters
 from rostrum.controller.keyvalue import line
+from rostrum.controller.logs import say
 from rostrum.controller.rule_orders import Done, Failures, RuleOrders
 from rostrum.controller.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
@@ -91,18 +92,18 @@ class Devices:
 
         def done(op: int, failures: Failures) -> None:
             switches = sorted({rule.switch for rule in action.rules})
-            text = line(
-                "rules written" if isinstance(action, act.InstallRules) else "rules removed",
-                path=action.path_id,
-                request=self.request_of(action.path_id),
-                by=",".join(sorted({self._topology.switches[name].southbound for name in switches})),
-                switches=",".join(switches),
-                rules=len(action.rules),
-                op=op,
-                failed=",".join(name for name, _ in failures),
-                ms=(self._clock() - began) / 1e6,
+            facts = (
+                ("path", action.path_id),
+                ("request", self.request_of(action.path_id)),
+                ("by", ",".join(sorted({self._topology.switches[name].southbound for name in switches}))),
+                ("switches", ",".join(switches)),
+                ("rules", len(action.rules)),
+                ("op", op),
+                ("failed", ",".join(name for name, _ in failures)),
+                ("ms", (self._clock() - began) / 1e6),
             )
-            writes.info(text)
+            event = "rules written" if isinstance(action, act.InstallRules) else "rules removed"
+            say(writes, logging.INFO, event, facts)
             then(op, failures)
 
         return done

@@ -6,25 +6,34 @@ import json
 import logging
 import re
 import time
+from collections.abc import Sequence
+
+Facts = Sequence[tuple[str, object]]
 
 
-class Line(str):
-    """A line's text, with what it was made of."""
+class Line:
+    """What is said, as a message of the standard library's logging; a text when somebody writes it."""
 
-    event: str
-    facts: dict[str, object]
+    def __init__(self, event: str, facts: Facts) -> None:
+        self.event, self.facts = event, facts
+
+    def __str__(self) -> str:
+        return text(self.event, self.facts)
 
 
 def line(event: str, /, **facts: object) -> Line:
     """Facts that are empty are left out; texts with spaces or odd characters are quoted."""
+    return Line(event, tuple(facts.items()))
+
+
+def text(event: str, facts: Facts) -> str:
+    """As one line."""
     parts = [event]
-    for key, value in facts.items():
+    for key, value in facts:
         if value is None or value == "":
             continue
         parts.append(f"{key}={_shown(value)}")
-    made = Line(" ".join(parts))
-    made.event, made.facts = event, facts
-    return made
+    return " ".join(parts)
 
 
 class Sparing:
@@ -54,8 +63,8 @@ def _shown(value: object) -> str:
         return str(value)
     if isinstance(value, float):
         return f"{value:.3f}"
-    text = str(value)
-    return text if _PLAIN(text) else json.dumps(text)
+    words = str(value)
+    return words if _PLAIN(words) else json.dumps(words)
 
 
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]*").fullmatch  # printable ASCII without space, quotation mark, = and backslash
@@ -74,7 +83,7 @@ class JsonFormatter(logging.Formatter):
         }
         if isinstance(record.msg, Line):
             made["event"] = record.msg.event
-            made |= {key: _json(value) for key, value in record.msg.facts.items() if value is not None and value != ""}
+            made |= {key: _json(value) for key, value in record.msg.facts if value is not None and value != ""}
         else:
             made |= {"event": "log", "text": record.getMessage()}
         if record.exc_info:

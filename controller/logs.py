@@ -10,11 +10,13 @@ import asyncio
 import logging
 import sys
 import time
+from functools import lru_cache
 from typing import TextIO
 
-from rostrum.controller.keyvalue import JsonFormatter
+from rostrum.controller.keyvalue import Facts, JsonFormatter, Line, text
 
 LINES_MAX = 1_000  # not written yet
+Noted = tuple[float, str, str, str, Facts]  # when (s), level, logger, event, facts
 CHATTY = ("uvicorn", "httpx", "httpcore")
 
 
@@ -30,13 +32,28 @@ def to_stderr(verbose: bool = False, form: str = "text") -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
+def say(logger: logging.Logger, level: int, event: str, facts: Facts) -> None:
+    """As `logger.log` of a line. When all lines of the process are written by one handler as text, it gets what is not
+    a warning without a record being made of it.
+    """
+    if not logger.isEnabledFor(level):
+        return
+    handlers = logging.root.handlers
+    if level < logging.WARNING and len(handlers) == 1 and not logger.handlers:
+        handler = handlers[0]
+        if isinstance(handler, TurnHandler) and isinstance(handler.formatter, TextFormatter):
+            handler.note(time.time(), logging.getLevelName(level), logger.name, event, facts)
+            return
+    logger.log(level, Line(event, facts))
+
+
 class TurnHandler(logging.Handler):
     """Lines below WARNING are written at the end of the turn of the loop in which they are said."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        self._lines: list[str] = []
+        self._lines: list[str | Noted] = []
         self._planned_on: asyncio.AbstractEventLoop | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -48,12 +65,19 @@ class TurnHandler(logging.Handler):
             # As in the standard library: a line that cannot be written takes nothing down.
             self.handleError(record)
 
+    def note(self, created: float, level: str, logger: str, event: str, facts: Facts) -> None:
+        """A line below WARNING that is made into text when it is written."""
+        self._lines.append((created, level, logger, event, facts))
+        if len(self._lines) >= LINES_MAX or not self._plan():
+            self.flush()
+
     def flush(self) -> None:
         self.acquire()
         try:
             lines, self._lines = self._lines, []
             if lines:
-                self._stream.write("\n".join(lines) + "\n")
+                texts = [one if isinstance(one, str) else _noted(one) for one in lines]
+                self._stream.write("\n".join(texts) + "\n")
                 self._stream.flush()
         finally:
             self.release()
@@ -77,13 +101,21 @@ class TurnHandler(logging.Handler):
 class TextFormatter(logging.Formatter):
     """`2024-05-04T10:11:12.345 INFO rostrum.manager accepted path=...`, in local time."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._second, self._stamp = -1, ""
-
     def format(self, record: logging.LogRecord) -> str:
-        second = int(record.created)
-        if second != self._second:
-            self._second, self._stamp = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))
-        text = f"{self._stamp}.{int(record.msecs):03} {record.levelname} {record.name} {record.getMessage()}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        words = f"{_stamp(record.created)} {record.levelname} {record.name} {record.getMessage()}"
+        return f"{words}\n{self.formatException(record.exc_info)}" if record.exc_info else words
+
+
+def _noted(one: Noted) -> str:
+    created, level, logger, event, facts = one
+    return f"{_stamp(created)} {level} {logger} {text(event, facts)}"
+
+
+def _stamp(created: float) -> str:
+    second = int(created)
+    return f"{_second(second)}.{int((created - second) * 1000):03}"
+
+
+@lru_cache(maxsize=4)
+def _second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))

@@ -19,6 +19,7 @@ from rostrum.controller.core.paths import Path
 from rostrum.controller.core.values import OverlayView, PathResponse
 from rostrum.controller.execution import Devices
 from rostrum.controller.keyvalue import line
+from rostrum.controller.logs import say
 from rostrum.controller.store import Store, StoreError
 
 log = logging.getLogger("rostrum.manager")
@@ -228,8 +229,7 @@ class Owner:
                     change.set_result(None)
         elif isinstance(action, act.Log):
             level = logging.WARNING if action.level == "warning" else logging.INFO
-            if log.isEnabledFor(level):
-                log.log(level, line(action.event, **dict(action.facts)))
+            say(log, level, action.event, action.facts)
         elif self.devices:
             self.devices.perform(action)
 

@@ -92,9 +92,9 @@ class CircuitTable:
 
     def fork(self) -> CircuitTable:
         """A copy; nothing is copied before one of the two changes."""
-        copy = object.__new__(CircuitTable)
-        copy.__dict__.update(self.__dict__)
-        copy.freed = set()
+        copy = CircuitTable()
+        copy._circuits, copy._fibres, copy._idle = self._circuits, self._fibres, self._idle
+        copy._of, copy._routes = self._of, self._routes
         self._shared = copy._shared = True
         return copy
 

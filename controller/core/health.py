@@ -12,18 +12,20 @@ from rostrum.controller.core.model import Pair
 from rostrum.controller.core.words import seconds
 from rostrum.topologies.model import Ocs
 
+Suspect = Pair | int | str | None  # ports, pairs of them, splitters by name
+
 
 @dataclass(frozen=True)
 class Strike:
     at: int
-    partner: object
+    partner: Suspect
     cause: str
 
 
 class Health:
     def __init__(self, quarantine_ns: int) -> None:
         self._quarantine_ns = quarantine_ns
-        self._strikes: dict[tuple[str, str, object], list[Strike]] = {}
+        self._strikes: dict[tuple[str, str, Suspect], list[Strike]] = {}
 
     @property
     def spotless(self) -> bool:
@@ -72,11 +74,11 @@ class Health:
             else:
                 del self._strikes[key]
 
-    def _strike(self, key: tuple[str, str, object], strike: Strike) -> None:
+    def _strike(self, key: tuple[str, str, Suspect], strike: Strike) -> None:
         others = [old for old in self._strikes.get(key, []) if old.partner != strike.partner]
         self._strikes[key] = [*others, strike][-8:]
 
-    def _verdict(self, key: tuple[str, str, object], partners: int, now: int) -> tuple[str, int] | None:
+    def _verdict(self, key: tuple[str, str, Suspect], partners: int, now: int) -> tuple[str, int] | None:
         strikes = [strike for strike in self._strikes.get(key, []) if strike.at + self._quarantine_ns > now]
         if len(strikes) < partners:
             return None

@@ -58,9 +58,12 @@ class Reservation:
 
 
 class Resources:
-    def __init__(self, topology: Topology, settings: Settings, now: int = 0) -> None:
+    def __init__(self, topology: Topology, settings: Settings, now: int = 0, like: Resources | None = None) -> None:
         self.topology = topology
         self.settings = settings
+        if like is not None:
+            self._share(like)
+            return
         self.fabric = Fabric(topology)
         self.failed = FailedLinks(self.fabric, settings.link_retry_ns)
         self.circuits = CircuitTable()
@@ -76,13 +79,17 @@ class Resources:
         self.rack_trees: RackTrees = {}
         self._serial = 0
 
+    def _share(self, one: Resources) -> None:
+        """Becomes a fork: all is shared but what is reserved."""
+        self.fabric, self.failed, self.health = one.fabric, one.failed, one.health
+        self.switches_down, self.ports_down, self.ocs = one.switches_down, one.ports_down, one.ocs
+        self.ports, self.never, self.cascades, self.rack_trees = one.ports, one.never, one.cascades, one.rack_trees
+        self.circuits = one.circuits.fork()
+        self._sending, self._receiving = one._sending.fork(), one._receiving.fork()
+        self._serial = one._serial
+
     def fork(self) -> Resources:
-        copy = object.__new__(Resources)
-        copy.__dict__.update(self.__dict__)
-        copy.circuits = self.circuits.fork()
-        copy._sending = self._sending.fork()
-        copy._receiving = self._receiving.fork()
-        return copy
+        return Resources(self.topology, self.settings, like=self)
 
     def take_freed(self) -> set[Key]:
         """What became free since the last call."""
@@ -242,6 +249,15 @@ class _Shares:
         self._users: dict[str, dict[str, None]] = {}
         self._more: dict[str, int] | None = None  # of a fork
         self.freed: set[Key] = set()
+
+    def _share(self, one: Resources) -> None:
+        """Becomes a fork: all is shared but what is reserved."""
+        self.fabric, self.failed, self.health = one.fabric, one.failed, one.health
+        self.switches_down, self.ports_down, self.ocs = one.switches_down, one.ports_down, one.ocs
+        self.ports, self.never, self.cascades, self.rack_trees = one.ports, one.never, one.cascades, one.rack_trees
+        self.circuits = one.circuits.fork()
+        self._sending, self._receiving = one._sending.fork(), one._receiving.fork()
+        self._serial = one._serial
 
     def fork(self) -> _Shares:
         copy = _Shares(self._what, self._limit)

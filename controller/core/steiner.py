@@ -105,8 +105,7 @@ class SteinerTree:
 
     def with_leaves(self, leaves: Mapping[str, Sequence[str]]) -> SteinerTree:
         """A copy whose receivers are `leaves`, new nodes, by the node of the tree that each hangs on."""
-        made = object.__new__(SteinerTree)
-        made.__dict__.update(self.__dict__)
+        made = SteinerTree(self.sender, self._neighbours, self._passes, spread=self._spread)
         made._failed = set(self._failed)
         made.parents = self.parents.copy()
         made.children = {node: children[:] for node, children in self.children.items()}

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import thriftpy2
+from rostrum import controller
 from thriftpy2.protocol.cybin import TCyBinaryProtocol  # type: ignore[attr-defined]
 from thriftpy2.transport.memory import TCyMemoryBuffer  # type: ignore[attr-defined]
 
-IDL = Path(__file__).resolve().parents[1] / "rostrum.thrift"
+IDL = Path(next(iter(controller.__path__))).resolve() / "rostrum.thrift"
 idl: Any = thriftpy2.load(str(IDL), module_name="rostrum_thrift")
 
 FRAME_MAX = 1 << 20

@@ -68,7 +68,7 @@ class ThriftService:
         self._servers.append(server)
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep())
-        bound: int = server.sockets[0].getsockname()[1]
+        bound: int = cast(Any, server).sockets[0].getsockname()[1]
         return bound
 
     async def close(self) -> None:

@@ -149,6 +149,6 @@ async def test_owner__an_event_that_cannot_be_handled_is_survived(tmp_path: Path
 
 
 def test_log__one_line_whatever_it_holds() -> None:
-    assert line("accepted", path="p-1", reason="no light\nat h3", ms=1.5, empty="") == (
+    assert str(line("accepted", path="p-1", reason="no light\nat h3", ms=1.5, empty="")) == (
         'accepted path=p-1 reason="no light\\nat h3" ms=1.500'
     )
