@@ -183,6 +183,8 @@ static void put_group(rs_api_message *out, const rostrum_group_status *row) {
     rs_put_u64(out, row->delivered);
     rs_put_u64(out, row->lost);
     rs_put_u64(out, row->lost_slow);
+    rs_put_u64(out, row->by_repair);
+    rs_put_u64(out, row->by_request);
 }
 
 /* Rows one after the other; the count in front is filled in at the end. A row that overflows is taken back. */
@@ -419,6 +421,8 @@ bool rs_api_next_group(rs_api_answer *answer, rostrum_group_status *out) {
     out->delivered = rs_get_u64(&in);
     out->lost = rs_get_u64(&in);
     out->lost_slow = rs_get_u64(&in);
+    out->by_repair = rs_get_u64(&in);
+    out->by_request = rs_get_u64(&in);
     answer->row = in.at;
     answer->rows -= !in.bad;
     return !in.bad;

@@ -203,6 +203,8 @@ static void deliver(rs_groups *g, const rs_messages_event *event) {
     bool lost = event->kind == RS_MESSAGES_LOST;
     group->lost += lost ? event->count : 0;
     group->delivered += !lost;
+    group->by_repair += !lost && event->via == RS_VIA_REPAIR;
+    group->by_request += !lost && event->via == RS_VIA_RETRANSMIT;
     for (rs_group_stream *s = group->streams; s; s = rs_stream_next(s)) {
         if (rs_stream_waits(s) || !rs_stream_receives(s))
             continue;
@@ -293,7 +295,9 @@ uint32_t rs_groups_status(const rs_groups *g, rostrum_group_status *rows, uint32
                                       .published = group->published,
                                       .delivered = group->delivered,
                                       .lost = group->lost,
-                                      .lost_slow = group->lost_slow};
+                                      .lost_slow = group->lost_slow,
+                                      .by_repair = group->by_repair,
+                                      .by_request = group->by_request};
         snprintf(row->name, sizeof row->name, "%s", group->name);
         snprintf(row->protocol, sizeof row->protocol, "%s", group->protocol);
         snprintf(row->order, sizeof row->order, "%s", group->order);

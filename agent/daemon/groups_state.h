@@ -60,7 +60,7 @@ typedef struct rs_local_group {
     int32_t *members; /* ids of peers, ascending */
     uint32_t member_count;
     rs_flow flow;
-    uint64_t published, delivered, lost, lost_slow;
+    uint64_t published, delivered, by_repair, by_request, lost, lost_slow;
 } rs_local_group;
 
 struct rs_groups {

@@ -209,9 +209,11 @@ static void group_repairs(page *p, const rs_messages_stats *s) {
     by(p, "group_repairs_total", "kind", "received", s->repairs_received);
     by(p, "group_repairs_total", "kind", "used", s->repairs_used);
     by(p, "group_repairs_total", "kind", "useless", s->repairs_useless);
-    family(p, "group_requests_total", "counter", "Requests (NAKs) for missing packets, and answers to them.");
+    family(p, "group_requests_total", "counter", "Requests (NAKs) for missing packets, and answers.");
     by(p, "group_requests_total", "kind", "sent", s->naks_sent);
+    by(p, "group_requests_total", "kind", "packets", s->asked);
     by(p, "group_requests_total", "kind", "received", s->naks_received);
+    by(p, "group_requests_total", "kind", "repeated", s->naks_repeated);
     by(p, "group_requests_total", "kind", "answered", s->retransmits_sent);
     family(p, "group_heartbeats_total", "counter", "Heartbeats of quiet senders.");
     by(p, "group_heartbeats_total", "direction", "sent", s->heartbeats_sent);

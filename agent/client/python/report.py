@@ -177,15 +177,18 @@ def _transfers_table(now: Status) -> Table:
 
 
 def _groups_table(now: Status) -> Table:
-    titles = ("group", "protocol", "members", "here", "published", "delivered", "lost", "address")
+    titles = ("group", "protocol", "members", "here", "published", "delivered", "recovered", "lost", "address")
     table = Table(*titles, title="message groups")
     table.columns[0].no_wrap = True
     for row in now.groups:
         protocol = f"{row.protocol}, {row.order}" if row.order == "fifo" else row.protocol
         here = f"{row.subscribers} sub, {row.publishers} pub"
+        recovered = [
+            f"{count} by {how}" for count, how in ((row.by_repair, "repairs"), (row.by_request, "requests")) if count
+        ]
         lost = f"{row.lost}, {row.lost_slow} slow" if row.lost_slow else str(row.lost)
         table.add_row(row.name, protocol or "-", str(row.members) if row.joined else "-", here, str(row.published),
-                      str(row.delivered), lost, row.address or "-")  # fmt: skip
+                      str(row.delivered), ", ".join(recovered) or "-", lost, row.address or "-")  # fmt: skip
     return table
 
 

@@ -249,7 +249,8 @@ class StoredObject:
 @dataclasses.dataclass(frozen=True)
 class GroupStatus:
     """A message group at this server. `subscribers`, `publishers`: programs here; `lost`: packets not recovered;
-    `lost_slow`: messages that programs here did not take in time."""
+    `lost_slow`: messages that programs here did not take in time; `by_repair`, `by_request`: messages delivered that
+    were lost on the way, by how they came after all."""
 
     name: str
     protocol: str
@@ -265,6 +266,8 @@ class GroupStatus:
     delivered: int
     lost: int
     lost_slow: int
+    by_repair: int
+    by_request: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -191,7 +191,7 @@ def _group(take: _Fields) -> tuple[str, str, int]:
 
 def _group_row(take: _Fields) -> GroupStatus:
     name, protocol, order, address = take.text(), take.text(), take.text(), take.text()
-    number, version, joined, *rest = take.take("IQBIIIQQQQ")
+    number, version, joined, *rest = take.take("IQBIIIQQQQQQ")
     return GroupStatus(name, protocol, order, address, number, version, bool(joined), *rest)
 
 

@@ -185,6 +185,7 @@ typedef struct {
     uint64_t published, delivered;    /* messages */
     uint64_t lost;                    /* packets: not recovered */
     uint64_t lost_slow;               /* messages that programs here did not take in time */
+    uint64_t by_repair, by_request;   /* messages delivered that were lost on the way: how they came after all */
 } rostrum_group_status;
 
 typedef struct {
