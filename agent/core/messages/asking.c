@@ -5,7 +5,9 @@
  *   - each further one half as long again as the one before, beginning with the measured time of an answer;
  *   - one server is asked at a time: the sender, then other members in turn;
  *   - a budget of packets a second, of the node and of each group, grows with each answer and shrinks with each that
- *     does not come, so that where nine of ten requests are in vain few are sent. */
+ *     does not come, so that where nine of ten requests are in vain few are sent.
+ * In a flood the rings last for less than these times: waits are a part of what a ring lasts, and budgets at least a
+ * part of the packets that arrive. */
 #include <string.h>
 
 #include "core/messages/state.h"
@@ -28,6 +30,10 @@
 #define BURST (125 * MS) /* what was not used of a budget in this time is left */
 #define BURST_LEAST 4    /* packets */
 #define HOPE_ALL 65536u
+#define PACE_WINDOW (5 * MS)
+#define RING_FIRST 8u /* the first request is sent before this part of a ring is written anew, */
+#define RING_AGAIN 4u /* a further one this part later, */
+#define PACE_ASKED 8u /* and so large a part of what arrives may be asked for */
 
 bool rs_gm_ask_init(rs_messages *node) {
     node->asks.per_s = NODE_START;
@@ -51,34 +57,56 @@ static rs_time between(rs_time least, rs_time value, rs_time most) {
     return value < least ? least : value < most ? value : most;
 }
 
+static void look_at_pace(rs_messages *node, rs_time now) {
+    rs_gm_pace *pace = &node->pace;
+    uint64_t took_ms = (uint64_t)(now - pace->at) / MS;
+    if (now - pace->at < PACE_WINDOW)
+        return;
+    pace->bytes_per_ms = (node->in.head - pace->bytes) / took_ms;
+    pace->packets_per_ms = (node->stats.data_received - pace->packets) / took_ms;
+    pace->at = now;
+    pace->bytes = node->in.head;
+    pace->packets = node->stats.data_received;
+}
+
+/* What arrives takes so long to fill that part of a ring; at least RS_GM_ASK_LEAST. */
+static rs_time ring_time(const rs_messages *node, uint32_t part) {
+    if (node->pace.bytes_per_ms == 0)
+        return RS_NEVER;
+    rs_time time = (rs_time)(node->in.size / part / node->pace.bytes_per_ms) * MS;
+    return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
+}
+
 /* Repairs that are to come have come by then, nearly all. */
 static rs_time first_wait(const rs_messages *node) {
-    rs_time most = node->config.nak_delay, least = most / 4;
+    rs_time most = node->config.nak_delay, least = most / 4, wait = most, ring = ring_time(node, RING_FIRST);
     if (node->hope < HOPE_ALL / 4)
-        return least;
-    if (node->repair.mean == 0)
-        return most;
-    return between(least, node->repair.mean + 4 * node->repair.deviation, most);
+        wait = least;
+    else if (node->repair.mean)
+        wait = between(least, node->repair.mean + 4 * node->repair.deviation, most);
+    return wait < ring ? wait : ring;
 }
 
 /* For the answer to the request of this round, from 1. */
 static rs_time round_wait(const rs_messages *node, uint32_t round) {
-    rs_time wait = node->config.nak_retry;
+    rs_time wait = node->config.nak_retry, most = ring_time(node, RING_AGAIN);
+    most = most < WAIT_MOST ? most : WAIT_MOST;
     if (node->answer.mean)
         wait = between(RS_GM_ASK_LEAST, node->answer.mean + 4 * node->answer.deviation, WAIT_MOST);
-    for (uint32_t i = 1; i < round && wait < WAIT_MOST; i++)
+    for (uint32_t i = 1; i < round && wait < most; i++)
         wait += wait / 2;
-    return wait < WAIT_MOST ? wait : WAIT_MOST;
+    return wait < most ? wait : most;
 }
 
 /* budgets */
 
-static rs_time interval(const rs_gm_budget *budget) {
-    return S / (rs_time)budget->per_s;
+static rs_time interval(const rs_messages *node, const rs_gm_budget *budget) {
+    uint64_t least = node->pace.packets_per_ms * 1000 / PACE_ASKED;
+    return S / (rs_time)(budget->per_s > least ? budget->per_s : least);
 }
 
-static void take(rs_gm_budget *budget, rs_time now) {
-    rs_time each = interval(budget), burst = each * BURST_LEAST > BURST ? each * BURST_LEAST : BURST;
+static void take(const rs_messages *node, rs_gm_budget *budget, rs_time now) {
+    rs_time each = interval(node, budget), burst = each * BURST_LEAST > BURST ? each * BURST_LEAST : BURST;
     budget->next = (budget->next < now - burst ? now - burst : budget->next) + each;
 }
 
@@ -103,8 +131,8 @@ static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     rs_time turn = of_group->next > node->asks.next ? of_group->next : node->asks.next;
     rs_time again = now + node->config.nak_retry;
     if (turn <= again) {
-        take(of_group, now);
-        take(&node->asks, now);
+        take(node, of_group, now);
+        take(node, &node->asks, now);
         missing->reserved = turn > now + GATHER;
         again = turn;
     }
@@ -239,6 +267,7 @@ void rs_gm_ask_timeout(rs_messages *node, rs_time now) {
 }
 
 void rs_gm_ask_later(rs_messages *node, rs_time now, rs_gm_missing *missing) {
+    look_at_pace(node, now);
     missing->rounds = 0;
     missing->waits = missing->reserved = missing->put_off = false;
     rs_timer_set(&node->asking, &missing->ask, now + first_wait(node));

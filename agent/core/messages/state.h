@@ -46,6 +46,13 @@ typedef struct {
     rs_time next; /* when the next may be; in the past: what was not used is left */
 } rs_gm_budget;
 
+/* How fast packets arrive, of late. */
+typedef struct {
+    rs_time at; /* of the last look, and what had arrived until then */
+    uint64_t bytes, packets;
+    uint64_t bytes_per_ms, packets_per_ms;
+} rs_gm_pace;
+
 /* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. */
 typedef struct {
     rs_peer sender;
@@ -216,6 +223,7 @@ struct rs_messages {
     rs_list doom, doom_plain;
     rs_timers asking;
     rs_gm_budget asks;
+    rs_gm_pace pace;
     rs_gm_measure answer, repair; /* how long the answer to a NAK takes, and a repair after discovery */
     uint32_t hope;                /* share of what did not come at once that repairs brought, of 65,536 */
 

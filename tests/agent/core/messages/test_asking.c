@@ -159,6 +159,39 @@ static void asking__is_bounded_by_what_is_answered(void **state) {
     }
 }
 
+/* 200 MB/s: the sender's ring lasts 40 ms, and what is asked for later than that is gone. */
+static void asking__in_a_flood_is_before_the_ring_is_written_anew(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 0);
+    const uint32_t each_ms = 200, flood_ms = 300;
+    uint32_t lost = 0;
+    for (rs_time ms = 0; ms < flood_ms + 200; ms++) {
+        rs_time now = ms * MS;
+        for (uint32_t i = 0; i < each_ms && ms < flood_ms; i++) {
+            uint32_t number = (uint32_t)ms * each_ms + i;
+            bool gone = number % 2000 >= 1960 && ms < flood_ms - 1; /* 2 %, in runs of 40 */
+            assert_int_equal(pair_publish(t.sender, now, 7, LENGTH), RS_OK);
+            while (pair_take(t.sender, now, t.d, 1)) {
+                if (!gone || rs_gm_get_kind(t.d->bytes, t.d->length) != RS_GM_KIND_DATA)
+                    pair_give(t.receiver, now, t.d);
+            }
+            lost += gone;
+        }
+        rs_messages_timeout(t.sender, now);
+        rs_messages_timeout(t.receiver, now);
+        while (pair_take(t.receiver, now, t.d, 1))
+            pair_give(t.sender, now, t.d);
+        while (pair_take(t.sender, now, t.d, 1))
+            pair_give(t.receiver, now, t.d);
+        drop_events(t.receiver);
+    }
+    rs_messages_stats stats = pair_stats(t.receiver);
+    assert_true(lost > 1000);
+    assert_int_equal(stats.lost, 0);
+    assert_int_equal(stats.recovered_retransmit, lost);
+    end(&t);
+}
+
 /* A repair that lacks two packets is kept: one of them brings the other. */
 static void asking__leaves_what_comes_with_another(void **state) {
     (void)state;
@@ -330,6 +363,7 @@ int main(void) {
         cmocka_unit_test(asking__again_as_soon_as_an_answer_should_be_there),
         cmocka_unit_test(asking__many_packets_in_one_datagram),
         cmocka_unit_test(asking__is_bounded_by_what_is_answered),
+        cmocka_unit_test(asking__in_a_flood_is_before_the_ring_is_written_anew),
         cmocka_unit_test(asking__leaves_what_comes_with_another),
         cmocka_unit_test(answers__are_given_once_at_a_time),
         cmocka_unit_test(heartbeats__tell_of_the_last_packet),
