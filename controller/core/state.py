@@ -20,6 +20,7 @@ from rostrum.controller.core.model import MulticastRule, Pair, UnicastRule
 from rostrum.controller.core.paths import IdleRules, ObjectKey, Path, PathTable, RuleSet, Transfer
 from rostrum.controller.core.queue import Queue
 from rostrum.controller.core.quotas import Quotas
+from rostrum.controller.core.repeats import Repeats
 from rostrum.controller.core.resources import Resources
 from rostrum.controller.core.rules import RuleKey
 from rostrum.controller.core.schedulers.base import Scheduler
@@ -94,6 +95,7 @@ class Core:
     agents: dict[str, Agent] = field(default_factory=dict)
     transfers: OrderedDict[str, Transfer] = field(default_factory=OrderedDict)
     newest_transfer: dict[ObjectKey, str] = field(default_factory=dict)
+    repeats: Repeats = field(default_factory=Repeats)
     idle_rules: IdleRules = field(default_factory=lambda: IdleRules(0))
     foreign_rules: dict[RuleKey, ForeignRule] = field(default_factory=dict)
     rule_ops: dict[int, PendingRules] = field(default_factory=dict)

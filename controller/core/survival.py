@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rostrum.controller.core import failed_links, membership_recovery, recovery
+from rostrum.controller.core import failed_links, membership_recovery, recovery, repeats
 from rostrum.controller.core.durable import Change, Json, Part
 from rostrum.controller.core.state import Core
 
@@ -15,6 +15,7 @@ PARTS: tuple[Part, ...] = (  # in the order in which they are restored
     recovery.Agents(),
     recovery.Paths(),
     membership_recovery.GroupsPart(),
+    repeats.Keys(),
 )
 
 Records = Mapping[str, Mapping[str, Json]]  # part -> key -> value

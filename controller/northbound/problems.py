@@ -25,6 +25,7 @@ TITLES = {
     404: "Not found",
     405: "Method not allowed",
     409: "Denied",
+    410: "Gone",
     413: "Too large",
     422: "Bad request",
     500: "Fault of the manager",

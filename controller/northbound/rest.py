@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeVar
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import validation
+from rostrum.controller.core import repeats, validation
 from rostrum.controller.core.model import SouthboundError
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.state import Core
@@ -25,7 +25,6 @@ from rostrum.controller.northbound.meters import Meters, RestMeter
 from rostrum.controller.northbound.metrics import Metrics
 from rostrum.controller.northbound.probes import Probes
 from rostrum.controller.northbound.problems import Refused
-from rostrum.controller.northbound.repeats import KEY_PATTERN, Misused, Repeats
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Latency
 from rostrum.controller.store import StoreError
@@ -33,6 +32,7 @@ from rostrum.controller.store import StoreError
 VERSION = "0.1.0"
 POLL_MAX_MS = 60_000
 LIST_MAX = 1_000
+KEY_PATTERN = r"^[\x21-\x7e]{1,128}$"  # of an Idempotency-Key
 REFRESH_BOUND_S = 5.0
 
 T = TypeVar("T")
@@ -66,7 +66,6 @@ class Rest:
         self.metrics = Metrics(
             owner, self.meters, self.meter, thrift_latency, connections_refused, VERSION, self.started
         )
-        self.repeats = Repeats()
         self.events = Events(self.core)
         owner.hearers.append(self.events.hear)
         self._numbers = itertools.count(1)
@@ -121,17 +120,28 @@ class Rest:
 
     def request_once(self, new: schemas.NewPath, caller: Caller, key: str | None) -> Path:
         """As `request`, but a repetition with the same key finds the path that the first one made."""
-        body = new.model_dump_json()
-        try:
-            known = self.owner.path(self.repeats.find(caller.name, key, body) or "") if key else None
-        except Misused as error:
-            raise Refused(422, str(error)) from error
-        path = known or self.request(new, caller.tenant)
-        if key and not known:
-            self.repeats.keep(caller.name, key, body, path.id)
+        path = self._repeated(new, caller, key) if key else self.request(new, caller.tenant)
         if path.state is State.FAILED and path.stamps.accepted is None:
             raise Refused(409, path.cause, path.id)
         return path
+
+
+    def _repeated(self, new: schemas.NewPath, caller: Caller, key: str) -> Path:
+        body, now = new.model_dump_json(), self.owner.clock()
+        name = repeats.name_of(caller.name, key)
+        try:
+            known = self.core.repeats.find(name, body, now)
+        except repeats.Misused as error:
+            raise Refused(422, str(error)) from error
+        if known is None:
+            path = self.request(new, caller.tenant)
+            for changed in self.core.repeats.keep(name, body, path.id, now):
+                self.core.durable.mark(repeats.Keys.name, changed)
+            return path
+        found = self.owner.path(known)
+        if found is None:
+            raise Refused(410, f"this Idempotency-Key made {known}, which ended; take a new key to make another path")
+        return found
 
 
 def create(rest: Rest) -> FastAPI:
@@ -153,7 +163,7 @@ def create(rest: Rest) -> FastAPI:
 
 
 def _paths(app: FastAPI, rest: Rest) -> None:
-    @app.post("/v1/paths", status_code=201, tags=["paths"], responses=problems.responses(409, 413, 422, 503))
+    @app.post("/v1/paths", status_code=201, tags=["paths"], responses=problems.responses(409, 410, 413, 422, 503))
     async def request_path(
         new: schemas.NewPath,
         request: Request,

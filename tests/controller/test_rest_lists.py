@@ -9,7 +9,6 @@ import httpx
 import pytest
 from rostrum.controller.core.values import Settings
 from rostrum.controller.northbound.access import GUARDED, AccessOptions, new_token
-from rostrum.controller.northbound.repeats import Misused, Repeats
 
 from tests.controller.fakes import Running, running
 
@@ -78,7 +77,7 @@ async def test_repeated__keys_belong_to_their_caller(manager: Running, tmp_path:
     assert len(made) == len({path for _, path in made}) == 2
 
 
-async def test_repeated__a_path_that_is_forgotten_frees_its_key(tmp_path: Path) -> None:
+async def test_repeated__a_key_whose_path_is_forgotten_makes_no_second_one(tmp_path: Path) -> None:
     async with (
         running(tmp_path, Settings(boot_id=12345, history_max=2)) as manager,
         httpx.AsyncClient(base_url=manager.url, trust_env=False) as http,
@@ -90,16 +89,7 @@ async def test_repeated__a_path_that_is_forgotten_frees_its_key(tmp_path: Path) 
             await http.delete(f"/v1/paths/{path}")
         assert (await http.get(f"/v1/paths/{first}")).status_code == 404
         again = await http.post("/v1/paths", json=BODY, headers={"Idempotency-Key": "k"})
-        assert again.status_code == 201 and again.json()["id"] != first
-
-
-def test_repeats__are_bounded() -> None:
-    repeats = Repeats(limit=3)
-    for number in range(10):
-        repeats.keep("me", f"k{number}", "body", f"p{number}")
-    assert len(repeats) == 3 and repeats.find("me", "k6", "body") is None and repeats.find("me", "k9", "body") == "p9"
-    with pytest.raises(Misused):
-        repeats.find("me", "k9", "another")
+        assert again.status_code == 410 and first in again.json()["detail"]
 
 
 async def test_pages__every_path_once_though_new_ones_come(http: httpx.AsyncClient) -> None:
