@@ -52,7 +52,7 @@ static rostrum_status *copy_status(const rostrum_status *from) {
     return copy;
 }
 
-static void on_answer(void *context, const rostrum_answer *answer) {
+void rostrum_take_answer(void *context, const rostrum_answer *answer) {
     rostrum_outcome *outcome = context;
     outcome->done = true;
     outcome->error = answer->error;
@@ -68,9 +68,8 @@ static void on_answer(void *context, const rostrum_answer *answer) {
         outcome->status = copy_status(answer->status);
 }
 
-/* Dispatches until `outcome` is there. `bound_ms` FOREVER: as long as the agent lives. */
-static rostrum_code wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, rostrum_outcome *outcome,
-                             rostrum_error *error) {
+rostrum_code rostrum_wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, rostrum_outcome *outcome,
+                              rostrum_error *error) {
     int64_t start = now_ms();
     while (!outcome->done) {
         uint64_t waited = (uint64_t)(now_ms() - start);
@@ -98,9 +97,9 @@ rostrum_code rostrum_ask(rostrum *agent, uint64_t wait_ms, int fd, rostrum_outco
     uint64_t tag;
     outcome = outcome ? outcome : &unused;
     outcome->fd = -1;
-    rostrum_start_params params = {.callback = on_answer, .context = outcome, .fd = fd};
+    rostrum_start_params params = {.callback = rostrum_take_answer, .context = outcome, .fd = fd};
     rostrum_code code = rostrum_start(agent, &params, &tag, error);
-    return code ? code : wait_for(agent, tag, wait_ms + agent->answer_bound_ms, outcome, error);
+    return code ? code : rostrum_wait_for(agent, tag, wait_ms + agent->answer_bound_ms, outcome, error);
 }
 
 rostrum_code rostrum_create(rostrum *agent, uint64_t size, int *fd, uint64_t *handle, rostrum_error *error) {
@@ -132,11 +131,12 @@ rostrum_code rostrum_send(rostrum *agent, uint64_t data_id, const char *const *r
     uint64_t tag;
     if (result)
         *result = NULL;
-    rostrum_code code =
-        rostrum_start_send(agent, data_id, receivers, receiver_count, options, on_answer, &outcome, &tag, error);
+    rostrum_code code = rostrum_start_send(agent, data_id, receivers, receiver_count, options, rostrum_take_answer,
+                                           &outcome, &tag, error);
     if (code)
         return code;
-    code = wait_for(agent, tag, options && options->timeout_ms ? options->timeout_ms : FOREVER, &outcome, error);
+    code =
+        rostrum_wait_for(agent, tag, options && options->timeout_ms ? options->timeout_ms : FOREVER, &outcome, error);
     if (result)
         *result = outcome.result;
     return code;

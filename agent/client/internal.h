@@ -62,6 +62,11 @@ typedef struct {
     rostrum_status *status;
 } rostrum_outcome;
 
+/* A callback that fills the rostrum_outcome that `context` is. */
+void rostrum_take_answer(void *context, const rostrum_answer *answer);
+/* Dispatches until `outcome` is there. `bound_ms` UINT64_MAX: as long as the agent lives. */
+rostrum_code rostrum_wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, rostrum_outcome *outcome,
+                              rostrum_error *error);
 /* Sends agent->request with `fd`, waits for its answer (`wait_ms` and the answer bound), fills `outcome` (may be NULL).
  */
 rostrum_code rostrum_ask(rostrum *agent, uint64_t wait_ms, int fd, rostrum_outcome *outcome, rostrum_error *error);

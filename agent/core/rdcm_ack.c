@@ -16,8 +16,9 @@ static uint64_t own_expected(const rs_rdcm *r) {
     while (step * 2 * AHEAD_PARTS <= r->bic.window)
         step *= 2;
     by_window -= by_window % step;
-    /* While a stream's caller takes nothing, the sender's probes must find room: their ACKs show that all is well. */
-    uint64_t kept = r->taken != UINT64_MAX ? r->capacity / 8 : 64, room = rs_rdcm_low(r) + r->capacity - kept - 1;
+    /* The sender of a stream keeps half a window for requests: it must not go further beyond what is missing here, its
+     * probes (an eighth) included. There is room for them: their ACKs show that all is well while nothing is taken. */
+    uint64_t kept = r->streams ? r->capacity / 8 * 5 : 64, room = rs_rdcm_low(r) + r->capacity - kept - 1;
     return by_window < room ? by_window : room;
 }
 
@@ -29,7 +30,7 @@ uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind) {
     for (uint32_t i = 0; i < r->child_count; i++)
         newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
     for (uint32_t i = 0; i < r->child_count; i++)
-        if (r->children[i].expected < least && newest - r->children[i].heard_at < RS_RDCM_SILENT_LEAST)
+        if (r->children[i].expected < least && newest - r->children[i].heard_at < r->silent)
             least = r->children[i].expected;
     return least;
 }

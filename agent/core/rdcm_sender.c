@@ -246,7 +246,7 @@ void rs_rdcm_find_limit(rs_node *node, rs_sending *x) {
     rs_rdcm *r = x->rdcm;
     rs_time newest = INT64_MIN, silent = 4 * rs_watch_timeout(node, &r->all);
     uint64_t least = RS_RDCM_NO_LIMIT;
-    silent = silent > RS_RDCM_SILENT_LEAST ? silent : RS_RDCM_SILENT_LEAST;
+    silent = silent > r->silent ? silent : r->silent;
     for (uint32_t i = 0; i < r->child_count; i++)
         newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
     for (uint32_t i = 0; i < r->child_count; i++)

@@ -195,6 +195,20 @@ static void transfers(const rs_agent *agent, page *p) {
     peers(p, &s, &r);
 }
 
+static void streams(const rs_agent *agent, page *p) {
+    uint64_t sending = 0, receiving = 0;
+    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        sending += t->source != NULL;
+    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        receiving += t->sink != NULL;
+    family(p, "streams", "gauge", "Continuing streams now, among the transfers under way.");
+    by(p, "streams", "direction", "send", sending);
+    by(p, "streams", "direction", "receive", receiving);
+    family(p, "stream_bytes_total", "counter", "Bytes of streams taken from programs, and handed to programs.");
+    by(p, "stream_bytes_total", "direction", "send", agent->totals.stream_bytes_out);
+    by(p, "stream_bytes_total", "direction", "receive", agent->totals.stream_bytes_in);
+}
+
 /* How lost messages were recovered here, of all groups (core/messages.h, rs_messages_stats). */
 static void group_repairs(page *p, const rs_messages_stats *s) {
     counter(p, "group_packets_found_missing_total", s->discovered, "Packets of messages found missing.");
@@ -252,6 +266,7 @@ char *rs_metrics_page(void *context, size_t *length) {
     control(agent, &p);
     store(agent, &p);
     transfers(agent, &p);
+    streams(agent, &p);
     groups(agent, &p);
     *length = p.used;
     return p.bytes;

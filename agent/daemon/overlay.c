@@ -163,6 +163,9 @@ static kept_view *keep(rs_overlay *o, const rs_link_view *v) {
         return NULL;
     }
     k->view.leaf = ring(o, &v->leaf);
+    /* The only receiver is in no ring: it answers to the sender (types.h). */
+    if (!v->leaf.predecessor && !v->leaf.successor && !v->leaf.parent)
+        k->view.leaf.parent = number(o, v->sender);
     k->view.proxy = ring(o, &v->proxy);
     for (uint32_t i = 0; i < v->child_count; i++) {
         rs_peer child = number(o, v->children[i]);

@@ -4,9 +4,12 @@
  *
  * A send emits events and ends some ticks later. Receivers' names say what becomes of them: "bad..." fails; "slow..."
  * never ends (cancel it); "copy-N" succeeds, and this server receives the object as number N; any other succeeds.
- * "refuse..." refuses the send at once. Ends when its standard input does. */
+ * "refuse..." refuses the send at once. Streams go from a program here to another one. Ends when its standard input
+ * does. */
 #include "daemon/api_server.h"
 #include "daemon/digest.h"
+
+#include "api_streams.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -53,6 +56,10 @@ static void phase(fake *daemon, const transfer *one, const char *name, const cha
 static void on_send(void *context, const rs_api_send *send) {
     fake *daemon = context;
     transfer *one = NULL;
+    if (!send->object) {
+        fake_stream_send(daemon->api, send);
+        return;
+    }
     for (int i = 0; i < TRANSFERS_MAX && !one; i++)
         one = daemon->transfers[i].used ? NULL : &daemon->transfers[i];
     if (!one || strncmp(send->receivers[0], "refuse", 6) == 0) {
@@ -165,6 +172,16 @@ static void on_cancel(void *context, const rs_api_call *call, const rs_object_id
                        id->data);
 }
 
+static void on_stream_end(void *context, const rs_api_call *call, const rs_object_id *id, uint64_t bytes) {
+    const fake *daemon = context;
+    fake_stream_end(daemon->api, call, id, bytes);
+}
+
+static void on_stream_receive(void *context, const rs_api_take *take) {
+    const fake *daemon = context;
+    fake_stream_take(daemon->api, take);
+}
+
 static void on_status(void *context, const rs_api_call *call) {
     fake *daemon = context;
     rostrum_transfer rows[TRANSFERS_MAX] = {0};
@@ -205,7 +222,10 @@ static void run(fake *daemon) {
     int64_t next = 0;
     for (;;) {
         struct pollfd ready[2] = {{.fd = rs_api_server_fd(daemon->api), .events = POLLIN}, {.fd = 0, .events = POLLIN}};
-        if (poll(ready, 2, timeout_ms(daemon)) < 0 && errno != EINTR)
+        int bound = timeout_ms(daemon);
+        if (fake_streams_tick() && (bound < 0 || bound > TICK_MS))
+            bound = TICK_MS;
+        if (poll(ready, 2, bound) < 0 && errno != EINTR)
             abort();
         if (ready[1].revents)
             return;
@@ -236,8 +256,13 @@ int main(int argc, char **argv) {
                             .max_clients = 16,
                             .max_pending = 64,
                             .max_queued_bytes = argc > 4 ? strtoull(argv[4], NULL, 0) : 0};
-    rs_api_handlers handlers = {
-        .on_send = on_send, .on_cancel = on_cancel, .on_status = on_status, .log = log_line, .context = &daemon};
+    rs_api_handlers handlers = {.on_send = on_send,
+                                .on_cancel = on_cancel,
+                                .on_stream_end = on_stream_end,
+                                .on_stream_receive = on_stream_receive,
+                                .on_status = on_status,
+                                .log = log_line,
+                                .context = &daemon};
     daemon.api = daemon.store ? rs_api_server_new(&config, &handlers, daemon.store, &error) : NULL;
     if (!daemon.api) {
         (void)fprintf(stderr, "api_testd: %s\n", error.words);
@@ -250,6 +275,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < TRANSFERS_MAX; i++)
         if (daemon.transfers[i].used)
             end(&daemon, &daemon.transfers[i], "the agent stops");
+    fake_streams_stop();
     rs_api_server_free(daemon.api);
     rs_store_close(daemon.store);
     return 0;

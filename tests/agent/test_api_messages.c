@@ -58,12 +58,15 @@ static void requests__round_trip(void **context) {
     assert_memory_equal(parsed.app, request.app, 16);
     assert_string_equal(parsed.process, request.process);
 
-    static const uint8_t with_data_id[] = {RS_API_ADD, RS_API_READ, RS_API_DELETE, RS_API_SUBSCRIBE, RS_API_CANCEL};
+    static const uint8_t with_data_id[] = {RS_API_ADD,    RS_API_READ,           RS_API_DELETE,    RS_API_SUBSCRIBE,
+                                           RS_API_CANCEL, RS_API_STREAM_RECEIVE, RS_API_STREAM_END};
     for (size_t i = 0; i < sizeof with_data_id; i++) {
         new_request(with_data_id[i])->data_id = UINT64_MAX - i;
-        request.wait_ms = with_data_id[i] == RS_API_READ ? 77 : 0;
+        request.wait_ms = with_data_id[i] == RS_API_READ || with_data_id[i] == RS_API_STREAM_RECEIVE ? 77 : 0;
+        request.number = with_data_id[i] == RS_API_STREAM_END ? UINT64_MAX - 5 : 0;
         round_trip();
         assert_int_equal(parsed.wait_ms, request.wait_ms);
+        assert_int_equal(parsed.number, request.number);
     }
     static const uint8_t with_number[] = {RS_API_CREATE, RS_API_DROP, RS_API_UNSUBSCRIBE, RS_API_UNREGISTER,
                                           RS_API_STATUS};
@@ -71,17 +74,20 @@ static void requests__round_trip(void **context) {
         new_request(with_number[i])->number = i < 3 ? 1 + i : 0;
         round_trip();
     }
-    *new_request(RS_API_SEND) = (rs_api_request){.type = RS_API_SEND,
-                                                 .tag = 9,
-                                                 .data_id = 1,
-                                                 .flags = 1,
-                                                 .wait_ms = 2,
-                                                 .deadline_ms = 3,
-                                                 .receiver_count = 2,
-                                                 .receivers = {"h3", "h4"}};
-    round_trip();
-    assert_string_equal(parsed.receivers[1], "h4");
-    assert_int_equal(parsed.deadline_ms, 3);
+    for (int stream = 0; stream < 2; stream++) {
+        uint8_t type = stream ? RS_API_STREAM_SEND : RS_API_SEND;
+        *new_request(type) = (rs_api_request){.type = type,
+                                              .tag = 9,
+                                              .data_id = 1,
+                                              .flags = 1,
+                                              .wait_ms = 2,
+                                              .deadline_ms = 3,
+                                              .receiver_count = 2,
+                                              .receivers = {"h3", "h4"}};
+        round_trip();
+        assert_string_equal(parsed.receivers[1], "h4");
+        assert_int_equal(parsed.deadline_ms, 3);
+    }
 }
 
 static void send__takes_what_fits_and_refuses_the_rest(void **context) {
@@ -284,7 +290,7 @@ static void garbage__is_refused_or_means_what_it_says(void **context) {
         if (length >= 8)
             memcpy(bytes, head, 8);
         if (length >= 8)
-            bytes[3] = (uint8_t)((request_side ? 1 : 128) + random_next(&state) % 13);
+            bytes[3] = (uint8_t)((request_side ? 1 + random_next(&state) % 17 : 128 + random_next(&state) % 16));
         if (length > 46 && bytes[3] == RS_API_SEND)
             memcpy(bytes + 36, "\x02\x00\x02h3\x02h4", 8), length = 44;
         if (request_side && rs_api_parse_request(bytes, length, &parsed, &error)) {

@@ -1,5 +1,6 @@
 /* librostrum against the test server (api_testd, its path is the first argument): blocking and asynchronous use. */
 #include <rostrum/rostrum.h>
+#include <rostrum/streams.h>
 
 #include <errno.h>
 #include <poll.h>
@@ -261,6 +262,60 @@ static void close__answers_what_is_under_way(void **context) {
     assert_int_equal(now.code, ROSTRUM_ERR_CANCELLED);
 }
 
+static void stream__all_comes_and_its_end(void **context) {
+    (void)context;
+    static uint8_t sent[300000], got[300000];
+    const char *const receivers[] = {"h3"};
+    rostrum_stream *out, *in;
+    rostrum_send_result *result;
+    size_t length, have = 0;
+    for (size_t i = 0; i < sizeof sent; i++)
+        sent[i] = (uint8_t)(i * 7 % 251);
+    assert_int_equal(rostrum_stream_receive(agent, 5, 1000, &in, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_stream_send(agent, 5, receivers, 1, NULL, &out, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_stream_write(in, sent, 1, &error), ROSTRUM_ERR_INVALID);
+    assert_int_equal(rostrum_stream_read(out, got, 1, &length, &error), ROSTRUM_ERR_INVALID);
+    for (size_t at = 0; at < sizeof sent; at += 60000) {
+        assert_int_equal(rostrum_stream_write(out, sent + at, 60000, &error), ROSTRUM_OK);
+        while (have < at + 60000) {
+            assert_int_equal(rostrum_stream_read(in, got + have, sizeof got - have, &length, &error), ROSTRUM_OK);
+            have += length;
+        }
+    }
+    assert_int_equal(rostrum_stream_finish(out, &result, &error), ROSTRUM_OK);
+    assert_int_equal(result->size, sizeof sent);
+    assert_int_equal(rostrum_stream_read(in, got, sizeof got, &length, &error), ROSTRUM_OK);
+    assert_int_equal(length, 0);
+    rostrum_send_result_free(result);
+    rostrum_stream_close(out);
+    rostrum_stream_close(in);
+}
+
+static void stream__failures_have_words(void **context) {
+    (void)context;
+    static const uint8_t zeros[10000];
+    const char *const receivers[] = {"bad"}, *const refused[] = {"refuse"};
+    rostrum_stream *out, *in;
+    uint8_t byte;
+    size_t length;
+    assert_int_equal(rostrum_stream_send(agent, 6, refused, 1, NULL, &out, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_stream_finish(out, NULL, &error), ROSTRUM_ERR_DENIED);
+    rostrum_stream_close(out);
+    assert_int_equal(rostrum_stream_receive(agent, 6, 1000, &in, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_stream_send(agent, 6, receivers, 1, NULL, &out, &error), ROSTRUM_OK);
+    rostrum_code code = ROSTRUM_OK;
+    for (int i = 0; i < 10000 && !code; i++)
+        code = rostrum_stream_write(out, zeros, sizeof zeros / (i < 20 ? 1 : 10), &error);
+    assert_int_equal(code, ROSTRUM_ERR_FAILED);
+    assert_non_null(strstr(error.words, "the cable was pulled"));
+    while (!(code = rostrum_stream_read(in, &byte, 1, &length, &error)))
+        assert_int_equal(length, 1);
+    assert_int_equal(code, ROSTRUM_ERR_FAILED);
+    assert_non_null(strstr(error.words, "the cable was pulled"));
+    rostrum_stream_close(out);
+    rostrum_stream_close(in);
+}
+
 static void uuid__parse(void **context) {
     (void)context;
     static const uint8_t expected[16] = {0xf8, 0x1d, 0x4f, 0xae, 0x7d, 0xec, 0x11, 0xd0,
@@ -296,6 +351,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(asynchronous__many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(asynchronous__everyone_hears_that_the_agent_is_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(close__answers_what_is_under_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(stream__all_comes_and_its_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(stream__failures_have_words, setup, teardown),
         cmocka_unit_test(uuid__parse),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
