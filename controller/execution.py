@@ -12,6 +12,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import MulticastRule, Pair, RuleCounters, SouthboundError, SwitchCounters
 from rostrum.controller.keyvalue import line
 from rostrum.controller.logs import say
+from rostrum.controller.rule_lines import facts
 from rostrum.controller.rule_orders import Done, Failures, RuleOrders
 from rostrum.controller.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
@@ -91,19 +92,10 @@ class Devices:
         began = self._clock()
 
         def done(op: int, failures: Failures) -> None:
-            switches = sorted({rule.switch for rule in action.rules})
-            facts = (
-                ("path", action.path_id),
-                ("request", self.request_of(action.path_id)),
-                ("by", ",".join(sorted({self._topology.switches[name].southbound for name in switches}))),
-                ("switches", ",".join(switches)),
-                ("rules", len(action.rules)),
-                ("op", op),
-                ("failed", ",".join(name for name, _ in failures)),
-                ("ms", (self._clock() - began) / 1e6),
-            )
+            request, took_ns = self.request_of(action.path_id), self._clock() - began
+            said = facts(action.path_id, request, action.rules, self._topology.switches, op, failures, took_ns)
             event = "rules written" if isinstance(action, act.InstallRules) else "rules removed"
-            say(writes, logging.INFO, event, facts)
+            say(writes, logging.INFO, event, said)
             then(op, failures)
 
         return done

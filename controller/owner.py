@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
@@ -51,11 +51,12 @@ class Owner:
         self.clock = clock
         self.agents: Agents | None = None
         self.devices: Devices | None = None
-        self.hearers: list[Callable[[act.Action], None]] = []  # of every action, after it was carried out
+        self.hearers: dict[type[Any], list[Callable[[Any], None]]] = {}  # of each kind of action, after it is done
         self._events: deque[ev.Event] = deque()
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
+        self._timing = False  # it is set at the end of this turn of the loop
         self.store: Store | None = None  # where records go; None: nothing is remembered
         self.on_lost: Callable[[StoreError], None] = _lost  # the store takes nothing any more; called once
         self._held: list[act.Action] = []  # wait for their records to be in the store
@@ -82,7 +83,9 @@ class Owner:
                 self._step(self._events.popleft())
         finally:
             self._busy = False
-        self._set_timer()
+        if not self._timing:
+            self._timing = True
+            asyncio.get_running_loop().call_soon(self._set_timer)
 
     def path(self, path_id: str) -> Path | None:
         return self.manager.core.paths.get(path_id)
@@ -142,7 +145,7 @@ class Owner:
     def _let(self, actions: list[act.Action]) -> None:
         for action in actions:
             self._carry_out(action)
-            for hear in self.hearers:
+            for hear in self.hearers.get(type(action), ()):
                 hear(action)
 
     def _plan(self) -> None:
@@ -202,38 +205,44 @@ class Owner:
         self.on_lost(error)
 
     def _carry_out(self, action: act.Action) -> None:
-        if isinstance(action, act.Respond):
-            if self.agents:
-                self.agents.respond(action.server, action.response)
-        elif isinstance(action, act.NotifyMoved):
-            if self.agents:
-                self.agents.moved(action.server, action.path_id, action.kind, action.reason)
-        elif isinstance(action, act.NotifyFailed):
-            if self.agents:
-                self.agents.failed(action.server, action.path_id, action.reason)
-        elif isinstance(action, act.NotifyLight):
-            if self.agents:
-                self.agents.light(action.server, action.path_id)
-        elif isinstance(action, act.PushView):
-            if self.agents:
-                self.agents.view(action.server, action.view)
-        elif isinstance(action, act.PushGroups):
-            if self.agents:
-                self.agents.group_view(action.server, action.peers, action.views)
-        elif isinstance(action, act.RefuseGroup):
-            if self.agents:
-                self.agents.group_refused(action.server, action.group, action.reason)
-        elif isinstance(action, act.PathChanged):
-            for change in self._watchers.get(action.path_id, ()):
-                if not change.done():
-                    change.set_result(None)
-        elif isinstance(action, act.Log):
-            level = logging.WARNING if action.level == "warning" else logging.INFO
-            say(log, level, action.event, action.facts)
+        carry = _CARRIERS.get(type(action))
+        if carry:
+            carry(self, action)
         elif self.devices:
             self.devices.perform(action)
 
+    def _changed(self, action: act.PathChanged) -> None:
+        for change in self._watchers.get(action.path_id, ()):
+            if not change.done():
+                change.set_result(None)
+
+    def _say(self, action: act.Log) -> None:
+        say(log, logging.WARNING if action.level == "warning" else logging.INFO, action.event, action.facts)
+
+    def _tell(self, action: act.Action) -> None:
+        """What is for an agent."""
+        agents = self.agents
+        if agents is None:
+            return
+        if isinstance(action, act.Respond):
+            agents.respond(action.server, action.response)
+        elif isinstance(action, act.NotifyMoved):
+            agents.moved(action.server, action.path_id, action.kind, action.reason)
+        elif isinstance(action, act.NotifyFailed):
+            agents.failed(action.server, action.path_id, action.reason)
+        elif isinstance(action, act.NotifyLight):
+            agents.light(action.server, action.path_id)
+        elif isinstance(action, act.PushView):
+            agents.view(action.server, action.view)
+        elif isinstance(action, act.PushGroups):
+            agents.group_view(action.server, action.peers, action.views)
+        elif isinstance(action, act.RefuseGroup):
+            agents.group_refused(action.server, action.group, action.reason)
+
     def _set_timer(self) -> None:
+        self._timing = False
+        if self._closed:
+            return
         due = self.manager.deadline()
         if due is None or (self._timer and not self._timer.cancelled() and self._timer_due == due):
             return
@@ -246,6 +255,16 @@ class Owner:
     def _tick(self) -> None:
         self._timer = None
         self.post(ev.Tick())
+
+
+_TOLD = (
+    act.Respond, act.NotifyMoved, act.NotifyFailed, act.NotifyLight, act.PushView, act.PushGroups, act.RefuseGroup
+)  # fmt: skip
+_CARRIERS: dict[type[Any], Callable[[Owner, Any], None]] = {
+    **dict.fromkeys(_TOLD, Owner._tell),
+    act.PathChanged: Owner._changed,
+    act.Log: Owner._say,
+}  # the others are for devices
 
 
 def _lost(error: StoreError) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeVar
 
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse
+from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import repeats, validation
 from rostrum.controller.core.model import SouthboundError
@@ -62,12 +63,13 @@ class Rest:
         self.refused = connections_refused
         self.meter = RestMeter()
         self.meters = Meters(self.core, self.wall)
-        owner.hearers.append(self.meters.hear)
+        owner.hearers.setdefault(act.Log, []).append(self.meters.hear)
         self.metrics = Metrics(
             owner, self.meters, self.meter, thrift_latency, connections_refused, VERSION, self.started
         )
         self.events = Events(self.core)
-        owner.hearers.append(self.events.hear)
+        for kind in (act.PathChanged, act.GroupsChanged):
+            owner.hearers.setdefault(kind, []).append(self.events.hear)
         self._numbers = itertools.count(1)
 
     @property
@@ -124,7 +126,6 @@ class Rest:
         if path.state is State.FAILED and path.stamps.accepted is None:
             raise Refused(409, path.cause, path.id)
         return path
-
 
     def _repeated(self, new: schemas.NewPath, caller: Caller, key: str) -> Path:
         body, now = new.model_dump_json(), self.owner.clock()

@@ -32,6 +32,7 @@ log = logging.getLogger("rostrum.thrift")
 
 HELLO_BOUND_S = 5.0  # a connection that has not said hello by then is closed
 SILENCE_LEASES = 3  # so is one that says nothing for this many leases
+RENEWALS = 50  # of a lease at most in its time, however much the agent says
 UNSENT_MAX = 4 << 20  # bytes an agent may leave unread
 CONNECTIONS_MAX = 4096  # or two for each server
 STRANGERS_LINES = (20, 10.0)  # goodbyes logged in so many seconds to those who never said who they are
@@ -207,6 +208,7 @@ class AgentConnection(asyncio.Protocol):
         self.boot_id = 0
         self.boot_known = False
         self.heard = time.monotonic()
+        self._renew_at = 0.0
         self.peer = "?"
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
@@ -231,8 +233,9 @@ class AgentConnection(asyncio.Protocol):
         arrived = time.perf_counter_ns()
         self.heard = time.monotonic()
         self._buffer += data
-        if self.server:
-            self.service.owner.post(ev.KeepAlive(self.server))  # every word renews the lease
+        if self.server and self.heard >= self._renew_at:  # every word renews the lease
+            self._renew_at = self.heard + self.service.owner.manager.core.settings.lease_ns / 1e9 / RENEWALS
+            self.service.owner.post(ev.KeepAlive(self.server))
         at = 0
         while len(self._buffer) - at >= 4 and not self._closing:
             length = int.from_bytes(self._buffer[at : at + 4], "big")
