@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,78 +15,44 @@ import httpx
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rostrum.topologies.places import labs_folder
+from rostrum.controller.reach import Managers
 from rostrum.topologies.units import Duration, Size
 
 OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)  # files are not narrow
 TIMEOUT_S = 10.0
 POLL_MARGIN_S = 5.0
 TRACE_MAX = 1000  # transfers; as many as a manager remembers
-MANAGER_HELP = "URL or socket of a manager; default: $ROSTRUM_MANAGER, then the lab's."
+MANAGER_HELP = "URLs or sockets of managers, with commas between; default: $ROSTRUM_MANAGER, then the lab's."
 
 
 class Api:
     """A manager's REST interface. Errors are click's, with the manager's own words."""
 
     def __init__(self, manager: str | None, lab: str) -> None:
-        self.where, self._client = _client(manager, lab)
+        self._managers = Managers(manager, lab)
+
+    @property
+    def where(self) -> str:
+        return self._managers.where
 
     def call(self, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S, **query: Any) -> Any:
         given = {key: value for key, value in query.items() if value is not None}
         try:
-            answer = self._client.request(method, path, json=body, params=given, timeout=timeout_s)
+            answer = self._managers.request(method, path, body, given, timeout_s)
             value = answer.json()
         except httpx.TimeoutException as error:
             raise click.ClickException(f"the manager at {self.where} did not answer within {timeout_s:g} s") from error
         except httpx.HTTPError as error:
             raise click.ClickException(
-                f"no manager at {self.where}: {error}. "
+                f"no manager at {' or '.join(self._managers.places)}: {error}. "
                 "Start a lab (rostrum lab up), or name one with --lab or --manager"
             ) from error
         except ValueError as error:
             raise click.ClickException(f"what answers at {self.where} is no rostrum manager") from error
-        if answer.status_code >= 400:
+        if answer.status_code >= 300:
             detail = value.get("detail") if isinstance(value, dict) else None
             raise click.ClickException(str(detail or f"{method} {path}: HTTP {answer.status_code}"))
         return value
-
-
-def _client(manager: str | None, lab: str) -> tuple[str, httpx.Client]:
-    """A unix socket's path, a folder with manager.sock, or a URL."""
-    if manager and not manager.startswith(("http://", "https://")) and not manager.startswith(("/", ".", "~")):
-        manager = f"http://{manager}"
-    if manager and manager.startswith("http"):
-        token = _token()
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        verify = _tls() if manager.startswith("https") else True
-        return manager, httpx.Client(base_url=manager, trust_env=False, headers=headers, verify=verify)
-    socket = Path(manager).expanduser() if manager else labs_folder() / lab / "manager.sock"
-    if socket.is_dir():
-        socket = socket / "manager.sock"
-    transport = httpx.HTTPTransport(uds=str(socket))
-    return str(socket), httpx.Client(base_url="http://manager", transport=transport)
-
-
-def _token() -> str:
-    """$ROSTRUM_TOKEN, else what is in the file $ROSTRUM_TOKEN_FILE."""
-    file = os.environ.get("ROSTRUM_TOKEN_FILE")
-    if os.environ.get("ROSTRUM_TOKEN") or not file:
-        return os.environ.get("ROSTRUM_TOKEN", "").strip()
-    try:
-        return Path(file).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"ROSTRUM_TOKEN_FILE: {error}") from error
-
-
-def _tls() -> ssl.SSLContext:
-    """For https: $ROSTRUM_CA is whom to trust (default: the system's); $ROSTRUM_CERT and $ROSTRUM_KEY are ours."""
-    try:
-        made = ssl.create_default_context(cafile=os.environ.get("ROSTRUM_CA"))
-        if os.environ.get("ROSTRUM_CERT"):
-            made.load_cert_chain(os.environ["ROSTRUM_CERT"], os.environ.get("ROSTRUM_KEY"))
-    except (OSError, ssl.SSLError) as error:
-        raise click.ClickException(f"ROSTRUM_CA, ROSTRUM_CERT or ROSTRUM_KEY: {error}") from error
-    return made
 
 
 def with_api(function: Callable[..., Any]) -> Callable[..., Any]:

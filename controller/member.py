@@ -153,7 +153,9 @@ def _pointing(election: Election) -> FastAPI:
     async def elsewhere(request: Request) -> Response:
         leader = election.leader
         if leader is None:
-            return problems.answer(503, "this manager stands by, and none leads yet; ask again in a second")
+            answer = problems.answer(503, "this manager stands by, and none leads yet; ask again in a second")
+            answer.headers["Retry-After"] = "1"
+            return answer
         where = f"{leader.rest}{request.url.path}" + (f"?{request.url.query}" if request.url.query else "")
         answer = problems.answer(307, f"this manager stands by; {leader.member} leads, at {leader.rest}")
         answer.headers["Location"] = where

@@ -1,0 +1,152 @@
+"""Which manager answers a command: one of those that are named, or the leader that a standby points to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import httpx
+from rostrum.topologies.places import labs_folder
+
+CONNECT_S = 3.0
+TAKEOVER_S = 12.0  # while one stands by and none leads: a lease, an election, and reading its records
+LOOK_S = 0.4  # between two looks for a leader
+HOPS_MAX = 3
+
+
+class Managers:
+    """Those of one topology, asked in turn until one answers as the leader, which is asked first from then on."""
+
+    def __init__(self, named: str | None, lab: str) -> None:
+        """`named`: URLs, addresses or sockets, with commas between; else the managers of a running lab."""
+        self.places = [_place(one.strip()) for one in named.split(",") if one.strip()] if named else []
+        self.places = self.places or _of_lab(lab)
+        self._clients: dict[str, httpx.Client] = {}
+
+    @property
+    def where(self) -> str:
+        return self.places[0]
+
+    def request(self, method: str, path: str, body: Any, query: dict[str, Any], timeout_s: float) -> httpx.Response:
+        """What the leader answers. Raises httpx.HTTPError, of the last one that was tried, when none does."""
+        # Whoever does not answer may have heard it all the same: the next one must not do it again.
+        headers = {"Idempotency-Key": str(uuid.uuid4())} if (method, path) == ("POST", "/v1/paths") else {}
+        bounds = httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+        deadline = time.monotonic() + TAKEOVER_S
+        while True:
+            answer, failure, standing = self._ask_each(method, path, body, query, headers, bounds)
+            if answer is not None:
+                return answer
+            if standing is None or time.monotonic() > deadline:
+                if standing is not None:
+                    return standing
+                assert failure is not None
+                raise failure
+            time.sleep(LOOK_S)
+
+    def _ask_each(
+        self, method: str, path: str, body: Any, query: dict[str, Any], headers: dict[str, str], bounds: httpx.Timeout
+    ) -> tuple[httpx.Response | None, httpx.HTTPError | None, httpx.Response | None]:
+        """The leader's answer; else why the last one did not answer, and what somebody said who stands by."""
+        failure: httpx.HTTPError | None = None
+        standing: httpx.Response | None = None
+        places, asked = list(self.places), set[str]()
+        safe = method != "POST" or bool(headers)
+        while places and len(asked) < len(self.places) + HOPS_MAX:
+            place = places.pop(0)
+            if place in asked:
+                continue
+            asked.add(place)
+            try:
+                client = self._client(place)
+                answer = client.request(method, path, json=body, params=query, headers=headers, timeout=bounds)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failure = error
+                continue
+            except httpx.HTTPError as error:
+                failure = error
+                if safe and len(self.places) > 1 and not isinstance(error, httpx.ReadTimeout):
+                    continue
+                raise
+            if answer.status_code == 307:
+                standing = answer
+                leader = _origin(answer.headers.get("Location", ""))
+                if place.startswith("https:") and not leader.startswith("https:"):
+                    leader = ""  # the token is not for everybody's eyes
+                # From outside a lab its sockets can be reached, and its addresses not.
+                places[: 0 if place.startswith("http") else len(places)] = [leader] if leader else []
+            elif answer.status_code == 503 and "Retry-After" in answer.headers:
+                standing = answer
+            else:
+                self._prefer(place)
+                return answer, None, None
+        return None, failure, standing
+
+    def _prefer(self, place: str) -> None:
+        with contextlib.suppress(ValueError):
+            self.places.remove(place)
+        self.places.insert(0, place)
+
+    def _client(self, place: str) -> httpx.Client:
+        if place not in self._clients:
+            self._clients[place] = _connect(place)
+        return self._clients[place]
+
+
+def _place(name: str) -> str:
+    """A unix socket's path, a folder with manager.sock, or a URL."""
+    return name if name.startswith(("http://", "https://", "/", ".", "~")) else f"http://{name}"
+
+
+def _of_lab(lab: str) -> list[str]:
+    """Its managers' sockets: those in its folder, the first manager's in any case."""
+    run = labs_folder() / lab
+    first = run / "manager.sock"
+    return [str(one) for one in dict.fromkeys([first, *sorted(run.glob("manager[0-9]*/manager.sock"))])]
+
+
+def _origin(location: str) -> str:
+    """http://10.255.0.1:8080 of a longer address; "" if it is none of the web."""
+    parts = urlsplit(location)
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") and parts.netloc else ""
+
+
+def _connect(place: str) -> httpx.Client:
+    if place.startswith("http"):
+        token = _token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        verify = _tls() if place.startswith("https") else True
+        return httpx.Client(base_url=place, trust_env=False, headers=headers, verify=verify)
+    socket = Path(place).expanduser()
+    if socket.is_dir():
+        socket = socket / "manager.sock"
+    return httpx.Client(base_url="http://manager", transport=httpx.HTTPTransport(uds=str(socket)))
+
+
+def _token() -> str:
+    """$ROSTRUM_TOKEN, else what is in the file $ROSTRUM_TOKEN_FILE."""
+    file = os.environ.get("ROSTRUM_TOKEN_FILE")
+    if os.environ.get("ROSTRUM_TOKEN") or not file:
+        return os.environ.get("ROSTRUM_TOKEN", "").strip()
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"ROSTRUM_TOKEN_FILE: {error}") from error
+
+
+def _tls() -> ssl.SSLContext:
+    """For https: $ROSTRUM_CA is whom to trust (default: the system's); $ROSTRUM_CERT and $ROSTRUM_KEY are ours."""
+    try:
+        made = ssl.create_default_context(cafile=os.environ.get("ROSTRUM_CA"))
+        if os.environ.get("ROSTRUM_CERT"):
+            made.load_cert_chain(os.environ["ROSTRUM_CERT"], os.environ.get("ROSTRUM_KEY"))
+    except (OSError, ssl.SSLError) as error:
+        raise click.ClickException(f"ROSTRUM_CA, ROSTRUM_CERT or ROSTRUM_KEY: {error}") from error
+    return made
