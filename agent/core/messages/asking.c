@@ -1,7 +1,8 @@
 /* When missing packets are asked for, and of whom (NAKs, Sec. 4.2.7). The paper asks the sender 100 ms after discovery
  * and every 50 ms again; that is too late where repairs come sooner, and too much where the network is what loses
  * packets: then requests and their answers make it lose more. So here (docs/ricochet.md, NAKs):
- *   - the first request waits for as long as repairs take of late, at most those 100 ms;
+ *   - the first request waits for as long as repairs take of late, at most those 100 ms, and no longer than bins take
+ *     to fill: what no repair has brought by then, none will;
  *   - each further one half as long again as the one before, beginning with the measured time of an answer;
  *   - one server is asked at a time: the sender, then other members in turn;
  *   - a budget of packets a second, of the node and of each group, grows with each answer and shrinks with each that
@@ -77,14 +78,31 @@ static rs_time ring_time(const rs_messages *node, uint32_t part) {
     return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
 }
 
+/* A bin takes r * stagger packets of the group, or fewer, for all its repairs in the making: when twice as many have
+ * come after a packet, repairs of it come no more. At least RS_GM_ASK_LEAST. */
+static rs_time bins_time(rs_gm_group *group, rs_time now) {
+    uint64_t came = group->passed - group->pace.passed;
+    if (now - group->pace.at >= PACE_WINDOW) {
+        group->pace.each = came ? (now - group->pace.at) / (rs_time)came : 0;
+        group->pace.at = now;
+        group->pace.passed = group->passed;
+    }
+    if (!group->lec || group->pace.each == 0 || group->pace.each > S)
+        return RS_NEVER;
+    rs_time time = 2 * (rs_time)(group->r * group->stagger) * group->pace.each;
+    return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
+}
+
 /* Repairs that are to come have come by then, nearly all. */
-static rs_time first_wait(const rs_messages *node) {
-    rs_time most = node->config.nak_delay, least = most / 4, wait = most, ring = ring_time(node, RING_FIRST);
+static rs_time first_wait(const rs_messages *node, rs_time now, rs_gm_group *group) {
+    rs_time most = node->config.nak_delay, least = most / 4, wait = most;
+    rs_time ring = ring_time(node, RING_FIRST), bins = bins_time(group, now);
     if (node->hope < HOPE_ALL / 4)
         wait = least;
     else if (node->repair.mean)
         wait = between(least, node->repair.mean + 4 * node->repair.deviation, most);
-    return wait < ring ? wait : ring;
+    wait = wait < ring ? wait : ring;
+    return wait < bins ? wait : bins;
 }
 
 /* For the answer to the request of this round, from 1. */
@@ -270,11 +288,11 @@ void rs_gm_ask_later(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     look_at_pace(node, now);
     missing->rounds = 0;
     missing->waits = missing->reserved = missing->put_off = false;
-    rs_timer_set(&node->asking, &missing->ask, now + first_wait(node));
+    rs_timer_set(&node->asking, &missing->ask, now + first_wait(node, now, missing->stream->group));
 }
 
 void rs_gm_ask_sooner(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn) {
-    rs_time wait = first_wait(node) - node->config.heartbeat;
+    rs_time wait = first_wait(node, now, stream->group) - node->config.heartbeat;
     sn = sn > stream->base ? sn : stream->base;
     if (sn <= stream->high && stream->high - sn >= stream->capacity) /* nothing is known of what is older */
         sn = stream->high - stream->capacity + 1;

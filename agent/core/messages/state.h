@@ -89,6 +89,11 @@ struct rs_gm_group {
     } past[RS_GM_VIEWS];
     uint32_t past_count;
     rs_gm_budget asks;
+    uint64_t passed;      /* packets of all senders that are here or missing, own ones too */
+    struct {              /* how fast they come, of late: asking.c */
+        rs_time at, each; /* of the last look; ns, 0 = not known */
+        uint64_t passed;
+    } pace;
     rs_timer heartbeat;
     rs_list beating; /* in node->beating while heartbeats are to come */
     rs_time published_at;

@@ -221,6 +221,7 @@ void rs_gm_stream_reach(rs_messages *node, rs_time now, rs_gm_stream *stream, ui
         return;
     if (sn - stream->high > node->config.window_packets)
         jump(node, now, stream, sn);
+    stream->group->passed += sn - stream->high;
     while (stream->high < sn) {
         next_slot(node, now, stream);
         if (stream->high < sn || !here)

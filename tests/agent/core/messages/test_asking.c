@@ -159,6 +159,32 @@ static void asking__is_bounded_by_what_is_answered(void **state) {
     }
 }
 
+/* Ten packets a millisecond, repairs of 16: after 6.4 ms the repairs with a packet have been sent. */
+static void asking__waits_no_longer_than_bins_take_to_fill(void **state) {
+    (void)state;
+    const rs_messages_view view = {.protocol = RS_MESSAGES_RICOCHET, .r = 16, .c_milli = 2000, .stagger = 2};
+    two t = begin((rs_messages_config){0}, &view, 1);
+    rs_time now = MS;
+    for (uint32_t i = 0; i < 2000; i++, now += MS / 10) {
+        assert_int_equal(pair_publish(t.sender, now, 7, LENGTH), RS_OK);
+        assert_int_equal(pair_take(t.sender, now, t.d, MANY), 1);
+        if (i % 100 != 10 && i < 1960)
+            pair_give(t.receiver, now, t.d);
+        rs_messages_timeout(t.receiver, now);
+        while (pair_take(t.receiver, now, t.d, 1))
+            pair_give(t.sender, now, t.d);
+        while (pair_take(t.sender, now, t.d, 1))
+            pair_give(t.receiver, now, t.d);
+        drop_events(t.receiver);
+    }
+    assert_int_equal(pair_stats(t.receiver).missing, 0);
+    lose(&t, now, 0); /* shows that the last 40 are missing */
+    assert_int_equal(pair_stats(t.receiver).missing, 40);
+    rs_time wait = rs_messages_deadline(t.receiver) - now;
+    assert_true(wait >= 4 * MS && wait < 10 * MS);
+    end(&t);
+}
+
 /* 200 MB/s: the sender's ring lasts 40 ms, and what is asked for later than that is gone. */
 static void asking__in_a_flood_is_before_the_ring_is_written_anew(void **state) {
     (void)state;
@@ -363,6 +389,7 @@ int main(void) {
         cmocka_unit_test(asking__again_as_soon_as_an_answer_should_be_there),
         cmocka_unit_test(asking__many_packets_in_one_datagram),
         cmocka_unit_test(asking__is_bounded_by_what_is_answered),
+        cmocka_unit_test(asking__waits_no_longer_than_bins_take_to_fill),
         cmocka_unit_test(asking__in_a_flood_is_before_the_ring_is_written_anew),
         cmocka_unit_test(asking__leaves_what_comes_with_another),
         cmocka_unit_test(answers__are_given_once_at_a_time),
