@@ -48,6 +48,17 @@ static int64_t now_ms(void) {
 
 /* ----------------------------------------------------------------------------------------------------- joining */
 
+rostrum_group *rostrum_group_at(int fd, const char *protocol, const char *order, uint32_t message_bytes) {
+    rostrum_group *group = calloc(1, sizeof *group);
+    if (!group)
+        return NULL;
+    group->fd = fd;
+    group->message_bytes = message_bytes;
+    snprintf(group->protocol, sizeof group->protocol, "%s", protocol);
+    snprintf(group->order, sizeof group->order, "%s", order);
+    return group;
+}
+
 static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_options *options, uint32_t flags,
                          rostrum_group **out, rostrum_error *error) {
     rostrum_outcome outcome = {.fd = -1};
@@ -65,17 +76,11 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
     rostrum_code code = rostrum_ask(agent, 0, -1, &outcome, error);
     if (code)
         return code;
-    rostrum_group *group = calloc(1, sizeof *group);
-    if (!group) {
-        close(outcome.fd);
-        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a group");
-    }
-    group->fd = outcome.fd;
-    group->message_bytes = outcome.message_bytes;
-    memcpy(group->protocol, outcome.protocol, sizeof group->protocol);
-    memcpy(group->order, outcome.order, sizeof group->order);
-    *out = group;
-    return ROSTRUM_OK;
+    *out = rostrum_group_at(outcome.fd, outcome.protocol, outcome.order, outcome.message_bytes);
+    if (*out)
+        return ROSTRUM_OK;
+    close(outcome.fd);
+    return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a group");
 }
 
 rostrum_code rostrum_subscribe(rostrum *agent, const char *group, const rostrum_group_options *options,

@@ -28,6 +28,7 @@ static void parse_answer(const uint8_t *data, size_t size) {
     rostrum_receiver receiver;
     rostrum_transfer transfer;
     rostrum_object object;
+    rostrum_group_status group;
     if (!rs_api_parse_answer(data, size, &answer, &error))
         return;
     if (answer.type == RS_API_RECEIVERS)
@@ -38,6 +39,9 @@ static void parse_answer(const uint8_t *data, size_t size) {
             ;
     if (answer.type == RS_API_OBJECTS)
         while (rs_api_next_object(&answer, &object))
+            ;
+    if (answer.type == RS_API_GROUPS)
+        while (rs_api_next_group(&answer, &group))
             ;
 }
 

@@ -1,0 +1,67 @@
+/* Reports of how far receivers are, and the window they keep open: any bytes are a report or none, what is taken is
+ * what was told, and whatever was reported a publisher that is let go on is at most a window ahead of what it knows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/messages/wire.h"
+#include "daemon/groups_flow.h"
+
+#define WINDOW 256u
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static rs_flow_heard heard[RS_FLOW_HEARD];
+
+static void must(bool true_then) {
+    if (!true_then)
+        abort();
+}
+
+static void decode(const uint8_t *bytes, size_t size) {
+    rs_flow_report report;
+    uint8_t again[RS_FLOW_BYTES];
+    if (!rs_flow_decode(bytes, size, &report))
+        return;
+    rs_flow_encode(again, &report);
+    must(size == RS_FLOW_BYTES && memcmp(again, bytes, size) == 0);
+}
+
+/* Steps of 10 bytes: what, who, and a number. */
+static void keep_window(const uint8_t *bytes, size_t size) {
+    rs_flow flow;
+    rs_time now = 1000000000;
+    rs_flow_reset(&flow);
+    for (; size >= 10; bytes += 10, size -= 10) {
+        uint64_t number;
+        memcpy(&number, bytes + 2, sizeof number);
+        now += (rs_time)(bytes[0] >> 2) * 1000000;
+        if (bytes[0] % 4 == 0)
+            rs_flow_reported(&flow, now, bytes[1], number);
+        else if (bytes[0] % 4 == 1)
+            rs_flow_reported(&flow, now, bytes[1], flow.newest - number % 512);
+        else
+            for (uint32_t i = bytes[1]; i > 0 && rs_flow_open(&flow, now, WINDOW); i--)
+                flow.newest++;
+        must(flow.reporter_count <= sizeof flow.reporters / sizeof flow.reporters[0]);
+        for (uint32_t i = 0; i < flow.reporter_count; i++)
+            must(flow.reporters[i].sn <= flow.newest);
+    }
+}
+
+static void hear(const uint8_t *bytes, size_t size) {
+    const rs_flow_heard *one = rs_flow_hear(heard, bytes, size, WINDOW);
+    must(!one || (one >= heard && one < heard + RS_FLOW_HEARD && one->newest > one->told));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    /* Exactly as many bytes as there are, so that the sanitizer sees a read beyond. */
+    uint8_t *bytes = malloc(size ? size : 1);
+    must(bytes != NULL);
+    if (size)
+        memcpy(bytes, data, size);
+    decode(bytes, size);
+    hear(bytes, size);
+    keep_window(bytes, size);
+    free(bytes);
+    return 0;
+}
