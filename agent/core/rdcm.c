@@ -65,6 +65,7 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
     r->all.peer = r->stray = RS_NO_PEER;
     r->news[0] = r->news[1] = (rs_rdcm_news){.low = UINT64_MAX, .due = RS_NEVER};
     r->ready_due = r->request_due = r->serve_until = r->start_due = r->view_due = r->probe_due = RS_NEVER;
+    r->later_due = RS_NEVER;
     r->limit = RS_BIC_FIRST - 1;
     return r;
 }

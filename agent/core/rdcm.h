@@ -36,9 +36,10 @@ void rs_rdcm_news_of(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, 
 void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind);
 void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r); /* something on the tree, here */
 void rs_rdcm_say_to(rs_node *node, rs_rdcm *r, rs_peer predecessor);
-void rs_rdcm_say_repaired(rs_node *node, rs_rdcm *r, rs_peer by);
-void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r); /* of a child, or here */
-uint64_t rs_rdcm_least_settled(const rs_rdcm *r);      /* of its children */
+void rs_rdcm_say_repaired(rs_node *node, rs_time now, rs_rdcm *r, rs_peer by);
+void rs_rdcm_say_later(rs_node *node, rs_time now, rs_rdcm *r); /* what was put off, if its time has come */
+void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r);          /* of a child, or here */
+uint64_t rs_rdcm_least_settled(const rs_rdcm *r);               /* of its children */
 void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits);
 uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind);
 void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind);

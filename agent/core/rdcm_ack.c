@@ -7,6 +7,7 @@
  * in a small one. */
 #include "core/rdcm.h"
 
+#define ANSWER_TIME (RS_MS / 8) /* in which repairs are acknowledged */
 #define AHEAD_PARTS 16 /* expectations are told in steps of so many to a window, so that the slowest can know its own */
 
 static uint64_t own_expected(const rs_rdcm *r) {
@@ -56,9 +57,12 @@ void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind) {
     rs_rdcm_say(node, r, bits_of(&r->rings[kind], kind) | bits_of(&r->rings[kind + 2], kind + 2u));
 }
 
-/* What comes by the tree comes in order. */
+/* What comes by the tree comes in order. Nothing comes after the last packets of an object: these are lost if the last
+ * one came by another way, which took longer. */
 static uint64_t own_settled(const rs_rdcm *r) {
-    uint64_t later = r->tree_report ? 0 : RS_RDCM_OVERTAKEN;
+    uint64_t later = r->tree_report ? 0 : RS_RDCM_OVERTAKEN, fragments = r->transfer->fragments;
+    if (r->here.top == fragments && fragments - r->tree_top <= RS_RDCM_OVERTAKEN)
+        return fragments;
     return r->tree_top > later ? r->tree_top - later : 0;
 }
 
@@ -84,7 +88,7 @@ static uint64_t settled(const rs_rdcm *r, rs_ring_kind kind) {
 /* Ours: a loss is told at once to those who mend it, and to the parent, who tells it on when all its children miss the
  * packet. So the time-out is only for what nothing came after. */
 void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r) {
-    rs_rdcm_say(node, r, bits_of(&r->rings[RS_RING_LEAF], RS_RING_LEAF));
+    rs_rdcm_say(node, r, bits_of(&r->rings[RS_RING_LEAF], RS_RING_LEAF) & 1u);
     rs_rdcm_settled_moved(node, r);
 }
 
@@ -113,11 +117,28 @@ void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r) {
         rs_rdcm_say_all(node, r, RS_RING_PROXY);
 }
 
-/* Those who would repair the same packet again, because they think that it is still missed, are told in time. */
-void rs_rdcm_say_repaired(rs_node *node, rs_rdcm *r, rs_peer by) {
-    for (uint32_t i = 0; i < RS_RDCM_RINGS; i++)
-        if (r->rings[i].predecessor != by && (i % 2 == RS_RING_LEAF || r->own_child))
-            rs_rdcm_say(node, r, bits_of(&r->rings[i], i) & 1u << (2 * i));
+/* A repair came: those who would repair the same packet again, because they think that it is still missed, are told in
+ * time. Whoever sent it waits for the answer, but not as urgently: repairs of a run come together and have one. The
+ * parent has time: somebody in the ring has the packet, or it would not have come from there. */
+void rs_rdcm_say_repaired(rs_node *node, rs_time now, rs_rdcm *r, rs_peer by) {
+    for (uint32_t i = 0; i < RS_RDCM_RINGS; i++) {
+        uint32_t bit = bits_of(&r->rings[i], i) & 1u << (2 * i);
+        if (r->rings[i].predecessor == by)
+            r->later |= bit;
+        else if (i % 2 == RS_RING_LEAF || r->own_child)
+            rs_rdcm_say(node, r, bit);
+    }
+    if (r->later_due != RS_NEVER || !r->later)
+        return;
+    r->later_due = now + ANSWER_TIME;
+    rs_rdcm_wake(node, r, r->later_due);
+}
+
+void rs_rdcm_say_later(rs_node *node, rs_time now, rs_rdcm *r) {
+    if (now < r->later_due)
+        return;
+    r->later_due = RS_NEVER;
+    rs_rdcm_say(node, r, r->later);
 }
 
 /* It repaired what is here: an ACK to it was lost, or is late. */
@@ -203,6 +224,7 @@ static void leave(rs_rdcm_ring *ring) {
 static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
     uint32_t bit = r->say & (~r->say + 1);
     r->say &= ~bit;
+    r->later &= ~bit;
     if (bit == RS_RDCM_STRAY) {
         fill(r, RS_RING_LEAF, ack);
         ack->flags = RS_ACK_TO_PREDECESSOR | RS_ACK_LEFT;

@@ -2,7 +2,6 @@
 #include "core/rdcm.h"
 
 #define SERVE_SILENT_SENDER 4 /* sender silence bounds: whoever needs repairs longer than that has other help */
-#define REPAIRS_APART (RS_MS / 4)
 
 static rs_rx_result verdict(rs_rx_verdict what) {
     return (rs_rx_result){.verdict = what};
@@ -58,16 +57,18 @@ static void whole(rs_node *node, rs_time now, rs_receiving *x) {
         rs_receiver_is_whole(node, now, x);
 }
 
-/* Sec. 3.3: acknowledge, and answer for it to those behind. */
+/* Sec. 3.3: acknowledge, and answer for it to those behind. The last packets of an object, if they are repaired here,
+ * were waited for already; others that nothing came after may follow them by the tree. */
 static void came(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn, uint64_t top_before, bool at_once) {
     rs_rdcm *r = x->rdcm;
-    if (r->here.top > top_before)
+    bool overdue = sn < top_before || (sn >= r->tree_top && x->t.fragments - sn <= RS_RDCM_OVERTAKEN);
+    if (r->here.top > top_before && !overdue)
         rs_passes_note(&r->passes, now, r->here.top, grain(node, r));
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
         if (!w->in_use)
             continue;
-        if (sn < top_before)
+        if (overdue)
             rs_watch_look(node, now, r, w); /* it may be due there already */
         else
             rs_watch_grown(node, now, r, w);
@@ -129,10 +130,8 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
     if (x->state == RS_RX_RECEIVING)
         result = store(x, h.sn);
     if (result.verdict == RS_RX_STORE) {
-        bool alone = now - r->repair_at >= REPAIRS_APART;
-        r->repair_at = now;
-        came(node, now, x, h.sn, top, alone);
-        rs_rdcm_say_repaired(node, r, from);
+        came(node, now, x, h.sn, top, false);
+        rs_rdcm_say_repaired(node, now, r, from);
     } else {
         x->stats.peer_repairs_old++;
         rs_rdcm_say_to(node, r, from);
@@ -306,7 +305,8 @@ bool rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_me
 
 rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_rdcm *r) {
     const rs_time dues[] = {r->news[0].due, r->news[1].due, r->request_due,
-                            r->ready_due,   r->serve_until, rs_rdcm_congestion_due(node, r)};
+                            r->ready_due,   r->serve_until, rs_rdcm_congestion_due(node, r),
+                            r->later_due};
     rs_time due = RS_NEVER;
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         due = dues[i] < due ? dues[i] : due;
@@ -321,6 +321,7 @@ void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     for (int kind = 0; kind < 2; kind++)
         if (now >= r->news[kind].due)
             rs_rdcm_say_all(node, r, (rs_ring_kind)kind);
+    rs_rdcm_say_later(node, now, r);
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
         if (w->in_use && now >= w->look_at)

@@ -101,14 +101,20 @@ static void take(rs_rdcm_watch *w, uint64_t index, uint64_t bits, learned *l) {
         l->newest = past_highest(index, fresh & ~mended);
 }
 
-/* When it was repaired last; `otherwise` if that is forgotten. */
-static rs_time repaired_at(const rs_rdcm_watch *w, uint64_t sn, rs_time otherwise) {
-    for (uint32_t i = 0; i < w->count; i++) {
-        const rs_flying *f = &w->flying[(w->head + i) % w->flying_room];
+/* When it was repaired last; 0 if that is forgotten. */
+static rs_time repaired_at(const rs_rdcm_watch *w, uint64_t sn) {
+    for (uint32_t i = w->count; i > 0; i--) {
+        const rs_flying *f = &w->flying[(w->head + i - 1) % w->flying_room];
         if (f->sn == sn)
             return f->at;
     }
-    return otherwise;
+    return 0;
+}
+
+/* A repair that was not acknowledged for so long is lost. */
+static rs_time answer_bound(const rs_node *node, const rs_rdcm_watch *w) {
+    rs_time timeout = rs_watch_timeout(node, w), late = rs_rtt_late(&w->answer, 2 * timeout);
+    return late < timeout / 2 ? timeout / 2 : late < TIMEOUT_MOST ? late : TIMEOUT_MOST;
 }
 
 /* ACK round trips are those of packets that were not repaired (Karn), and of those whose ACK came too soon after a
@@ -116,14 +122,15 @@ static rs_time repaired_at(const rs_rdcm_watch *w, uint64_t sn, rs_time otherwis
  * that takes much longer than usual: those were lost, and another mended them. */
 static void measure(const rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t top_before, learned *l) {
     uint64_t sn = l->newest > top_before ? l->newest : 0;
-    if (sn == 0 && l->newest_repair) {
-        rs_time at = repaired_at(w, l->newest_repair - 1, 0);
-        /* The usual trip would not do: below a failed link it is that of repairs upon repairs, and none of their
-         * answers would count as one. */
-        if (now - at < (r->trip_least ? r->trip_least : w->trip.smoothed) / 2) {
-            sn = l->newest_repair;
-            l->by_repair--;
-        }
+    rs_time at = l->newest_repair ? repaired_at(w, l->newest_repair - 1) : 0;
+    /* The usual trip would not do: below a failed link it is that of repairs upon repairs, and none of their answers
+     * would count as one. */
+    bool soon = at && now - at < (r->trip_least ? r->trip_least : w->trip.smoothed) / 2;
+    if (at && !soon)
+        rs_rtt_sample(&w->answer, now - at);
+    if (soon && sn == 0) {
+        sn = l->newest_repair;
+        l->by_repair--;
     }
     rs_time when = sn ? rs_passes_when(&r->passes, sn - 1) : RS_NEVER;
     if (when == RS_NEVER || when == INT64_MIN)
@@ -197,8 +204,7 @@ static bool landed_or_lost(rs_rdcm_watch *w, const rs_flying *f, bool lost) {
 
 /* Repairs that went so long ago that this ACK would tell of them: they were lost too (as RFC 8985 finds it for TCP). */
 static void find_lost_repairs(const rs_node *node, rs_time now, rs_rdcm_watch *w) {
-    rs_time late = rs_rtt_late(&w->trip, TIMEOUT_MOST), least = rs_watch_timeout(node, w) / 2;
-    late = late > least ? late : least;
+    rs_time late = answer_bound(node, w);
     while (w->count && landed_or_lost(w, &w->flying[w->head], now - w->flying[w->head].at > late))
         ;
 }
@@ -246,7 +252,7 @@ static void has_failed(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w)
 /* Repairs that were not acknowledged in time are due again: fewer at a time, and with pauses if nothing at all comes
  * from there. Returns when the next one is to be looked at. */
 static rs_time expire(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
-    rs_time bound = 2 * rs_watch_timeout(node, w), again = RS_NEVER;
+    rs_time bound = answer_bound(node, w), again = RS_NEVER;
     while (w->count) {
         const rs_flying *f = &w->flying[w->head];
         bool here = rs_rdcm_set_has(&w->acked, f->sn);
@@ -261,8 +267,8 @@ static rs_time expire(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) 
                 w->halved_at = now;
                 w->unanswered++;
                 w->flying_most = w->flying_most > 1 ? w->flying_most / 2 : 1;
-                if (w->asked_at) {
-                    w->pause = w->pause ? 2 * w->pause : bound;
+                if (w->asked_at && w->unanswered > 1) {
+                    w->pause = w->pause ? 2 * w->pause : 2 * rs_watch_timeout(node, w);
                     w->pause = w->pause < PAUSE_MOST ? w->pause : PAUSE_MOST;
                     w->pause_until = now + w->pause;
                 }
@@ -287,6 +293,15 @@ static uint64_t first_lacking(const rs_rdcm *r, const rs_rdcm_watch *w, uint64_t
         }
     }
     return top;
+}
+
+/* Of the last packets of an object the last one: with it the others are known to be lost. */
+static uint64_t last_if_near(const rs_rdcm *r, const rs_rdcm_watch *w, uint64_t sn) {
+    uint64_t last = r->here.top - 1;
+    bool near = r->here.top == r->transfer->fragments && last - sn < RS_RDCM_OVERTAKEN;
+    if (!near || rs_rdcm_set_has(&w->acked, last) || w->repaired[last / 64 & w->acked.mask] >> (last % 64) & 1)
+        return sn;
+    return last;
 }
 
 static void fly(rs_time now, rs_rdcm_watch *w, uint64_t sn) {
@@ -317,7 +332,7 @@ static bool introduce(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, 
  * known of one to whom the tree brings packets: what these overtook it tells itself, the others may wait in its
  * socket. */
 static bool spoke_since(const rs_node *node, const rs_rdcm *r, const rs_rdcm_watch *w, rs_time passed) {
-    rs_time at = passed == INT64_MIN ? rs_passes_oldest(&r->passes) : passed;
+    rs_time at = passed == INT64_MIN || passed == RS_NEVER ? rs_passes_oldest(&r->passes) : passed;
     return !w->by_tree && w->heard_at >= at + rs_watch_timeout(node, w) / 2;
 }
 
@@ -337,11 +352,13 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     *sn = first_lacking(r, w, r->here.top);
     if (*sn >= r->here.top)
         return false;
-    rs_time passed = rs_passes_when(&r->passes, *sn);
     bool overtaken = *sn < w->settled;
+    if (!overtaken)
+        *sn = last_if_near(r, w, *sn);
+    rs_time passed = rs_passes_when(&r->passes, *sn);
     if (w->out && !overtaken && !spoke_since(node, r, w, passed))
         return false; /* until the answer comes, or `again` */
-    rs_time due = passed == INT64_MIN || overtaken ? now : passed + rs_watch_timeout(node, w);
+    rs_time due = passed == INT64_MIN || passed == RS_NEVER || overtaken ? now : passed + rs_watch_timeout(node, w);
     if (now < due) {
         w->look_at = due < again ? due : again;
         return false;

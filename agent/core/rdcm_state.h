@@ -31,6 +31,7 @@ typedef struct {
     rs_rdcm_set acked;  /* a ring of words... */
     uint64_t *repaired; /* ...and as many bits: repaired, not acknowledged yet */
     rs_rtt trip;        /* from a packet's passing here to its ACK */
+    rs_rtt answer;      /* from a repair to its ACK */
     rs_flying *flying;  /* the repairs of `repaired`, in order: a ring */
     uint32_t head, count, flying_room;
     uint32_t out;         /* of these, not acknowledged */
@@ -91,7 +92,9 @@ typedef struct rs_rdcm {
     uint64_t opening;
     uint64_t capacity; /* sns a window can tell apart: a power of 2 */
     rs_list in_talking, in_mending;
-    uint32_t say;  /* bits as above */
+    uint32_t say;   /* bits as above */
+    uint32_t later; /* of these, what need not be said before `later_due` */
+    rs_time later_due;
     rs_peer stray; /* it repaired though it is no predecessor: it learns that it need not */
 
     bool has_view;
@@ -131,7 +134,6 @@ typedef struct rs_rdcm {
     uint64_t missing; /* the lowest one when that was set */
     uint64_t request_at, request_top;
     uint32_t request_runs;
-    rs_time repair_at;   /* the last one came in */
     rs_time serve_until; /* after rs_verified, while others may need repairs */
 
     /* sender: `children` is the highest ring, or all receivers while there is no view */
