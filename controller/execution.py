@@ -122,7 +122,8 @@ class Devices:
                 rows = await self._ocs[action.ocs].connect(action.pairs)
             pairs = ",".join(f"{pair.input}>{pair.output}" for pair in action.pairs)
             request = self.request_of(action.path_id)
-            writes.info(line("cross-connects made", path=action.path_id, request=request, ocs=action.ocs, pairs=pairs))
+            said = (("path", action.path_id), ("request", request), ("ocs", action.ocs), ("pairs", pairs))
+            say(writes, logging.INFO, "cross-connects made", said)
             self._post(ev.CircuitResult(action.op, tuple(rows)))
         except SouthboundError as error:
             self._post(ev.CircuitResult(action.op, (), str(error)))

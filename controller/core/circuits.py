@@ -126,7 +126,7 @@ class CircuitTable:
 
     def check(self, circuit: Circuit, without: Collection[str] = ()) -> None:
         """Raises Conflict if the circuit cannot be added, the circuits `without` having been dropped."""
-        fibres = list(_fibres(circuit.ocs, circuit.cascade.pairs))
+        fibres = _fibres(circuit.ocs, circuit.cascade.pairs)
         for fibre in fibres:
             held = self._fibres.get(fibre)
             if held is not None and held not in without:
@@ -170,7 +170,7 @@ class CircuitTable:
         self._own()
         self._idle.pop(circuit_id, None)
         self._of[path_id] = (circuit_id, rate_bps)
-        return self._put(replace(circuit, users=(*circuit.users, path_id), last_used=now))
+        return self._put(_used(circuit, (*circuit.users, path_id), now))
 
     def leave(self, path_id: str, now: int) -> Circuit | None:
         """The path's circuit is idle, if it was its last one; returns the circuit."""
@@ -185,7 +185,7 @@ class CircuitTable:
             self.freed.update(_fibres(circuit.ocs, circuit.cascade.pairs))
         else:
             self.freed.add((circuit.ocs, "input", circuit.cascade.uplink.ocs_port))  # room for one more
-        return self._put(replace(circuit, users=left, last_used=now))
+        return self._put(_used(circuit, left, now))
 
     def settled(self, circuit_id: str, powers: tuple[CrossConnect, ...], now: int) -> Circuit:
         return self._put(replace(self._circuits[circuit_id], state=CircuitState.LIVE, powers=powers, settled_at=now))
@@ -238,7 +238,14 @@ class CircuitTable:
         return circuit
 
 
-def _fibres(ocs: str, pairs: tuple[Pair, ...]) -> Iterator[Fibre]:
+def _used(one: Circuit, users: tuple[str, ...], now: int) -> Circuit:
+    """As `replace` does, several times a request."""
+    return Circuit(one.id, one.ocs, one.cascade, one.state, one.op, users, now, one.settled_at, one.powers)
+
+
+def _fibres(ocs: str, pairs: tuple[Pair, ...]) -> list[Fibre]:
+    found: list[Fibre] = []
     for pair in pairs:
-        yield ocs, "input", pair.input
-        yield ocs, "output", pair.output
+        found.append((ocs, "input", pair.input))
+        found.append((ocs, "output", pair.output))
+    return found

@@ -17,8 +17,9 @@ from rostrum.controller.core.groups import Exhausted
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path, RuleSet, Transfer
 from rostrum.controller.core.resources import PacketPlan
-from rostrum.controller.core.schedulers.base import Decision as SchedulerDecision
-from rostrum.controller.core.schedulers.base import Deny, Grant, Wait, Waiting
+from rostrum.controller.core.schedulers.base import LOOK_AHEAD
+from rostrum.controller.core.schedulers.offers import Decision as SchedulerDecision
+from rostrum.controller.core.schedulers.offers import Deny, Grant, Wait, Waiting
 from rostrum.controller.core.state import Core, PendingCircuit
 from rostrum.controller.core.values import (
     MS,
@@ -150,27 +151,53 @@ def run_queue(core: Core, now: int, news: bool = True) -> None:
     else:
         queue.wake(freed)
     queue.wake_due(now)
-    looked_at = queue.awake() if core.scheduler.each_alone else list(queue)
+    if core.scheduler.in_order:
+        _one_by_one(core, queue.awake(), now)
+    else:
+        _together(core, queue.awake() if core.scheduler.each_alone else list(queue), now)
+    due = queue.wake_due(now)
+    if due is not None:
+        core.look_at("queue", due)
+
+
+def _one_by_one(core: Core, looked_at: list[str], now: int) -> None:
+    """Those that came first first. What one of them takes is taken when the next is looked at."""
+    looks, nothing_kept = 0, core.resources.look()
+    for path_id in looked_at:
+        path = core.paths[path_id]
+        blockers = core.queue.blockers(path_id)
+        patient = now < path.circuit_until or path.request.wanted is Wanted.CIRCUIT
+        if blockers and patient and now < path.wait_until and not core.resources.any_free(blockers):
+            core.queue.back(path_id)
+            continue
+        looks += 1
+        one = _waiting(core, path, now) if looks <= LOOK_AHEAD else None
+        decisions = core.scheduler.schedule([one], nothing_kept, now) if one else []
+        _decided(core, path, decisions[0] if decisions else Wait(path_id, _undecided(core, path)), now)
+
+
+def _together(core: Core, looked_at: list[str], now: int) -> None:
     waiting = [one for path_id in looked_at if (one := _waiting(core, core.paths[path_id], now))]
     decisions: dict[str, SchedulerDecision] = {}
     if waiting:
         decisions = {one.path_id: one for one in core.scheduler.schedule(waiting, core.resources.fork(), now)}
     for path_id in looked_at:
         path = core.paths[path_id]
-        decision = decisions.get(path_id) or Wait(path_id, _undecided(core, path))
-        if isinstance(decision, Grant):
-            carried_out = _grant(core, path, decision, now)
-            if carried_out:
-                queue.wake_all()  # what others were said to wait for, nobody took
-            decision = carried_out or decision
-        if isinstance(decision, Deny):
-            queue.remove(path_id)
-            deny(core, path, decision.reason, now)
-        elif isinstance(decision, Wait):
-            _wait(core, path, decision, now)
-    due = queue.wake_due(now)
-    if due is not None:
-        core.look_at("queue", due)
+        _decided(core, path, decisions.get(path_id) or Wait(path_id, _undecided(core, path)), now)
+
+
+def _decided(core: Core, path: Path, decision: SchedulerDecision, now: int) -> None:
+    if isinstance(decision, Grant):
+        carried_out = _grant(core, path, decision, now)
+        if carried_out is None:
+            return
+        core.queue.wake_all()  # what others were said to wait for, nobody took
+        decision = carried_out
+    if isinstance(decision, Deny):
+        core.queue.remove(path.id)
+        deny(core, path, decision.reason, now)
+    elif isinstance(decision, Wait):
+        _wait(core, path, decision, now)
 
 
 def _waiting(core: Core, path: Path, now: int) -> Waiting | None:

@@ -66,6 +66,10 @@ class Queue:
         for key in kept:
             self._blocked.setdefault(key, set()).add(path_id)
 
+    def back(self, path_id: str) -> None:
+        """What it was woken for is taken again: it sleeps on as before."""
+        self._awake.discard(path_id)
+
     def look_by(self, path_id: str, due: int) -> None:
         if self._due.get(path_id) != due:
             self._due[path_id] = due

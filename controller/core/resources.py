@@ -58,9 +58,17 @@ class Reservation:
 
 
 class Resources:
-    def __init__(self, topology: Topology, settings: Settings, now: int = 0, like: Resources | None = None) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        settings: Settings,
+        now: int = 0,
+        like: Resources | None = None,
+        keeps: bool = True,
+    ) -> None:
         self.topology = topology
         self.settings = settings
+        self._keeps = keeps
         if like is not None:
             self._share(like)
             return
@@ -84,12 +92,18 @@ class Resources:
         self.fabric, self.failed, self.health = one.fabric, one.failed, one.health
         self.switches_down, self.ports_down, self.ocs = one.switches_down, one.ports_down, one.ocs
         self.ports, self.never, self.cascades, self.rack_trees = one.ports, one.never, one.cascades, one.rack_trees
-        self.circuits = one.circuits.fork()
-        self._sending, self._receiving = one._sending.fork(), one._receiving.fork()
+        self.circuits, self._sending, self._receiving = one.circuits, one._sending, one._receiving
+        if self._keeps:
+            self.circuits = self.circuits.fork()
+            self._sending, self._receiving = self._sending.fork(), self._receiving.fork()
         self._serial = one._serial
 
     def fork(self) -> Resources:
         return Resources(self.topology, self.settings, like=self)
+
+    def look(self) -> Resources:
+        """For who decides about one request at a time: all is shared, and what is reserved there is not kept."""
+        return Resources(self.topology, self.settings, like=self, keeps=False)
 
     def take_freed(self) -> set[Key]:
         """What became free since the last call."""
@@ -157,6 +171,8 @@ class Resources:
     def reserve(self, path_id: str, request: PathRequest, plan: Plan, now: int) -> Reservation:
         """Takes what the plan needs. Raises Conflict, and changes nothing, if something of it was taken since."""
         reservation = Reservation(None, ())
+        if not self._keeps:
+            return reservation
         if isinstance(plan, CircuitPlan):
             reservation = self._reserve_circuit(path_id, plan, now)
         self.share_ports(path_id, request.sender, request.receivers)
@@ -249,15 +265,6 @@ class _Shares:
         self._users: dict[str, dict[str, None]] = {}
         self._more: dict[str, int] | None = None  # of a fork
         self.freed: set[Key] = set()
-
-    def _share(self, one: Resources) -> None:
-        """Becomes a fork: all is shared but what is reserved."""
-        self.fabric, self.failed, self.health = one.fabric, one.failed, one.health
-        self.switches_down, self.ports_down, self.ocs = one.switches_down, one.ports_down, one.ocs
-        self.ports, self.never, self.cascades, self.rack_trees = one.ports, one.never, one.cascades, one.rack_trees
-        self.circuits = one.circuits.fork()
-        self._sending, self._receiving = one._sending.fork(), one._receiving.fork()
-        self._serial = one._serial
 
     def fork(self) -> _Shares:
         copy = _Shares(self._what, self._limit)

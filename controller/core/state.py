@@ -240,7 +240,8 @@ class Core:
             return
         op = self.next_serial()
         self.disconnect_ops[op] = PendingDisconnect(ocs, pairs, recheck)
-        self.disconnecting.update((ocs, pair.input, pair.output) for pair in pairs)
+        for pair in pairs:
+            self.disconnecting[ocs, pair.input, pair.output] += 1
         self.mark_leaving(ocs, pairs)
         self.emit(act.Disconnect(op, ocs, pairs, reason))
 

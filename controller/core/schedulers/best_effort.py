@@ -12,6 +12,7 @@ from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Schedu
 class BestEffort(Scheduler):
     name: ClassVar[str] = "best-effort"
     each_alone: ClassVar[bool] = True
+    in_order: ClassVar[bool] = True
 
     def schedule(self, queue: Sequence[Waiting], resources: Resources, now: int) -> list[Decision]:
         return [self.serve(waiting, resources, now) for waiting in queue[:LOOK_AHEAD]]
