@@ -5,10 +5,10 @@ groups in turn; each agent loses a share of the multicast data that it receives.
 published at. What is counted is the delay of those that came by a repair (lateral error correction) or were asked for,
 from publishing to this program, which reads for all servers: its own delay is in it.
 
-A message costs far more than itself: four heartbeats (its stream is quiet after it), each to all members, and the
-repairs. Two cores that run 16 agents and their switches carry about 10 messages a second of each server in 128 groups.
-Beyond that the switches lose packets too, requests for them add to the load, and what is measured is the machine: look
-at `processor_idle_share`, and at `untold`, what neither came nor was told as lost.
+A message costs far more than itself: two to four heartbeats (its stream is quiet after it), each to all members, and
+the repairs. Two cores that run 16 agents and their switches carry about 10 messages a second of each server in 128
+groups; beyond that the switches lose packets too, and what is measured is the machine: look at `processor_idle_share`,
+and at `untold`, what neither came nor was told as lost.
 """
 
 from __future__ import annotations
