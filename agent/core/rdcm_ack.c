@@ -88,7 +88,7 @@ static uint64_t settled(const rs_rdcm *r, rs_ring_kind kind) {
 /* Ours: a loss is told at once to those who mend it, and to the parent, who tells it on when all its children miss the
  * packet. So the time-out is only for what nothing came after. */
 void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r) {
-    rs_rdcm_say(node, r, bits_of(&r->rings[RS_RING_LEAF], RS_RING_LEAF) & 1u);
+    rs_rdcm_say(node, r, bits_of(&r->rings[RS_RING_LEAF], RS_RING_LEAF));
     rs_rdcm_settled_moved(node, r);
 }
 
