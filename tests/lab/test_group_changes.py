@@ -6,6 +6,8 @@ Agents lose 2 % of what comes by multicast. `.ci/test` runs this with agents tha
 from __future__ import annotations
 
 import contextlib
+import os
+import random
 import re
 import threading
 import time
@@ -216,6 +218,19 @@ def test_a_group_that_moves_to_another_address_loses_nothing(lab: Lab) -> None:
                 count = traffic.end()
             first.expect(0, count)
             second.expect(0, count)
+
+
+def test_a_program_that_keeps_to_no_format_ends_its_own_socket_only(lab: Lab) -> None:
+    draw = random.Random(5)
+    with agent(lab, "h3") as three, three.join("garbage", **OPTIONS) as receiver, agent(lab, "h1") as one:
+        for _ in range(20):
+            with one.publisher("garbage") as out:
+                head = draw.choice([b"", b"\x05\0\0\0\1\0\0\0hello", b"\xff\xff\xff\xff\1\0\0\0"])
+                with contextlib.suppress(OSError):
+                    os.write(out.fileno(), head + draw.randbytes(draw.randrange(8, 5000)))
+        with one.publisher("garbage") as out:
+            out.publish(b"good")
+            until(lambda: receiver.next(BOUND_S).data == b"good")
 
 
 def shared(lab: Lab, group: str) -> int:

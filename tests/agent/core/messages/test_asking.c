@@ -258,6 +258,33 @@ static void asking__leaves_what_comes_with_another(void **state) {
     end(&t);
 }
 
+/* A sender that is gone is asked in vain: another member that has the packet gives it. */
+static void asking__a_member_answers_for_a_sender_that_is_gone(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 1);
+    rs_messages *other = pair_node(10, (rs_messages_config){0});
+    pair_view(other, 1, &RICOCHET, 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(pair_publish(t.sender, 0, (uint8_t)i, LENGTH), RS_OK);
+        assert_int_equal(pair_take(t.sender, 0, t.d, 1), 1);
+        pair_give(other, 0, t.d);
+        if (i != 1)
+            pair_give(t.receiver, 0, t.d);
+    }
+    rs_time now;
+    assert_int_equal(next_naks(&t, &now), 1);
+    assert_int_equal(t.d[0].peer, SENDER); /* and that is the last of it */
+    assert_int_equal(next_naks(&t, &now), 1);
+    assert_int_equal(t.d[0].peer, 10);
+    pair_give(other, now, &t.d[0]);
+    assert_int_equal(pair_take(other, now, t.d, 1), 1);
+    pair_give(t.receiver, now + MS, &t.d[0]);
+    assert_int_equal(pair_stats(t.receiver).missing, 0);
+    assert_int_equal(pair_stats(t.receiver).recovered_retransmit, 1);
+    rs_messages_free(other);
+    end(&t);
+}
+
 /* Requests that piled up somewhere come together: one answer. */
 static void answers__are_given_once_at_a_time(void **state) {
     (void)state;
@@ -392,6 +419,7 @@ int main(void) {
         cmocka_unit_test(asking__waits_no_longer_than_bins_take_to_fill),
         cmocka_unit_test(asking__in_a_flood_is_before_the_ring_is_written_anew),
         cmocka_unit_test(asking__leaves_what_comes_with_another),
+        cmocka_unit_test(asking__a_member_answers_for_a_sender_that_is_gone),
         cmocka_unit_test(answers__are_given_once_at_a_time),
         cmocka_unit_test(heartbeats__tell_of_the_last_packet),
         cmocka_unit_test(heartbeats__tell_of_other_groups_too),
