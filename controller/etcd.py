@@ -1,11 +1,13 @@
 """An etcd cluster by the JSON gateway of its v3 API (etcd 3.4 and later): leases, transactions, ranges.
 
-Endpoints are tried in turn, the one that answered last first. Everything asked here may be repeated without harm.
+Endpoints are tried in turn, the one that answered last first. What an endpoint did not answer may happen all the same,
+and later than what is asked next: everything asked here may be repeated without harm, and a change has its turn.
 """
 
 from __future__ import annotations
 
 import base64
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ import httpx
 from rostrum.controller.store import StoreError
 
 CALL_S = 1.0  # an endpoint answers within this, or the next one is asked
+UNAVAILABLE = (4, 14)  # gRPC: late, or without its cluster; another member may do better
 RANGE_ROWS = 2000  # of one answer
 
 
@@ -23,6 +26,15 @@ class Row:
     key: str
     value: str
     created: int  # revision of the cluster at which the key was made
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A change happens once, and in order: the key `key` has the value `before` ("": it is not there), then `after`."""
+
+    key: str
+    before: str
+    after: str
 
 
 @dataclass(frozen=True)
@@ -40,10 +52,7 @@ class Etcd:
     def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
         self._endpoints = [one.rstrip("/") for one in endpoints]
         self.revision = 0  # of the cluster, when it answered last
-        cert = (str(tls.certificate), str(tls.key)) if tls else None
-        self._client = httpx.AsyncClient(
-            timeout=CALL_S, trust_env=False, verify=str(tls.ca) if tls else True, cert=cert
-        )
+        self._client = httpx.AsyncClient(trust_env=False, verify=_context(tls) if tls else True)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -52,9 +61,9 @@ class Etcd:
         """A lease of `ttl_s`, unless it is kept alive."""
         return int((await self._ask("lease/grant", {"TTL": ttl_s}))["ID"])
 
-    async def keep_alive(self, lease: int) -> int:
+    async def keep_alive(self, lease: int, call_s: float = CALL_S) -> int:
         """Seconds the lease has from now; 0 = it is gone."""
-        answer = await self._ask("lease/keepalive", {"ID": lease})
+        answer = await self._ask("lease/keepalive", {"ID": lease}, call_s)
         return int(answer.get("result", {}).get("TTL", 0))
 
     async def revoke(self, lease: int) -> None:
@@ -84,38 +93,69 @@ class Etcd:
         put = {"request_put": {"key": _code(key), "value": _code(value), "lease": lease}}
         await self._ask("kv/txn", {"compare": compare, "success": [put]})
 
-    async def change(self, puts: Mapping[str, str], gone: Sequence[str], guard: Row) -> bool:
-        """All of it, if the key `guard` is still the one that was made then; False = it is not, and nothing changed."""
-        compare = [{"key": _code(guard.key), "target": "CREATE", "create_revision": guard.created}]
+    async def change(self, puts: Mapping[str, str], gone: Sequence[str], guard: Row, turn: Turn | None = None) -> bool:
+        """All of it, if the key `guard` is still the one that was made then; False = it is not, and nothing changed.
+
+        With a `turn`, what was asked twice because the answer got lost happens once, and nothing that comes late: not
+        even after a later change.
+        """
+        mine = {"key": _code(guard.key), "target": "CREATE", "create_revision": guard.created}
+        compare: list[dict[str, Any]] = [mine]
         orders: list[dict[str, Any]] = [
             {"request_put": {"key": _code(key), "value": _code(value)}} for key, value in puts.items()
         ]
         orders += [{"request_delete_range": {"key": _code(key)}} for key in gone]
-        return bool((await self._ask("kv/txn", {"compare": compare, "success": orders})).get("succeeded"))
+        if turn:
+            absent = {"target": "CREATE", "create_revision": 0}
+            present = {"target": "VALUE", "value": _code(turn.before)}
+            compare.append({"key": _code(turn.key), **(present if turn.before else absent)})
+            orders.append({"request_put": {"key": _code(turn.key), "value": _code(turn.after)}})
+        if (await self._ask("kv/txn", {"compare": compare, "success": orders})).get("succeeded"):
+            return True
+        if turn is None:
+            return False
+        done = {"key": _code(turn.key), "target": "VALUE", "value": _code(turn.after)}  # by the time before
+        return bool((await self._ask("kv/txn", {"compare": [mine, done], "success": []})).get("succeeded"))
 
     async def compact(self, revision: int) -> None:
         """What was replaced or deleted before `revision` is forgotten."""
         await self._ask("kv/compaction", {"revision": revision})
 
-    async def _ask(self, what: str, body: Mapping[str, Any]) -> Any:
+    async def _ask(self, what: str, body: Mapping[str, Any], call_s: float | None = None) -> Any:
         wrong = []
         for endpoint in list(self._endpoints):
             try:
-                answer = await self._client.post(f"{endpoint}/v3/{what}", json=body)
+                answer = await self._client.post(f"{endpoint}/v3/{what}", json=body, timeout=call_s or CALL_S)
                 value = answer.json()
-            except (httpx.HTTPError, ValueError) as error:
-                wrong.append(f"{endpoint}: {error or type(error).__name__}")
-                self._endpoints.append(self._endpoints.pop(0))
+            except (httpx.HTTPError, OSError, ValueError) as error:  # OSError: a certificate that is refused late
+                wrong.append(f"{endpoint}: {str(error) or type(error).__name__}")
+                self._put_last(endpoint)
                 continue
             if answer.is_success:
                 self.revision = int(value.get("header", {}).get("revision", self.revision))
                 return value
             words = value.get("message") or value.get("error") if isinstance(value, dict) else value
-            if "leader" not in str(words):  # a member that lost its cluster: another one may know better
+            code = value.get("code") if isinstance(value, dict) else None
+            if code not in UNAVAILABLE and "leader" not in str(words):
                 raise StoreError(f"etcd at {endpoint} refused {what}: {words}")
             wrong.append(f"{endpoint}: {words}")
-            self._endpoints.append(self._endpoints.pop(0))
+            self._put_last(endpoint)
         raise StoreError(f"no etcd answers ({'; '.join(wrong)})")
+
+    def _put_last(self, endpoint: str) -> None:
+        if endpoint in self._endpoints:
+            self._endpoints.remove(endpoint)
+            self._endpoints.append(endpoint)
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    """Raises OSError naming the option."""
+    try:
+        made = ssl.create_default_context(cafile=tls.ca)
+        made.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:
+        raise OSError(f"--etcd-tls {tls.ca} {tls.certificate} {tls.key}: {error}") from error
+    return made
 
 
 def _code(text: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rostrum.controller.core.durable import Change, Json
-from rostrum.controller.etcd import Etcd, Row
+from rostrum.controller.etcd import Etcd, Row, Turn
 from rostrum.controller.keyvalue import line
 from rostrum.controller.store import StoreError
 
@@ -25,6 +25,7 @@ log = logging.getLogger("rostrum.manager")
 
 POLL_S = 0.25  # how often a standby looks whether there is a leader
 RETRY_S = 0.5  # after an etcd that does not answer
+RENEWALS = 6  # of the lease in its life: etcd's members may need two seconds to agree on a leader of their own
 COMPACT_S = 300.0  # etcd keeps what was before for so long, and twice that at most
 OPERATIONS_MAX = 120  # of one transaction; etcd takes 128 unless told otherwise
 ORDER = ("circuit", "leaving", "agent")  # parts that others rest on go first, should a large change take two
@@ -109,19 +110,19 @@ class Election:
         return True
 
     async def _keep(self) -> None:
-        """Renews the lease three times in its life; ends when it is over."""
+        """Renews the lease while it lasts; ends when it is over."""
         cause = "its lease at etcd ended"
         while time.monotonic() < self._until:
             asked = time.monotonic()
             try:
-                left = await self._etcd.keep_alive(self._lease)
+                left = await self._etcd.keep_alive(self._lease, self._ttl_s / RENEWALS)
                 if left <= 0:
                     break
                 self._until = asked + min(left, self._ttl_s)
             except StoreError as error:
                 cause = f"its lease could not be renewed: {error}"
             left_s = self._until - time.monotonic()
-            await asyncio.sleep(max(0.0, min(self._ttl_s / 3, left_s)))
+            await asyncio.sleep(max(0.0, min(self._ttl_s / RENEWALS, left_s)))
         self.guard, self._until = None, 0.0
         if self.lost and not self.lost.done():
             self.lost.set_result(StoreError(f"this manager no longer leads: {cause}"))
@@ -136,7 +137,8 @@ class SharedStore:
         assert election.guard is not None
         self._etcd, self._prefix = etcd, f"{prefix}/record/"
         self._election, self._guard = election, election.guard
-        self._whole = f"{prefix}/whole"
+        self._whole, self._written = f"{prefix}/whole", f"{prefix}/written"
+        self._turn: int | None = None  # of the change that was written last; None: not read yet
         self.complete = False
 
     async def load(self) -> dict[str, dict[str, Json]]:
@@ -180,12 +182,21 @@ class SharedStore:
         """Again and again while this manager leads and no etcd answers. Raises StoreError."""
         while True:
             try:
-                return await self._etcd.change(puts, gone, self._guard)
+                turn = await self._next_turn()
+                done = await self._etcd.change(puts, gone, self._guard, turn)
+                self._turn = int(turn.after)
+                return done
             except StoreError as error:
                 if not self._election.leads():
                     raise
                 log.warning(line("records not written yet", cause=error))
                 await asyncio.sleep(POLL_S)
+
+    async def _next_turn(self) -> Turn:
+        if self._turn is None:
+            row = await self._etcd.get(self._written)
+            self._turn = int(row.value) if row else 0
+        return Turn(self._written, str(self._turn) if self._turn else "", str(self._turn + 1))
 
     def _name(self, change: Change) -> str:
         return f"{self._prefix}{change.part}/{change.key}"

@@ -128,11 +128,18 @@ async def test_etcd__that_does_not_answer_ends_the_lead(url: str, monkeypatch: p
 
 
 @contextlib.asynccontextmanager
-async def managing(topology: Topology, url: str, run: Path, name: str, rest: int) -> AsyncIterator[asyncio.Event]:
+async def managing(
+    topology: Topology,
+    urls: str | tuple[str, ...],
+    run: Path,
+    name: str,
+    rest: int,
+    tls: tuple[Path, Path, Path] | None = None,
+    lease_s: int = 2,
+) -> AsyncIterator[asyncio.Event]:
     settings = Settings(boot_id=1000 + rest)
-    config = Config(
-        topology, run, settings, ("127.0.0.1",), free_port(), rest, 0, cluster=Cluster((url,), None, name, 2)
-    )
+    cluster = Cluster((urls,) if isinstance(urls, str) else urls, tls, name, lease_s)
+    config = Config(topology, run, settings, ("127.0.0.1",), free_port(), rest, 0, cluster=cluster)
     stop = asyncio.Event()
     task = asyncio.create_task(member.run(config, stop))
     try:
