@@ -66,6 +66,15 @@ class Batch:
         self.orders.append(order)
         return True
 
+    def alone(self) -> list[Batch]:
+        """Each of its orders by itself."""
+        made = []
+        for order in self.orders:
+            batch = Batch()
+            batch.add(order)
+            made.append(batch)
+        return made
+
     def answer(self, switch: str, failure: str) -> None:
         """What became of all of it."""
         for order in self.orders:

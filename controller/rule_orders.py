@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from rostrum.controller.core.model import MulticastRule, SouthboundError
-from rostrum.controller.rule_batches import Batch, Done, Failures, Order, Waiting, Work
+from rostrum.controller.rule_batches import Done, Failures, Order, Waiting, Work
 from rostrum.controller.southbound.api import SwitchFabric
 
 __all__ = ["Done", "Failures", "RuleOrders"]
@@ -25,6 +25,9 @@ class RuleOrders:
         self._bound_s = bound_s
         self._waiting = Waiting()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._asked: dict[str, float] = {}  # switch -> when (s, the loop's clock) it was asked for what it does now
+        self._late: set[str] = set()  # did not answer in time; what it was asked for is given up
+        self._watch: asyncio.TimerHandle | None = None
 
     @property
     def busy(self) -> int:
@@ -33,57 +36,81 @@ class RuleOrders:
 
     def order(self, number: int, rules: Sequence[MulticastRule], removal: bool, done: Done) -> None:
         """Sets or removes rules; `done` gets the number and what failed, when every switch has answered."""
-        for switch in self._waiting.split(number, rules, removal, done):
-            self._tasks[switch] = asyncio.ensure_future(self._serve(switch))
+        self._start(self._waiting.split(number, rules, removal, done))
 
     def between(self, switch: str, work: Work) -> None:
         """Something else to do with a switch, after the orders before it and before those after it. `work` must not
         raise.
         """
         if self._waiting.put(switch, Order(None, False, [], work)):
-            self._tasks[switch] = asyncio.ensure_future(self._serve(switch))
+            self._start([switch])
 
     async def close(self) -> None:
         """Gives up what is still under way."""
+        if self._watch:
+            self._watch.cancel()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, switch: str) -> None:
+    def _start(self, switches: Sequence[str]) -> None:
+        if not switches:
+            return
+        loop = asyncio.get_running_loop()
+        for switch in switches:
+            self._tasks[switch] = loop.create_task(self._serve(switch, loop))
+        if self._watch is None:
+            self._watch = loop.call_later(self._bound_s, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Gives up calls that take too long. One timer for all switches: one for each call costs more than the call."""
+        now = loop.time()
+        for switch, asked in self._asked.items():
+            if asked + self._bound_s <= now:
+                self._late.add(switch)
+                self._tasks[switch].cancel()
+        next_s = min((asked + self._bound_s - now for asked in self._asked.values()), default=self._bound_s)
+        self._watch = loop.call_later(max(next_s, self._bound_s / 20), self._look, loop) if self._tasks else None
+
+    async def _serve(self, switch: str, loop: asyncio.AbstractEventLoop) -> None:
         """Until nothing waits for this switch."""
         waiting = self._waiting.orders[switch]
         try:
             while waiting:
                 work = waiting[0].work
-                if work is None:
-                    await self._carry_out(switch, self._waiting.take(switch))
-                else:
+                if work is not None:
                     waiting.popleft()
                     await work()
+                    continue
+                todo = [self._waiting.take(switch)]
+                while todo:
+                    batch, failure = todo.pop(0), ""
+                    self._asked[switch] = loop.time()
+                    try:
+                        if batch.removals:
+                            await self._fabric.remove(list(batch.removals.values()))
+                        if batch.installs:
+                            await self._fabric.install(list(batch.installs.values()))
+                    except SouthboundError as error:
+                        if len(batch.orders) > 1:
+                            todo = batch.alone()
+                            continue
+                        failure = str(error)
+                    except (asyncio.CancelledError, TimeoutError) as error:
+                        if isinstance(error, asyncio.CancelledError) and not self._given_up(switch):
+                            raise
+                        failure = f"no answer within {self._bound_s:g} s"
+                    finally:
+                        del self._asked[switch]
+                    batch.answer(switch, failure)
         finally:
             del self._waiting.orders[switch], self._tasks[switch]
+            self._late.discard(switch)
 
-    async def _carry_out(self, switch: str, batch: Batch) -> None:
-        try:
-            await self._ask(list(batch.removals.values()), list(batch.installs.values()))
-        except TimeoutError:
-            batch.answer(switch, f"no answer within {self._bound_s:g} s")
-        except SouthboundError as error:
-            if len(batch.orders) == 1:
-                batch.answer(switch, str(error))
-                return
-            for order in batch.orders:
-                alone = Batch()
-                alone.add(order)
-                await self._carry_out(switch, alone)
-        else:
-            batch.answer(switch, "")
-
-    async def _ask(self, removals: Sequence[MulticastRule], installs: Sequence[MulticastRule]) -> None:
-        """Raises SouthboundError, TimeoutError."""
-        async with asyncio.timeout(self._bound_s):
-            if removals:
-                await self._fabric.remove(removals)
-            if installs:
-                await self._fabric.install(installs)
+    def _given_up(self, switch: str) -> bool:
+        """Whether its task was cancelled because the switch is late, and for no other reason."""
+        if switch not in self._late:
+            return False
+        self._late.remove(switch)
+        return self._tasks[switch].uncancel() == 0
