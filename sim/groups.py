@@ -55,15 +55,15 @@ class Groups:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self._ffi, self._lib = network._ffi, network._lib
-        handle = self._lib.sim_groups_new(network._sim)
+        self._ffi, self._lib = network.ffi, network.lib
+        handle = self._lib.sim_groups_new(network.handle)
         # The network must outlive its groups: `network` is held here.
         self._groups = self._ffi.gc(handle, self._lib.sim_groups_free)
 
     def use(self, host: int, params: MessagesParams | None = None) -> None:
         """Gives a host the engine. Raises SimError."""
-        struct = self.network._struct("sim_messages_params", params or MessagesParams())
-        self.network._check(self._lib.sim_use_messages(self._groups, host, struct))
+        struct = self.network.struct("sim_messages_params", params or MessagesParams())
+        self.network.check(self._lib.sim_use_messages(self._groups, host, struct))
 
     def group(self, members: Sequence[int], params: GroupParams | None = None) -> int:
         """Makes a group and tells its members; its number, which its multicast packets have too. Raises SimError."""
@@ -77,13 +77,13 @@ class Groups:
             "without_naks": not given.naks,
         }
         struct = self._ffi.new("sim_group_params *", values)
-        return self.network._number(self._lib.sim_message_group(self._groups, struct, list(members), len(members)))
+        return self.network.number(self._lib.sim_message_group(self._groups, struct, list(members), len(members)))
 
     def publish(
         self, host: int, per_s: float, size: int, start_ns: int, stop_ns: int, own_groups: bool = False
     ) -> None:
         """Messages of `size` bytes at random times to random groups (of those it is in, if `own_groups`)."""
-        self.network._check(self._lib.sim_publish(self._groups, host, own_groups, per_s, size, start_ns, stop_ns))
+        self.network.check(self._lib.sim_publish(self._groups, host, own_groups, per_s, size, start_ns, stop_ns))
 
     def count_between(self, from_ns: int, to_ns: int) -> None:
         """Only what is published then counts: neither a beginning nor an end is like the rest."""
@@ -92,7 +92,7 @@ class Groups:
     def stats(self) -> dict[str, int]:
         out = self._ffi.new("sim_messages_stats *")
         self._lib.sim_messages_stats_get(self._groups, out)
-        return self.network._dict(out)
+        return self.network.as_dict(out)
 
     def recoveries(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """What did not come by multicast, as an array of RECOVERY, in the order of time; a copy."""

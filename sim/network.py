@@ -161,51 +161,55 @@ def _library() -> Any:
 
 
 class Network:
-    """One network. Node and link numbers are those of the library, from 0."""
+    """One network. Node and link numbers are those of the library, from 0.
+
+    `ffi`, `lib` (the library) and `handle` (its sim *) are for what else is in the library (groups.py), as are the
+    helpers at the end.
+    """
 
     def __init__(self, seed: int = 1) -> None:
-        self._ffi, self._lib = _declarations(), _library()
-        self._sim = self._ffi.gc(self._lib.sim_new(seed), self._lib.sim_free)
-        if self._sim == self._ffi.NULL:
+        self.ffi, self.lib = _declarations(), _library()
+        self.handle = self.ffi.gc(self.lib.sim_new(seed), self.lib.sim_free)
+        if self.handle == self.ffi.NULL:
             raise SimError("no memory for a network")
 
     # building
 
     def switch(self) -> int:
-        return self._number(self._lib.sim_add_switch(self._sim))
+        return self.number(self.lib.sim_add_switch(self.handle))
 
     def server(self) -> int:
         """A host without an engine: it only forwards, until it is given one (`use_node`)."""
-        return self._number(self._lib.sim_add_server(self._sim))
+        return self.number(self.lib.sim_add_server(self.handle))
 
     def use_node(self, host: int, params: HostParams | None = None) -> None:
         """The agent's engine at a server that has none."""
-        self._check(self._lib.sim_use_node(self._sim, host, self._struct("sim_host_params", params or HostParams())))
+        self.check(self.lib.sim_use_node(self.handle, host, self.struct("sim_host_params", params or HostParams())))
 
     def use_baseline(self, host: int, params: BaselineParams) -> None:
         """SRM, RMTP or LBRM at a server that has no engine."""
         values = {one.name: getattr(params, one.name) for one in fields(params)}
-        names = {"srm": self._lib.BASELINE_SRM, "rmtp": self._lib.BASELINE_RMTP, "lbrm": self._lib.BASELINE_LBRM}
+        names = {"srm": self.lib.BASELINE_SRM, "rmtp": self.lib.BASELINE_RMTP, "lbrm": self.lib.BASELINE_LBRM}
         values["protocol"] = names[params.protocol]
-        values["parent"] = self._lib.SIM_ERROR if params.parent is None else params.parent
-        children = self._ffi.new("baseline_child[]", list(params.children))
+        values["parent"] = self.lib.SIM_ERROR if params.parent is None else params.parent
+        children = self.ffi.new("baseline_child[]", list(params.children))
         values |= {"children": children, "child_count": len(params.children)}
-        self._check(self._lib.baseline_use(self._sim, host, self._ffi.new("baseline_params *", values)))
+        self.check(self.lib.baseline_use(self.handle, host, self.ffi.new("baseline_params *", values)))
 
     def host(self, params: HostParams | None = None) -> int:
         """A server with the agent's engine."""
-        return self._number(self._lib.sim_add_host(self._sim, self._struct("sim_host_params", params or HostParams())))
+        return self.number(self.lib.sim_add_host(self.handle, self.struct("sim_host_params", params or HostParams())))
 
     def link(self, a: int, b: int, params: LinkParams | None = None, back: LinkParams | None = None) -> tuple[int, int]:
         """Both directions between two nodes: (a to b, b to a); alike, unless `back` is given."""
-        there = self._struct("sim_link_params", params or LinkParams())
-        other = self._struct("sim_link_params", back or params or LinkParams())
-        first = self._number(self._lib.sim_add_link(self._sim, a, b, there))
-        return first, self._number(self._lib.sim_add_link(self._sim, b, a, other))
+        there = self.struct("sim_link_params", params or LinkParams())
+        other = self.struct("sim_link_params", back or params or LinkParams())
+        first = self.number(self.lib.sim_add_link(self.handle, a, b, there))
+        return first, self.number(self.lib.sim_add_link(self.handle, b, a, other))
 
     def link_between(self, a: int, b: int) -> int:
-        found = int(self._lib.sim_link_between(self._sim, a, b))
-        if found == self._lib.SIM_ERROR:
+        found = int(self.lib.sim_link_between(self.handle, a, b))
+        if found == self.lib.SIM_ERROR:
             raise SimError(f"no link leads from node {a} to node {b}")
         return found
 
@@ -213,84 +217,84 @@ class Network:
         """One of LOSS_MODELS (engine/sim.h): `p` of the packets in the mean, in runs of `burst`."""
         if model not in LOSS_MODELS:
             raise SimError(f"no loss model is called {model!r}; there are {', '.join(LOSS_MODELS)}")
-        self._check(self._lib.sim_set_loss(self._sim, link, LOSS_MODELS.index(model), p, burst))
+        self.check(self.lib.sim_set_loss(self.handle, link, LOSS_MODELS.index(model), p, burst))
 
     def loss_pattern(self, host: int, server: str, seed: int, p: float, run: int = 1) -> None:
         """What a host loses of data packets to groups: what the agent of `server` loses with this `--seed` and
         `--loss pattern:P:RUN`: first copies, `p` of all, in runs of `run`.
         """
-        self._check(self._lib.sim_set_loss_pattern(self._sim, host, server.encode(), seed, p, run))
+        self.check(self.lib.sim_set_loss_pattern(self.handle, host, server.encode(), seed, p, run))
 
     def losses(self, host: int) -> int:
         """How many data packets a host lost by its pattern."""
-        return int(self._lib.sim_losses(self._sim, host))
+        return int(self.lib.sim_losses(self.handle, host))
 
     def up(self, link: int, up: bool) -> None:
-        self._check(self._lib.sim_set_up(self._sim, link, up))
+        self.check(self.lib.sim_set_up(self.handle, link, up))
 
     def dark(self, link: int, until_ns: int, ringing_until_ns: int = 0, ringing_loss: float = 0.0) -> None:
-        self._check(self._lib.sim_set_dark(self._sim, link, until_ns, ringing_until_ns, ringing_loss))
+        self.check(self.lib.sim_set_dark(self.handle, link, until_ns, ringing_until_ns, ringing_loss))
 
     def crash(self, host: int) -> None:
-        self._check(self._lib.sim_crash(self._sim, host))
+        self.check(self.lib.sim_crash(self.handle, host))
 
     def group(self, node: int, group: int, links: Sequence[int], member: bool = False) -> None:
         """What `node` does with packets of `group`: copies to `links`, and takes them if `member`."""
-        self._check(self._lib.sim_set_group(self._sim, node, group, list(links), len(links), member))
+        self.check(self.lib.sim_set_group(self.handle, node, group, list(links), len(links), member))
 
     def route(self, a: int, b: int, links: Sequence[int]) -> None:
         """The way that packets of host `a` to host `b` take; no links = shortest paths."""
-        self._check(self._lib.sim_set_route(self._sim, a, b, list(links), len(links)))
+        self.check(self.lib.sim_set_route(self.handle, a, b, list(links), len(links)))
 
     def flow(self, a: int, b: int, rate_bps: int, packet_bytes: int, start_ns: int, stop_ns: int) -> None:
         """Datagrams at a constant rate in the background."""
-        self._number(self._lib.sim_add_flow(self._sim, a, b, rate_bps, packet_bytes, start_ns, stop_ns))
+        self.number(self.lib.sim_add_flow(self.handle, a, b, rate_bps, packet_bytes, start_ns, stop_ns))
 
     # running
 
     def path(self, host: int, params: PathParams) -> None:
         """What the manager will grant to `host`."""
-        self._lib.sim_set_path(self._sim, host, self._struct("sim_path_params", params))
+        self.lib.sim_set_path(self.handle, host, self.struct("sim_path_params", params))
 
     def send(self, host: int, object_id: int, size: int, receivers: Sequence[int]) -> int:
         """Begins a transfer; returns its number at the sender."""
-        return self._number(self._lib.sim_send(self._sim, host, object_id, size, list(receivers), len(receivers)))
+        return self.number(self.lib.sim_send(self.handle, host, object_id, size, list(receivers), len(receivers)))
 
     def stream(self, host: int, object_id: int, receivers: Sequence[int]) -> int:
         """As send, but there is always more (by RDCM), until stream_end."""
-        return self.send(host, object_id, self._lib.SIM_STREAM, receivers)
+        return self.send(host, object_id, self.lib.SIM_STREAM, receivers)
 
     def stream_end(self, host: int, object_id: int) -> None:
-        self._check(self._lib.sim_stream_end(self._sim, host, object_id))
+        self.check(self.lib.sim_stream_end(self.handle, host, object_id))
 
     def view(self, host: int, object_id: int, view: OverlayView) -> None:
         """What the manager tells a host of the overlay of an object's transfer, before or while it runs."""
-        nobody = self._lib.SIM_ERROR
+        nobody = self.lib.SIM_ERROR
         places = {"leaf": view.leaf, "proxy": view.proxy}
         values = {
             f"{ring}_{name}": nobody if node is None else node
             for ring, place in places.items()
             for name, node in place._asdict().items()
         }
-        children = self._ffi.new("uint32_t[]", list(view.children))
+        children = self.ffi.new("uint32_t[]", list(view.children))
         values |= {"version": view.version, "children": children, "child_count": len(view.children)}
-        self._check(self._lib.sim_set_view(self._sim, host, object_id, self._ffi.new("sim_view *", values)))
+        self.check(self.lib.sim_set_view(self.handle, host, object_id, self.ffi.new("sim_view *", values)))
 
     def run(self, until_ns: int = FOREVER) -> None:
-        self._check(self._lib.sim_run(self._sim, until_ns))
+        self.check(self.lib.sim_run(self.handle, until_ns))
 
     def run_until_sent(self, until_ns: int = FOREVER) -> None:
         """Until a transfer ends at its sender."""
-        self._check(self._lib.sim_run_until_sent(self._sim, until_ns))
+        self.check(self.lib.sim_run_until_sent(self.handle, until_ns))
 
     def run_until_noted(self, kind: str, count: int, until_ns: int = FOREVER) -> None:
         """Until there are `count` notes of a kind (as notes_of), from the beginning."""
-        self._check(self._lib.sim_run_until_noted(self._sim, self.kind(kind), count, until_ns))
+        self.check(self.lib.sim_run_until_noted(self.handle, self.kind(kind), count, until_ns))
 
     def trace(self, path: Path | None) -> None:
         """JSON lines of every packet that arrives somewhere, from now on; None ends it."""
-        name = self._ffi.NULL if path is None else str(path).encode()
-        self._check(self._lib.sim_trace(self._sim, name))
+        name = self.ffi.NULL if path is None else str(path).encode()
+        self.check(self.lib.sim_trace(self.handle, name))
 
     # reading
 
@@ -300,15 +304,15 @@ class Network:
 
     def notes(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """All that engines told their applications, as an array of NOTE; a copy."""
-        count = self._ffi.new("uint64_t *")
-        notes = self._lib.sim_notes(self._sim, count)
+        count = self.ffi.new("uint64_t *")
+        notes = self.lib.sim_notes(self.handle, count)
         if count[0] == 0:
             return np.empty(0, NOTE)
-        return np.frombuffer(self._ffi.buffer(notes, count[0] * NOTE.itemsize), NOTE).copy()
+        return np.frombuffer(self.ffi.buffer(notes, count[0] * NOTE.itemsize), NOTE).copy()
 
     def kind(self, name: str) -> int:
         """The number of a kind of notes: of `send_done`, SIM_NOTE_SEND_DONE."""
-        return int(getattr(self._lib, f"SIM_NOTE_{name.upper()}"))
+        return int(getattr(self.lib, f"SIM_NOTE_{name.upper()}"))
 
     def notes_of(self, kind: str) -> np.ndarray[Any, np.dtype[np.void]]:
         """The notes of one kind: `send_done` for SIM_NOTE_SEND_DONE."""
@@ -317,61 +321,65 @@ class Network:
         return wanted
 
     def link_stats(self, link: int) -> dict[str, int]:
-        out = self._ffi.new("sim_link_stats *")
-        if not self._lib.sim_link_stats_get(self._sim, link, out):
+        out = self.ffi.new("sim_link_stats *")
+        if not self.lib.sim_link_stats_get(self.handle, link, out):
             raise SimError(f"there is no link {link}")
-        return self._dict(out)
+        return self.as_dict(out)
 
     def transfer(self, host: int, transfer: int) -> dict[str, int]:
         """The engine's statistics (agent/core/node.h, rs_xfer_stats); kept for about a second after its end."""
-        out = self._ffi.new("sim_transfer_stats *")
-        if not self._lib.sim_transfer_stats_get(self._sim, host, transfer, out):
+        out = self.ffi.new("sim_transfer_stats *")
+        if not self.lib.sim_transfer_stats_get(self.handle, host, transfer, out):
             raise SimError(f"host {host} knows no transfer {transfer} any more")
-        return self._dict(out)
+        return self.as_dict(out)
 
     def baseline_stats(self, host: int) -> dict[str, int]:
-        out = self._ffi.new("baseline_stats *")
-        self._check(self._lib.baseline_stats_get(self._sim, host, out))
-        return self._dict(out)
+        out = self.ffi.new("baseline_stats *")
+        self.check(self.lib.baseline_stats_get(self.handle, host, out))
+        return self.as_dict(out)
 
     def link_count(self) -> int:
-        return int(self._lib.sim_link_count(self._sim))
+        return int(self.lib.sim_link_count(self.handle))
 
     def link_totals(self, links: Sequence[int] | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
         """LINK_STATS of some links, or of all: one row each."""
         chosen = range(self.link_count()) if links is None else links
-        out = self._ffi.new("sim_link_stats[]", len(chosen))
+        out = self.ffi.new("sim_link_stats[]", len(chosen))
         for row, link in enumerate(chosen):
-            if not self._lib.sim_link_stats_get(self._sim, link, out + row):
+            if not self.lib.sim_link_stats_get(self.handle, link, out + row):
                 raise SimError(f"there is no link {link}")
-        return np.frombuffer(self._ffi.buffer(out), np.int64).reshape(len(chosen), len(LINK_STATS)).copy()
+        return np.frombuffer(self.ffi.buffer(out), np.int64).reshape(len(chosen), len(LINK_STATS)).copy()
 
     def receiving(self, host: int, object_id: int) -> int:
         """The receiver's number of a transfer; 0 = it has seen none of that object."""
-        return int(self._lib.sim_receiving(self._sim, host, object_id))
+        return int(self.lib.sim_receiving(self.handle, host, object_id))
 
     def run_stats(self) -> dict[str, int]:
-        out = self._ffi.new("sim_run_stats *")
-        self._lib.sim_run_stats_get(self._sim, out)
-        return self._dict(out)
+        out = self.ffi.new("sim_run_stats *")
+        self.lib.sim_run_stats_get(self.handle, out)
+        return self.as_dict(out)
 
     # helpers
 
-    def _struct(self, name: str, params: Any) -> Any:
-        return self._ffi.new(f"{name} *", asdict(params))
+    def struct(self, name: str, params: Any) -> Any:
+        """A C struct of that name, filled from a dataclass with the same fields."""
+        return self.ffi.new(f"{name} *", asdict(params))
 
-    def _dict(self, struct: Any) -> dict[str, int]:
-        return {name: getattr(struct, name) for name, _ in self._ffi.typeof(struct).item.fields}
+    def as_dict(self, struct: Any) -> dict[str, int]:
+        """The fields of a C struct (a pointer to it)."""
+        return {name: getattr(struct, name) for name, _ in self.ffi.typeof(struct).item.fields}
 
-    def _number(self, number: int) -> int:
-        if number == self._lib.SIM_ERROR:
+    def number(self, number: int) -> int:
+        """What a call returned, unless it failed. Raises SimError in the library's words."""
+        if number == self.lib.SIM_ERROR:
             raise SimError(self._words())
         return number
 
-    def _check(self, ok: bool) -> None:
+    def check(self, ok: bool) -> None:
+        """Raises SimError in the library's words if the call failed."""
         if not ok:
             raise SimError(self._words())
 
     def _words(self) -> str:
-        text = self._ffi.string(self._lib.sim_error(self._sim))
+        text = self.ffi.string(self.lib.sim_error(self.handle))
         return text.decode() if isinstance(text, bytes) else text
