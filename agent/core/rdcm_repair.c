@@ -21,6 +21,7 @@
 #define LATE_MANY 3        /* timeouts */
 #define TELL_AGAIN 5       /* failure bounds; so the manager sees that it goes on, and is not only busy */
 #define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
+#define PROBES 4           /* by time-outs alone, in one time-out, of one to whom the tree brings packets */
 #define SUSPECT_LEAST 16   /* packets in a row that came by repair, before a link is suspected */
 
 rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
@@ -359,6 +360,8 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     if (w->out && !overtaken && !spoke_since(node, r, w, passed))
         return false; /* until the answer comes, or `again` */
     rs_time due = passed == INT64_MIN || passed == RS_NEVER || overtaken ? now : passed + rs_watch_timeout(node, w);
+    if (!overtaken && w->by_tree && !r->transfer->sending && due < w->probed_at + rs_watch_timeout(node, w) / PROBES)
+        due = w->probed_at + rs_watch_timeout(node, w) / PROBES;
     if (now < due) {
         w->look_at = due < again ? due : again;
         return false;
@@ -368,6 +371,8 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
         w->stretch++;
         w->stretched_at = now;
     }
+    if (!overtaken)
+        w->probed_at = now;
     fly(now, w, *sn);
     return true;
 }

@@ -40,7 +40,7 @@ typedef struct {
     rs_time stretched_at;
     rs_time look_at; /* something may be due then; RS_NEVER: when something comes in */
     rs_time halved_at;
-    rs_time heard_at;
+    rs_time heard_at, probed_at;
     /* silence */
     rs_time asked_at; /* the first repair since the last ACK; 0 = none */
     uint32_t unanswered;
