@@ -198,6 +198,8 @@ rs_status rs_messages_protocol_named(const char *name, rs_messages_protocol *out
  * the same group still waits to be sent share its datagram. `sn` (may be NULL): of the message's first packet. */
 rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group group, const void *bytes,
                               uint32_t length, uint64_t *sn);
+/* The packet of that sender that is missing longest and is being asked for; 0: none of late. */
+uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_message_group group);
 /* Bytes of published packets that wait for rs_messages_poll_tx. */
 uint64_t rs_messages_unsent(const rs_messages *node);
 

@@ -225,6 +225,7 @@ bool rs_groups_pump(rs_groups *g) {
         count++;
     }
     rs_streams_flush(g);
+    rs_groups_report_held_back(g);
     bool sent = rs_groups_send_packets(g);
     g->more = worked == WORK_TURN || count == EVENTS_TURN || sent;
     return g->more;
@@ -371,6 +372,8 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
                                        .incarnation = g->incarnation,
                                        .seed = seed,
                                        .packet_bytes = g->packet_bytes,
+                                       .receive_bytes = RS_FLOW_KEPT,
+                                       .send_bytes = RS_FLOW_KEPT,
                                        .message_bytes = g->message_bytes};
     const rs_allocator allocator = {.alloc = take_memory, .release = give_memory};
     g->heard = calloc(RS_FLOW_HEARD, sizeof *g->heard);

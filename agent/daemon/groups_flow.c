@@ -85,6 +85,10 @@ rs_flow_heard *rs_flow_hear(rs_flow_heard *table, const uint8_t *packet, size_t 
     return h->newest - h->told >= window / RS_FLOW_STEPS ? h : NULL;
 }
 
+bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window) {
+    return missing > 0 && heard->newest > missing && heard->newest - missing > RS_FLOW_MISSING * (uint64_t)window;
+}
+
 static void put32(uint8_t *to, uint32_t value) {
     for (int i = 0; i < 4; i++)
         to[i] = (uint8_t)(value >> 8 * i);

@@ -14,6 +14,8 @@
 #define RS_FLOW_BYTES 24
 #define RS_FLOW_REPORTERS 32u
 #define RS_FLOW_STEPS 8u
+#define RS_FLOW_KEPT (UINT64_C(32) << 20)
+#define RS_FLOW_MISSING 3u /* windows */
 #define RS_FLOW_FRESH ((rs_time)100000000)
 #define RS_FLOW_AGE ((rs_time)50000000) /* nobody reports: what is older is not under way any more */
 
@@ -33,7 +35,7 @@ typedef struct {
 /* At a receiver: how far each stream is. Bounded; streams that share a place take turns. */
 typedef struct {
     uint32_t sender, incarnation, group;
-    bool held_back; /* a report is due but programs here must read first */
+    bool held_back; /* a report is due, but the sender shall not go on yet */
     uint64_t newest, told;
 } rs_flow_heard;
 #define RS_FLOW_HEARD 4096u
@@ -54,6 +56,9 @@ bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint
 
 /* A data packet came. Non-NULL: the stream has moved by a step since it was last told of. */
 rs_flow_heard *rs_flow_hear(rs_flow_heard *table, const uint8_t *packet, size_t length, uint32_t window);
+/* `missing`, a packet that may still come (0: none), is so far back that the sender, if it went on, would soon have it no
+ * more: a window of packets is under way, and a sender keeps RS_FLOW_KEPT bytes. */
+bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window);
 void rs_flow_encode(uint8_t out[RS_FLOW_BYTES], const rs_flow_report *report);
 bool rs_flow_decode(const uint8_t *bytes, size_t length, rs_flow_report *out);
 

@@ -74,16 +74,21 @@ static void end_lingering(rs_groups *g, rs_time now) {
 
 /* --------------------------------------------------------------------------------------------------- receiving */
 
-static void report(rs_groups *g, rs_flow_heard *h) {
-    rs_local_group *group = rs_groups_by_id(g, h->group);
-    if (!group || !group->member)
-        return;
-    h->held_back = false;
+/* The sender shall not go on yet: a program has to read first, or what was lost would be gone from the sender's buffer
+ * before it can be had again. */
+static bool must_wait(rs_groups *g, const rs_local_group *group, const rs_flow_heard *h) {
     for (const rs_group_stream *s = group->streams; s; s = rs_stream_next(s))
-        if (rs_stream_is_catching_up(s, rs_agent_now(g->agent))) {
-            h->held_back = true; /* told when the program has read on */
-            return;
-        }
+        if (rs_stream_is_catching_up(s, rs_agent_now(g->agent)))
+            return true;
+    return rs_flow_too_far(h, rs_messages_oldest_missing(g->node, h->sender, h->group), g->window);
+}
+
+static void report(rs_groups *g, rs_flow_heard *h) {
+    const rs_local_group *group = rs_groups_by_id(g, h->group);
+    h->held_back = group && group->member && must_wait(g, group, h);
+    g->any_held |= h->held_back;
+    if (h->held_back || !group || !group->member)
+        return;
     h->told = h->newest;
     if (!group->reports)
         return;
@@ -93,7 +98,9 @@ static void report(rs_groups *g, rs_flow_heard *h) {
 }
 
 void rs_groups_report_held_back(rs_groups *g) {
-    for (uint32_t i = 0; i < RS_FLOW_HEARD; i++)
+    bool any = g->any_held;
+    g->any_held = false;
+    for (uint32_t i = 0; i < RS_FLOW_HEARD && any; i++)
         if (g->heard[i].held_back)
             report(g, &g->heard[i]);
 }

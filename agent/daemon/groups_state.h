@@ -80,6 +80,7 @@ struct rs_groups {
     rs_linger linger[RS_CHANNELS_MOST];
     uint32_t linger_count;
     rs_flow_heard *heard;
+    bool any_held;         /* a report of one of them is held back */
     rs_time join_deadline; /* of the first stream that waits for the manager, or earlier */
     /* packets that the socket did not take at once: copies */
     rs_io_packet kept[RS_IO_BATCH];
@@ -121,7 +122,7 @@ bool rs_groups_sockets_start(rs_groups *groups);
 void rs_groups_sockets_stop(rs_groups *groups);
 rs_time rs_groups_sockets_deadline(const rs_groups *groups);
 void rs_groups_sockets_timeout(rs_groups *groups);
-/* Programs have read on: senders may be told. */
+/* Senders are told, if programs have read on and what was missing is here. */
 void rs_groups_report_held_back(rs_groups *groups);
 /* RS_NO_GROUP: too many. */
 rs_group rs_channel_use(rs_groups *groups, uint32_t address, uint16_t port);

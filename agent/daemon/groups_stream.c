@@ -305,12 +305,8 @@ static void ready(void *context, uint32_t events) {
         alive = read_in(s);
     else if (alive && (events & (EPOLLHUP | EPOLLERR)))
         rs_loop_unwatch(s->groups->agent->loop, &s->watch); /* what it published last is still to go */
-    if (!alive) {
+    if (!alive)
         close_stream(s);
-        return;
-    }
-    if (events & EPOLLOUT)
-        rs_groups_report_held_back(s->groups);
 }
 
 void rs_streams_resume(rs_groups *g) {

@@ -112,12 +112,32 @@ static void garbage__is_no_report(void **state) {
     free(table);
 }
 
+/* What is missing can still be had from the sender when the window after the last report is over. */
+static void missing__holds_the_sender_before_it_has_the_packet_no_more(void **state) {
+    (void)state;
+    const uint32_t sizes[] = {512, 1472, 8972, RS_MESSAGES_PACKET_MOST};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const uint32_t window = rs_flow_window(sizes[i]);
+        rs_flow_heard heard = {.newest = 1000000};
+        assert_false(rs_flow_too_far(&heard, 0, window));
+        assert_false(rs_flow_too_far(&heard, heard.newest + 5, window));
+        uint64_t missing = heard.newest;
+        while (!rs_flow_too_far(&heard, missing, window))
+            missing--;
+        assert_true(heard.newest - missing > window); /* what is under way may be missing for a while */
+        uint64_t most = heard.newest - missing + window / RS_FLOW_STEPS + window;
+        if (window > 256) /* the least */
+            assert_true(most * (sizes[i] + 64) < RS_FLOW_KEPT);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(window__follows_the_slowest_that_reports),
         cmocka_unit_test(silence__stops_nobody_for_long),
         cmocka_unit_test(reporters__are_few_and_the_same_for_all),
         cmocka_unit_test(packets__are_reported_a_step_at_a_time),
+        cmocka_unit_test(missing__holds_the_sender_before_it_has_the_packet_no_more),
         cmocka_unit_test(garbage__is_no_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,8 @@
  * deadlines. */
 #include "core/messages/state.h"
 
+#define LOOKED_AT 64u /* missing packets of other streams, before a stream's oldest */
+
 static rs_gm_missing *new_missing(rs_messages *node) {
     if (node->missing_free) {
         rs_gm_missing *missing = &node->missing[node->missing_free - 1];
@@ -87,4 +89,14 @@ rs_time rs_gm_missing_deadline(const rs_messages *node) {
     rs_time doom = doomed_at(node, &node->doom), plain = doomed_at(node, &node->doom_plain);
     doom = doom < plain ? doom : plain;
     return first < doom ? first : doom;
+}
+
+uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_message_group group) {
+    uint32_t looked_at = 0;
+    for (const rs_list *at = node->doom.next; at != &node->doom && looked_at < LOOKED_AT; at = at->next, looked_at++) {
+        const rs_gm_missing *missing = RS_HOLDER(rs_gm_missing, doom, at);
+        if (missing->stream->sender == sender && missing->stream->group->id == group)
+            return missing->sn;
+    }
+    return 0;
 }

@@ -129,6 +129,25 @@ static void asking__many_packets_in_one_datagram(void **state) {
     end(&t);
 }
 
+static void asking__tells_what_is_missing_longest(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 1);
+    rs_time now;
+    assert_int_equal(rs_messages_oldest_missing(t.receiver, SENDER, GROUP), 0);
+    lose(&t, 0, 3);
+    assert_int_equal(rs_messages_oldest_missing(t.receiver, SENDER, GROUP), 2);
+    assert_int_equal(rs_messages_oldest_missing(t.receiver, SENDER, GROUP + 1), 0);
+    assert_int_equal(rs_messages_oldest_missing(t.receiver, RECEIVER, GROUP), 0);
+    assert_int_equal(next_naks(&t, &now), 1);
+    pair_give(t.sender, now, &t.d[0]);
+    assert_int_equal(pair_take(t.sender, now, t.d, MANY), 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        pair_give(t.receiver, now, &t.d[i]);
+        assert_int_equal(rs_messages_oldest_missing(t.receiver, SENDER, GROUP), i < 2 ? 3 + i : 0);
+    }
+    end(&t);
+}
+
 /* Where nothing is answered requests become few; where all is, everything is asked for at once. */
 static void asking__is_bounded_by_what_is_answered(void **state) {
     (void)state;
@@ -415,6 +434,7 @@ int main(void) {
         cmocka_unit_test(asking__the_sender_first_then_members_in_turn),
         cmocka_unit_test(asking__again_as_soon_as_an_answer_should_be_there),
         cmocka_unit_test(asking__many_packets_in_one_datagram),
+        cmocka_unit_test(asking__tells_what_is_missing_longest),
         cmocka_unit_test(asking__is_bounded_by_what_is_answered),
         cmocka_unit_test(asking__waits_no_longer_than_bins_take_to_fill),
         cmocka_unit_test(asking__in_a_flood_is_before_the_ring_is_written_anew),
