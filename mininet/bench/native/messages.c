@@ -46,37 +46,31 @@ static int receive(char **words) {
     errx(1, "%s", error.words);
 }
 
-static void publish(rostrum_group *group, void *bytes, uint32_t length, uint64_t number, int64_t due, unsigned flags) {
+typedef struct {
+    rostrum_group *group;
+    char *message;
+    uint32_t bytes;
+} publisher;
+
+/* What is due by now already goes along. */
+static void publish(void *context, uint64_t number, int64_t due, int more) {
+    const publisher *p = context;
     rostrum_error error;
-    stamp_put(bytes, number, due);
-    if (rostrum_publish(group, bytes, length, flags, &error))
+    stamp_put(p->message, number, due);
+    if (rostrum_publish(p->group, p->message, p->bytes, more ? ROSTRUM_MORE : 0, &error))
         errx(1, "%s", error.words);
 }
 
 static int send_all(char **words) {
     const uint64_t count = strtoull(words[5], NULL, 10), rate = strtoull(words[7], NULL, 10);
-    const uint32_t bytes = (uint32_t)strtoul(words[6], NULL, 10);
-    rostrum_group *group = enter(words, false);
-    char *message = calloc(1, bytes);
-    if (!message)
+    publisher p = {.group = enter(words, false), .bytes = (uint32_t)strtoul(words[6], NULL, 10)};
+    p.message = calloc(1, p.bytes);
+    if (!p.message)
         errx(1, "no memory for a message");
     for (int i = 0; i < WARM_UP; i++)
-        publish(group, message, bytes, STAMP_WARM_UP, stamp_now(), 0);
-    puts("ready");
-    fflush(stdout);
-    while (access(words[8], F_OK))
-        usleep(200);
-    const int64_t start = stamp_now();
-    for (uint64_t i = 0; i < count; i++) {
-        const int64_t due = stamp_due(start, i, rate);
-        if (rate && due > stamp_now())
-            stamp_wait(due);
-        /* What is due by now already goes along. */
-        bool more = i + 1 < count && (!rate || stamp_due(start, i + 1, rate) <= stamp_now());
-        publish(group, message, bytes, i, due, more ? ROSTRUM_MORE : 0);
-    }
-    printf("{\"sent\": %" PRIu64 ", \"first_ns\": %" PRId64 ", \"last_ns\": %" PRId64 "}\n", count, start, stamp_now());
-    fflush(stdout);
+        publish(&p, STAMP_WARM_UP, stamp_now(), 0);
+    stamp_await(words[8]);
+    stamp_print_sent(count, stamp_send(count, rate, publish, &p));
     for (;;)
         pause(); /* the agent answers requests for what was lost, until this is ended */
 }

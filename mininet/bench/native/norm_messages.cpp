@@ -94,6 +94,8 @@ int receive(char **words) {
 struct Sender {
     NormInstanceHandle instance;
     NormObjectHandle stream;
+    std::vector<char> packet; // a length, a message
+    bool flush;               // after each message
 
     void wait() const {
         NormEvent event;
@@ -109,6 +111,15 @@ struct Sender {
                 wait();
         }
     }
+
+    static void publish(void *context, uint64_t number, int64_t due, int) {
+        Sender &sender = *static_cast<Sender *>(context);
+        stamp_put(sender.packet.data() + sizeof(uint32_t), number, due);
+        sender.put(sender.packet.data(), static_cast<unsigned>(sender.packet.size()));
+        NormStreamMarkEom(sender.stream);
+        if (sender.flush)
+            NormStreamFlush(sender.stream, false, NORM_FLUSH_PASSIVE);
+    }
 };
 
 int send(char **words) {
@@ -123,32 +134,16 @@ int send(char **words) {
     NormSetGrttProbingMode(session, NORM_PROBE_NONE);
     if (!NormStartSender(session, 1, BUFFER, segment, BLOCK, PARITY) || !NormSetTxSocketBuffer(session, SOCKET_BUFFER))
         die("starting the sender");
-    Sender sender{instance, NormStreamOpen(session, STREAM)};
-    std::vector<char> packet(sizeof bytes + bytes);
-    memcpy(packet.data(), &bytes, sizeof bytes);
-    auto publish = [&](uint64_t number, int64_t due, bool flush) {
-        stamp_put(packet.data() + sizeof bytes, number, due);
-        sender.put(packet.data(), static_cast<unsigned>(packet.size()));
-        NormStreamMarkEom(sender.stream);
-        if (flush)
-            NormStreamFlush(sender.stream, false, NORM_FLUSH_PASSIVE);
-    };
+    Sender sender{instance, NormStreamOpen(session, STREAM), {}, true};
+    sender.packet.resize(sizeof bytes + bytes);
+    memcpy(sender.packet.data(), &bytes, sizeof bytes);
     for (int i = 0; i < WARM_UP; i++)
-        publish(STAMP_WARM_UP, stamp_now(), true);
-    puts("ready");
-    fflush(stdout);
-    while (access(words[9], F_OK))
-        usleep(200);
-    const int64_t start = stamp_now();
-    for (uint64_t i = 0; i < count; i++) {
-        const int64_t due = stamp_due(start, i, rate);
-        if (rate && due > stamp_now())
-            stamp_wait(due);
-        publish(i, due, rate != 0);
-    }
+        Sender::publish(&sender, STAMP_WARM_UP, stamp_now(), 0);
+    sender.flush = rate != 0;
+    stamp_await(words[9]);
+    const int64_t start = stamp_send(count, rate, Sender::publish, &sender);
     NormStreamFlush(sender.stream, true, NORM_FLUSH_ACTIVE);
-    printf("{\"sent\": %" PRIu64 ", \"first_ns\": %" PRId64 ", \"last_ns\": %" PRId64 "}\n", count, start, stamp_now());
-    fflush(stdout);
+    stamp_print_sent(count, start);
     for (;;)
         sender.wait(); // repairs, until it is ended
 }

@@ -50,6 +50,36 @@ static inline void stamp_wait(int64_t due_ns) {
     }
 }
 
+/* Says that the sender is ready; returns when the file `go` is there. */
+static inline void stamp_await(const char *go) {
+    puts("ready");
+    fflush(stdout);
+    while (access(go, F_OK))
+        usleep(200);
+}
+
+/* Publishes one; `more`: the next one is due by now too. */
+typedef void (*stamp_publish)(void *context, uint64_t number, int64_t due_ns, int more);
+
+/* Messages 0 ... count - 1 when they are due. Returns the time of the start. */
+static inline int64_t stamp_send(uint64_t count, uint64_t rate, stamp_publish publish, void *context) {
+    const int64_t start = stamp_now();
+    for (uint64_t i = 0; i < count; i++) {
+        const int64_t due = stamp_due(start, i, rate);
+        if (rate && due > stamp_now())
+            stamp_wait(due);
+        publish(context, i, due, i + 1 < count && (!rate || stamp_due(start, i + 1, rate) <= stamp_now()));
+    }
+    return start;
+}
+
+/* One line of JSON for the bench: all is sent. */
+static inline void stamp_print_sent(uint64_t count, int64_t start_ns) {
+    printf("{\"sent\": %" PRIu64 ", \"first_ns\": %" PRId64 ", \"last_ns\": %" PRId64 "}\n", count, start_ns,
+           stamp_now());
+    fflush(stdout);
+}
+
 /* True if it was the last one wanted. */
 static inline int stamp_note(stamp_book *book, const void *message, size_t length) {
     uint64_t number;
