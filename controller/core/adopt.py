@@ -12,11 +12,11 @@ from collections.abc import Collection
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import rules as rule_making
-from rostrum.controller.core.circuits import Circuit, CircuitState
+from rostrum.controller.core.circuits import Circuit, CircuitState, OcsState
 from rostrum.controller.core.configure import to_packet
 from rostrum.controller.core.model import CrossConnectState, Pair, PathKind
 from rostrum.controller.core.paths import Path
-from rostrum.controller.core.resources import OcsState, PacketPlan
+from rostrum.controller.core.resources import PacketPlan
 from rostrum.controller.core.splitters import Cascade, TorPort
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import Budget, LivePath, PathRequest, Stamps, State

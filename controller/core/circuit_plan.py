@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Foreign
+from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Foreign, OcsState
 from rostrum.controller.core.model import Pair
 from rostrum.controller.core.rules import circuit_hops
 from rostrum.controller.core.splitters import Cascade, TorPort, best_budget, branches, fit, needed
@@ -96,9 +96,9 @@ def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: list[st
     if never:
         return never
     status = resources.ocs[ocs.name]
-    if status.state.value == "starting" and now < status.since + resources.settings.circuit_wait_ns:
+    if status.state is OcsState.STARTING and now < status.since + resources.settings.circuit_wait_ns:
         return Obstacle(f"waiting for {ocs.name} to connect")
-    if status.state.value != "up":
+    if status.state is not OcsState.UP:
         return Obstacle(f"{ocs.name} is not connected: {status.cause or 'it has not answered yet'}", until=now + 2**62)
     live = _reusable(resources, ocs, source, racks)
     if live:

@@ -55,6 +55,19 @@ class Circuit:
         return self.ocs, self.cascade.uplink.tor, tuple(sorted(port.tor for port in self.cascade.downlinks))
 
 
+class OcsState(Enum):
+    STARTING = "starting"
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True)
+class OcsStatus:
+    state: OcsState
+    since: int
+    cause: str = ""
+
+
 FOREVER = 1 << 63  # no clock gets there
 
 

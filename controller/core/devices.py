@@ -8,11 +8,10 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import adopt, membership, membership_rules, retree
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import rules as rule_making
-from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Conflict, Foreign
+from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Conflict, Foreign, OcsState
 from rostrum.controller.core.configure import lose_circuit, seen_in_place
 from rostrum.controller.core.intake import connect, maybe_active, run_queue
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair
-from rostrum.controller.core.resources import OcsState
 from rostrum.controller.core.rules import RuleKey
 from rostrum.controller.core.state import Core, ForeignRule
 from rostrum.controller.core.words import listed

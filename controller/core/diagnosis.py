@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 from rostrum.controller.core import cabling
 from rostrum.controller.core import rules as rule_making
-from rostrum.controller.core.circuits import Circuit
+from rostrum.controller.core.circuits import Circuit, OcsState
 from rostrum.controller.core.findings import Finding, ordered
 from rostrum.controller.core.model import CrossConnectState, MulticastRule
-from rostrum.controller.core.resources import OcsState
 from rostrum.controller.core.splitters import expected_dbm
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import S

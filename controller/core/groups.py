@@ -23,29 +23,29 @@ class Groups:
         self._base = int(network.network_address)
         self._count = max((1 << bits) - 1, 1)  # the range's first address stays unused
         self._next = (boot_id * 0x9E3779B97F4A7C15 >> 20) % self._count
-        self._used: set[IPv4Address] = set()
+        self._used: set[int] = set()
 
     def take(self) -> IPv4Address:
         """Raises Exhausted."""
         if len(self._used) >= self._count:
             raise Exhausted(f"all {self._count} multicast groups of the topology's range are in use")
         while True:
-            address = IPv4Address(self._base + 1 + self._next)
+            number = self._base + 1 + self._next
             self._next = (self._next + 1) % self._count
-            if address not in self._used:
-                self._used.add(address)
-                return address
+            if number not in self._used:
+                self._used.add(number)
+                return IPv4Address(number)
 
     def adopt(self, address: IPv4Address) -> bool:
         """Marks an address found in use; False if it already was."""
-        if address in self._used:
+        if int(address) in self._used:
             return False
         if self.contains(address):
-            self._used.add(address)
+            self._used.add(int(address))
         return True
 
     def give_back(self, address: IPv4Address) -> None:
-        self._used.discard(address)
+        self._used.discard(int(address))
 
     def contains(self, address: IPv4Address) -> bool:
         return 1 <= int(address) - self._base <= self._count

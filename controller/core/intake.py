@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
@@ -33,8 +32,7 @@ from rostrum.controller.core.values import (
     State,
     Wanted,
 )
-from rostrum.controller.core.words import listed, seconds
-from rostrum.topologies.model import Server
+from rostrum.controller.core.words import dotted, listed, seconds
 
 LIGHT_MARGIN_MS = 200  # light bound = 3 x reconfiguration time + this
 PACKET_LIGHT_BOUND_MS = 1_000
@@ -357,7 +355,7 @@ def _served(core: Core, request: PathRequest, grant: Grant) -> PathRequest | Non
 
 
 def _accepted_words(core: Core, path: Path) -> None:
-    kind = path.kind.value if path.kind else ""
+    kind = path.kind_name
     core.counts[f"accepted_{kind}"] += 1
     core.counts["reused_circuits"] += path.reused_circuit
     core.log(
@@ -365,7 +363,7 @@ def _accepted_words(core: Core, path: Path) -> None:
         path=path.id,
         request=path.request.request_id,
         kind=kind,
-        group=path.group,
+        group=dotted(path.group) if path.group else "",
         sender=path.request.sender,
         receivers=len(path.request.receivers),
         bytes=path.accepted_size,
@@ -423,9 +421,7 @@ def maybe_active(core: Core, path: Path, now: int) -> None:
     """Configuring is over when rules are in and, on a circuit, the cross-connects are steady."""
     if path.state is State.CONFIGURING and path.rules_in and path.rules_op is None and path.circuit_op is None:
         path.to(State.ACTIVE, now)
-        core.log(
-            "active", path=path.id, kind=path.kind.value if path.kind else "", ms=(now - path.stamps.requested) / MS
-        )
+        core.log("active", path=path.id, kind=path.kind_name, ms=(now - path.stamps.requested) / MS)
     core.emit(act.PathChanged(path.id))
 
 
@@ -444,9 +440,13 @@ def answer(core: Core, path: Path) -> None:
     core.emit(act.Respond(request.origin, response))
 
 
-@lru_cache(maxsize=1 << 17)
-def _address(server: Server, control_port: int) -> ServerAddress:
-    return ServerAddress(server.name, str(server.address), control_port)
+def _address(core: Core, name: str, control_port: int) -> ServerAddress:
+    """The same one every time."""
+    found = core.addresses.get(name)
+    if found is None or found.control_port != control_port:
+        server = core.topology.servers[name]
+        found = core.addresses[name] = ServerAddress(server.name, str(server.address), control_port)
+    return found
 
 
 def _accepted(core: Core, path: Path) -> PathResponse:
@@ -455,7 +455,7 @@ def _accepted(core: Core, path: Path) -> PathResponse:
     for name in path.request.receivers:
         agent = core.agents.get(name)
         port = agent.control_port if agent else topology.control_port
-        receivers.append(_address(topology.servers[name], port))
+        receivers.append(_address(core, name, port))
     return PathResponse(
         request_id=path.request.request_id,
         response_id=path.id,
@@ -463,7 +463,7 @@ def _accepted(core: Core, path: Path) -> PathResponse:
         reason=path.reason,
         accepted_size=path.accepted_size,
         kind=path.kind or PathKind.PACKET,
-        group=str(path.group),
+        group=dotted(path.group) if path.group else "",
         data_port=topology.data_port,
         reconfiguration_ns=path.reconfiguration_ns,
         rate_bps=path.rate_bps,

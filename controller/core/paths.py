@@ -98,6 +98,11 @@ class Path:
         return self.state in (State.CONFIGURING, State.ACTIVE)
 
     @property
+    def kind_name(self) -> str:
+        """As its value, which an enumeration takes long to find; empty = none yet."""
+        return "circuit" if self.kind is PathKind.CIRCUIT else "packet" if self.kind is PathKind.PACKET else ""
+
+    @property
     def pairs(self) -> tuple[Pair, ...]:
         return self.cascade.pairs if self.cascade else ()
 

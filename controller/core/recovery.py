@@ -32,6 +32,7 @@ from rostrum.controller.core.values import (
     State,
     Wanted,
 )
+from rostrum.controller.core.words import dotted
 
 
 class Circuits:
@@ -140,8 +141,8 @@ class Paths:
             return {**record, "waits": [wall(at) for at in waits], "follows": path.follows}
         record |= {
             "accepted": wall(path.stamps.accepted or path.stamps.requested),
-            "kind": path.kind.value if path.kind else "",
-            "group": str(path.group),
+            "kind": path.kind_name,
+            "group": dotted(path.group) if path.group else "",
             "reason": path.reason,
             "hops": [[hop.switch, hop.in_port, list(hop.out_ports)] for hop in path.hops],
             "size": path.accepted_size,

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from rostrum.controller.core import circuit_plan, trees
 from rostrum.controller.core.circuit_plan import CircuitPlan
-from rostrum.controller.core.circuits import Circuit, CircuitState, CircuitTable, Conflict
+from rostrum.controller.core.circuits import Circuit, CircuitState, CircuitTable, Conflict, OcsState, OcsStatus
 from rostrum.controller.core.fabric import Fabric
 from rostrum.controller.core.failed_links import FailedLinks
 from rostrum.controller.core.health import Health
@@ -24,19 +23,6 @@ from rostrum.controller.core.trees import Hop, NoTree, RackTrees, Tree
 from rostrum.controller.core.values import Obstacle, PathRequest, Settings
 from rostrum.controller.core.words import listed
 from rostrum.topologies.model import Topology
-
-
-class OcsState(Enum):
-    STARTING = "starting"
-    UP = "up"
-    DOWN = "down"
-
-
-@dataclass(frozen=True)
-class OcsStatus:
-    state: OcsState
-    since: int
-    cause: str = ""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from rostrum.controller.core.repeats import Repeats
 from rostrum.controller.core.resources import Resources
 from rostrum.controller.core.rules import RuleKey
 from rostrum.controller.core.schedulers.base import Scheduler
-from rostrum.controller.core.values import REST, Settings
+from rostrum.controller.core.values import REST, ServerAddress, Settings
 from rostrum.topologies.model import Topology
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class Core:
     timers: list[int] = field(default_factory=list)
     alarms: dict[str, int] = field(default_factory=dict)  # what is to be looked at -> when (ns)
     expiries: list[tuple[int, str]] = field(default_factory=list)  # heap: when a path's own lease may be over, its id
+    addresses: dict[str, ServerAddress] = field(default_factory=dict)  # of servers, as last told to agents
     heard: dict[tuple[str, int], Heard] = field(default_factory=dict)  # (switch, port) -> by discovery
     started: int = 0
     quotas: Quotas = field(default_factory=lambda: Quotas({}))

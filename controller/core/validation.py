@@ -30,8 +30,8 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
         )
     else:
         found += unknown_servers(request.receivers, topology, "receivers")
-        twice = [name for name, count in Counter(request.receivers).items() if count > 1]
-        if twice:
+        if len(set(request.receivers)) < len(request.receivers):
+            twice = [name for name, count in Counter(request.receivers).items() if count > 1]
             found.append(f"receivers named more than once: {listed(map(_short, twice))}; name each one once")
     if request.sender in request.receivers:
         found.append(f"{_short(request.sender)} is sender and receiver; a server already has what it sends")

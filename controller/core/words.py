@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from ipaddress import IPv4Address
 
 
 def listed(names: Iterable[str], limit: int = 12) -> str:
@@ -58,3 +59,18 @@ def shown(text: str, limit: int = 60) -> str:
     """Somebody's text made safe and short enough to repeat to them."""
     quoted = ascii(text) if not text.isprintable() else repr(text)
     return quoted if len(quoted) <= limit else quoted[: limit - 3] + "..."
+
+
+_dotted: dict[int, str] = {}
+DOTTED_MAX = 1 << 16
+
+
+def dotted(address: IPv4Address) -> str:
+    """As `str`, which takes longer than looking it up: groups come again and again."""
+    number = int(address)
+    text = _dotted.get(number)
+    if text is None:
+        if len(_dotted) >= DOTTED_MAX:
+            _dotted.clear()
+        text = _dotted[number] = str(address)
+    return text

@@ -19,8 +19,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 from rostrum.controller.core import cabling
-from rostrum.controller.core.circuits import Circuit, Foreign
-from rostrum.controller.core.resources import OcsState
+from rostrum.controller.core.circuits import Circuit, Foreign, OcsState
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import State
 from rostrum.controller.northbound import groups_metrics, rdcm_rest

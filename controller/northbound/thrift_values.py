@@ -5,7 +5,6 @@ required here.
 from __future__ import annotations
 
 from enum import Enum
-from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, TypeVar
 
@@ -172,10 +171,19 @@ def addresses(servers: tuple[ServerAddress, ...]) -> list[Any]:
     return [_address(one) for one in servers]
 
 
-@lru_cache(maxsize=1 << 17)
 def _address(one: ServerAddress) -> Any:
     """The same struct every time: nobody changes it."""
-    return idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port)
+    found = _structs.get(one.server)
+    if found is None or found[0] is not one:
+        if len(_structs) >= STRUCTS_MAX:
+            _structs.clear()
+        struct = idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port)
+        found = _structs[one.server] = (one, struct)
+    return found[1]
+
+
+STRUCTS_MAX = 1 << 17
+_structs: dict[str, tuple[ServerAddress, Any]] = {}
 
 
 def overlay_view(value: OverlayView) -> Any:

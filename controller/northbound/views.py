@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rostrum.controller.core.circuits import Circuit, Foreign
+from rostrum.controller.core.circuits import Circuit, Foreign, OcsState
 from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair
 from rostrum.controller.core.paths import Path, Transfer
-from rostrum.controller.core.resources import OcsState
 from rostrum.controller.core.splitters import TorPort
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, Protocol, S
