@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rostrum.lab.manifest import manifest
+from rostrum.sim import reports
 from rostrum.sim.multicast import PROTOCOLS, Group, Load, Outcome, Session
 from rostrum.sim.network import SimError
 from rostrum.topologies.families import named
@@ -123,8 +123,7 @@ def save(summary: dict[str, Any], outcomes: Sequence[Outcome], chosen: Plan, jso
         "runs": [asdict(one) for one in outcomes],
         "manifest": manifest(chosen.seed, asdict(chosen)),
     }
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    reports.save(report, json_file)
 
 
 def table(title: str, figures: dict[str, dict[str, float]]) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from rostrum.lab.manifest import manifest
+from rostrum.sim import reports
 from rostrum.sim.multicast import Group, Load, Session
 from rostrum.sim.network import SimError
 from rostrum.topologies.families import Graph, named
@@ -83,9 +83,8 @@ def command(
         "runs": [asdict(row) for row in rows],
         "manifest": manifest(seed, {"network": family, **asdict(load)}),
     }
-    for file in (json_file, png):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    reports.save(report, json_file)
+    png.parent.mkdir(parents=True, exist_ok=True)
     plot(rows, png)
     OUT.print(table(rows))
     OUT.print(f"figures in {json_file}, picture in {png}")

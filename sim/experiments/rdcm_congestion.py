@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, quantiles
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rostrum.lab.manifest import manifest
-from rostrum.sim import views
+from rostrum.sim import reports, views
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.multicast import GROUP, Group
 from rostrum.sim.network import HostParams, LinkParams, PathParams, RdcmParams, SimError
@@ -97,9 +96,8 @@ def command(
         raise click.ClickException(str(error)) from error
     figures = summary(runs)
     report = {"instrument": "sim", "summary": figures, "runs": runs, "manifest": manifest(seed, asdict(setting))}
-    for file in (json_file, png):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    reports.save(report, json_file)
+    png.parent.mkdir(parents=True, exist_ok=True)
     plot(runs, png)
     OUT.print(table(figures))
     OUT.print(f"figures in {json_file}, picture in {png}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 from rostrum.lab.manifest import manifest
-from rostrum.sim import views
+from rostrum.sim import reports, views
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.multicast import GROUP, Group
 from rostrum.sim.network import LINK_STATS, HostParams, LinkParams, OverlayView, PathParams, RdcmParams, SimError
@@ -105,9 +104,8 @@ def command(
         "mbps": record.rates,
         "manifest": manifest(seed, asdict(setting)),
     }
-    for file in (json_file, png):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    reports.save(report, json_file)
+    png.parent.mkdir(parents=True, exist_ok=True)
     plot(record, setting, session.affected, png)
     for name, value in figures.items():
         OUT.print(f"{name:42} {value:.3f}")
