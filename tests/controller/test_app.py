@@ -105,14 +105,31 @@ async def test_sequencer__same_key_in_order_others_in_parallel() -> None:
         return work
 
     sequencer.submit(["tor1", "tor2"], slow)
-    behind = sequencer.submit(["tor2"], quick("behind"))
-    await sequencer.submit(["tor3"], quick("beside"))
-    assert done == ["beside"] and not behind.done()
+    sequencer.submit(["tor1", "tor2"], quick("behind"))
+    sequencer.submit(["tor2"], quick("last"))
+    sequencer.submit(["tor3"], quick("beside"))
+    await until(lambda: bool(done), "what nothing is in the way of is done")
+    assert done == ["beside"] and sequencer.busy == 3
     gate.set()
-    await behind
-    assert done == ["beside", "slow", "behind"]
-    await asyncio.sleep(0)
-    assert sequencer.busy == 0 and not sequencer._last
+    await until(lambda: not sequencer.busy, "all is done")
+    assert done == ["beside", "slow", "behind", "last"] and not sequencer._last
+
+
+async def test_sequencer__closed_it_begins_nothing() -> None:
+    sequencer = Sequencer()
+    done: list[str] = []
+
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async def never() -> None:
+        done.append("never")
+
+    sequencer.submit(["tor1"], endless)
+    sequencer.submit(["tor1"], never)
+    await sequencer.close()
+    await until(lambda: not sequencer.busy, "given up")
+    assert not done
 
 
 async def test_devices__a_fibre_is_freed_before_it_is_taken(tmp_path: Path) -> None:
