@@ -122,9 +122,9 @@ static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, s
 }
 
 static void note_drops(rs_groups *g) {
-    uint64_t drops = 0;
-    for (uint32_t i = 0; i < g->channel_room; i++)
-        drops += g->channels[i].listeners ? rs_io_drops(g->io, i) : 0;
+    rs_io_stats stats;
+    rs_io_stats_get(g->io, &stats);
+    const uint64_t drops = stats.dropped;
     g->behind = drops > g->drops;
     if (drops > g->drops)
         rs_log_limited(&g->complaints, 5, RS_LOG_WARNING, "groups", "sockets' buffers were full: dropped=%llu",

@@ -71,6 +71,7 @@ typedef struct {
     uint64_t packets_received, bytes_received;
     uint64_t predicted;   /* payloads the kernel wrote to their final place */
     uint64_t moved;       /* payloads that had to be copied there */
+    uint64_t dropped;     /* by the buffers of sockets, of all groups; rings count by group alone: rs_io_drops */
     uint64_t intercepted; /* thrown away on purpose by a lossy interceptor */
 } rs_io_stats;
 

@@ -15,6 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define MANY 4u /* groups: asking which are ready costs less than looking at all */
+#define READY 64
+
 /* -------------------------------------------------------------------------------------------------------- opening */
 
 static void set_buffer(rs_sockets *io, int fd, int force_option, int option, int wanted) {
@@ -181,7 +184,7 @@ bool rs_sockets_join(rs_io *base, rs_io_group number, uint32_t address, uint16_t
         return false;
     }
     int fd = open_group_socket(io, address, port);
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(group - io->groups)};
     if (fd < 0 || epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         char text[INET_ADDRSTRLEN];
         struct in_addr in = {htonl(address)};
@@ -204,6 +207,7 @@ void rs_sockets_leave(rs_io *base, rs_io_group number) {
     close(group->fd);
     group->fd = -1;
     io->group_count--;
+    io->muted_count -= group->muted;
 }
 
 /* Of many groups few are lively: the others may stay watched. */
@@ -211,28 +215,57 @@ void rs_sockets_wake(rs_io *base, bool by_arrivals) {
     rs_sockets *io = (rs_sockets *)base;
     for (unsigned i = 0; i < io->group_room; i++) {
         rs_socket_group *group = &io->groups[i];
-        struct epoll_event event = {.events = EPOLLIN};
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
         if (group->fd < 0 || group->muted != by_arrivals || (!by_arrivals && !group->lively))
             continue;
         if (epoll_ctl(io->epoll_fd, by_arrivals ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, group->fd, &event) == 0)
             group->muted = !by_arrivals;
         group->lively = false;
     }
+    io->muted_count = 0;
+    for (unsigned i = 0; i < io->group_room; i++)
+        io->muted_count += io->groups[i].fd >= 0 && io->groups[i].muted;
 }
 
-rs_socket_group *rs_sockets_next(rs_sockets *io) {
+static rs_socket_group *next_group(rs_sockets *io) {
     do
         io->next_slot = (io->next_slot + 1) % io->group_room;
     while (io->groups[io->next_slot].fd < 0);
     return &io->groups[io->next_slot];
 }
 
+/* Each ready group once, until none is. */
+static void receive_ready(rs_sockets *io, unsigned limit, const rs_io_sink *sink, rs_sockets_read read,
+                          unsigned *total) {
+    struct epoll_event ready[READY];
+    bool more = true;
+    while (more && *total < limit) {
+        int count = epoll_wait(io->epoll_fd, ready, READY, 0);
+        more = count == READY;
+        for (int i = 0; i < count && *total < limit; i++) {
+            rs_socket_group *group = ready[i].data.u32 < io->group_room ? &io->groups[ready[i].data.u32] : NULL;
+            if (group && group->fd >= 0)
+                more |= read(io, group, limit - *total, sink, total);
+        }
+    }
+}
+
+void rs_sockets_receive(rs_sockets *io, unsigned limit, const rs_io_sink *sink, rs_sockets_read read, unsigned *total) {
+    if (io->group_count > MANY && io->muted_count == 0) {
+        receive_ready(io, limit, sink, read, total);
+        return;
+    }
+    for (unsigned idle = 0; *total < limit && idle < io->group_count;)
+        idle = read(io, next_group(io), limit - *total, sink, total) ? 0 : idle + 1;
+}
+
 /* The kernel's count is 32 bits wide, of the whole life of the socket. */
-void rs_sockets_note_drops(rs_socket_group *group, struct msghdr *message) {
+void rs_sockets_note_drops(rs_sockets *io, rs_socket_group *group, struct msghdr *message) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
             uint32_t count;
             memcpy(&count, CMSG_DATA(c), sizeof count);
+            io->stats.dropped += (uint32_t)(count - (uint32_t)group->drops);
             group->drops += (uint32_t)(count - (uint32_t)group->drops);
         }
 }

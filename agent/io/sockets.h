@@ -22,7 +22,8 @@ typedef struct {
     bool (*tune)(int fd); /* more options for a group's socket, may be NULL; false leaves the cause in errno */
     rs_socket_group *groups;
     unsigned group_count, group_room; /* slots in use are anywhere in [0, group_room) */
-    unsigned next_slot;               /* whose turn it is to be read first */
+    unsigned muted_count;
+    unsigned next_slot; /* whose turn it is to be read first */
     rs_io_stats stats;
     rs_send_log log;
     bool buffer_warned;
@@ -38,10 +39,13 @@ int rs_sockets_send(rs_io *io, const rs_io_packet *packets, unsigned count);
 
 bool rs_sockets_join(rs_io *io, rs_io_group number, uint32_t address, uint16_t port, char *error);
 void rs_sockets_leave(rs_io *io, rs_io_group number);
-/* The group whose turn it is. There must be one. */
-rs_socket_group *rs_sockets_next(rs_sockets *io);
+/* Reads a group once; what it delivers is added to `total`, at most `limit`. False when the socket had no more. */
+typedef bool (*rs_sockets_read)(rs_sockets *io, rs_socket_group *group, unsigned limit, const rs_io_sink *sink,
+                                unsigned *total);
+/* Reads groups by turns until none has more or *total is `limit`. Of many only those that the kernel says are ready. */
+void rs_sockets_receive(rs_sockets *io, unsigned limit, const rs_io_sink *sink, rs_sockets_read read, unsigned *total);
 /* Reads the kernel's count of drops that came with a message. */
-void rs_sockets_note_drops(rs_socket_group *group, struct msghdr *message);
+void rs_sockets_note_drops(rs_sockets *io, rs_socket_group *group, struct msghdr *message);
 
 void rs_sockets_wake(rs_io *io, bool by_arrivals);
 int rs_sockets_receive_fd(const rs_io *io);

@@ -84,7 +84,9 @@ static void prepare(udp_io *io, const rs_socket_group *group, unsigned count, co
 }
 
 /* Reads one batch. False when the socket had no more. */
-static bool read_group(udp_io *io, rs_socket_group *group, unsigned limit, const rs_io_sink *sink, unsigned *total) {
+static bool read_group(rs_sockets *base, rs_socket_group *group, unsigned limit, const rs_io_sink *sink,
+                       unsigned *total) {
+    udp_io *io = (udp_io *)base;
     batch *b = io->batch;
     rs_io_stats *stats = &io->sockets.stats;
     unsigned count = group->last_batch * 2 > BATCH_MIN ? group->last_batch * 2 : BATCH_MIN;
@@ -109,7 +111,7 @@ static bool read_group(udp_io *io, rs_socket_group *group, unsigned limit, const
         kept += p->target != NULL && p->length > 0;
         stats->bytes_received += length;
     }
-    rs_sockets_note_drops(group, &b->messages[received - 1].msg_hdr);
+    rs_sockets_note_drops(base, group, &b->messages[received - 1].msg_hdr);
     unsigned moved = rs_place_all(b->placements, (unsigned)received);
     stats->packets_received += (uint64_t)received;
     stats->moved += moved;
@@ -119,12 +121,8 @@ static bool read_group(udp_io *io, rs_socket_group *group, unsigned limit, const
 }
 
 static int udp_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
-    udp_io *io = (udp_io *)base;
-    unsigned total = 0, idle = 0;
-    while (total < limit && idle < io->sockets.group_count) {
-        bool more = read_group(io, rs_sockets_next(&io->sockets), limit - total, sink, &total);
-        idle = more ? 0 : idle + 1;
-    }
+    unsigned total = 0;
+    rs_sockets_receive((rs_sockets *)base, limit, sink, read_group, &total);
     return (int)total;
 }
 

@@ -104,7 +104,7 @@ static bool allocate(gso_io *io, char *error) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     io->bounces = memory == MAP_FAILED ? NULL : memory;
     io->backlog_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX}; /* no group */
     if (io->read && io->bounces && io->backlog_fd >= 0 &&
         epoll_ctl(io->sockets.epoll_fd, EPOLL_CTL_ADD, io->backlog_fd, &event) == 0)
         return true;
@@ -381,7 +381,9 @@ static void deliver_backlog(gso_io *io, unsigned limit, const rs_io_sink *sink, 
 
 /* Reads once: many messages while each is one datagram; one message while it holds several, since only then it is
  * known where the next one's datagrams belong. False when the socket had no more. */
-static bool read_group(gso_io *io, rs_socket_group *group, unsigned limit, const rs_io_sink *sink, unsigned *total) {
+static bool read_group(rs_sockets *base, rs_socket_group *group, unsigned limit, const rs_io_sink *sink,
+                       unsigned *total) {
+    gso_io *io = (gso_io *)base;
     gso_read *r = io->read;
     bool joined = group->last_segments > 1;
     unsigned wanted = joined ? group->last_segments + group->last_segments / 8 + 1 : group->last_batch * 2;
@@ -409,7 +411,7 @@ static bool read_group(gso_io *io, rs_socket_group *group, unsigned limit, const
     }
     group->last_batch = (unsigned)received;
     group->lively = true;
-    rs_sockets_note_drops(group, &r->headers[received - 1].msg_hdr);
+    rs_sockets_note_drops(base, group, &r->headers[received - 1].msg_hdr);
     if (all_fit && segments <= limit && segments <= SEGMENTS) {
         deliver_patterns(io, group->number, (unsigned)received, sink);
         *total += segments;
@@ -426,13 +428,10 @@ static bool read_group(gso_io *io, rs_socket_group *group, unsigned limit, const
 
 static int gso_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
     gso_io *io = (gso_io *)base;
-    unsigned total = 0, idle = 0;
+    unsigned total = 0;
     if (io->backlog.waiting)
         deliver_backlog(io, limit, sink, &total);
-    while (total < limit && idle < io->sockets.group_count) {
-        bool more = read_group(io, rs_sockets_next(&io->sockets), limit - total, sink, &total);
-        idle = more ? 0 : idle + 1;
-    }
+    rs_sockets_receive(&io->sockets, limit, sink, read_group, &total);
     return (int)total;
 }
 
