@@ -90,6 +90,10 @@ void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *r); /* done or faile
 rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x);
 void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
 
+/* rdcm_starved.c */
+void rs_rdcm_starved_look(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind); /* its successor has spoken */
+bool rs_rdcm_starves(const rs_rdcm *r, rs_ring_kind kind);
+
 /* rdcm_stream.c */
 void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r);
 bool rs_rdcm_stream_lacks(const rs_rdcm *r, uint64_t sn); /* it is not here, and there is room for it */

@@ -250,6 +250,8 @@ static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
         ack->flags |= RS_ACK_WANTS_READY;
     if (!up && ring->left)
         ack->flags |= RS_ACK_LEFT;
+    if (!up && i < 2 && rs_rdcm_starves(r, (rs_ring_kind)i))
+        ack->flags |= RS_ACK_STARVED;
     bool worth = *to != RS_NO_PEER;
     if (!up && ring->left)
         leave(ring);
@@ -261,7 +263,7 @@ bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_packet_out *out) {
         rs_rdcm *r = RS_HOLDER(rs_rdcm, in_talking, node->acking.next);
         rs_ack ack;
         bool worth = r->say && next_ack(r, &out->peer, &ack);
-        if (worth && now - r->tree_at < node->config.rdcm.link_bound / 4)
+        if (worth && !(ack.flags & RS_ACK_STARVED) && now - r->tree_at < node->config.rdcm.link_bound / 4)
             ack.flags |= RS_ACK_BY_TREE;
         if (!(r->say & 0x33)) /* both kinds of news: bits 0, 1, 4, 5 and 2, 3, 6, 7 */
             r->news[RS_RING_LEAF].low = UINT64_MAX;

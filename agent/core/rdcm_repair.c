@@ -35,13 +35,14 @@ rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
 
 bool rs_watch_start(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, rs_peer peer) {
     uint64_t words = r->capacity / 64, flying = r->capacity < RS_RDCM_FLYING ? r->capacity : RS_RDCM_FLYING;
-    uint64_t *memory = rs_allocate(node, 2 * words * sizeof *memory + flying * sizeof *w->flying);
+    uint64_t *memory = rs_allocate(node, 3 * words * sizeof *memory + flying * sizeof *w->flying);
     if (!memory)
         return false;
     *w = (rs_rdcm_watch){.peer = peer, .in_use = true, .look_at = RS_NEVER, .heard_at = now, .tree_at = now};
     rs_rdcm_set_init(&w->acked, r->transfer->fragments, memory, words);
     w->repaired = memory + words;
-    w->flying = (rs_flying *)(memory + 2 * words);
+    w->tried = memory + 2 * words;
+    w->flying = (rs_flying *)(memory + 3 * words);
     w->flying_room = (uint32_t)flying;
     w->flying_most = FLYING_FIRST < flying ? FLYING_FIRST : (uint32_t)flying;
     w->known = r->here.top == 0;
@@ -76,7 +77,7 @@ void rs_watch_grown(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
 /* ------------------------------------------------------------------------------------------------- what it has */
 
 typedef struct {
-    uint64_t fresh, by_repair;
+    uint64_t fresh, by_repair, tried;
     uint64_t newest, newest_repair; /* one past; 0 = none */
 } learned;
 
@@ -91,6 +92,8 @@ static void take(rs_rdcm_watch *w, uint64_t index, uint64_t bits, learned *l) {
     uint64_t *repaired = &w->repaired[index & w->acked.mask];
     uint64_t mended = fresh & *repaired;
     *repaired &= ~fresh;
+    l->tried += rs_rdcm_bits(fresh & w->tried[index & w->acked.mask]);
+    w->tried[index & w->acked.mask] &= ~fresh;
     l->fresh += rs_rdcm_bits(fresh);
     if (mended) {
         uint32_t many = rs_rdcm_bits(mended);
@@ -132,6 +135,7 @@ static void measure(const rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch 
     if (soon && sn == 0) {
         sn = l->newest_repair;
         l->by_repair--;
+        l->tried--;
     }
     rs_time when = sn ? rs_passes_when(&r->passes, sn - 1) : RS_NEVER;
     if (when == RS_NEVER || when == INT64_MIN)
@@ -154,7 +158,7 @@ static rs_time busy_bound(const rs_node *node, const rs_rdcm_watch *w, rs_time b
 /* Sec. 3.4: a successor that gets everything by repair, of packets that came here by the tree, has a failed link above
  * it. Ours: it says itself if anything came to it by the tree. Where hosts are busy, acknowledgements are so late that
  * everything has been repaired before, needed or not; that says nothing. */
-static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l) {
+static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l, bool starved) {
     rs_time bound = node->config.rdcm.link_bound;
     int ring = ring_of(r, w);
     if (w->by_tree) {
@@ -162,12 +166,14 @@ static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, co
         w->suspected = false;
         return;
     }
-    if (l->by_repair == 0 || ring < 0 || ring >= 2)
+    if ((l->tried == 0 && !starved) || ring < 0 || ring >= 2)
         return;
     if (w->by_repair == 0)
         w->tree_at = now;
-    w->by_repair += (uint32_t)l->by_repair;
-    if (w->suspected || w->by_repair < SUSPECT_LEAST || now - w->tree_at < bound || now - r->tree_at > bound / 2)
+    w->by_repair += (uint32_t)l->tried;
+    if (w->suspected || now - r->tree_at > (starved ? bound : bound / 2))
+        return;
+    if (!starved && (w->by_repair < SUSPECT_LEAST || now - w->tree_at < bound))
         return;
     w->suspected = true;
     rs_rdcm_emit(node, r, RS_EV_LINK_SUSPECTED, w->peer, (rs_ring_kind)ring);
@@ -183,7 +189,7 @@ static void heard(rs_time now, rs_rdcm_watch *w) {
 /* What it had before the ring was joined is no news. */
 static void get_to_know(rs_rdcm_watch *w, uint64_t cum) {
     uint64_t words = w->acked.mask + 1;
-    memset(w->acked.words, 0, 2 * words * sizeof *w->acked.words); /* `repaired` lies behind them */
+    memset(w->acked.words, 0, 3 * words * sizeof *w->acked.words); /* `repaired` and `tried` lie behind them */
     w->acked.cum = w->acked.top = 0;
     w->head = w->count = w->out = 0;
     rs_rdcm_set_raise(&w->acked, cum);
@@ -229,7 +235,9 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     w->flying_most = grown < w->flying_room ? (uint32_t)grown : w->flying_room;
     measure(node, now, r, w, top, &l);
     w->by_tree = ack->flags & RS_ACK_BY_TREE;
-    suspect(node, now, r, w, &l);
+    suspect(node, now, r, w, &l, ack->flags & RS_ACK_STARVED);
+    if (ring_of(r, w) == RS_RING_LEAF || ring_of(r, w) == RS_RING_PROXY)
+        rs_rdcm_starved_look(node, now, r, (rs_ring_kind)ring_of(r, w));
     find_lost_repairs(node, now, w);
     if (waits || l.by_repair || w->settled > w->acked.cum)
         rs_watch_look(node, now, r, w);
@@ -307,6 +315,7 @@ static uint64_t last_if_near(const rs_rdcm *r, const rs_rdcm_watch *w, uint64_t 
 
 static void fly(rs_time now, rs_rdcm_watch *w, uint64_t sn) {
     w->repaired[sn / 64 & w->acked.mask] |= UINT64_C(1) << (sn % 64);
+    w->tried[sn / 64 & w->acked.mask] |= UINT64_C(1) << (sn % 64);
     w->flying[(w->head + w->count++) % w->flying_room] = (rs_flying){sn, now};
     w->out++;
     w->look_at = now;

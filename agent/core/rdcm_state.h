@@ -30,6 +30,7 @@ typedef struct {
     uint64_t settled;   /* what is below and not acknowledged was lost: that need not be waited for */
     rs_rdcm_set acked;  /* a ring of words... */
     uint64_t *repaired; /* ...and as many bits: repaired, not acknowledged yet */
+    uint64_t *tried;    /* and again: repaired at any time, also if that was lost, not acknowledged yet */
     rs_rtt trip;        /* from a packet's passing here to its ACK */
     rs_rtt answer;      /* from a repair to its ACK */
     rs_flying *flying;  /* the repairs of `repaired`, in order: a ring */
@@ -83,6 +84,14 @@ typedef struct {
     rs_time at;
 } rs_rdcm_gap;
 
+/* Packets come to a successor by the tree, and none here: rdcm_starved.c. */
+typedef struct {
+    rs_time since;
+    uint64_t version; /* of the view */
+    uint32_t acks;    /* that showed it */
+    bool told;
+} rs_rdcm_starving;
+
 /* What is to be said: for ring i bit 2 i to its predecessor, 2 i + 1 to its parent, RS_RDCM_READY << i to its
  * successor. */
 enum { RS_RDCM_READY = 1 << 8, RS_RDCM_STRAY = 1 << 12 };
@@ -123,7 +132,8 @@ typedef struct rs_rdcm {
     uint64_t tree_top; /* one past the highest sn that came by the tree */
     bool tree_report;  /* that one said REPORT */
     rs_time tree_at;
-    uint64_t recover; /* losses below belong to a window that was cut already */
+    rs_rdcm_starving starving[2]; /* rs_ring_kind */
+    uint64_t recover;             /* losses below belong to a window that was cut already */
     rs_rdcm_gap gaps[RS_RDCM_GAPS];
     uint32_t gap_count;
     uint64_t said[RS_RDCM_SAID], limit;
