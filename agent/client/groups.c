@@ -274,8 +274,10 @@ static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length,
     } else if (kind == RS_GROUP_FRAME_KIND_END && length >= 2 && length <= 2 + ROSTRUM_WORDS_MAX) {
         char words[ROSTRUM_WORDS_MAX + 1] = {0};
         memcpy(words, fields + 2, length - 2);
-        uint16_t code = (uint16_t)rs_group_get(fields, 2);
-        (void)end_with(group, error, code ? (rostrum_code)code : ROSTRUM_ERR_UNAVAILABLE, words);
+        rostrum_code code = (rostrum_code)rs_group_get(fields, 2);
+        /* TIMEOUT would look as if messages could still come. */
+        bool known = code != ROSTRUM_OK && code != ROSTRUM_ERR_TIMEOUT;
+        (void)end_with(group, error, known ? code : ROSTRUM_ERR_UNAVAILABLE, words);
     } else {
         (void)end_with(group, error, ROSTRUM_ERR_PROTOCOL, "the agent sent a malformed frame");
     }

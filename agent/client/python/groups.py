@@ -28,6 +28,7 @@ _HEAD = struct.Struct("<IBBH")
 _MESSAGE = struct.Struct("<IIQ")
 _LOST = struct.Struct("<IIQQ")
 _PUBLISH, _MESSAGE_KIND, _SENDER, _LOST_KIND, _END = range(1, 6)
+_LEAST = {_MESSAGE_KIND: _MESSAGE.size, _LOST_KIND: _LOST.size}
 _READ = 1 << 18
 _KEPT = 1 << 16
 SEND_BOUND_S = 10.0
@@ -163,6 +164,8 @@ class Group:
         start = self._at + _HEAD.size
         self._at = start + length
         try:
+            if length < _LEAST.get(kind, 0):
+                raise struct.error
             if kind == _MESSAGE_KIND:
                 sender, part, sn = _MESSAGE.unpack_from(self._in, start)
                 data = bytes(memoryview(self._in)[start + _MESSAGE.size : self._at])
@@ -175,7 +178,9 @@ class Group:
             if kind == _SENDER:
                 self._senders[struct.unpack_from("<I", body)[0]] = body[4:].decode("utf-8", "replace")
             elif kind == _END:
-                self._ended = error_of(struct.unpack_from("<H", body)[0], body[2:].decode("utf-8", "replace"))
+                code, words = struct.unpack_from("<H", body)[0], body[2:].decode("utf-8", "replace")
+                # TIMEOUT would look as if messages could still come.
+                self._ended = error_of(Code.UNAVAILABLE if code in (0, Code.TIMEOUT) else code, words)
             else:
                 raise struct.error
         except struct.error:
