@@ -20,7 +20,7 @@ from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.validation import ID_MAX, unknown_servers
 from rostrum.controller.core.values import TENANT, OverlayView, PathResponse
 from rostrum.controller.keyvalue import Sparing, line
-from rostrum.controller.northbound import groups_thrift
+from rostrum.controller.northbound import groups_thrift, thrift_response
 from rostrum.controller.northbound import thrift_values as values
 from rostrum.controller.northbound.agent_gate import AgentGate
 from rostrum.controller.northbound.probes import Probes
@@ -86,7 +86,7 @@ class ThriftService:
         arrived = self._arrived.pop((server, response.request_id), None)
         connection = self.agents.get(server)
         if connection:
-            connection.call("response", {"response": values.response(response, REASON_MAX)})
+            connection.send(thrift_response.response(response, REASON_MAX))
         if arrived is not None:
             self.latency.add(time.perf_counter_ns() - arrived)
 
@@ -254,10 +254,15 @@ class AgentConnection(asyncio.Protocol):
         del self._buffer[:at]
 
     def call(self, method: str, arguments: dict[str, Any]) -> None:
-        """Agent.`method` at the other end. An agent that does not read is disconnected."""
+        """Agent.`method` at the other end."""
+        if not self._closing:
+            self.send(encode("Agent", method, arguments))
+
+    def send(self, frame: bytes) -> None:
+        """An agent that does not read is disconnected."""
         if self._closing or self._transport is None:
             return
-        self._transport.write(encode("Agent", method, arguments))
+        self._transport.write(frame)
         if self._transport.get_write_buffer_size() > UNSENT_MAX:
             self._cause = f"it left {UNSENT_MAX >> 20} MiB unread"
             log.warning(line("agent too slow", agent=self.server or "-", peer=self.peer, cause=self._cause))

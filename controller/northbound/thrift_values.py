@@ -16,7 +16,6 @@ from rostrum.controller.core.values import (
     LivePath,
     OverlayView,
     PathRequest,
-    PathResponse,
     Protocol,
     ReceiverReport,
     RingKind,
@@ -25,7 +24,6 @@ from rostrum.controller.core.values import (
     TransferReport,
     Wanted,
 )
-from rostrum.controller.core.values import Decision as CoreDecision
 from rostrum.controller.core.words import shown
 from rostrum.controller.northbound.thrift_codec import BadMessage, idl
 
@@ -144,46 +142,9 @@ def report(args: Any) -> TransferReport:
     )
 
 
-def response(value: PathResponse, reason_max: int) -> Any:
-    """As a Thrift struct; the optional fields only with ACCEPTED."""
-    made = idl.PathResponse(
-        request_id=value.request_id,
-        response_id=value.response_id,
-        decision=value.decision.value,
-        reason=value.reason[:reason_max],
-    )
-    if value.decision is CoreDecision.ACCEPTED:
-        made.accepted_size = value.accepted_size
-        made.kind = _KIND_CODES[value.kind]
-        made.group = value.group
-        made.data_port = value.data_port
-        made.reconfiguration_ns = value.reconfiguration_ns
-        made.rate_bps = value.rate_bps
-        made.lease_ms = value.lease_ms
-        made.light_bound_ms = value.light_bound_ms
-        made.receivers = addresses(value.receivers)
-        made.protocol = value.protocol.value
-    return made
-
-
 def addresses(servers: tuple[ServerAddress, ...]) -> list[Any]:
     """As Thrift structs."""
-    return [_address(one) for one in servers]
-
-
-def _address(one: ServerAddress) -> Any:
-    """The same struct every time: nobody changes it."""
-    found = _structs.get(one.server)
-    if found is None or found[0] is not one:
-        if len(_structs) >= STRUCTS_MAX:
-            _structs.clear()
-        struct = idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port)
-        found = _structs[one.server] = (one, struct)
-    return found[1]
-
-
-STRUCTS_MAX = 1 << 17
-_structs: dict[str, tuple[ServerAddress, Any]] = {}
+    return [idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port) for one in servers]
 
 
 def overlay_view(value: OverlayView) -> Any:

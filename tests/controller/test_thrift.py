@@ -9,9 +9,20 @@ import struct
 from pathlib import Path
 
 import pytest
-from rostrum.controller.core.values import OverlayView, RingPlace, ServerAddress, Settings, State
+from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.values import (
+    Decision,
+    OverlayView,
+    PathResponse,
+    Protocol,
+    RingPlace,
+    ServerAddress,
+    Settings,
+    State,
+)
 from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode, idl
-from rostrum.controller.northbound.thrift_values import overlay_view
+from rostrum.controller.northbound.thrift_response import response
+from rostrum.controller.northbound.thrift_values import addresses, overlay_view
 
 from tests.controller.fakes import FakeAgent, running, until
 from tests.controller.network import Network
@@ -284,6 +295,44 @@ async def test_latency__is_recorded(tmp_path: Path) -> None:
         latency = manager.app.thrift.latency
         assert latency.count == 200
         print(f"thrift response p50 {latency.percentile_ms(50):.3f} ms, p99 {latency.percentile_ms(99):.3f} ms")
+
+
+def test_response__is_written_as_the_idl_says(rng: random.Random) -> None:
+    """Also when a server's agent has another port than when it was written last."""
+    for _ in range(200):
+        value = PathResponse(
+            request_id="r" * rng.randint(0, 64),
+            response_id=f"p-{rng.getrandbits(40)}",
+            decision=rng.choice(list(Decision)),
+            reason="Grüße, 光 " * rng.randint(0, 3),
+            accepted_size=rng.getrandbits(62),
+            kind=rng.choice(list(PathKind)),
+            group=f"239.192.0.{rng.randint(0, 255)}",
+            data_port=rng.randint(1, 65535),
+            reconfiguration_ns=rng.getrandbits(40),
+            rate_bps=rng.getrandbits(50),
+            lease_ms=rng.getrandbits(30),
+            light_bound_ms=rng.getrandbits(30),
+            receivers=tuple(
+                ServerAddress(f"h{number}", f"10.0.0.{number}", rng.randint(1, 65535))
+                for number in rng.sample(range(256), rng.randint(0, 40))
+            ),
+            protocol=rng.choice([Protocol.REPUBLIC, Protocol.RDCM]),
+        )
+        wanted = idl.PathResponse(
+            request_id=value.request_id,
+            response_id=value.response_id,
+            decision=value.decision.value,
+            reason=value.reason[:20],
+        )
+        if value.decision is Decision.ACCEPTED:
+            plain = ("accepted_size", "group", "data_port", "reconfiguration_ns", "rate_bps", "lease_ms")
+            for name in (*plain, "light_bound_ms"):
+                setattr(wanted, name, getattr(value, name))
+            wanted.kind = idl.PathKind.CIRCUIT if value.kind is PathKind.CIRCUIT else idl.PathKind.PACKET
+            wanted.receivers = addresses(value.receivers)
+            wanted.protocol = value.protocol.value
+        assert response(value, 20) == encode("Agent", "response", {"response": wanted})
 
 
 def test_view__every_name_and_the_absent_ones_survive_the_wire() -> None:
