@@ -163,15 +163,7 @@ static void data_packet(rs_sending *x, uint64_t sn, uint64_t most, bool report, 
         header.aux = most - 1;
     }
     header.flags |= report ? RS_DATA_REPORT : 0;
-    rs_wire_encode_data(&header, out->header);
-    out->channel = RS_CH_GROUP;
-    out->peer = RS_NO_PEER;
-    out->group = x->grant.group;
-    out->xfer = x->t.id;
-    out->header_length = RS_DATA_HEADER;
-    out->payload_offset = sn * x->t.fragment_size;
-    out->payload_length = rs_fragment_length(&x->t, sn);
-    out->combine.count = 0;
+    rs_data_packet(x, &header, out);
     x->stats.packets_sent++;
 }
 

@@ -389,6 +389,7 @@ void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *ou
 /* transmit.c: the data channel's output */
 void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x);
 void rs_data_stop(rs_node *node, rs_sending *x);
+void rs_data_packet(const rs_sending *x, const rs_data_header *header, rs_packet_out *out); /* to the group */
 rs_time rs_data_deadline(const rs_node *node);
 
 #define RS_TAIL_LATEST (250 * RS_MS) /* after DATA_FNSD what is missing is asked for, even while data packets come */

@@ -38,6 +38,18 @@ rs_time rs_data_deadline(const rs_node *node) {
     return due;
 }
 
+void rs_data_packet(const rs_sending *x, const rs_data_header *header, rs_packet_out *out) {
+    rs_wire_encode_data(header, out->header);
+    out->channel = RS_CH_GROUP;
+    out->peer = RS_NO_PEER;
+    out->group = x->grant.group;
+    out->xfer = x->t.id;
+    out->header_length = RS_DATA_HEADER;
+    out->payload_offset = header->sn * x->t.fragment_size;
+    out->payload_length = rs_fragment_length(&x->t, header->sn);
+    out->combine.count = 0;
+}
+
 static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
     uint64_t sn = x->first + x->pos % (x->end - x->first);
     rs_data_header header = {.session = x->t.session, .object = x->t.object, .sn = sn};
@@ -49,15 +61,7 @@ static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
         header.flags |= RS_DATA_ATTEMPT;
     else if (rs_marks_packet(&x->marks, now, x->pos, x->pos + 1 >= x->window_pos || x->pos + 1 == x->stop_pos))
         header.flags |= RS_DATA_REPORT;
-    rs_wire_encode_data(&header, out->header);
-    out->channel = RS_CH_GROUP;
-    out->peer = RS_NO_PEER;
-    out->group = x->grant.group;
-    out->xfer = x->t.id;
-    out->header_length = RS_DATA_HEADER;
-    out->payload_offset = sn * x->t.fragment_size;
-    out->payload_length = rs_fragment_length(&x->t, sn);
-    out->combine.count = 0;
+    rs_data_packet(x, &header, out);
 }
 
 static uint32_t on_wire(const rs_packet_out *out) {
