@@ -15,7 +15,7 @@ def save(report: dict[str, Any], file: Path) -> None:
     """JSON, a line for each member; a list of numbers is one line, and figures have six digits."""
     file.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(_rounded(report), indent=1)
-    file.write_text(NUMBERS.sub(lambda found: " ".join(found[0][1:-1].split()).join("[]"), text) + "\n")
+    file.write_text(NUMBERS.sub(lambda found: f"[{' '.join(found[0][1:-1].split())}]", text) + "\n")
 
 
 def _rounded(value: Any) -> Any:

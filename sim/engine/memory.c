@@ -4,6 +4,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define SLAB_LEAST ((size_t)16 << 10)
 
 /* Bytes of header: of data packets; of acknowledgements; of all control messages; of message groups' datagrams. */
 static const uint16_t CAPACITIES[SIM_PACKET_SIZES] = {64, 128, 192, RS_HEADER_MAX, SIM_HEADER_MOST};
@@ -23,11 +27,14 @@ void *sim_take(sim *s, size_t bytes) {
     return memory;
 }
 
+/* Large ones in large pages, where the system has them: most of a run's time goes into finding what is far apart. */
 void *sim_take_lines(sim *s, size_t bytes) {
-    size_t whole = (bytes + SIM_LINE - 1) / SIM_LINE * SIM_LINE;
-    void *memory = aligned_alloc(SIM_LINE, whole);
+    size_t line = bytes < HUGE_PAGE ? SIM_LINE : HUGE_PAGE, whole = (bytes + line - 1) / line * line;
+    void *memory = aligned_alloc(line, whole);
     if (!memory)
         no_memory(bytes);
+    if (line == HUGE_PAGE)
+        madvise(memory, whole, MADV_HUGEPAGE);
     memset(memory, 0, whole);
     s->stats.bytes += bytes;
     return memory;
@@ -52,17 +59,33 @@ void *sim_grow(sim *s, void *array, uint64_t count, uint64_t *capacity, size_t e
     return grown;
 }
 
+/* More packets of a size, twice as many each time, up to a large page. */
+static void make_packets(sim *s, uint8_t size) {
+    size_t each = sizeof(packet) + CAPACITIES[size], bytes = s->slab_bytes[size];
+    bytes = bytes == 0 ? SLAB_LEAST : 2 * bytes < HUGE_PAGE ? 2 * bytes : HUGE_PAGE;
+    s->slab_bytes[size] = bytes;
+    uint64_t capacity = s->slab_capacity;
+    s->slabs = sim_grow(s, s->slabs, s->slab_count, &capacity, sizeof *s->slabs);
+    s->slab_capacity = (uint32_t)capacity;
+    char *slab = sim_take_lines(s, bytes);
+    s->slabs[s->slab_count++] = (slab_place){slab, bytes};
+    for (size_t at = (bytes / each) * each; at > 0;) {
+        at -= each;
+        packet *p = (packet *)(void *)(slab + at);
+        p->size = size;
+        p->next_free = s->free_packets[size];
+        s->free_packets[size] = p;
+    }
+}
+
 packet *packet_new(sim *s, packet_kind kind, uint32_t header_length) {
     uint8_t size = 0;
     while (header_length > CAPACITIES[size])
         size++;
+    if (!s->free_packets[size])
+        make_packets(s, size);
     packet *p = s->free_packets[size];
-    if (p) {
-        s->free_packets[size] = p->next_free;
-    } else {
-        p = sim_take_lines(s, sizeof *p + CAPACITIES[size]);
-        p->size = size;
-    }
+    s->free_packets[size] = p->next_free;
     p->references = 1;
     p->kind = (uint8_t)kind;
     p->header_length = (uint16_t)header_length;
@@ -80,11 +103,9 @@ void packet_drop(sim *s, packet *p) {
 }
 
 void packets_free(sim *s) {
-    for (uint32_t size = 0; size < SIM_PACKET_SIZES; size++)
-        for (packet *p = s->free_packets[size], *next; p; p = next) {
-            next = p->next_free;
-            sim_give(s, p, sizeof *p + CAPACITIES[size]);
-        }
+    for (uint32_t i = 0; i < s->slab_count; i++)
+        sim_give(s, s->slabs[i].memory, s->slabs[i].bytes);
+    sim_give(s, s->slabs, s->slab_capacity * sizeof *s->slabs);
 }
 
 void flights_put(sim *s, flights *f, packet *p, rs_time at) {

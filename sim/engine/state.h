@@ -42,6 +42,11 @@ typedef struct packet {
 } packet;
 
 typedef struct {
+    void *memory;
+    size_t bytes;
+} slab_place;
+
+typedef struct {
     packet *packet;
     rs_time at;
 } flight;
@@ -174,6 +179,9 @@ struct sim {
     size_t near_bytes;
 
     packet *free_packets[SIM_PACKET_SIZES];
+    slab_place *slabs; /* where packets are */
+    uint32_t slab_count, slab_capacity;
+    size_t slab_bytes[SIM_PACKET_SIZES]; /* of the last one */
     sim_note *notes;
     uint64_t note_count, note_capacity;
     sim_run_stats stats;
