@@ -1,4 +1,4 @@
-/* XOR of packet bodies, 32 bytes a step in the compiler's vectors (AVX2, SSE2, NEON as the build allows). */
+/* XOR of packet bodies, in vectors of 32 bytes: AVX2 where the processor has it, else what the build allows (SSE2, NEON). */
 #ifndef RS_CORE_MESSAGES_XOR_H
 #define RS_CORE_MESSAGES_XOR_H
 
