@@ -24,6 +24,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
     """A driver for each kind of switch that the topology has."""
     kinds = {switch.southbound for switch in config.topology.switches.values()}
     fabrics: dict[str, SwitchFabric] = {}
+    key = os.urandom(32)  # of discovery frames
     if "openflow" in kinds:
         from rostrum.controller.southbound.openflow import OpenFlowFabric
 
@@ -34,6 +35,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             lambda switch, port, is_up: post(ev.PortChanged(switch, port, is_up)),
             lambda sighting: post(ev.Sighted(sighting)),
             tls.server_context(config.care.openflow_tls) if config.care.openflow_tls else None,
+            discovery_key=key,
         )
     if "p4runtime" in kinds:
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
@@ -45,8 +47,10 @@ def switches(config: Config, post: Post) -> MixedFabric:
             lambda name: post(ev.SwitchUp(name)),
             lambda name, cause: post(ev.SwitchDown(name, cause)),
             lambda light: post(ev.FirstLight(light)),
+            lambda sighting: post(ev.Sighted(sighting)),
             election_id=config.election_id,
             pipeline=p4runtime_pipeline.load(config.p4_program),
+            discovery_key=key,
             credentials=tls.channel_credentials(config.care.p4runtime_tls) if config.care.p4runtime_tls else None,
         )
     return MixedFabric(config.topology, fabrics)

@@ -13,6 +13,7 @@ from finsy.proto import p4r, p4r_grpc
 from rostrum.lab.namespace import LabError, buffers_library
 from rostrum.lab.processes import Program
 from rostrum.topologies import rate_bps
+from rostrum.topologies.checks import P4_CPU_PORT
 from rostrum.topologies.model import Switch, Topology
 
 BMV2, REFERENCE = "bmv2", "p4-reference-target"
@@ -64,7 +65,7 @@ def program(switch: Switch, interfaces: dict[int, str], number: int, target: str
     for port, name in sorted(interfaces.items()):
         argv += ["-i", f"{port}@{name}"]
     argv += ["--", "--grpc-server-addr", f"{switch.p4.address}:{switch.p4.port}"]
-    argv += ["--priority-queues", str(switch.p4.queues)]
+    argv += ["--priority-queues", str(switch.p4.queues), "--cpu-port", str(P4_CPU_PORT)]
     # Before other work on this machine: hardware does not wait for its users.
     libraries = [buffers_library(), *([buffers_library("bmv2")] if target == BMV2 else [])]
     buffers = ["env", "LD_PRELOAD=" + ":".join(str(one) for one in libraries)]

@@ -9,6 +9,8 @@
  *              | multi- +-----------+  +-----------+  |Light| +----------+
  *              v  cast        |              |        +-----+
  *            Drop           Drop           Drop          '--> digest
+ *
+ *  LLDP from watched ports goes to the control plane, and what that sends to a port leaves as it is: Discovery.
  */
 #define V1MODEL_VERSION 20200408
 #include <core.p4>
@@ -23,6 +25,7 @@
 #include "blocks/multicast.p4"
 #include "blocks/priority.p4"
 #include "blocks/telemetry.p4"
+#include "blocks/discovery.p4"
 
 /* What no table needs to see. */
 control Sanity(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard) {
@@ -35,7 +38,7 @@ control Sanity(in headers_t hdr, inout metadata_t meta, in standard_metadata_t s
             } else if (standard.checksum_error == 1) {
                 meta.reason = REASON_CHECKSUM;
             }
-        } else if (!hdr.arp.isValid()) {
+        } else if (!hdr.arp.isValid() && hdr.ethernet.ethertype != ETHERTYPE_LLDP) {
             meta.reason = REASON_OTHER_FRAME;
         }
     }
@@ -49,13 +52,22 @@ control TorIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     Multicast()  multicast;
     FirstLight() first_light;
     Priority()   priority;
+    Discovery()  discovery;
     Drop()       drop;
 
     apply {
+        if (hdr.packet_out.isValid()) {
+            standard.egress_spec = hdr.packet_out.egress_port;
+            hdr.packet_out.setInvalid();
+            meta.discovery = 1;
+            exit;
+        }
         received.apply(standard);
         sanity.apply(hdr, meta, standard);
         if (meta.reason == REASON_NONE) {
-            if (hdr.ipv4.isValid() && hdr.ipv4.destination[31:28] == MULTICAST_PREFIX) {
+            if (hdr.ethernet.ethertype == ETHERTYPE_LLDP) {
+                discovery.apply(hdr, meta, standard);
+            } else if (hdr.ipv4.isValid() && hdr.ipv4.destination[31:28] == MULTICAST_PREFIX) {
                 admission.apply(hdr, meta, standard);
                 if (meta.reason == REASON_NONE) {
                     multicast.apply(hdr, meta, standard);
@@ -67,7 +79,9 @@ control TorIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
                 unicast.apply(meta, standard);
             }
         }
-        if (meta.reason == REASON_NONE) {
+        if (meta.discovery == 1) {
+            exit;
+        } else if (meta.reason == REASON_NONE) {
             priority.apply(hdr, meta, standard);
         } else {
             drop.apply(meta, standard);
@@ -82,7 +96,7 @@ control TorEgress(inout headers_t hdr, inout metadata_t meta, inout standard_met
     apply {
         bool pruned;
         prune.apply(standard, pruned);
-        if (!pruned) {
+        if (!pruned && meta.discovery == 0) {
             sent.apply(standard);
         }
     }

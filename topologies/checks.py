@@ -10,7 +10,8 @@ from rostrum.topologies.model import End, Ocs, Topology
 from rostrum.topologies.problems import Place, did_you_mean, place_text
 
 Finding = tuple[Place, str]
-P4_PORT_MAX = 510
+P4_PORT_MAX = 509
+P4_CPU_PORT = 510  # to and from the manager
 
 
 def all_of(topology: Topology) -> Iterator[Finding]:

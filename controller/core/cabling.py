@@ -140,14 +140,27 @@ def _confirmed(core: Core, ocs: Ocs, seen: Sighting, now: int) -> set[int]:
 def links(core: Core, now: int) -> list[Link]:
     """Every port between devices, and what is known of it."""
     found = []
+    part = _take_part(core)
     for switch in core.topology.switches.values():
         for port, end in sorted(switch.neighbours.items()):
             if end.node not in core.topology.servers:
-                found.append(_link(core, switch.name, port, end, now))
+                found.append(_link(core, switch.name, port, end, part, now))
     return found
 
 
-def _link(core: Core, switch: str, port: int, end: End, now: int) -> Link:
+def _take_part(core: Core) -> set[str]:
+    """Switches that send and hand up frames. A P4 switch without its port to the manager does neither, and nobody knows
+    before something was heard.
+    """
+    known = {switch for switch, _ in core.heard} | {one.sighting.origin.node for one in core.heard.values()}
+    return {
+        one.name
+        for one in core.topology.switches.values()
+        if (one.p4 is None or one.name in known) and one.name not in core.resources.switches_down
+    }
+
+
+def _link(core: Core, switch: str, port: int, end: End, part: set[str], now: int) -> Link:
     heard = core.heard.get((switch, port))
     fresh = heard is not None and heard.at + STALE_NS > now
     down = core.resources.ports_down.get((switch, port))
@@ -157,17 +170,15 @@ def _link(core: Core, switch: str, port: int, end: End, now: int) -> Link:
         sees = f"{heard.sighting.origin.node}:{heard.sighting.origin.port}"
     if down:
         state, words = "down", down
-    elif core.topology.switches[switch].p4 or switch in core.resources.switches_down:
+    elif switch not in part:
         state = "not looked at"
     elif heard and fresh:
         state, words = ("miscabled", heard.wrong) if heard.wrong else ("as expected", "")
     elif end.node in core.topology.ocs:
         state = "not heard"  # dark, or nobody sends into the circuit: no news
     else:
-        other = core.topology.switches[end.node]
-        looked_at = other.p4 is None and end.node not in core.resources.switches_down
         settled = core.started + STALE_NS < now
-        state = "silent" if looked_at and settled else "not looked at"
+        state = "silent" if end.node in part and settled else "not looked at"
         if state == "silent":
             words = f"{switch} port {port} expected {end.node}:{end.port}, hears nothing"
     return Link(switch, port, end, state, sees, words)

@@ -150,11 +150,11 @@ def _cabling(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
         elif link.state == "silent":
             mend = "check the cable and both ports; a switch between them that filters LLDP looks the same"
             yield Finding("warning", "cabling", subject, link.words, mend)
-        elif core.topology.switches[link.switch].p4:
+        elif link.state == "not looked at" and core.topology.switches[link.switch].p4:
             blind.append(link.switch)
     if blind:
-        what = f"the cabling of {listed(blind)} is not looked at: the P4 program hands no packets to the manager"
-        mend = "rostrum preflight tells whether packets get through"
+        what = f"the cabling of {listed(blind)} is not looked at: no discovery frame of theirs was heard yet"
+        mend = "if it stays so, give them their CPU port, 510; rostrum preflight tells whether packets get through"
         yield Finding("note", "cabling", listed(blind), what, mend)
 
 

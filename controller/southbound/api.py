@@ -25,7 +25,7 @@ from rostrum.controller.core.model import (
 OnSwitchUp = Callable[[str], None]  # (switch)
 OnSwitchDown = Callable[[str, str], None]  # (switch, cause)
 OnPort = Callable[[str, int, bool], None]  # (switch, port, up)
-OnSighting = Callable[[Sighting], None]  # a discovery frame came in; OpenFlow switches only
+OnSighting = Callable[[Sighting], None]  # a discovery frame came in
 OnLight = Callable[[Light], None]  # data came through for a rule that is watched; P4 switches only
 OnOcsUp = Callable[[], None]
 OnOcsDown = Callable[[str], None]  # (cause)

@@ -18,10 +18,10 @@ from rostrum.controller.core.model import (
     SwitchCounters,
     UnicastRule,
 )
-from rostrum.controller.southbound import discovery
+from rostrum.controller.southbound import openflow_discovery
 from rostrum.controller.southbound import openflow_messages as messages
 from rostrum.controller.southbound.api import OnPort, OnSighting, OnSwitchDown, OnSwitchUp
-from rostrum.controller.southbound.discovery import Discovery
+from rostrum.controller.southbound.discovery import Discovery, Frames
 from rostrum.controller.southbound.openflow_thread import Connection, OpenFlowThread
 from rostrum.controller.southbound.tls import TlsDoor
 from rostrum.controller.southbound.together import by_switch, together
@@ -141,6 +141,8 @@ class OpenFlowFabric:
         on_port: OnPort | None = None,
         on_sighting: OnSighting | None = None,
         tls: ssl.SSLContext | None = None,
+        *,
+        discovery_key: bytes = b"",
     ) -> None:
         self._by_dpid = {s.dpid: s for s in topology.switches.values() if s.southbound == "openflow"}
         self._names = {s.name for s in self._by_dpid.values()}
@@ -148,7 +150,9 @@ class OpenFlowFabric:
         self._on_switch_down = on_switch_down
         self._on_port = on_port
         self._discovery = (
-            Discovery(topology, self._connections, self._send_away, on_sighting) if on_sighting is not None else None
+            Discovery(topology, discovery_key, self._connections, self._send_frames, on_sighting)
+            if on_sighting is not None
+            else None
         )
         self._links: dict[str, _SwitchLink] = {}
         self._by_connection: dict[Connection, _SwitchLink] = {}
@@ -240,6 +244,10 @@ class OpenFlowFabric:
 
     def _connections(self) -> dict[str, Connection]:
         return {name: link.connection for name, link in self._links.items() if link.up}
+
+    def _send_frames(self, switch: str, frames: Frames) -> None:
+        connection = self._links[switch].connection
+        self._send_away(switch, [openflow_discovery.packet_out(connection, port, data) for port, data in frames])
 
     def _send_away(self, switch: str, batch: Sequence[Any]) -> None:
         """Messages whose loss does not matter."""
@@ -374,7 +382,7 @@ class OpenFlowFabric:
         """Discovery frames come to us from now on; the ports that are down are told before the switch is up."""
         c, name = link.connection, link.switch.name
         if self._discovery:
-            await link.transact(discovery.rules(c, self._discovery.ports(name)), "set the rules of discovery")
+            await link.transact(openflow_discovery.rules(c, self._discovery.ports(name)), "set the rules of discovery")
         if self._on_port:
             known = await link.describe(c.ofproto_parser.OFPPortDescStatsRequest(c, 0), "describe its ports")
             up = {one.port_no for one in known if _port_up(one)}
@@ -402,8 +410,9 @@ class OpenFlowFabric:
         elif message.msg_type == ofp.OFPT_PORT_STATUS:
             self._port_status(link, message)
         elif message.msg_type == ofp.OFPT_PACKET_IN:
-            if self._discovery:
-                self._discovery.packet_in(link.switch.name, message)
+            port = message.match.get("in_port")
+            if self._discovery and port is not None:
+                self._discovery.packet_in(link.switch.name, int(port), message.data)
         else:
             link.receive(message)
 

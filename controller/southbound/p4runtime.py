@@ -14,7 +14,8 @@ from rostrum.controller.core.model import (
     SwitchCounters,
     UnicastRule,
 )
-from rostrum.controller.southbound.api import OnLight, OnSwitchDown, OnSwitchUp
+from rostrum.controller.southbound.api import OnLight, OnSighting, OnSwitchDown, OnSwitchUp
+from rostrum.controller.southbound.discovery import Discovery, Frames
 from rostrum.controller.southbound.p4runtime_pipeline import Pipeline, load
 from rostrum.controller.southbound.p4runtime_switch import P4Switch
 from rostrum.controller.southbound.together import by_switch, together
@@ -34,16 +35,22 @@ class P4RuntimeFabric:
         on_switch_up: OnSwitchUp,
         on_switch_down: OnSwitchDown,
         on_light: OnLight | None = None,
+        on_sighting: OnSighting | None = None,
         *,
         election_id: int = 1,
         pipeline: Pipeline | None = None,
         credentials: Any = None,
+        discovery_key: bytes = b"",
     ) -> None:
         self._topology, self._pipeline, self._election_id = topology, pipeline, election_id
         self._on_up, self._on_down, self._on_light = on_switch_up, on_switch_down, on_light or _ignore
         self._credentials = credentials
         self._names = {one.name for one in topology.switches.values() if one.p4}
         self._switches: dict[str, P4Switch] = {}
+        self._discovery = (
+            Discovery(topology, discovery_key, lambda: self.up, self._send, on_sighting) if on_sighting else None
+        )
+        self._sending: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> None:
         """Connects to the switches, where the topology says they are; `host` and `port` are not needed.
@@ -54,15 +61,19 @@ class P4RuntimeFabric:
         for name in sorted(self._names):
             self._switches[name] = P4Switch(
                 self._topology.switches[name], self._topology, pipeline, self._election_id,
-                self._on_up, self._on_down, self._on_light, self._credentials,
+                self._on_up, self._on_down, self._on_light, self._credentials, self._discovery,
             )  # fmt: skip
             self._switches[name].start()
+        if self._discovery:
+            self._discovery.start()
 
     def lead(self, term: int) -> None:
         """`start` stands for election with this id."""
         self._election_id = term
 
     async def close(self) -> None:
+        if self._discovery:
+            self._discovery.close()
         await asyncio.gather(*(one.close() for one in self._switches.values()))
 
     @property
@@ -91,7 +102,13 @@ class P4RuntimeFabric:
         return [one for part in parts for one in part]
 
     def discover(self) -> None:
-        """Nothing: the program has no port to the manager, so no frame could be sent or handed up (docs/p4.md)."""
+        if self._discovery:
+            self._discovery.round()
+
+    def _send(self, switch: str, frames: Frames) -> None:
+        task = asyncio.create_task(self._switches[switch].send_out(frames))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return await self._switch(switch).counters()

@@ -33,6 +33,7 @@ CHANNEL_OPTIONS = (
 
 OnMastership = Callable[[], None]
 OnDigest = Callable[[p4r.DigestList], None]
+OnPacket = Callable[[p4r.PacketIn], None]
 
 
 class Connection:
@@ -47,6 +48,7 @@ class Connection:
         on_mastership: OnMastership,
         on_digest: OnDigest,
         credentials: Any = None,
+        on_packet: OnPacket | None = None,
     ) -> None:
         self.name = name
         self.schema: P4Schema | None = None  # to name things in errors
@@ -55,7 +57,8 @@ class Connection:
         self.standing = ""  # why it is not primary
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # the cause
         self._address, self._device_id, self._election_id = address, device_id, election_id
-        self._on_mastership, self._on_digest = on_mastership, on_digest
+        self._on_mastership, self._on_digest, self._on_packet = on_mastership, on_digest, on_packet
+        self._speaking = asyncio.Lock()  # the stream takes one message at a time
         self._credentials = credentials  # grpc's, for TLS
         self._channel: Any = None
         self._stub: Any = None
@@ -147,8 +150,16 @@ class Connection:
     async def acknowledge(self, digest: p4r.DigestList) -> None:
         """Says that a digest list arrived: until then the switch withholds equal ones."""
         ack = p4r.DigestListAck(digest_id=digest.digest_id, list_id=digest.list_id)
+        await self._say(p4r.StreamMessageRequest(digest_ack=ack))
+
+    async def send(self, packet: p4r.PacketOut) -> None:
+        """A frame for the switch to send; nobody confirms it."""
+        await self._say(p4r.StreamMessageRequest(packet=packet))
+
+    async def _say(self, message: p4r.StreamMessageRequest) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self._stream.write(p4r.StreamMessageRequest(digest_ack=ack))
+            async with self._speaking:
+                await self._stream.write(message)
 
     async def _call(
         self, method: str, request: Any, what: str, bound_s: float, updates: Sequence[p4r.Update] = ()
@@ -178,7 +189,9 @@ class Connection:
                         self._elected(message.arbitration)
                     case "digest":
                         self._on_digest(message.digest)
-                    case _:  # no packet-in, no idle timeouts: nothing of this manager's
+                    case "packet" if self._on_packet:
+                        self._on_packet(message.packet)
+                    case _:  # no idle timeouts: nothing of this manager's
                         continue
         except grpc.aio.AioRpcError as error:
             cause = errors.words(error)

@@ -23,6 +23,7 @@ from finsy import (
     P4TableEntry,
     P4TableMatch,
 )
+from finsy.p4entity import P4PacketIn, P4PacketOut
 from finsy.p4entity import P4Replica as Replica
 from finsy.proto import p4r
 from google.protobuf.message import Message
@@ -37,7 +38,7 @@ from rostrum.controller.core.model import (
 )
 
 RuleKey = tuple[int, IPv4Address]  # (in_port, group): what makes two rules the same entry
-PORT_MAX = 510
+PORT_MAX = 509
 DROP_REASONS = (
     "malformed",
     "IPv4 header checksum wrong",
@@ -82,13 +83,14 @@ class Entities:
         act = P4TableAction(action, **arguments) if action else None
         return self._made(P4TableEntry(table, match=P4TableMatch(match), action=act))
 
-    def settings(self, multicast: IPv4Network) -> list[p4r.Entity]:
-        """What does not depend on paths: the range of groups, and how each priority level is marked."""
+    def settings(self, multicast: IPv4Network, watched: Iterable[int] = ()) -> list[p4r.Entity]:
+        """What does not depend on paths: the range of groups, marks of priority levels, ports whose LLDP is wanted."""
         tags = [
             self.entry("priority_tags", {"level": level}, "tag", dscp=DSCP_OF_LEVEL[level], pcp=level, queue=level)
             for level in range(1, len(DSCP_OF_LEVEL))
         ]
-        return [self.entry("group_range", {"group": _prefix(multicast)}, "guard"), *tags]
+        ports = [self.entry("discovery", {"ingress_port": self.port(port)}, "hand_up") for port in watched]
+        return [self.entry("group_range", {"group": _prefix(multicast)}, "guard"), *tags, *ports]
 
     def queues(self, count: int) -> p4r.Entity:
         """How many priority queues each port has."""
@@ -134,6 +136,10 @@ class Entities:
         if not 1 <= number <= PORT_MAX:
             raise SouthboundError(f"{self.switch}: port {number} is not in 1 ... {PORT_MAX}")
         return number
+
+    def packet_out(self, port: int, frame: bytes) -> p4r.PacketOut:
+        message = P4PacketOut(frame, egress_port=self.port(port), padding=0).encode_update(self.schema)
+        return message.packet
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -195,6 +201,14 @@ class Entities:
                 (row["epoch"], Light(self.switch, row["port"], IPv4Address(row["group"]), row["session"], row["sn"]))
                 for row in rows
             ]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._strange(error) from error
+
+    def packet_in_port(self, packet: p4r.PacketIn) -> int:
+        """Where it came in. Raises SouthboundError if it does not say."""
+        try:
+            found = P4PacketIn.decode(p4r.StreamMessageResponse(packet=packet), self.schema)
+            return int(found["ingress_port"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._strange(error) from error
 

@@ -29,6 +29,7 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.southbound import p4runtime_entries as entries
+from rostrum.controller.southbound.discovery import Discovery, Frames
 from rostrum.controller.southbound.p4runtime_any_port import collapse, expand
 from rostrum.controller.southbound.p4runtime_connection import Connection
 from rostrum.controller.southbound.p4runtime_entries import DROP_REASONS, PORT_COUNTERS, Entities
@@ -43,7 +44,7 @@ BACKOFF_MAX_S = 2.0
 PULSE_S = 1.0  # between signs of life asked for
 PULSE_MISSES = 3  # in a row before the switch counts as dead
 RULE_TABLES = ("multicast", "admission", "first_light")
-SETTING_TABLES = ("group_range", "priority_tags")
+SETTING_TABLES = ("group_range", "priority_tags", "discovery")
 
 
 class P4Switch:
@@ -59,13 +60,14 @@ class P4Switch:
         on_down: Callable[[str, str], None],
         on_light: Callable[[Light], None],
         credentials: Any = None,
+        discovery: Discovery | None = None,
     ) -> None:
         assert switch.p4 is not None
         self.switch, self.up = switch, False
         self.standing = "is not connected"  # why it is not up
         self._topology, self._pipeline = topology, pipeline
         self._on_up, self._on_down, self._on_light = on_up, on_down, on_light
-        self._election_id, self._credentials = election_id, credentials
+        self._election_id, self._credentials, self._discovery = election_id, credentials, discovery
         self._make = Entities(switch.name, pipeline.schema)
         self._book = RuleBook(switch.name, self._make, int(time.time()))
         self._ports = packet_ports(topology, switch.name)  # for rules for any port
@@ -142,6 +144,12 @@ class P4Switch:
             tuple((DROP_REASONS[reason - 1], found.get(("dropped", reason), Count())) for reason in reasons),
         )
 
+    async def send_out(self, frames: Frames) -> None:
+        """Each by its port; their loss does not matter."""
+        for port, frame in frames:
+            if self._connection is not None and self.up:
+                await self._connection.send(self._make.packet_out(port, frame))
+
     def _link(self) -> Connection:
         if self._connection is None or not self.up:
             raise SouthboundError(f"{self.switch.name} {self.standing}")
@@ -187,7 +195,7 @@ class P4Switch:
         while True:
             link = Connection(
                 self.switch.name, f"{at.address}:{at.port}", at.device_id, self._election_id,
-                self._changed.set, self._digest, self._credentials,
+                self._changed.set, self._digest, self._credentials, self._packet,
             )  # fmt: skip
             link.schema = self._pipeline.schema
             cause = "the manager is closing"
@@ -247,7 +255,8 @@ class P4Switch:
     async def _settle(self, link: Connection) -> None:
         assert self.switch.p4 is not None
         found = await link.read(self._make.all_of(*SETTING_TABLES), "read its settings")
-        updates = entries.differences(self._make.settings(self._topology.multicast), found)
+        watched = self._discovery.ports(self.switch.name) if self._discovery else []
+        updates = entries.differences(self._make.settings(self._topology.multicast, watched), found)
         updates.append(entries.modify(self._make.queues(self.switch.p4.queues)))
         await link.write(updates, "set levels, queues and the range of groups")
         digest = self._make.digest()
@@ -277,6 +286,16 @@ class P4Switch:
                 continue
             if self.up and link.primary and running != self._pipeline.cookie:
                 await link.close("somebody replaced its program")
+
+    def _packet(self, packet: Any) -> None:
+        if self._discovery is None:
+            return
+        try:
+            port = self._make.packet_in_port(packet)
+        except SouthboundError as error:
+            log.warning("%s", error)
+            return
+        self._discovery.packet_in(self.switch.name, port, packet.payload)
 
     def _digest(self, digest: Any) -> None:
         link = self._connection

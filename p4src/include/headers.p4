@@ -4,6 +4,19 @@
 
 #include "include/ids.p4"
 
+/* In front of frames to the control plane, and from it. */
+@controller_header("packet_in")
+header packet_in_t {
+    @id(1) bit<9> ingress_port;
+    @id(2) bit<7> padding;
+}
+
+@controller_header("packet_out")
+header packet_out_t {
+    @id(1) bit<9> egress_port;
+    @id(2) bit<7> padding;
+}
+
 header ethernet_t {
     bit<48> destination;
     bit<48> source;
@@ -68,6 +81,8 @@ header rostrum_t {
 }
 
 struct headers_t {
+    packet_in_t  packet_in;
+    packet_out_t packet_out;
     ethernet_t ethernet;
     vlan_t     vlan;
     arp_t      arp;
@@ -80,6 +95,7 @@ struct metadata_t {
     reason_t reason; // REASON_NONE while the packet lives
     bit<32>  destination; // what unicast forwarding goes by: of IPv4, or asked for by ARP
     bit<3>   level;
+    bit<1>   discovery; // between the control plane and a port: no traffic
 }
 
 /* First light: the digest's members in the order of docs/p4.md. */

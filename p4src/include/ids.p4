@@ -11,6 +11,7 @@
 #define ID_PRIORITY_TAGS 0x02000005
 #define ID_EGRESS_QUEUES 0x02000006
 #define ID_FIRST_LIGHT 0x02000007
+#define ID_DISCOVERY 0x02000008
 
 #define ID_FORWARD 0x01000001
 #define ID_UNKNOWN_DESTINATION 0x01000002
@@ -25,6 +26,8 @@
 #define ID_SET_QUEUES 0x0100000b
 #define ID_WATCH 0x0100000c
 #define ID_UNWATCHED 0x0100000d
+#define ID_HAND_UP 0x0100000e
+#define ID_UNWATCHED_PORT 0x0100000f
 
 #define ID_PORT_RECEIVED 0x12000001
 #define ID_PORT_SENT_MULTICAST 0x12000002
@@ -53,12 +56,16 @@ const reason_t REASON_FOREIGN_GROUP = 6;
 const reason_t REASON_NO_PATH = 7;
 const reason_t REASON_WAY_BACK = 8;
 
+/* Frames to and from the control plane (packet-in, packet-out). */
+const bit<9> CPU_PORT = 510;
+
 /* What v1model's instance_type is for a copy made by the packet replication engine. */
 const bit<32> INSTANCE_REPLICATION = 5;
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<16> ETHERTYPE_VLAN = 0x8100;
+const bit<16> ETHERTYPE_LLDP = 0x88cc;
 const bit<48> ARP_IPV4_OVER_ETHERNET = 0x0001_0800_0604; // hardware, protocol, and the lengths of their addresses
 const bit<8> PROTOCOL_UDP = 17;
 const bit<24> ROSTRUM_DATA = 0x535201; // magic 0x5253 as it lies on the wire, version 1

@@ -1,5 +1,6 @@
 /* Bytes to headers and back, and the IPv4 header checksum.
  *
+ *   packet_out, or
  *   ethernet -> [vlan] -> arp
  *                      -> ipv4 -> udp -> rostrum
  *
@@ -12,6 +13,19 @@
 
 parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {
+        transition select(standard.ingress_port) {
+            CPU_PORT: from_control;
+            default: ethernet;
+        }
+    }
+
+    /* What the control plane sends is not looked into. */
+    state from_control {
+        packet.extract(hdr.packet_out);
+        transition accept;
+    }
+
+    state ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_VLAN: vlan;
@@ -97,6 +111,7 @@ control UpdateHeader(inout headers_t hdr, inout metadata_t meta) {
 
 control FrameDeparser(packet_out packet, in headers_t hdr) {
     apply {
+        packet.emit(hdr.packet_in);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
         packet.emit(hdr.arp);

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from rostrum.controller.core import cabling
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import PathKind, Sighting
 from rostrum.controller.core.values import S, Settings, State, Wanted
 from rostrum.topologies import loader
+from rostrum.topologies.kinds import with_kind
 from rostrum.topologies.model import End
 
 from tests.controller.timeline import Timeline
@@ -150,6 +153,21 @@ def test_cabling__what_is_not_heard_any_more_is_silent_or_not_said() -> None:
     states = {(one.switch, one.port): one for one in cabling.links(line.manager.core, line.now)}
     assert "silent" not in {one.state for one in states.values()}
     assert cabling.STALE_NS == 20 * S
+
+
+def test_cabling__a_p4_switch_counts_once_it_was_heard() -> None:
+    """Before that nobody knows whether it has a port to the manager."""
+    text = (Path(__file__).parents[2] / "topologies" / "hybrid-4x2.yaml").read_text()
+    line = Timeline(loader.load_text(with_kind(text, "p4")), Settings())
+    line.wait(60_000)
+    assert {one.state for one in cabling.links(line.manager.core, line.now)} == {"not looked at"}
+    to_core = next(port for port, end in line.topology.switches["tor1"].neighbours.items() if end.node == "core")
+    end = line.topology.switches["tor1"].neighbours[to_core]
+    assert see(line, "core", end.port, "tor1", to_core) == ""  # tor1 sends, core hands up
+    states = {(one.switch, one.port): one.state for one in cabling.links(line.manager.core, line.now)}
+    assert states["core", end.port] == "as expected" and states["tor1", to_core] == "silent"
+    others = {state for (switch, port), state in states.items() if (switch, port) != ("core", end.port)}
+    assert others == {"silent", "not heard", "not looked at"}
 
 
 @pytest.mark.parametrize("port", [0, 50, 4095])

@@ -184,3 +184,21 @@ def test_stranger_on_the_data_port__is_refused_too(lab: Lab) -> None:
     before = refused(lab, "tor4", 1)
     lab.execute("h7", send_argv(lab, "h7", "239.192.255.254", COUNT, GAP_S, port=PORT))
     until(lambda: refused(lab, "tor4", 1) - before >= COUNT, "tor4 to refuse it")
+
+
+def test_cabling__p4_switches_tell_what_their_ports_hear(lab: Lab) -> None:
+    def states() -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for one in lab.rest.get("/v1/links")["links"]:
+            found.setdefault(one["state"], []).append(f"{one['switch']}:{one['port']} expected {one['expected']}")
+        return found
+
+    packet = {f"tor{n}:49 expected core:{n}" for n in range(1, 5)}
+    packet |= {f"core:{n} expected tor{n}:49" for n in range(1, 5)}
+    until(lambda: packet <= set(states().get("as expected", ())), "packet links to be heard from both ends", 30)
+    now = states()
+    assert set(now) <= {"as expected", "not heard"}, now
+    path = request(lab, sender="h1", receivers=["h3", "h5"], kind="circuit")
+    lit = {f"tor{number}:50 expected ocs:{number}" for number in (2, 3)}
+    until(lambda: lit <= set(states()["as expected"]), f"light through the circuit of {path['id']}", 30)
+    assert not [one for one in lab.rest.get("/v1/doctor")["findings"] if one["check"] == "cabling"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 from finsy import P4CounterEntry, P4DigestEntry, P4DirectCounterEntry, P4Schema, P4TableEntry
-from finsy.p4entity import P4DigestList, decode_entity, encode_entities, encode_updates
+from finsy.p4entity import P4DigestList, P4PacketIn, P4PacketOut, decode_entity, encode_entities, encode_updates
 from finsy.proto import U128, p4r, p4r_grpc, rpc_status
 
 CALL_S = 20.0
@@ -43,6 +43,7 @@ class Control:
         self.device_id = device_id
         self.election_id = U128.encode(1)
         self.digests: queue.Queue[Any] = queue.Queue()
+        self.packets: queue.Queue[P4PacketIn] = queue.Queue()
         self._outgoing: queue.Queue[Any] = queue.Queue()
         self._channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
@@ -97,6 +98,10 @@ class Control:
             for entity in reply.entities:
                 yield decode_entity(entity, self.schema)
 
+    def send(self, port: int, frame: bytes) -> None:
+        """Packet-out."""
+        self._outgoing.put(P4PacketOut(frame, egress_port=port, padding=0).encode_update(self.schema))
+
     def counter(self, name: str) -> dict[int, tuple[int, int]]:
         """Index -> (packets, bytes), those that counted something."""
         entries = self.read(P4CounterEntry(name))
@@ -125,5 +130,7 @@ class Control:
                     self._outgoing.put(p4r.StreamMessageRequest(digest_ack=ack))
                     for one in P4DigestList.decode(message, self.schema):
                         self.digests.put(one)
+                elif kind == "packet":
+                    self.packets.put(P4PacketIn.decode(message, self.schema))
         except grpc.RpcError as error:
             self._said = str(error)

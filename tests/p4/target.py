@@ -28,6 +28,7 @@ from tests.tidy.tree import ROOT
 PROGRAM, INFO = ROOT / "p4src/build/tor.json", ROOT / "p4src/build/tor.p4info.txtpb"
 PORTS = range(1, 7)
 DEVICE_ID = 1
+CPU_PORT = 510
 MTU = 9000
 START_S = 30.0
 SOL_PACKET, PACKET_AUXDATA, PACKET_OUTGOING, VLAN_VALID = 263, 8, 4, 1 << 4
@@ -45,7 +46,7 @@ class Kind:
         """Both take the same options."""
         program = ["simple_switch_grpc"] if self.name == "bmv2" else [sys.executable, "-m", "rostrum.lab.p4target"]
         ports = [word for port in PORTS for word in ("-i", f"{port}@p{port}")]
-        own = ["--grpc-server-addr", address, "--priority-queues", str(queues)]
+        own = ["--grpc-server-addr", address, "--priority-queues", str(queues), "--cpu-port", str(CPU_PORT)]
         return [*program, "--no-p4", "--device-id", str(DEVICE_ID), *ports, "--", *own]
 
 

@@ -166,7 +166,7 @@ def test_rate_refused(text: str) -> None:
         ),
         (
             lambda value: (put("switches", "tor1", p4("10.255.9.1"))(value), put("links", 0, "b", "tor1:511")(value)),
-            "port 511 of tor1: the P4 program knows ports 1 to 510",
+            "port 511 of tor1: the P4 program knows ports 1 to 509",
         ),
         (put("switches", "h1", {"role": "tor", "dpid": 99}), "h1 is also in switches; rename one"),
         (put("servers", "Bad Name", {"address": "10.0.9.1", "management": "10.255.9.1"}), "not usable as a name"),

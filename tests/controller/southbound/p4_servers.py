@@ -49,6 +49,7 @@ class FakeServer(p4r_grpc.P4RuntimeServicer):
         self.writes: list[list[p4r.Update]] = []
         self.pushes = 0
         self.acks: list[int] = []
+        self.packets: list[p4r.PacketOut] = []
         self.refuse: Callable[[p4r.Update], tuple[int, str]] = lambda _: (0, "")
         self.details: Callable[[list[p4r.Error]], bytes] | None = None
         self.hold: dict[str, asyncio.Event] = {}
@@ -127,6 +128,8 @@ class FakeServer(p4r_grpc.P4RuntimeServicer):
                 self._tell()
             elif message.WhichOneof("update") == "digest_ack":
                 self.acks.append(message.digest_ack.list_id)
+            elif message.WhichOneof("update") == "packet":
+                self.packets.append(message.packet)
 
     def _primary(self) -> _Stream | None:
         return next((one for one in self._streams if one.election == self._highest), None)
@@ -264,7 +267,7 @@ class ProgramServer:
 
     async def start(self) -> None:
         options = ["--no-p4", "--device-id", str(DEVICE), "--thrift-port", str(free_port()), "--log-level", "warn"]
-        options += ["--", "--grpc-server-addr", f"127.0.0.1:{self.port}", "--priority-queues", "8"]
+        options += ["--", "--grpc-server-addr", f"127.0.0.1:{self.port}", "--priority-queues", "8", "--cpu-port", "510"]
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv, *options, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log

@@ -88,7 +88,7 @@ async def test_values_that_do_not_fit__are_refused_before_anything_is_written(se
     async with World(server) as world:
         await world.up()
         before = len(server.writes)
-        with pytest.raises(SouthboundError, match=r"tor1: port 600 is not in 1 \.\.\. 510"):
+        with pytest.raises(SouthboundError, match=r"tor1: port 600 is not in 1 \.\.\. 509"):
             await world.fabric.install([replace(RULE, out_ports=(600,))])
         with pytest.raises(SouthboundError, match="has no out ports"):
             await world.fabric.install([replace(RULE, out_ports=())])
