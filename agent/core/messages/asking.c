@@ -147,7 +147,7 @@ static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     if (of_group->per_s == 0)
         of_group->per_s = NODE_START;
     rs_time turn = of_group->next > node->asks.next ? of_group->next : node->asks.next;
-    rs_time again = now + node->config.nak_retry;
+    rs_time again = now + (node->config.nak_retry > 2 * GATHER ? node->config.nak_retry : 2 * GATHER);
     if (turn <= again) {
         take(node, of_group, now);
         take(node, &node->asks, now);

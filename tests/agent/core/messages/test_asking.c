@@ -204,6 +204,18 @@ static void asking__waits_no_longer_than_bins_take_to_fill(void **state) {
     end(&t);
 }
 
+/* However soon a configuration wants to ask again: waiting for room in the budget costs no more than a look now and then. */
+static void asking__waits_for_its_turn_without_spinning(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){.nak_retry = 1}, &RICOCHET, 1);
+    rs_time now = 0;
+    uint32_t looks = 0;
+    for (lose(&t, now, 2000); rs_messages_deadline(t.receiver) != RS_NEVER; looks++)
+        next_naks(&t, &now);
+    assert_true(looks < 2000);
+    end(&t);
+}
+
 /* 200 MB/s: the sender's ring lasts 40 ms, and what is asked for later than that is gone. */
 static void asking__in_a_flood_is_before_the_ring_is_written_anew(void **state) {
     (void)state;
@@ -437,6 +449,7 @@ int main(void) {
         cmocka_unit_test(asking__tells_what_is_missing_longest),
         cmocka_unit_test(asking__is_bounded_by_what_is_answered),
         cmocka_unit_test(asking__waits_no_longer_than_bins_take_to_fill),
+        cmocka_unit_test(asking__waits_for_its_turn_without_spinning),
         cmocka_unit_test(asking__in_a_flood_is_before_the_ring_is_written_anew),
         cmocka_unit_test(asking__leaves_what_comes_with_another),
         cmocka_unit_test(asking__a_member_answers_for_a_sender_that_is_gone),
