@@ -34,8 +34,8 @@ void rs_groups_refused(void *agent, const char *group, const char *reason);
 /* The manager is there (again): it is told what is joined here. */
 void rs_groups_link_up(rs_groups *groups);
 
-/* Reads multicast that waits, before datagrams that came to this server alone are read: a repair that comes before its
- * packets does would take them for missing. False: there is more of it than one turn takes; datagrams are to wait, which
+/* Reads multicast that waits, before datagrams that came to this server alone are read: a repair that is read before
+ * its packets takes them for missing. False: there is more of it than one turn takes; datagrams are to wait, which
  * they do for a few milliseconds at most. */
 bool rs_groups_read_first(rs_groups *groups);
 /* A datagram that came to this server alone. False: it is not of group messages. */

@@ -56,8 +56,8 @@ bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint
 
 /* A data packet came. Non-NULL: the stream has moved by a step since it was last told of. */
 rs_flow_heard *rs_flow_hear(rs_flow_heard *table, const uint8_t *packet, size_t length, uint32_t window);
-/* `missing`, a packet that may still come (0: none), is so far back that the sender, if it went on, would soon have it no
- * more: a window of packets is under way, and a sender keeps RS_FLOW_KEPT bytes. */
+/* `missing`, a packet that may still come (0: none), is so far back that the sender, if it went on, would soon have it
+ * no more: a window of packets is under way, and a sender keeps RS_FLOW_KEPT bytes. */
 bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window);
 void rs_flow_encode(uint8_t out[RS_FLOW_BYTES], const rs_flow_report *report);
 bool rs_flow_decode(const uint8_t *bytes, size_t length, rs_flow_report *out);

@@ -17,6 +17,7 @@ CORE_MAY_CALL = {
     *("snprintf", "vsnprintf", "__snprintf_chk", "__vsnprintf_chk", "__memcpy_chk", "__memset_chk", "__memmove_chk"),
     *("cbrt", "ceil", "exp", "floor", "fmax", "fmin", "log", "log2", "pow", "round", "sqrt", "lround", "llround"),
     *("__assert_fail", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"),
+    "__cpu_model",  # the compiler's, of what the processor has
 }
 
 

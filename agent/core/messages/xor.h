@@ -1,4 +1,5 @@
-/* XOR of packet bodies, in vectors of 32 bytes: AVX2 where the processor has it, else what the build allows (SSE2, NEON). */
+/* XOR of packet bodies, in vectors of 32 bytes: AVX2 where the processor has it, else what the build allows (SSE2,
+ * NEON). */
 #ifndef RS_CORE_MESSAGES_XOR_H
 #define RS_CORE_MESSAGES_XOR_H
 

@@ -204,7 +204,7 @@ static void asking__waits_no_longer_than_bins_take_to_fill(void **state) {
     end(&t);
 }
 
-/* However soon a configuration wants to ask again: waiting for room in the budget costs no more than a look now and then. */
+/* However soon a configuration wants to ask again: waiting for room in the budget costs a look now and then. */
 static void asking__waits_for_its_turn_without_spinning(void **state) {
     (void)state;
     two t = begin((rs_messages_config){.nak_retry = 1}, &RICOCHET, 1);
