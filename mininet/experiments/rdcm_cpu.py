@@ -1,8 +1,9 @@
-"""RDCM, Fig. 14: processor time of receivers by RDCM, against the same multicast without acknowledgements."""
+"""RDCM, Fig. 14: processor time of receivers by RDCM, against unreliable multicast, and against Republic."""
 
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import tempfile
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 from rostrum.client import Agent, RostrumError
+from rostrum.lab.experiments import plain_multicast
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
@@ -23,7 +25,14 @@ from rostrum.topologies.units import Size, size_text
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 SENDER = "h0-0-0"
-PROTOCOLS = ("republic", "rdcm")
+PLAIN, PLAIN_FILE = "plain", "plain-file"
+PROTOCOLS = (PLAIN, PLAIN_FILE, "republic", "rdcm")
+RATIOS = {
+    "rdcm_over_plain": "rdcm over plain, run by run",
+    "rdcm_without_digest_over_plain": "rdcm without its digest over plain",
+    "rdcm_without_digest_over_plain_file": "rdcm without its digest over plain into a file",
+    "rdcm_over_republic": "rdcm over republic",
+}
 BOUND_S = 120.0
 GIB = 1 << 30
 
@@ -37,10 +46,13 @@ GIB = 1 << 30
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/rdcm-cpu.json",
               show_default=True, help="Where the numbers go.")  # fmt: skip
 def command(json_file: Path, **given: Any) -> None:
-    """Measure receivers' processor time by RDCM and without acknowledgements (Fig. 14).
+    """Measure receivers' processor time by RDCM against unreliable multicast (Fig. 14).
 
-    The same agents send the same bytes over the same kind of tree, by turns: with RDCM, and with Republic, whose
-    receivers say nothing while data comes. The time is that of the receivers' agents, user and kernel.
+    By turns the same bytes go over the same kind of tree: as plain numbered datagrams, without any protocol or check,
+    into a little memory (plain) and into a file of the store (plain-file); with Republic, whose receivers say nothing
+    while data comes; with RDCM. Packets have the same size, and sockets are looked at as often. The time is that of the
+    receivers' programs, user and kernel. Agents take a digest besides, whose cost is measured too, and have the memory
+    of their files ready before (--reserve), which plain-file has not.
     """
     try:
         report = run(**given)
@@ -50,9 +62,11 @@ def command(json_file: Path, **given: Any) -> None:
     json_file.write_text(json.dumps(report, indent=1) + "\n")
     summary = report["summary"]
     for protocol in PROTOCOLS:
-        OUT.print(f"{protocol:9} {summary[protocol]:.2f} CPU-s per GiB received (median of {len(report['runs']) // 2})")
-    OUT.print(f"rdcm over republic, run by run: {summary['ratio_median']:.2f} ({summary['ratio_least']:.2f} to "
-              f"{summary['ratio_most']:.2f})")  # fmt: skip
+        OUT.print(f"{protocol:10} {summary[protocol]:.2f} CPU-s per GiB received (median)")
+    OUT.print(f"the digest, which plain does not take: {summary['digest']:.2f} CPU-s per GiB")
+    for name, words in RATIOS.items():
+        found = summary[name]
+        OUT.print(f"{words}: {found['median']:.2f} ({found['least']:.2f} to {found['most']:.2f})")
     OUT.print(f"numbers in {json_file}")
 
 
@@ -68,38 +82,66 @@ def run(size: int, receivers: int, repeats: int, rate: str, name: str) -> dict[s
         file.write_text(fabric(fat_tree(4, rate_bps(rate)), Options(name="fat-tree")))
         lab = Lab.start(file, name=name, or_another=True, reserve=reserve, quota="1G", seed=1)
     with lab:
+        source = lab.run / "source"
+        source.write_bytes(random.Random(1).randbytes(size))
         pids = {server: lab.status()["programs"][server]["pid"] for server in names}
         turns = [protocol for _ in range(repeats + 1) for protocol in PROTOCOLS]
         for number, protocol in enumerate(track(turns, "sending", console=ERR, transient=True), 1):
-            one = _send(lab, protocol, number, size, names, pids)
+            if protocol in (PLAIN, PLAIN_FILE):
+                one = _plain(lab, protocol, source, names)
+            else:
+                one = _send(lab, protocol, number, source, names, pids)
             if number > len(PROTOCOLS):  # the first of each warms up
                 runs.append(one)
+        digest = plain_multicast.digest_cpu_s_per_gib(lab, names[0], source)
     parameters = {"size": size, "receivers": receivers, "repeats": repeats, "rate": rate}
     return {
         "experiment": "rdcm-cpu",
         "manifest": manifest(1, parameters),
-        "summary": summary(runs),
+        "summary": summary(runs, digest),
         "runs": runs,
     }
 
 
-def summary(runs: list[dict[str, Any]]) -> dict[str, float]:
+def summary(runs: list[dict[str, Any]], digest: float) -> dict[str, Any]:
     """Medians of CPU-s per GiB, and ratios of neighbouring runs."""
     found = {protocol: [one["cpu_s_per_gib"] for one in runs if one["protocol"] == protocol] for protocol in PROTOCOLS}
-    ratios = [rdcm / plain for plain, rdcm in zip(found["republic"], found["rdcm"], strict=True)]
+    undigested = [one - digest for one in found["rdcm"]]
+    pairs = {
+        "rdcm_over_plain": zip(found["rdcm"], found[PLAIN], strict=True),
+        "rdcm_without_digest_over_plain": zip(undigested, found[PLAIN], strict=True),
+        "rdcm_without_digest_over_plain_file": zip(undigested, found[PLAIN_FILE], strict=True),
+        "rdcm_over_republic": zip(found["rdcm"], found["republic"], strict=True),
+    }
     return {
         **{protocol: statistics.median(values) for protocol, values in found.items()},
-        "ratio_median": statistics.median(ratios),
-        "ratio_least": min(ratios),
-        "ratio_most": max(ratios),
+        "digest": digest,
+        **{name: _ratios([a / b for a, b in pair]) for name, pair in pairs.items()},
+    }
+
+
+def _ratios(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def _plain(lab: Lab, protocol: str, source: Path, receivers: list[str]) -> dict[str, Any]:
+    found = plain_multicast.send(lab, SENDER, receivers, source, keep=protocol == PLAIN_FILE)
+    size = source.stat().st_size
+    return {
+        "protocol": protocol,
+        "cpu_s": found.cpu_s,
+        "cpu_s_per_gib": found.cpu_s / (size * len(receivers) / GIB),
+        "goodput_bps": size * 8 / found.seconds,
+        "packets_sent": found.packets,
     }
 
 
 def _send(
-    lab: Lab, protocol: str, number: int, size: int, receivers: list[str], pids: dict[str, int]
+    lab: Lab, protocol: str, number: int, source: Path, receivers: list[str], pids: dict[str, int]
 ) -> dict[str, Any]:
+    size = source.stat().st_size
     with Agent(lab.agent_socket(SENDER)) as agent:
-        agent.add(number, bytes(size))
+        agent.add(number, source)
         before = _cpu_s(lab, pids)
         result = agent.send(number, receivers, protocol=protocol).wait(BOUND_S)
         after = _cpu_s(lab, pids)

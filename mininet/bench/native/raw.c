@@ -28,7 +28,7 @@
 #define STEP (2u << 20)        /* of a file's memory made at once */
 #define STALL_NS 1000000000ull /* no receiver gets on: packets were lost */
 #define SENDER_PAUSE_NS 50000
-#define RECEIVER_PAUSE_NS 300000
+#define RECEIVER_PAUSE_NS 300000 /* unless --pause says otherwise */
 #define WINDOW_PACKETS 900 /* less than the kernel lets wait between two interfaces (net.core.netdev_max_backlog) */
 #define SOCKET_BYTES (64 << 20)
 
@@ -38,7 +38,7 @@ typedef struct {
     bool sends, scratch;
     const char *method, *file, *shared;
     unsigned number;
-    uint64_t window;
+    uint64_t window, pause_ns;
 } settings;
 
 void rs_raw_die(const char *what) {
@@ -148,7 +148,7 @@ static void run_sender(rs_raw *raw, const rs_raw_method *method, uint64_t window
 }
 
 /* Sockets are looked at by the clock while packets come: to be woken for each would take most of a core. */
-static void run_receiver(rs_raw *raw, const rs_raw_method *method) {
+static void run_receiver(rs_raw *raw, const rs_raw_method *method, uint64_t look_ns) {
     void *receiver = method->receiver(raw);
     struct pollfd ready = {.fd = method->wait_fd(receiver), .events = POLLIN};
     puts("ready");
@@ -160,7 +160,7 @@ static void run_receiver(rs_raw *raw, const rs_raw_method *method) {
         if (empty > 20)
             poll(&ready, 1, 100);
         else if (got < RS_RAW_BATCH / 2)
-            pause_ns(RECEIVER_PAUSE_NS);
+            pause_ns((long)look_ns);
     }
 }
 
@@ -213,19 +213,21 @@ static void know_interface(rs_raw *raw) {
 static void usage(void) {
     fputs("usage: raw send|receive --method udp|udp-gso|packet|xdp --interface NIC --address IPV4 --shared FILE\n"
           "         --file FILE [--group IPV4] [--port N] [--window BYTES]\n"
-          "         send: --receivers N    receive: --number N --size BYTES [--scratch]\n",
+          "         send: --receivers N    receive: --number N --size BYTES [--scratch] [--pause NS]\n",
           stderr);
     exit(2);
 }
 
 static void parse(int argc, char **argv, settings *set, rs_raw *raw) {
-    enum { METHOD, INTERFACE, ADDRESS, SHARED, FILE_, GROUP, PORT, WINDOW, RECEIVERS, NUMBER, SIZE, SCRATCH };
+    enum { METHOD, INTERFACE, ADDRESS, SHARED, FILE_, GROUP, PORT, WINDOW, RECEIVERS, NUMBER, SIZE, SCRATCH, PAUSE };
     static const struct option options[] = {
-        {"method", 1, 0, METHOD}, {"interface", 1, 0, INTERFACE}, {"address", 1, 0, ADDRESS},
-        {"shared", 1, 0, SHARED}, {"file", 1, 0, FILE_},          {"group", 1, 0, GROUP},
-        {"port", 1, 0, PORT},     {"window", 1, 0, WINDOW},       {"receivers", 1, 0, RECEIVERS},
-        {"number", 1, 0, NUMBER}, {"size", 1, 0, SIZE},           {"scratch", 0, 0, SCRATCH},
-        {.name = NULL},
+        {"method", 1, 0, METHOD},       {"interface", 1, 0, INTERFACE},
+        {"address", 1, 0, ADDRESS},     {"shared", 1, 0, SHARED},
+        {"file", 1, 0, FILE_},          {"group", 1, 0, GROUP},
+        {"port", 1, 0, PORT},           {"window", 1, 0, WINDOW},
+        {"receivers", 1, 0, RECEIVERS}, {"number", 1, 0, NUMBER},
+        {"size", 1, 0, SIZE},           {"scratch", 0, 0, SCRATCH},
+        {"pause", 1, 0, PAUSE},         {.name = NULL},
     };
     int option;
     set->sends = argc > 1 && strcmp(argv[1], "send") == 0;
@@ -267,6 +269,9 @@ static void parse(int argc, char **argv, settings *set, rs_raw *raw) {
         case SIZE:
             raw->size = strtoull(optarg, NULL, 10);
             break;
+        case PAUSE:
+            set->pause_ns = strtoull(optarg, NULL, 10);
+            break;
         case SCRATCH:
             set->scratch = true;
             break;
@@ -281,7 +286,7 @@ static void parse(int argc, char **argv, settings *set, rs_raw *raw) {
 }
 
 int main(int argc, char **argv) {
-    settings set = {.window = 8u << 20};
+    settings set = {.window = 8u << 20, .pause_ns = RECEIVER_PAUSE_NS};
     rs_raw raw = {.group = 0xEFC00101, .port = 7070, .file_fd = -1};
     parse(argc, argv, &set, &raw);
     prctl(PR_SET_TIMERSLACK, 1);
@@ -293,7 +298,7 @@ int main(int argc, char **argv) {
         if (set.sends)
             run_sender(&raw, methods[i], set.window);
         else
-            run_receiver(&raw, methods[i]);
+            run_receiver(&raw, methods[i], set.pause_ns);
         return 0;
     }
     usage();
