@@ -1,7 +1,7 @@
-/* Sec. 3.4, Link Failure. Ours: a receiver to whom nothing comes by the tree knows that before its predecessor can infer
- * it from repairs, which are few where hosts are busy. The ACKs of its successors show that packets come to them by the
- * tree, while to itself none does: then its own ACKs say so, and the predecessor, who has the packets by the tree,
- * reports it.
+/* Sec. 3.4, Link Failure. Ours: a receiver to whom nothing comes by the tree knows that before its predecessor can
+ * infer it from repairs, which are few where hosts are busy. The ACKs of its successors show that packets come to them
+ * by the tree, while to itself none does: then its own ACKs say so, and the predecessor, who has the packets by the
+ * tree, reports it.
  *
  * A single failed link cuts off one of a leaf ring, or all of it. In the first case its successor there has a tree; in
  * the second only that of the proxy, in the ring above. */
