@@ -122,7 +122,7 @@ void net_call(net *n, rs_peer server, rs_status status);
 bool net_has(const net *n, rs_peer server, uint64_t data); /* whole, verified, RECEIVE_DONE */
 const net_told *net_event(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer); /* the first, NULL if none */
 const net_told *net_event_nth(const net *n, rs_peer node, rs_event_kind kind, uint32_t which); /* from 0 */
-uint32_t net_events(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer);       /* how many */
+uint32_t net_events(const net *n, rs_peer node, rs_event_kind kind, rs_peer peer);             /* how many */
 const net_said *net_message(const net *n, rs_peer from, rs_peer to, rs_message_type type, uint32_t which);
 uint32_t net_messages(const net *n, rs_peer from, rs_peer to, rs_message_type type);
 rs_xfer_stats net_stats(net *n, rs_peer node, rs_xfer xfer);
