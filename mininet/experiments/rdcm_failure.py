@@ -84,8 +84,9 @@ class Event:
 @click.command()
 @click.option("--rate", default="50M", show_default=True, help="Of every server's link.")
 @click.option("--size", type=Size(least=1 << 20), default="64M", show_default=True, help="Of the object.")
-@click.option("--cut", "how", type=click.Choice(["multicast", "all"]), default="multicast", show_default=True,
-              help="What the link loses: a switch without its groups, or a dead transceiver.")  # fmt: skip
+@click.option("--cut", "how", type=click.Choice(["multicast", "all", "port"]), default="multicast", show_default=True,
+              help="What the link loses: a switch without its groups, a dead transceiver, or one whose ports go down, "
+                   "which switches tell the manager.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True, help="Of the agents' random choices.")
 @click.option("--name", default="rdcm-failure", show_default=True, help="Of the lab.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/rdcm-failure.json",
@@ -116,7 +117,10 @@ def run(rate: str, size: int, how: str, seed: int, name: str) -> dict[str, Any]:
         file = Path(folder) / "fabric.yaml"
         file.write_text(fabric(fat_tree(4, rate_bps(rate)), Options(name="fat-tree")))
         reserve = size_text(size).replace(" ", "").replace("iB", "")
-        with Lab.start(file, name=name, or_another=True, seed=seed, reserve=reserve, quota="1G") as lab:
+        core_links = "veth" if how == "port" else "patch"  # ports that can go down
+        with Lab.start(
+            file, name=name, or_another=True, seed=seed, reserve=reserve, quota="1G", core_links=core_links
+        ) as lab:
             report = _session(lab, size, how)
     parameters = {"rate": rate, "size": size, "cut": how}
     return {"experiment": "rdcm-failure", "manifest": manifest(seed, parameters), **report}
@@ -140,7 +144,10 @@ def _session(lab: Lab, size: int, how: str) -> dict[str, Any]:
             link = next(one for one in tree if one[1].startswith("agg2"))
             cut_off = _below(tree, link[1])
             done = [(f"link {'-'.join(link)} cut ({how})", *_now(began))]
-            links.cut(lab, link[0], link[1], only_multicast=how == "multicast")
+            if how == "port":
+                links.down(lab, link[0], link[1])
+            else:
+                links.cut(lab, link[0], link[1], only_multicast=how == "multicast")
             _reach(watched, size * 0.6)
             done.append((f"{KILLED} killed", *_now(began)))
             lab.kill(KILLED)
