@@ -20,8 +20,8 @@ typedef struct {
 
 typedef struct {
     rs_totals_of sent, received;
-    uint64_t socket_drops; /* data packets that the kernel dropped because its buffer was full */
-    uint64_t probes;       /* reports to the manager */
+    uint64_t socket_drops;                      /* data packets that the kernel dropped because its buffer was full */
+    uint64_t probes;                            /* reports to the manager */
     uint64_t stream_bytes_out, stream_bytes_in; /* of programs: taken from them, handed to them */
 } rs_totals;
 
