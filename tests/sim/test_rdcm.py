@@ -53,6 +53,17 @@ def test_session__same_seed_same_figures(seed: int) -> None:
     assert figures[0] == figures[1]
 
 
+def test_rdcm__a_long_session_at_full_load_does_not_drown_in_its_own_repairs(seed: int) -> None:
+    """Without congestion control queues grow, and answers come later and later: they are not taken for losses."""
+    group = group_of("bcube:4,2", 30, seed)
+    session = Session(group, "rdcm", Load(packets=8192, loss=0.01), seed)
+    outcome = session.run()
+    stats = [session.stats(name) for name in group.receivers]
+    lost, doubled = (sum(one[name] for one in stats) for name in ("losses", "peer_repairs_old"))
+    assert doubled < 0.2 * lost
+    assert outcome.completion > 0.75
+
+
 def test_rdcm__repairs_take_fewer_links_than_srms(seed: int) -> None:
     group = group_of("bcube:4,2", 40, seed)
     rdcm, srm = (Session(group, name, Load(packets=512, loss=0.01), seed).run() for name in ("rdcm", "srm"))
