@@ -78,7 +78,11 @@ static void receive(world *w, uint32_t to, const rs_packet_in *in) {
     rs_incoming info;
     if (rs_incoming_info(w->node[to], r.xfer, &info) != RS_OK || info.fragment_size == 0)
         return;
-    uint64_t sn = r.offset / info.fragment_size;
+    uint64_t first, here, end, sn = r.offset / info.fragment_size;
+    if (rs_stream_window(w->node[to], r.xfer, &first, &here, &end) == RS_OK) {
+        must(first <= here && here <= end && r.offset + r.length <= end); /* there is room for it */
+        return;
+    }
     must(sn < FRAGMENTS_MOST && !w->stored[to][sn]);
     w->stored[to][sn] = 1;
     if (r.verdict != RS_RX_COMBINE)
@@ -110,7 +114,7 @@ static void answer(world *w, uint32_t n, const rs_event *e) {
         w->incoming[n] = e->xfer;
         if (rs_incoming_info(w->node[n], e->xfer, &info) != RS_OK)
             return; /* ended before its event was polled */
-        if (info.size / info.fragment_size >= FRAGMENTS_MOST)
+        if (info.size != RS_STREAM && info.size / info.fragment_size >= FRAGMENTS_MOST)
             rs_incoming_refuse(w->node[n], w->now, e->xfer, "too large");
         else if (take(w, 1) % 4)
             rs_incoming_accept(w->node[n], w->now, e->xfer, 1, 1 << 20);
@@ -179,6 +183,11 @@ static void forge(world *w, uint32_t to) {
         m.open.path_kind = (uint8_t)(take(w, 1) % 4);
         m.open.group_address = m.open.path_kind ? 5 : 0;
         m.open.light_confirm = (uint8_t)(1 + take(w, 1) % 3);
+        if (m.open.path_kind == RS_OPEN_RDCM && take(w, 1) % 4 == 0) {
+            m.open.size = RS_STREAM;
+            m.open.first = 0;
+            m.open.end = RS_STREAM_FRAGMENTS;
+        }
     } else if (m.type == RS_MSG_PTCH_DATA) {
         m.ptch_data.sn = a;
         payload = (uint32_t)(b % 1500);
@@ -266,7 +275,7 @@ static void view(world *w, uint32_t n) {
 
 static void forge_ack(world *w, uint32_t to) {
     uint8_t header[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
-    rs_ack ack = {.flags = (uint8_t)(take(w, 1) % 64), .object = object(w), .version = take(w, 1)};
+    rs_ack ack = {.flags = (uint8_t)(take(w, 1) % 128), .object = object(w), .version = take(w, 1)};
     ack.opening = take(w, 1) % 4 ? w->opening : take(w, 1) % 3;
     ack.cum = take(w, 1) % 8 ? take(w, 1) : take(w, 8) >> 3;
     ack.expected = take(w, 1) % 8 ? take(w, 2) : take(w, 8);
@@ -297,7 +306,7 @@ static void garbage(world *w, uint32_t to) {
 static void open_transfer(world *w, uint32_t n) {
     const rs_peer receivers[] = {1 - n, 2, 7};
     rs_send_params params = {.object = object(w),
-                             .size = take(w, 2),
+                             .size = take(w, 1) % 4 ? take(w, 2) : RS_STREAM,
                              .protocol = RS_PROTOCOL_RDCM,
                              .receivers = receivers,
                              .receiver_count = 1 + (uint32_t)take(w, 1) % 3};
@@ -348,9 +357,21 @@ static void predict_two(world *w, uint32_t n) {
         abort();
 }
 
+/* Of a stream: more of it, its end, what was taken, at any time and of any size. */
+static void stream_call(world *w, uint32_t n) {
+    uint64_t what = take(w, 1), bytes = take(w, 1) * (what & 1 ? 100 : 33), first, here, end;
+    rs_xfer in = what & 2 ? w->incoming[n] : w->last[n];
+    if (what & 4)
+        rs_stream_extend(w->node[n], w->now, w->last[n], what & 8 ? bytes << 8 : bytes, (what & 48) == 48);
+    else if (rs_stream_window(w->node[n], in, &first, &here, &end) == RS_OK && what & 8)
+        rs_stream_taken(w->node[n], w->now, in, here);
+    else
+        rs_stream_taken(w->node[n], w->now, in, bytes);
+}
+
 static void receiver_call(world *w, uint32_t n) {
     rs_xfer_stats stats;
-    switch (take(w, 1) % 6) {
+    switch (take(w, 1) % 8) {
     case 0:
         rs_incoming_refuse(w->node[n], w->now, w->incoming[n], NULL);
         break;
@@ -365,6 +386,10 @@ static void receiver_call(world *w, uint32_t n) {
         break;
     case 4:
         predict_two(w, n);
+        break;
+    case 5:
+    case 6:
+        stream_call(w, n);
         break;
     default:
         rs_xfer_stats_get(w->node[n], take(w, 1) % 2 ? w->incoming[n] : w->last[n], &stats);
@@ -466,6 +491,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                             .light_confirm = (uint32_t)take(&w, 1) % 4,
                             .start_policy = (rs_start_policy)(take(&w, 1) % 2),
                             .max_transfers = 4,
+                            .rdcm.stream_bytes = 25600,
                             .nic_rate_bps = 1000000000};
         w.node[n] = rs_node_new(&config, &allocator);
         must(w.node[n] != NULL);
