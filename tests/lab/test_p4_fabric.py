@@ -74,15 +74,13 @@ def test_what_forwards__is_named(lab: Lab) -> None:
     assert lab.switch in ("p4-reference-target+openvswitch", "bmv2")
 
 
-def test_preflight_and_doctor__where_switches_hand_nothing_up(lab: Lab) -> None:
+def test_preflight_and_doctor(lab: Lab) -> None:
     for kind in ("packet", "circuit"):
         status, found = lab.rest.call("POST", "/v1/preflight", {"sender": "h1", "receivers": FAR, "kind": kind})
         assert status == 200 and found["works"] and found["kind"] == kind, found
-    found = lab.rest.get("/v1/doctor")
-    assert found["healthy"], found
-    assert [one["check"] for one in found["findings"]] == ["cabling"] and "not looked at" in found["findings"][0][
-        "what"
-    ]
+    # Until discovery has gone round, a note says that the cabling is not looked at.
+    until(lambda: not lab.rest.get("/v1/doctor")["findings"], "the doctor to have looked at everything")
+    assert lab.rest.get("/v1/doctor")["healthy"]
 
 
 @pytest.mark.parametrize("kind", ["packet", "circuit"])

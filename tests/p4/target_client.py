@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from tests.p4.target_p4info import p4info
 DEVICE = 3
 BOUND_S = 10.0
 INSERT, MODIFY, DELETE = p4r.Update.Type.INSERT, p4r.Update.Type.MODIFY, p4r.Update.Type.DELETE
-REFUSED_MOST = 5  # times in a row that a stream is tried again
+REFUSED_MOST = 5  # times in a row that a stream is tried again, after a pause
+REFUSED_PAUSE_S = 0.05
 SetAction = p4r.SetForwardingPipelineConfigRequest.Action
 
 
@@ -115,6 +117,7 @@ class Client:
                 # A stream that HTTP/2 refused was not looked at (RFC 9113, 8.7): seen where the machine is busy.
                 if not left or "RST_STREAM with error code 7" not in (error.details() or ""):
                     raise Failed(error) from None
+                time.sleep(REFUSED_PAUSE_S * 2 ** (REFUSED_MOST - left))
         raise AssertionError
 
     def push(self, built: Builder, action: int = SetAction.VERIFY_AND_COMMIT, **more: Any) -> None:

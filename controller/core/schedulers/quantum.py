@@ -20,7 +20,6 @@ class Quantum(Scheduler):
 
     name: ClassVar[str] = "quantum"
     each_alone: ClassVar[bool] = True
-    in_order: ClassVar[bool] = True
 
     def __init__(self, session_bytes: int | None = None) -> None:
         super().__init__(session_bytes or QUANTUM_BYTES)
