@@ -291,6 +291,7 @@ class World:
             agent._reader.join(10)
             assert agent.process.stderr is not None
             agent.process.stderr.close()
+            print(f"-- {agent.host.name} said:", *agent.log[-60:], sep="\n")  # shown with a test that failed
 
 
 @contextlib.contextmanager
