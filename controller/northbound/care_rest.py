@@ -276,12 +276,12 @@ _ADVICE = (
 
 
 def _use(one: Use) -> UseView:
-    return UseView(**vars(one))
+    return UseView.model_validate(one, from_attributes=True)
 
 
 def _quota(core: Core, tenant: str) -> QuotaView | None:
     quota = core.quotas.limits.get(EVERYBODY) if tenant == EVERYBODY else core.quotas.quota(tenant)
-    return QuotaView(**vars(quota)) if quota else None
+    return QuotaView.model_validate(quota, from_attributes=True) if quota else None
 
 
 def _tenants(core: Core) -> TenantList:

@@ -185,6 +185,7 @@ async def test_tenants__rest_shows_quota_use_and_who_waits(tmp_path: Path) -> No
         for sender, receiver in (("h1", "h3"), ("h4", "h5")):
             await http.post("/v1/paths", json={"sender": sender, "receivers": [receiver]})
         found = (await http.get("/v1/tenants")).json()
+        assert "tenants" in found, found
         (one,) = found["tenants"]
         assert one["name"] == "local" and one["used"]["paths"] == 1 and one["waiting"] == 1
         assert one["quota"]["paths"] == 1 and one["quota"]["circuits"] is None

@@ -95,7 +95,7 @@ def refused(target: Target, kind: int, message: Any) -> tuple[int, str]:
     """Code and words of one update's error."""
     with pytest.raises(Failed) as caught:
         target.write((kind, message))
-    assert caught.value.code == "UNKNOWN"
+    assert caught.value.code == "UNKNOWN", caught.value
     [detail] = caught.value.details
     return detail
 
