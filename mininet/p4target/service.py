@@ -154,7 +154,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
                         answers.append(list(read(message)))
                     errors.append(None)
                 except Refused as refused:
-                    errors.append(refused)
+                    errors.append(refused.with_traceback(None))
         for found in answers:
             for start in range(0, len(found), READ_ENTITIES):
                 yield p4r.ReadResponse(entities=found[start : start + READ_ENTITIES])
@@ -186,7 +186,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             with self.switch.lock:
                 write(update.type, message)
         except Refused as refused:
-            return refused
+            return refused.with_traceback(None)  # which leads to the call, and with it to the connection's stream
         return None
 
     def _set_pipeline(self, request: Any) -> None:

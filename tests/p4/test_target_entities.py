@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -321,6 +322,17 @@ def test_multicast_groups(target: Target) -> None:
     backup = group(4, (1, 1))
     backup.replicas[0].backup_replicas.add(port=b"\2")
     assert refused(target, INSERT, backup)[0] == UNIMPLEMENTED
+
+
+def test_calls_that_were_refused_do_not_use_up_the_connection(target: Target) -> None:
+    """What is left of them waits for Python's collector of cycles, which may not come for long."""
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(100):
+            assert refused(target, MODIFY, group(3))[0] == NOT_FOUND
+    finally:
+        gc.enable()
 
 
 def test_clone_sessions(target: Target) -> None:
