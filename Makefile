@@ -15,7 +15,7 @@ build: setup  ## build the agent and its library in build/agent, compile the man
 	@test -f build/agent/build.ninja || meson setup build/agent --buildtype=debugoptimized >build/meson-agent.log || \
 		{ cat build/meson-agent.log; exit 1; }
 	@ninja -C build/agent >build/ninja-agent.log || { tail -40 build/ninja-agent.log; exit 1; }
-	@.ci/compile
+	@.ci/compile || echo "build: goes on with the manager as plain Python"
 
 demo: build  ## one object to six servers through an emulated optical circuit; ARGS="--size 512M --receivers 3"
 	@build/venv/bin/rostrum lab run demo $(ARGS)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from rostrum.controller.core.model import MulticastRule, SouthboundError
-from rostrum.controller.rule_batches import Done, Failures, Order, Waiting, Work
+from rostrum.controller.rule_batches import Batch, Done, Failures, Order, Waiting, Work
 from rostrum.controller.southbound.api import SwitchFabric
 
 __all__ = ["Done", "Failures", "RuleOrders"]
@@ -82,31 +82,40 @@ class RuleOrders:
                 if work is not None:
                     waiting.popleft()
                     await work()
-                    continue
-                todo = [self._waiting.take(switch)]
-                while todo:
-                    batch, failure = todo.pop(0), ""
-                    self._asked[switch] = loop.time()
-                    try:
-                        if batch.removals:
-                            await self._fabric.remove(list(batch.removals.values()))
-                        if batch.installs:
-                            await self._fabric.install(list(batch.installs.values()))
-                    except SouthboundError as error:
-                        if len(batch.orders) > 1:
-                            todo = batch.alone()
-                            continue
-                        failure = str(error)
-                    except (asyncio.CancelledError, TimeoutError) as error:
-                        if isinstance(error, asyncio.CancelledError) and not self._given_up(switch):
-                            raise
-                        failure = f"no answer within {self._bound_s:g} s"
-                    finally:
-                        del self._asked[switch]
-                    batch.answer(switch, failure)
+                else:
+                    await self._carry_out(switch, self._waiting.take(switch), loop)
         finally:
             del self._waiting.orders[switch], self._tasks[switch]
             self._late.discard(switch)
+
+    async def _carry_out(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
+        failure = ""
+        try:
+            await self._ask(switch, batch, loop)
+        except TimeoutError:
+            failure = f"no answer within {self._bound_s:g} s"
+        except SouthboundError as error:
+            if len(batch.orders) > 1:
+                for one in batch.alone():
+                    await self._carry_out(switch, one, loop)
+                return
+            failure = str(error)
+        batch.answer(switch, failure)
+
+    async def _ask(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
+        """Raises SouthboundError, TimeoutError."""
+        self._asked[switch] = loop.time()
+        try:
+            if batch.removals:
+                await self._fabric.remove(list(batch.removals.values()))
+            if batch.installs:
+                await self._fabric.install(list(batch.installs.values()))
+        except asyncio.CancelledError:
+            if not self._given_up(switch):
+                raise
+            raise TimeoutError from None
+        finally:
+            del self._asked[switch]
 
     def _given_up(self, switch: str) -> bool:
         """Whether its task was cancelled because the switch is late, and for no other reason."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rostrum.lab.manifest import manifest
+from rostrum.sim import reports
 from rostrum.sim.network import SimError
 from rostrum.sim.ricochet import Row, Setting, run
 from rostrum.topologies.places import build_folder
@@ -134,8 +134,7 @@ def report(
             for row in each]  # fmt: skip
     result = {"instrument": "sim", "experiment": study.name, "summary": summarize(study, rows), "runs": flat,
               "manifest": manifest(seed, parameters)}  # fmt: skip
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(result, indent=1) + "\n")
+    reports.save(result, json_file)
     picture = json_file.with_suffix(".png")
     _draw(study, rows, picture)
     table = Table(study.axis, *(figure.label for figure in study.figures))

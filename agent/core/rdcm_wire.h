@@ -16,8 +16,8 @@ enum {
     RS_ACK_WANTS_READY = 4,    /* the ring is new: can its predecessor repair? */
     RS_ACK_READY = 8,          /* to the successor: yes, and what follows is of no meaning */
     RS_ACK_LEFT = 16,          /* to a predecessor: of this one no repairs are needed any more */
-    RS_ACK_STARVED = 64,       /* to a predecessor: its successor has a tree, and nothing comes to this one */
-    RS_ACK_BY_TREE = 32        /* of late a packet came to this one by the tree: no link above it has failed */
+    RS_ACK_BY_TREE = 32,       /* of late a packet came to this one by the tree: no link above it has failed */
+    RS_ACK_STARVED = 64        /* to a predecessor: its successor has a tree, and nothing comes to this one */
 };
 
 typedef struct {

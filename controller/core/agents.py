@@ -96,18 +96,8 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
         return
     transfer = core.transfers.get(path.transfer_id)
     if transfer is None:
-        request = path.request
         path.transfer_id = core.next_id("t")
-        transfer = Transfer(
-            path.transfer_id,
-            request.sender,
-            request.receivers,
-            request.app_id,
-            request.data_id,
-            report.bytes,
-            [path.id],
-            now,
-        )
+        transfer = Transfer.of(path, report.bytes, now)
         core.add_transfer(transfer)
     receivers = set(transfer.receivers)  # of all its paths
     kept = tuple(one for one in report.receivers[:REPORT_RECEIVERS_MAX] if one.server in receivers)

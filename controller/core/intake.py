@@ -81,18 +81,7 @@ def _transfer(core: Core, path: Path, now: int) -> None:
             path.transfer_id = transfer.id
             return
     path.transfer_id = core.next_id("t")
-    core.add_transfer(
-        Transfer(
-            path.transfer_id,
-            request.sender,
-            request.receivers,
-            request.app_id,
-            request.data_id,
-            request.data_size,
-            [path.id],
-            now,
-        )
-    )
+    core.add_transfer(Transfer.of(path, request.data_size, now))
 
 
 def _continues(request: PathRequest, transfer: Transfer) -> bool:

@@ -35,10 +35,8 @@ def rules_changed(core: Core, flush: Flush, now: int) -> None:
         core.remove(some, "", now)  # before what is put: a switch never holds more than its budget
     flush.ops = set_rules(core, [rule for rule in put if rule.switch not in down])
     m.ops |= flush.ops
-    if now < m.since + core.settings.grace:
-        flush.away = {rule.switch for rule in put if rule.switch in down}
-    else:
-        flush.away = {rule.switch for rule in put if rule.switch in down and rule.switch in m.down}
+    starting = now < m.since + core.settings.grace
+    flush.away = {rule.switch for rule in put if rule.switch in down and (starting or rule.switch in m.down)}
 
 
 def set_rules(core: Core, rules: list[MulticastRule]) -> set[int]:

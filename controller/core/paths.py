@@ -169,6 +169,12 @@ class Transfer:
     reported: int | None = None
     report: TransferReport | None = None
 
+    @staticmethod
+    def of(path: Path, size: int, begun: int) -> Transfer:
+        """The transfer of `path.transfer_id`, with this path as its first session."""
+        one = path.request
+        return Transfer(path.transfer_id, one.sender, one.receivers, one.app_id, one.data_id, size, [path.id], begun)
+
     @property
     def key(self) -> ObjectKey:
         return (self.sender, self.app_id, self.data_id)

@@ -231,18 +231,7 @@ def _belongs(core: Core, path: Path, transfer_id: str, now: int) -> None:
         known.sessions.append(path.id)
         known.receivers = tuple(dict.fromkeys(known.receivers + request.receivers))
         return
-    core.add_transfer(
-        Transfer(
-            transfer_id,
-            request.sender,
-            request.receivers,
-            request.app_id,
-            request.data_id,
-            request.data_size,
-            [path.id],
-            path.stamps.requested,
-        )
-    )
+    core.add_transfer(Transfer.of(path, request.data_size, path.stamps.requested))
 
 
 def _request_record(request: PathRequest) -> dict[str, Json]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from rostrum.lab.manifest import manifest
+from rostrum.sim import reports
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.network import HostParams, LinkParams, PathParams, SimError
 from rostrum.topologies import load_text, rate_bps
@@ -71,8 +71,7 @@ def command(
         raise click.ClickException(str(error)) from error
     parameters = {"size": size, "network": family, "rate": rate, "delay_s": delay, "burst": burst}
     report = {"instrument": "sim", "summary": summary(rows), "runs": rows, "manifest": manifest(seed, parameters)}
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    reports.save(report, json_file)
     OUT.print(table(rows))
     OUT.print(f"figures in {json_file}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,7 @@ from rich.table import Table
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.values import Settings
 from rostrum.lab.manifest import manifest
-from rostrum.sim import workload
+from rostrum.sim import reports, workload
 from rostrum.sim.replay import YEAR_NS, Outcome, Replay, Result, Stalled
 from rostrum.sim.workload import BadTrace, Demand
 from rostrum.topologies import TopologyError, load, load_text
@@ -95,9 +94,8 @@ def command(
     times = {name: completion_s(result.outcomes) for name, result in results.items()}
     facts = manifest(seed, parameters)
     report = {"instrument": "sim", "summary": rows, "completion_s": times, "manifest": facts}
-    for file in (json_file, png):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    reports.save(report, json_file)
+    png.parent.mkdir(parents=True, exist_ok=True)
     plot(times, png, ocs_model)
     OUT.print(table(rows))
     OUT.print(f"figures in {json_file}, picture in {png}")

@@ -39,6 +39,21 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
+def _begin(
+    connection: Connection, request: int, body: bytes, data_id: int, on_event: Callable[[Event], None] | None = None
+) -> tuple[int, Call, socket.socket]:
+    """Hands one end of a pair to the agent, with the request; the tag, the call, and our end."""
+    ours, theirs = pair()
+    try:
+        tag, call = connection.start(request, body, f"stream {data_id}", fd=theirs.fileno(), on_event=on_event)
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return tag, call, ours
+
+
 class StreamWriter:
     """A stream that is being sent. Leaving the `with` block without `finish` fails it at all receivers.
 
@@ -55,17 +70,7 @@ class StreamWriter:
     ) -> None:
         self.data_id, self.bytes_written = data_id, 0
         self._connection, self._with_receivers = connection, with_receivers
-        ours, theirs = pair()
-        try:
-            self._tag, self._call = connection.start(
-                wire.STREAM_SEND, body, f"stream {data_id}", fd=theirs.fileno(), on_event=on_event
-            )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._socket = ours
+        self._tag, self._call, self._socket = _begin(connection, wire.STREAM_SEND, body, data_id, on_event)
 
     def write(self, data: Buffer) -> None:
         """Writes all of `data`. Waits while the slowest receiver, or the path, holds the stream back.
@@ -140,17 +145,8 @@ class StreamReader:
         self.data_id, self.bytes_read = data_id, 0
         self._connection = connection
         self._ended = False
-        ours, theirs = pair()
-        try:
-            self._tag, self._call = connection.start(
-                wire.STREAM_RECEIVE, struct.pack("<QI", data_id, wait_ms), f"stream {data_id}", fd=theirs.fileno()
-            )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._socket = ours
+        body = struct.pack("<QI", data_id, wait_ms)
+        self._tag, self._call, self._socket = _begin(connection, wire.STREAM_RECEIVE, body, data_id)
 
     def read(self, size: int = READ_BYTES) -> bytes:
         """Up to `size` bytes, as soon as there are some; nothing at the end, which is whole then.

@@ -6,6 +6,15 @@
 
 static const rs_config usual = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000};
 
+/* A transfer of 1,000 fragments to all others, which waits for its first path. */
+static net *asking(uint32_t nodes, uint64_t seed, rs_xfer *xfer) {
+    net *n = net_new(nodes, &usual, seed);
+    net_knob(n)->grant = false;
+    *xfer = net_send_all(n, 1, 1000 * FRAGMENT);
+    net_at(n, 5 * MS);
+    return n;
+}
+
 static void expect_wanted(net *n, rs_xfer xfer, uint32_t servers, uint32_t wanted) {
     for (rs_peer peer = 1; peer < servers; peer++)
         assert_int_equal(rs_path_wants(net_node(n, 0), xfer, peer), wanted >> peer & 1);
@@ -13,10 +22,8 @@ static void expect_wanted(net *n, rs_xfer xfer, uint32_t servers, uint32_t wante
 
 static void others__follow_in_the_same_transfer(void **state) {
     (void)state;
-    net *n = net_new(5, &usual, 1);
-    net_knob(n)->grant = false;
-    rs_xfer xfer = net_send_all(n, 1, 1000 * FRAGMENT);
-    net_at(n, 5 * MS);
+    rs_xfer xfer;
+    net *n = asking(5, 1, &xfer);
     expect_wanted(n, xfer, 5, 0x1e);
     rs_path_grant grant = net_part(n, 1000 * FRAGMENT, 2, (const rs_peer[]){1, 3});
     net_grant(n, 0, xfer, &grant);
@@ -43,10 +50,8 @@ static void others__follow_in_the_same_transfer(void **state) {
 
 static void parts_that_have_come_equally_far__are_one_again(void **state) {
     (void)state;
-    net *n = net_new(4, &usual, 2);
-    net_knob(n)->grant = false;
-    rs_xfer xfer = net_send_all(n, 1, 1000 * FRAGMENT);
-    net_at(n, 5 * MS);
+    rs_xfer xfer;
+    net *n = asking(4, 2, &xfer);
     rs_path_grant grant = net_part(n, 400 * FRAGMENT, 1, (const rs_peer[]){2});
     net_grant(n, 0, xfer, &grant);
     expect_wanted(n, xfer, 4, 1 << 1 | 1 << 3); /* those who are behind come first */
@@ -89,10 +94,8 @@ static void losses_of_a_part__are_mended_while_the_next_is_served(void **state) 
 
 static void part_denied__the_others_go_on(void **state) {
     (void)state;
-    net *n = net_new(4, &usual, 4);
-    net_knob(n)->grant = false;
-    rs_xfer xfer = net_send_all(n, 1, 1000 * FRAGMENT);
-    net_at(n, 5 * MS);
+    rs_xfer xfer;
+    net *n = asking(4, 4, &xfer);
     rs_path_grant grant = net_part(n, 400 * FRAGMENT, 1, (const rs_peer[]){2});
     net_grant(n, 0, xfer, &grant);
     net_at(n, 10 * MS);
@@ -158,10 +161,8 @@ static void path_of_a_part_failed__that_part_goes_by_unicast(void **state) {
 /* The receiver of a part that is over crashes and comes back with nothing, while another part is served. */
 static void part_is_over__its_receiver_starts_over(void **state) {
     (void)state;
-    net *n = net_new(3, &usual, 7);
-    net_knob(n)->grant = false;
-    rs_xfer xfer = net_send_all(n, 1, 1000 * FRAGMENT);
-    net_at(n, 5 * MS);
+    rs_xfer xfer;
+    net *n = asking(3, 7, &xfer);
     rs_path_grant grant = net_part(n, 500 * FRAGMENT, 1, (const rs_peer[]){1});
     net_grant(n, 0, xfer, &grant);
     net_at(n, 200 * MS);
