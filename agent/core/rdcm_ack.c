@@ -23,10 +23,16 @@ static uint64_t own_expected(const rs_rdcm *r) {
     return by_window < room ? by_window : room;
 }
 
+/* In a proxy ring. Who is no proxy any more stays in the old one until the new one is ready: nobody is below it then,
+ * and to say so would let the sender go on without it. */
+static bool speaks_for_itself(const rs_rdcm *r) {
+    return r->own_child || r->child_count == 0;
+}
+
 uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind) {
     if (kind == RS_RING_LEAF)
         return own_expected(r);
-    uint64_t least = r->own_child ? own_expected(r) : RS_RDCM_NO_LIMIT;
+    uint64_t least = speaks_for_itself(r) ? own_expected(r) : RS_RDCM_NO_LIMIT;
     rs_time newest = INT64_MIN;
     for (uint32_t i = 0; i < r->child_count; i++)
         newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
@@ -82,7 +88,7 @@ static uint64_t settled(const rs_rdcm *r, rs_ring_kind kind) {
     uint64_t own = own_settled(r), below = rs_rdcm_least_settled(r);
     if (kind == RS_RING_LEAF)
         return own;
-    return r->own_child && own < below ? own : below;
+    return speaks_for_itself(r) && own < below ? own : below;
 }
 
 /* Ours: a loss is told at once to those who mend it, and to the parent, who tells it on when all its children miss the
