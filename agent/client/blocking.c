@@ -125,6 +125,15 @@ rostrum_code rostrum_add(rostrum *agent, uint64_t data_id, int fd, rostrum_error
     return rostrum_ask(agent, (uint64_t)info.st_size / SLOWEST_DIGEST_BYTES_PER_MS, fd, NULL, error);
 }
 
+static rostrum_code wait_for_send(rostrum *agent, uint64_t tag, const rostrum_send_options *options,
+                                  rostrum_outcome *outcome, rostrum_send_result **result, rostrum_error *error) {
+    uint64_t bound_ms = options && options->timeout_ms ? options->timeout_ms : FOREVER;
+    rostrum_code code = rostrum_wait_for(agent, tag, bound_ms, outcome, error);
+    if (result)
+        *result = outcome->result;
+    return code;
+}
+
 rostrum_code rostrum_send(rostrum *agent, uint64_t data_id, const char *const *receivers, uint32_t receiver_count,
                           const rostrum_send_options *options, rostrum_send_result **result, rostrum_error *error) {
     rostrum_outcome outcome = {.keep_result = result != NULL, .fd = -1};
@@ -133,13 +142,19 @@ rostrum_code rostrum_send(rostrum *agent, uint64_t data_id, const char *const *r
         *result = NULL;
     rostrum_code code = rostrum_start_send(agent, data_id, receivers, receiver_count, options, rostrum_take_answer,
                                            &outcome, &tag, error);
-    if (code)
-        return code;
-    code =
-        rostrum_wait_for(agent, tag, options && options->timeout_ms ? options->timeout_ms : FOREVER, &outcome, error);
+    return code ? code : wait_for_send(agent, tag, options, &outcome, result, error);
+}
+
+rostrum_code rostrum_send_file(rostrum *agent, uint64_t data_id, int fd, const char *const *receivers,
+                               uint32_t receiver_count, const rostrum_send_options *options,
+                               rostrum_send_result **result, rostrum_error *error) {
+    rostrum_outcome outcome = {.keep_result = result != NULL, .fd = -1};
+    uint64_t tag;
     if (result)
-        *result = outcome.result;
-    return code;
+        *result = NULL;
+    rostrum_code code = rostrum_start_send_file(agent, data_id, fd, receivers, receiver_count, options,
+                                                rostrum_take_answer, &outcome, &tag, error);
+    return code ? code : wait_for_send(agent, tag, options, &outcome, result, error);
 }
 
 void rostrum_send_result_free(rostrum_send_result *result) {

@@ -324,9 +324,10 @@ rostrum_code rostrum_start_add(rostrum *agent, uint64_t data_id, int fd, rostrum
     return rostrum_start(agent, &params, tag, error);
 }
 
-rostrum_code rostrum_start_send(rostrum *agent, uint64_t data_id, const char *const *receivers, uint32_t receiver_count,
-                                const rostrum_send_options *options, rostrum_callback callback, void *context,
-                                uint64_t *tag, rostrum_error *error) {
+/* `fd` -1: of an object. */
+static rostrum_code start_send(rostrum *agent, uint64_t data_id, int fd, const char *const *receivers,
+                               uint32_t receiver_count, const rostrum_send_options *options, rostrum_callback callback,
+                               void *context, uint64_t *tag, rostrum_error *error) {
     static const rostrum_send_options defaults;
     options = options ? options : &defaults;
     rs_api_request *request = rostrum_request(agent, RS_API_SEND, data_id);
@@ -342,8 +343,22 @@ rostrum_code rostrum_start_send(rostrum *agent, uint64_t data_id, const char *co
                                    .context = context,
                                    .on_event = options->on_event,
                                    .event_context = options->context,
-                                   .fd = -1};
+                                   .fd = fd};
     return rostrum_start(agent, &params, tag, error);
+}
+
+rostrum_code rostrum_start_send(rostrum *agent, uint64_t data_id, const char *const *receivers, uint32_t receiver_count,
+                                const rostrum_send_options *options, rostrum_callback callback, void *context,
+                                uint64_t *tag, rostrum_error *error) {
+    return start_send(agent, data_id, -1, receivers, receiver_count, options, callback, context, tag, error);
+}
+
+rostrum_code rostrum_start_send_file(rostrum *agent, uint64_t data_id, int fd, const char *const *receivers,
+                                     uint32_t receiver_count, const rostrum_send_options *options,
+                                     rostrum_callback callback, void *context, uint64_t *tag, rostrum_error *error) {
+    if (fd < 0)
+        return rostrum_fail(error, ROSTRUM_ERR_INVALID, "send_file needs an open file");
+    return start_send(agent, data_id, fd, receivers, receiver_count, options, callback, context, tag, error);
 }
 
 rostrum_code rostrum_start_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, rostrum_callback callback,

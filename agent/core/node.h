@@ -83,8 +83,8 @@ typedef struct {
 
 typedef struct {
     rs_object_id object;
-    uint64_t size; /* bytes, may be 0; RS_STREAM with RS_PROTOCOL_RDCM only */
-    rs_digest digest;
+    uint64_t size;    /* bytes, may be 0; RS_STREAM with RS_PROTOCOL_RDCM only */
+    rs_digest digest; /* or it follows, by rs_send_digest */
     const rs_peer *receivers;
     uint32_t receiver_count;
     rs_straggler_policy stragglers;
@@ -129,6 +129,7 @@ typedef enum {
      * with it; the old group may be left. */
     RS_EV_SESSION,
     RS_EV_COMPLETE, /* every byte is there: check the digest, then rs_verified */
+    RS_EV_DIGEST,   /* the digest, which was to follow, has come (rs_incoming_info) */
     /* `ok`, or given up with `cause`: discard the partial object; the id is invalid after this. With RDCM it comes
      * when nobody needs repairs from here any more: the object is the application's after rs_verified already. */
     RS_EV_RECEIVE_DONE,
@@ -234,6 +235,9 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
 rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant);
 /* The receivers it was wanted for fail. */
 rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* The digest of an object that was opened without one. RS_ERR_STATE if it has one, RS_ERR_INVALID if the algorithm is
+ * another. */
+rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_digest *digest);
 /* Whether the path that is wanted now is wanted for this receiver. */
 bool rs_path_wants(const rs_node *node, rs_xfer xfer, rs_peer peer);
 /* The path moved (for example to the packet network) under the same group: attempt again until light. */

@@ -198,13 +198,19 @@ static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
 
 /* True if the transfer ended. */
 static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
+    bool alive = now - x->link.heard_at < node->config.sender_silence_bound;
+    if (alive && rs_digest_follows(&x->t.digest)) { /* without it nothing can be checked, or be known to be here */
+        x->offered_due = now < x->offered_due ? x->offered_due : now + node->config.sender_silence_bound;
+        x->verify_due = now < x->verify_due ? x->verify_due : now + node->config.no_path_bound;
+    }
     if (now >= x->offered_due) {
         x->ack_status = RS_ACK_REFUSED;
         rs_receiver_end(node, now, x, false, RS_SAY_OPEN_ACK, "the receiving agent did not make room in time");
         return true;
     }
     if (now >= x->verify_due) {
-        give_up(node, now, x, "the digest was not checked in time");
+        bool told = !rs_digest_follows(&x->t.digest);
+        give_up(node, now, x, told ? "the digest was not checked in time" : "the sender told no digest, and is silent");
         return true;
     }
     if (x->state != RS_RX_VERIFYING && x->state != RS_RX_SERVING &&

@@ -216,6 +216,20 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
     }
 }
 
+/* The digest, which was to follow. What waited for it has the whole of its time now. */
+static bool take_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_digest *digest) {
+    if (digest->algorithm != x->t.digest.algorithm)
+        return false;
+    x->t.digest = *digest;
+    if (x->state == RS_RX_OFFERED)
+        x->offered_due = now + node->config.sender_silence_bound;
+    if (x->state == RS_RX_VERIFYING)
+        x->verify_due = now + node->config.no_path_bound;
+    rs_emit(node, &(rs_event){.kind = RS_EV_DIGEST, .xfer = x->t.id, .peer = x->link.peer->id});
+    rs_receiver_arm(node, x);
+    return true;
+}
+
 /* A session of a transfer that is known here: a repetition, or the next one. */
 static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     bool ends = x->t.size == RS_STREAM && m->open.size != RS_STREAM && !x->t.finished;
@@ -228,6 +242,8 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
             rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
         return RS_RX_NONE;
     }
+    if (rs_digest_follows(&x->t.digest) && m->open.digest.length > 0 && !take_digest(node, now, x, &m->open.digest))
+        return RS_RX_BAD;
     if (x->rdcm && rs_rdcm_open_again(node, now, x, m))
         return RS_RX_NONE;
     if (m->session > x->t.session) {
@@ -269,7 +285,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->t.fragments = rs_fragments(m->open.size, m->open.fragment_size);
     x->t.digest = m->open.digest;
     x->t.session = m->session;
-    x->t.reserved_events = m->open.path_kind == RS_OPEN_RDCM ? 24 : 8;
+    x->t.reserved_events = m->open.path_kind == RS_OPEN_RDCM ? 25 : 9;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_RECEIVING, .owner = x};
     x->opening = m->open.opening;
     x->group_address = m->open.group_address;

@@ -122,6 +122,25 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     return RS_OK;
 }
 
+rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_digest *digest) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    if (!t || !t->sending || t->finished)
+        return RS_ERR_UNKNOWN;
+    if (!rs_digest_follows(&t->digest))
+        return RS_ERR_STATE;
+    if (digest->algorithm != t->digest.algorithm || digest->length == 0 || digest->length > sizeof digest->value)
+        return RS_ERR_INVALID;
+    rs_sending *x = (rs_sending *)t;
+    t->digest = *digest;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        r->progress_at = now;
+        if (r->state == RS_RECIPIENT_ACTIVE && r->opened)
+            rs_say(node, now, &r->link, RS_SAY_OPEN);
+    }
+    return RS_OK;
+}
+
 static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
     r->want.count = 0;
     rs_patch_ready(node, now, &r->link, false);
@@ -215,7 +234,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         else
             rs_words(words, sizeof words, "cannot be reached for %s: %s", time,
                      p->down_cause[0] ? p->down_cause : "no connection came up");
-    } else if (all_sent && now - progress >= stall &&
+    } else if (all_sent && !rs_digest_follows(&x->t.digest) && now - progress >= stall &&
                !(x->rdcm && x->rdcm->streams)) { /* whose program may still be taking what came */
         rs_words(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
                  seconds(time, sizeof time, now - progress));

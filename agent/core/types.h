@@ -31,6 +31,11 @@ typedef struct {
     uint8_t value[32];
 } rs_digest;
 
+/* An algorithm without a value: it is being taken, and told later. */
+static inline bool rs_digest_follows(const rs_digest *digest) {
+    return digest->algorithm != 0 && digest->length == 0;
+}
+
 /* Which of the node's three roads a packet takes. The agent maps them to UDP multicast, UDP unicast and TCP; the
  * simulator to its links. */
 typedef enum {

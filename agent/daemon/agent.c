@@ -350,6 +350,8 @@ static bool start_api(rs_agent *agent) {
                                   .boot_id = agent->boot,
                                   .digest_algorithm = o->digest_algorithm};
     const rs_api_handlers handlers = {.on_send = rs_sending_api,
+                                      .on_added = rs_sending_added_api,
+                                      .on_unreadable = rs_sending_unreadable_api,
                                       .on_cancel = rs_sending_cancel_api,
                                       .on_status = rs_status_api,
                                       .on_delete = rs_receiving_let_go,

@@ -108,6 +108,8 @@ void rs_uuid_text(char out[RS_UUID_TEXT]);
 
 /* sending.c: the application's sends. */
 void rs_sending_api(void *agent, const rs_api_send *send);
+void rs_sending_added_api(void *agent, const rs_object *object);
+void rs_sending_unreadable_api(void *agent, const rs_object *object, const char *words);
 void rs_sending_cancel_api(void *agent, const rs_api_call *call, const rs_object_id *id);
 void rs_sending_event(rs_agent *agent, const rs_event *event);
 /* Payload bytes that go out for it. */

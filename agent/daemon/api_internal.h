@@ -47,6 +47,7 @@ typedef struct rs_api_wait {
     uint32_t wait_ms;     /* READ: for the words */
     rs_object *object;    /* CREATE, DIGEST */
     rs_digest_tree *tree; /* DIGEST */
+    bool failed;          /* DIGEST: and answered; transfers still use the object */
     char *cause;          /* READ: why the last transfer of it failed */
 } rs_api_wait;
 
@@ -81,7 +82,7 @@ void rs_api_transmit(rs_api_server *server, uint64_t client, int fd, bool lossy)
 void rs_api_reply_failure(rs_api_server *server, const rs_api_call *call, const rs_error *error);
 
 /* api_waits.c */
-/* NULL (and the call is answered) when the client has too many. */
+/* NULL (and the call is answered) when the client has too many. `client` NULL: for nobody, and so not answered. */
 rs_api_wait *rs_api_wait_new(rs_api_server *server, rs_api_client *client, rs_api_wait_kind kind,
                              const rs_api_call *call, const rs_object_id *id);
 /* Unlinks and frees; a wait that works on a digest or an allocation takes its object along when `discard`. */

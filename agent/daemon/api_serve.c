@@ -82,8 +82,28 @@ static void serve_drop(rs_api_server *server, rs_api_client *client, const rs_ap
     rs_api_reply_ok(server, call);
 }
 
-static void serve_add(rs_api_server *server, rs_api_client *client, const rs_api_call *call, uint64_t data_id, int fd) {
+/* Makes the file an object, whose digest `wait` takes. False, and the call is answered, if that cannot be. */
+static bool add_object(rs_api_server *server, rs_api_wait *wait, const rs_api_call *call, int fd) {
     rs_error error;
+    rs_object *object = rs_store_add(server->store, &wait->id, fd, 0, &error);
+    if (!object) {
+        rs_api_reply_failure(server, call, &error);
+        rs_api_wait_end(server, wait, false);
+        return false;
+    }
+    wait->object = object;
+    wait->tree = rs_digest_tree_new(server->config.digest_algorithm, object->size);
+    if (!wait->tree) {
+        rs_api_reply_error(server, call, ROSTRUM_ERR_NO_ROOM,
+                           "the agent has no memory for the digest of object %" PRIu64, wait->id.data);
+        rs_api_wait_end(server, wait, true);
+        return false;
+    }
+    rs_digest_tree_all_present(wait->tree);
+    return true;
+}
+
+static void serve_add(rs_api_server *server, rs_api_client *client, const rs_api_call *call, uint64_t data_id, int fd) {
     rs_object_id id = id_of(client, data_id);
     if (fd < 0) {
         rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
@@ -91,23 +111,8 @@ static void serve_add(rs_api_server *server, rs_api_client *client, const rs_api
         return;
     }
     rs_api_wait *wait = rs_api_wait_new(server, client, RS_WAIT_DIGEST, call, &id);
-    if (!wait)
-        return;
-    rs_object *object = rs_store_add(server->store, &id, fd, 0, &error);
-    if (!object) {
-        rs_api_reply_failure(server, call, &error);
-        rs_api_wait_end(server, wait, false);
-        return;
-    }
-    wait->object = object;
-    wait->tree = rs_digest_tree_new(server->config.digest_algorithm, object->size);
-    if (!wait->tree) {
-        rs_api_reply_error(server, call, ROSTRUM_ERR_NO_ROOM,
-                           "the agent has no memory for the digest of object %" PRIu64, data_id);
-        rs_api_wait_end(server, wait, true);
-        return;
-    }
-    rs_digest_tree_all_present(wait->tree);
+    if (wait)
+        (void)add_object(server, wait, call, fd);
 }
 
 void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const rs_object *object) {
@@ -162,6 +167,21 @@ static void start_send(rs_api_server *server, rs_api_client *client, const rs_ap
     server->handlers.on_send(server->handlers.context, &send);
 }
 
+/* The file beside the request becomes the object, and is sent while its digest is being taken. What cannot be begun
+ * leaves nothing. */
+static void serve_send_file(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
+                            const rs_api_request *request, int fd) {
+    rs_object_id id = id_of(client, request->data_id);
+    if ((request->flags & RS_API_SEND_EVENTS) && !rs_api_wait_new(server, client, RS_WAIT_SEND, call, &id))
+        return;
+    rs_api_wait *wait = rs_api_wait_new(server, NULL, RS_WAIT_DIGEST, call, &id);
+    if (!wait || !add_object(server, wait, call, fd))
+        return;
+    start_send(server, client, call, request, wait->object, -1);
+    if (wait->object->holds == 0)
+        rs_api_wait_end(server, wait, true);
+}
+
 static void serve_send(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
                        const rs_api_request *request) {
     rs_object_id id = id_of(client, request->data_id);
@@ -172,11 +192,9 @@ static void serve_send(rs_api_server *server, rs_api_client *client, const rs_ap
                            server->server_name);
         return;
     }
-    if (object->phase != RS_OBJECT_WHOLE) {
-        rs_api_reply_error(server, call, ROSTRUM_ERR_BUSY, "object %" PRIu64 " %s", request->data_id,
-                           object->phase == RS_OBJECT_DIGESTING
-                               ? "is still being added; send it after the answer to add"
-                               : "is still being received here");
+    if (object->phase != RS_OBJECT_WHOLE && object->phase != RS_OBJECT_DIGESTING) {
+        rs_api_reply_error(server, call, ROSTRUM_ERR_BUSY, "object %" PRIu64 " is still being received here",
+                           request->data_id);
         return;
     }
     if ((request->flags & RS_API_SEND_EVENTS) && !rs_api_wait_new(server, client, RS_WAIT_SEND, call, &id))
@@ -296,7 +314,10 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         serve_drop(server, client, call, request->number);
         break;
     case RS_API_SEND:
-        serve_send(server, client, call, request);
+        if (fd >= 0)
+            serve_send_file(server, client, call, request, fd);
+        else
+            serve_send(server, client, call, request);
         break;
     case RS_API_READ:
         serve_read(server, client, call, request);

@@ -293,6 +293,9 @@ void rs_api_server_dispatch(rs_api_server *server, rs_time now) {
         server->accept_again = RS_NEVER;
         (void)watch(server, EPOLL_CTL_MOD, server->listener, EPOLLIN, LISTENER_ID);
     }
+    /* Before what is new: a file that is to be sent has its path asked for before its digest is begun. */
+    if (server->work_count)
+        rs_api_waits_work(server);
     int count = epoll_wait(server->epoll, events, EVENTS_PER_ROUND, 0);
     for (int i = 0; i < count; i++) {
         if (events[i].data.u64 == LISTENER_ID) {
@@ -306,8 +309,6 @@ void rs_api_server_dispatch(rs_api_server *server, rs_time now) {
             serve_client(server, client);
     }
     rs_api_waits_expire(server);
-    if (server->work_count)
-        rs_api_waits_work(server);
     if (server->reap)
         reap_dead(server);
     if (server->store_work)

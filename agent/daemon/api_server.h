@@ -59,6 +59,10 @@ typedef struct {
     /* Start sending. Answer at once with rs_api_reply_error if it cannot be started; otherwise with rs_api_reply_send
      * when it is over, whatever it came to. The transfer goes on when the client goes away. */
     void (*on_send)(void *context, const rs_api_send *send);
+    /* The digest of an object that is being sent already is taken. */
+    void (*on_added)(void *context, const rs_object *object);
+    /* It cannot be taken: everything that uses the object has to let go of it. */
+    void (*on_unreadable)(void *context, const rs_object *object, const char *words);
     /* Stop the sending of that object. Answer with rs_api_reply_ok or rs_api_reply_error; the send itself is answered
      * too. */
     void (*on_cancel)(void *context, const rs_api_call *call, const rs_object_id *id);

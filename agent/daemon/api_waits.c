@@ -26,14 +26,14 @@ static bool same_id(const rs_object_id *a, const rs_object_id *b) {
 
 rs_api_wait *rs_api_wait_new(rs_api_server *server, rs_api_client *client, rs_api_wait_kind kind,
                              const rs_api_call *call, const rs_object_id *id) {
-    if (client->pending >= server->config.max_pending) {
+    if (client && client->pending >= server->config.max_pending) {
         rs_api_reply_error(server, call, ROSTRUM_ERR_LIMIT,
                            "this process has %u requests waiting already; take some answers first", client->pending);
         return NULL;
     }
     rs_api_wait **end = &server->waits;
     for (; *end; end = &(*end)->next)
-        if ((*end)->call.client == call->client && (*end)->call.tag == call->tag) {
+        if (client && (*end)->call.client == call->client && (*end)->call.tag == call->tag) {
             rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
                                "tag %" PRIu64 " is in use by a request that is not answered yet", call->tag);
             return NULL;
@@ -44,12 +44,13 @@ rs_api_wait *rs_api_wait_new(rs_api_server *server, rs_api_client *client, rs_ap
         return NULL;
     }
     wait->kind = kind;
-    wait->call = *call;
+    wait->call = client ? *call : (rs_api_call){0};
     wait->id = *id;
     wait->deadline = RS_NEVER;
     /* At the end, so that work and answers keep the order of the requests. */
     *end = wait;
-    client->pending++;
+    if (client)
+        client->pending++;
     server->work_count += is_work(kind);
     server->listener_count += is_listening(kind);
     return wait;
@@ -141,10 +142,25 @@ static void work_create(rs_api_server *server, rs_api_wait *wait) {
     rs_api_wait_end(server, wait, false);
 }
 
+/* No digest: the object goes, as soon as nothing is sent from it any more. */
+static void digest_failed(rs_api_server *server, rs_api_wait *wait, const rs_error *error) {
+    rs_api_reply_failure(server, &wait->call, error);
+    wait->failed = true;
+    if (wait->object->holds == 0)
+        rs_api_wait_end(server, wait, true);
+    else
+        server->handlers.on_unreadable(server->handlers.context, wait->object, error->words);
+}
+
 static void work_digest(rs_api_server *server, rs_api_wait *wait) {
     rs_error error;
     rs_digest digest;
     rs_object *object = wait->object;
+    if (wait->failed) {
+        if (object->holds == 0)
+            rs_api_wait_end(server, wait, true);
+        return;
+    }
     bool fast = server->config.digest_algorithm == RS_DIGEST_XXH3;
     bool failed = false;
     if (rs_digest_tree_step_shared(wait->tree, object->map, fast ? DIGEST_CHUNKS_XXH3 : DIGEST_CHUNKS_SHA256) < 0)
@@ -156,10 +172,11 @@ static void work_digest(rs_api_server *server, rs_api_wait *wait) {
         failed =
             !rs_error_set(&error, ROSTRUM_ERR_IO, "no digest of object %" PRIu64 " could be taken", object->id.data);
     if (failed || !rs_store_added(server->store, object, &digest, &error)) {
-        rs_api_reply_failure(server, &wait->call, &error);
-        rs_api_wait_end(server, wait, true);
+        digest_failed(server, wait, &error);
         return;
     }
+    if (object->holds > 0)
+        server->handlers.on_added(server->handlers.context, object);
     rs_api_object_info info = {
         .size = object->size, .digest_algorithm = digest.algorithm, .digest_length = digest.length};
     memcpy(info.digest, digest.value, sizeof info.digest);

@@ -35,6 +35,7 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_INCOMING:
     case RS_EV_SESSION:
     case RS_EV_COMPLETE:
+    case RS_EV_DIGEST:
     case RS_EV_RECEIVE_DONE:
         rs_receiving_event(agent, event);
         break;

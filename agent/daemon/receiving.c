@@ -140,8 +140,10 @@ static void refuse(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const
 
 /* An object of that id is here already. */
 static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const rs_object *object) {
-    if (object->phase == RS_OBJECT_WHOLE && object->size == info->size &&
-        rs_digest_equal(&object->digest, &info->digest)) {
+    bool alike = object->phase == RS_OBJECT_WHOLE && object->size == info->size;
+    if (alike && rs_digest_follows(&info->digest))
+        return; /* it may be the same: its digest will tell */
+    if (alike && rs_digest_equal(&object->digest, &info->digest)) {
         rs_log(RS_LOG_INFO, "receive", "object=%s from=%s is here already", rs_id_text(&info->object),
                rs_quote(rs_peers_name(&agent->peers, info->sender)));
         rs_incoming_have(agent->node, rs_agent_now(agent), xfer);
@@ -418,7 +420,7 @@ static bool digest_step(rs_agent *agent, rs_receiving *r) {
     if (pending > 0)
         rs_digest_tree_step(r->tree, r->base.object->map, r->complete ? DIGEST_TURN_COMPLETE : DIGEST_TURN);
     pending = rs_digest_tree_pending(r->tree);
-    if (r->complete && pending == 0)
+    if (r->complete && pending == 0 && !rs_digest_follows(&r->expected))
         check_digest(agent, r);
     return pending > 0;
 }
@@ -468,14 +470,26 @@ static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event
         rs_api_object_failed(agent->api, &id, event->cause);
 }
 
+/* The digest that was to follow: what was to be checked with it is checked. */
+static void digest_came(rs_agent *agent, rs_receiving *r) {
+    rs_incoming info;
+    if (rs_incoming_info(agent->node, r->base.xfer, &info) != RS_OK)
+        return;
+    r->expected = info.digest;
+    if (r->complete)
+        digest_step(agent, r);
+}
+
 void rs_receiving_event(rs_agent *agent, const rs_event *event) {
-    if (event->kind == RS_EV_INCOMING) {
+    rs_receiving *r = find(agent, event->xfer);
+    if (event->kind == RS_EV_INCOMING || (event->kind == RS_EV_DIGEST && !r)) {
         incoming(agent, event->xfer);
         return;
     }
-    rs_receiving *r = find(agent, event->xfer);
     if (!r)
         return;
+    if (event->kind == RS_EV_DIGEST)
+        digest_came(agent, r);
     if (event->kind == RS_EV_SESSION)
         next_session(agent, r);
     if (event->kind == RS_EV_COMPLETE && r->base.sink) {

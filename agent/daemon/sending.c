@@ -158,6 +158,14 @@ static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, 
     return NULL;
 }
 
+/* Of what is being added it follows; a stream has none. */
+static rs_digest digest_of(const rs_agent *agent, const rs_object *object) {
+    if (!object)
+        return (rs_digest){0};
+    return object->phase == RS_OBJECT_DIGESTING ? (rs_digest){.algorithm = agent->options.digest_algorithm}
+                                                : object->digest;
+}
+
 /* NULL: it was not begun, and the call is answered. */
 static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
     char words[ROSTRUM_WORDS_MAX + 1];
@@ -175,7 +183,7 @@ static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
     }
     const rs_send_params params = {.object = send->id,
                                    .size = send->object ? send->object->size : RS_STREAM,
-                                   .digest = send->object ? send->object->digest : (rs_digest){0},
+                                   .digest = digest_of(agent, send->object),
                                    .receivers = s->peers,
                                    .receiver_count = s->receiver_count,
                                    .stragglers = (rs_straggler_policy)send->stragglers,
@@ -225,6 +233,20 @@ void rs_sending_count(rs_transfer *transfer, uint32_t bytes) {
 void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause) {
     rs_sending_of(transfer)->failure = ROSTRUM_ERR_CANCELLED;
     rs_send_cancel(agent->node, rs_agent_now(agent), transfer->xfer, cause);
+}
+
+void rs_sending_added_api(void *context, const rs_object *object) {
+    rs_agent *agent = context;
+    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (t->object == object)
+            rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &object->digest);
+}
+
+void rs_sending_unreadable_api(void *context, const rs_object *object, const char *words) {
+    rs_agent *agent = context;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (t->object == object)
+            rs_sending_cancel(agent, t, words);
 }
 
 void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_object_id *id) {

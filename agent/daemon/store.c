@@ -395,7 +395,6 @@ static bool make_whole(rs_store *store, rs_object *object, const rs_digest *dige
     object->digest = *digest;
     object->phase = RS_OBJECT_WHOLE;
     object->owner = 0;
-    object->holds = 0;
     return true;
 }
 
@@ -444,7 +443,10 @@ bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest
     /* Nothing writes any more: a stray write of ours would be a bug, and shows as one. */
     if (object->map && mprotect(object->map, (size_t)object->size, PROT_READ) < 0)
         return rs_error_system(error, errno, "object %" PRIu64 " cannot be made read-only", object->id.data);
-    return make_whole(store, object, digest, error);
+    if (!make_whole(store, object, digest, error))
+        return false;
+    object->holds = 0;
+    return true;
 }
 
 void rs_store_discard(rs_store *store, rs_object *object) {

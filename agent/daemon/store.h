@@ -7,7 +7,7 @@
  * too. Not thread-safe: the daemon's loop owns it.
  *
  * Receiving:  rs_store_receive -> (rs_store_ensure, write into object->map)* -> rs_store_commit | rs_store_discard
- * Sending:    rs_store_find -> rs_store_hold -> (send from object->map)* -> rs_store_release
+ * Sending:    rs_store_find or rs_store_add -> rs_store_hold -> (send from object->map)* -> rs_store_release
  * Only sockets may read the map of an object that is not `private_file`: an application may still hold a writable
  * descriptor and shorten the file, which makes sendmsg fail with EFAULT (end the transfer with words) but would kill a
  * process that touches the memory itself. */
@@ -97,10 +97,10 @@ bool rs_store_ensure(rs_store *store, rs_object *object, uint64_t offset, uint64
 /* RECEIVING -> WHOLE, and the transfer's hold is released. The digest was checked by the caller. */
 bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
 
-/* Frees an object of any phase but WHOLE, with its hold. */
+/* Frees an object of any phase but WHOLE, with a receiving transfer's hold. Not while it is sent. */
 void rs_store_discard(rs_store *store, rs_object *object);
 
-/* A transfer uses the WHOLE object: it cannot be deleted until released. */
+/* A transfer uses the object, WHOLE or DIGESTING: it cannot be deleted until released. */
 void rs_store_hold(rs_object *object);
 void rs_store_release(rs_object *object);
 

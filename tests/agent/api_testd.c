@@ -145,7 +145,7 @@ static void tick(fake *daemon, transfer *one) {
     if (one->tick == 1) {
         one->result.accepted_ns = clock_ns(CLOCK_REALTIME);
         phase(daemon, one, "accepted", "circuit over ocs");
-    } else if (one->tick < TICKS || one->slow) {
+    } else if (one->tick < TICKS || one->slow || one->object->phase == RS_OBJECT_DIGESTING) {
         rostrum_event event = {.kind = ROSTRUM_EVENT_PROGRESS,
                                .sending = true,
                                .bytes = one->object->size * (uint64_t)(one->tick % TICKS) / TICKS,
@@ -156,6 +156,20 @@ static void tick(fake *daemon, transfer *one) {
     } else {
         end(daemon, one, NULL);
     }
+}
+
+static void on_added(void *context, const rs_object *object) {
+    fake *daemon = context;
+    for (int i = 0; i < TRANSFERS_MAX; i++)
+        if (daemon->transfers[i].used && daemon->transfers[i].object == object)
+            phase(daemon, &daemon->transfers[i], "digest", "");
+}
+
+static void on_unreadable(void *context, const rs_object *object, const char *words) {
+    fake *daemon = context;
+    for (int i = 0; i < TRANSFERS_MAX; i++)
+        if (daemon->transfers[i].used && daemon->transfers[i].object == object)
+            end(daemon, &daemon->transfers[i], words);
 }
 
 static void on_cancel(void *context, const rs_api_call *call, const rs_object_id *id) {
@@ -257,6 +271,8 @@ int main(int argc, char **argv) {
                             .max_pending = 64,
                             .max_queued_bytes = argc > 4 ? strtoull(argv[4], NULL, 0) : 0};
     rs_api_handlers handlers = {.on_send = on_send,
+                                .on_added = on_added,
+                                .on_unreadable = on_unreadable,
                                 .on_cancel = on_cancel,
                                 .on_stream_end = on_stream_end,
                                 .on_stream_receive = on_stream_receive,

@@ -116,6 +116,14 @@ class Agent:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_file(data: bytes) -> int:
+    """A descriptor, which the caller closes."""
+    fd = os.memfd_create("object")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    return fd
+
+
 class App:
     """An application process, registered with an agent. Not thread-safe; other calls' answers are kept."""
 
@@ -172,20 +180,26 @@ class App:
 
     def add(self, data_id: int, data: bytes) -> None:
         """Makes an object known to the agent."""
-        fd = os.memfd_create("object")
+        fd = memory_file(data)
         try:
-            with open(fd, "wb", closefd=False) as file:
-                file.write(data)
             self.call(wire.ADD, struct.pack("<Q", data_id), [fd])
         finally:
             os.close(fd)
 
     def start_send(
-        self, data_id: int, receivers: list[str], *, events: bool = False, wait_ms: int = 0, deadline_ms: int = 0
+        self,
+        data_id: int,
+        receivers: list[str],
+        *,
+        events: bool = False,
+        wait_ms: int = 0,
+        deadline_ms: int = 0,
+        fd: int | None = None,
     ) -> int:
-        """Begins a send; the tag for finish_send."""
+        """Begins a send, of an object or of a file that is none yet; the tag for finish_send."""
         flags = wire.SEND_EVENTS if events else 0
-        return self.start(wire.SEND, wire.send_body(data_id, receivers, flags, wait_ms, deadline_ms))
+        body = wire.send_body(data_id, receivers, flags, wait_ms, deadline_ms)
+        return self.start(wire.SEND, body, None if fd is None else [fd])
 
     def finish_send(self, tag: int, timeout_s: float = WAIT_S) -> tuple[SendResult, list[Event]]:
         """Waits for the end of a send: its result with the receivers, and its events."""

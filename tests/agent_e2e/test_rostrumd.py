@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_e2e.agents import ROSTRUMD, App, RostrumError, World, content, wait_until, world
+from tests.agent_e2e.agents import ROSTRUMD, App, RostrumError, World, content, memory_file, wait_until, world
 from tests.agent_e2e.fake_manager import Answer, on_loop
 from tests.agent_e2e.network import Network, network
 
@@ -193,6 +194,25 @@ def test_object_that_is_there_already_counts_as_done(lab: World) -> None:
     result = sender.send(1, ["h2", "h3"])
     assert result.ok, result
     assert lab.app("h3").read(1) == data
+
+
+@pytest.mark.parametrize("digest", ["xxh3", "sha256"])
+def test_a_file_is_sent_while_its_digest_is_taken(lab: World, digest: str) -> None:
+    """Who has it already, and who has another by that id, knows when the digest is told; the others have begun."""
+    for name in ("h1", *ALL):
+        lab.start(name, "--digest", digest)
+    data, other = content(40_000_000, 21), content(40_000_000, 22)
+    lab.app("h2").add(1, data)
+    lab.app("h4").add(1, other)
+    sender, fd = lab.app("h1"), memory_file(data)
+    result, _ = sender.finish_send(sender.start_send(1, ALL, fd=fd))
+    os.close(fd)
+    states = {receiver.name: receiver.state for receiver in result.receivers}
+    assert states == {"h2": "done", "h3": "done", "h4": "failed"}, result
+    assert "another object" in next(one for one in result.receivers if one.name == "h4").cause
+    assert [lab.app(name).read(1) == data for name in ("h1", "h2", "h3", "h4")] == [True, True, True, False]
+    again = sender.send(1, ["h3"])  # its digest is known now
+    assert again.ok and again.bytes_sent < len(data) // 10
 
 
 def test_other_object_by_the_same_id_is_refused(lab: World) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+import struct
 import time
 from collections.abc import Iterator
 
 import pytest
+from rostrum.client import wire
 from rostrum.client.values import Cancelled, Denied, Receiver, RostrumError, SendResult, TimedOut, Unavailable
 
 from tests.agent_e2e.agents import APP, World, content, wait_until, world
@@ -333,13 +336,26 @@ def test_garbage_on_the_network_harms_nobody(lab: World) -> None:
     assert lab.app("h2").status()[0].packets_bad > 0
 
 
+def test_file_shortened_while_its_digest_is_taken(lab: World) -> None:
+    lab.manager.answer = lambda request: Answer(rate_bps=SLOW)
+    lab.start_all(*QUICK, "--digest", "sha256")
+    sender, fd = lab.app("h1"), os.memfd_create("object")
+    os.truncate(fd, 100 << 20)
+    tag = sender.start_send(1, ["h2"], fd=fd)
+    lab.agents["h1"].wait_log("phase=high-rate")
+    os.truncate(fd, 100_000)
+    os.close(fd)
+    result, _ = sender.finish_send(tag)
+    assert not result.ok and "shorte" in result.cause
+    with pytest.raises(RostrumError, match="no object"):
+        sender.call(wire.DELETE, struct.pack("<Q", 1))
+    sender.add(1, b"x")
+    assert sender.send(1, ["h2", "h3"]).ok
+    assert lab.app("h2").read(1) == b"x"
+
+
 def test_object_shortened_while_it_is_sent(lab: World) -> None:
     """An application that breaks its promise harms its own transfer only."""
-    import os
-    import struct
-
-    from rostrum.client import wire
-
     lab.manager.answer = lambda request: Answer(rate_bps=SLOW)
     lab.start_all(*QUICK)
     sender = lab.app("h1")

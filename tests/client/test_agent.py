@@ -6,6 +6,7 @@ import io
 import mmap
 import os
 import random
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +18,14 @@ from rostrum.client import (
     Busy,
     Cancelled,
     Code,
+    CreatedFile,
     NoRoom,
     NotFound,
     RostrumError,
     TimedOut,
     TransferFailed,
     Unavailable,
+    wire,
 )
 
 from tests.client.conftest import OTHER_APP, QUOTA, Server
@@ -155,6 +158,57 @@ def test_send_tells_events_and_the_result(agent: Agent) -> None:
     assert (result.path, result.sessions, result.size) == ("circuit", 1, 100_000)
     assert result.response_id == "wait 1500 deadline 2000"
     assert result.requested_ns < result.accepted_ns < result.done_ns
+
+
+@pytest.mark.parametrize("kind", ["bytes", "path", "created", "descriptor"])
+def test_a_file_is_sent_while_its_digest_is_taken(agent: Agent, tmp_path: Path, rng: random.Random, kind: str) -> None:
+    data = random_bytes(rng, 30_000_000)
+    source: bytes | Path | CreatedFile | int = data
+    if kind == "path":
+        source = tmp_path / "file"
+        source.write_bytes(data)
+    elif kind == "created":
+        source = agent.create(len(data))
+        source.write(data)
+    elif kind == "descriptor":
+        source = os.memfd_create("source")
+        os.write(source, data)
+    handle = agent.send(1, ["h3"], source=source)
+    phases = [event.subject for event in handle.events(timeout=20) if event.kind == "phase"]
+    assert phases[0] == "requested" and phases[-1] == "done" and "digest" in phases
+    assert handle.wait(20).ok
+    with agent.read(1) as copy:
+        assert copy.bytes() == data
+    with pytest.raises(AlreadyThere):
+        agent.add(1, b"")
+    agent.delete(1)
+    assert agent.status().store_used == 0
+
+
+def test_a_file_that_cannot_be_sent_leaves_nothing(agent: Agent) -> None:
+    with pytest.raises(Unavailable, match="manager"):
+        agent.send(1, ["refuse"], source=b"x").wait(20)
+    with pytest.raises(NotFound):
+        agent.delete(1)
+    agent.add(1, b"kept")
+    with pytest.raises(AlreadyThere):
+        agent.send(1, ["h3"], source=b"other").wait(20)
+    with agent.read(1) as copy:
+        assert copy.bytes() == b"kept"
+    with pytest.raises(Unavailable):
+        agent.send(2, ["refuse"], source=agent.create(1 << 20)).wait(20)
+    agent.delete(1)
+    assert agent.status().store_used == 0
+
+
+def test_what_is_being_added_may_be_sent(agent: Agent) -> None:
+    created = agent.create(30_000_000)
+    _, adding = agent._connection.start(wire.ADD, struct.pack("<Q", 1), "add", created.fd)
+    handle = agent.send(1, ["h3"])
+    phases = [event.subject for event in handle.events(timeout=20) if event.kind == "phase"]
+    assert "digest" in phases and handle.wait(20).ok
+    assert adding.result(20).value[0] == created.size
+    os.close(created.fd)
 
 
 def test_send_to_a_thousand_receivers(agent: Agent) -> None:

@@ -47,6 +47,15 @@ def test_send_shows_what_happened_and_leaves_no_copy(run: Run, file: Path) -> No
     assert json.loads(run("status", "--json").output)["objects"] == []
 
 
+def test_send_does_not_touch_an_object_that_is_there(run: Run, file: Path) -> None:
+    assert run("send", file, "--to", "h3", "--keep").exit_code == 0
+    again = run("send", file, "--to", "h3")
+    assert (again.exit_code == 1 and "table.bin" in again.output + again.stderr) or "exists" in again.output
+    assert len(json.loads(run("status", "--json").output)["objects"]) == 1
+    assert run("send", file, "--to", "refuse", "--data-id", "8").exit_code == 1
+    assert len(json.loads(run("status", "--json").output)["objects"]) == 1
+
+
 def test_send_json_is_for_machines(run: Run, file: Path) -> None:
     result = run("send", file, "--to", "h3", "--data-id", "7", "--json")
     value = json.loads(result.stdout)

@@ -16,8 +16,8 @@ static void on_event(void *context, const rostrum_event *event) {
         printf("%s %s\n", event->subject, event->words);
 }
 
-/* The file's bytes into the agent's store: created there, so that nothing is copied again. */
-static void add_file(rostrum *agent, uint64_t data_id, const char *path) {
+/* The file's bytes in the agent's store: created there, so that nothing is copied again. */
+static int copy_file(rostrum *agent, const char *path) {
     rostrum_error error;
     struct stat info;
     int from = open(path, O_RDONLY | O_CLOEXEC), to;
@@ -28,10 +28,8 @@ static void add_file(rostrum *agent, uint64_t data_id, const char *path) {
     for (off_t at = 0; at < info.st_size;)
         if (sendfile(to, from, &at, (size_t)(info.st_size - at)) <= 0)
             err(1, "%s", path);
-    if (rostrum_add(agent, data_id, to, &error))
-        errx(1, "%s", error.words);
-    close(to);
     close(from);
+    return to;
 }
 
 int main(int argc, char **argv) {
@@ -43,12 +41,13 @@ int main(int argc, char **argv) {
     uint64_t data_id = strtoull(argv[2], NULL, 0);
     if (rostrum_connect(NULL, app, NULL, &agent, &error))
         errx(1, "%s", error.words);
-    add_file(agent, data_id, argv[3]);
 
+    int file = copy_file(agent, argv[3]);
     rostrum_send_options options = {.on_event = on_event};
     rostrum_send_result *result;
-    rostrum_code code =
-        rostrum_send(agent, data_id, (const char *const *)argv + 4, (uint32_t)(argc - 4), &options, &result, &error);
+    rostrum_code code = rostrum_send_file(agent, data_id, file, (const char *const *)argv + 4, (uint32_t)(argc - 4),
+                                          &options, &result, &error);
+    close(file);
     for (uint32_t i = 0; result && i < result->receiver_count; i++) {
         const rostrum_receiver *one = &result->receivers[i];
         printf("%s: %s, first fragment %" PRIu64 ", %" PRIu64 " patched\n", one->name,

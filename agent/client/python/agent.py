@@ -1,8 +1,7 @@
 """The client of the agent on this server: the paper's Table I, in Python.
 
 with Agent() as agent:
-    agent.add(7, b"model weights" * 1_000_000)
-    result = agent.send(7, ["h3", "h5"]).wait()
+    result = agent.send(7, ["h3", "h5"], source=b"model weights" * 1_000_000).wait()
 
 with Agent() as agent, agent.read(7, wait=30) as data:     # on h3 and h5, same application id
     use(data.mmap())
@@ -10,6 +9,7 @@ with Agent() as agent, agent.read(7, wait=30) as data:     # on h3 and h5, same 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import mmap
 import os
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 from uuid import UUID
 
 from . import wire
@@ -35,10 +35,11 @@ COPY_STEP = 1 << 26
 
 Bytes = bytes  # where a method of that name hides it
 Buffer = bytes | bytearray | memoryview
+Result = TypeVar("Result")
 
 
 class CreatedFile:
-    """A writable file in the agent's store, not an object yet: write into it, then `Agent.add` it.
+    """A writable file in the agent's store, not an object yet: write into it, then `Agent.add` it, or send it.
 
     Leaving the `with` block before that drops it."""
 
@@ -79,6 +80,9 @@ class CreatedFile:
         except RostrumError:
             if kind is None:
                 raise
+
+
+Source = CreatedFile | Buffer | str | os.PathLike[str] | BinaryIO | int
 
 
 class ReadObject:
@@ -140,10 +144,10 @@ class ReadObject:
 
 
 class SendHandle:
-    """A send under way."""
+    """A send under way. `file`: of `create`, its handle if it is handed over with the send."""
 
-    def __init__(self, connection: Connection, tag: int, call: Call, data_id: int) -> None:
-        self._connection, self._tag, self._call = connection, tag, call
+    def __init__(self, connection: Connection, tag: int, call: Call, data_id: int, file: int | None = None) -> None:
+        self._connection, self._tag, self._call, self._file = connection, tag, call, file
         self.data_id = data_id
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
@@ -163,7 +167,15 @@ class SendHandle:
         Raises:
             RostrumError: it could not be started at all, or TimedOut (it goes on; wait again or cancel it).
         """
-        answer = self._call.result(timeout)
+        try:
+            answer = self._call.result(timeout)
+        except TimedOut:
+            raise
+        except RostrumError:
+            if self._file is not None:  # if it did not become the object
+                with contextlib.suppress(RostrumError):
+                    self._connection.ask(wire.DROP, struct.pack("<Q", self._file), "drop", ANSWER_BOUND_S)
+            raise
         self._connection.forget(self._tag)
         result: SendResult = answer.value
         return _with_receivers(result, self._call.rows)
@@ -260,7 +272,7 @@ class Agent:
         handle, given = answer.value
         return CreatedFile(self._connection, _fd_of(answer), handle, given)
 
-    def add(self, data_id: int | str, source: CreatedFile | Buffer | str | os.PathLike[str] | BinaryIO | int) -> None:
+    def add(self, data_id: int | str, source: Source) -> None:
         """Makes `source` the object `data_id` of this application.
 
         Bytes, a path and a file object (from its position on) are copied into the store. A CreatedFile, or a
@@ -272,39 +284,44 @@ class Agent:
             NoRoom: quota or memory.
         """
         number = data_id_of(data_id)
+
+        def add(fd: int, _: int | None) -> None:
+            # The digest is taken before the answer: a large object takes its time.
+            bound = ANSWER_BOUND_S + os.fstat(fd).st_size / 50e6
+            self._connection.ask(wire.ADD, struct.pack("<Q", number), f"add of object {number}", bound, fd=fd)
+
+        self._hand_over(source, add)
+
+    def _hand_over(self, source: Source, use: Callable[[int, int | None], Result]) -> Result:
+        """What `use` makes of a descriptor that the agent can take over, and the handle of a created file: of a copy of
+        `source`, if need be.
+        """
         if isinstance(source, CreatedFile):
-            self._add(number, source.fd)
+            result = use(source.fd, source.handle)
             source.added = True
             source.close()
-        elif isinstance(source, int):
-            self._add(number, source)
-        elif isinstance(source, Buffer):
+            return result
+        if isinstance(source, int):
+            return use(source, None)
+        if isinstance(source, Buffer):
             view = memoryview(source).cast("B")
-            self._add_copy(number, len(view), lambda created: created.write(view))
-        elif isinstance(source, str | os.PathLike):
+            return self._copied(len(view), lambda created: created.write(view), use)
+        if isinstance(source, str | os.PathLike):
             with open(source, "rb") as file:
-                self._add_file(number, file)
-        else:
-            self._add_file(number, source)
-
-    def _add_file(self, data_id: int, file: BinaryIO) -> None:
+                return self._hand_over(file, use)
         try:
-            fd, at = file.fileno(), file.tell()
+            fd, at = source.fileno(), source.tell()
             size = max(0, os.fstat(fd).st_size - at)
         except (OSError, AttributeError):  # a pipe, or a file that is none: its length is known when it is read
-            self.add(data_id, file.read())
-            return
-        self._add_copy(data_id, size, lambda created: copy_file(fd, created.fd, size, at))
+            return self._hand_over(source.read(), use)
+        return self._copied(size, lambda created: copy_file(fd, created.fd, size, at), use)
 
-    def _add_copy(self, data_id: int, size: int, write: Callable[[CreatedFile], None]) -> None:
+    def _copied(
+        self, size: int, write: Callable[[CreatedFile], None], use: Callable[[int, int | None], Result]
+    ) -> Result:
         with self.create(size) as created:
             write(created)
-            self.add(data_id, created)
-
-    def _add(self, data_id: int, fd: int) -> None:
-        # The digest is taken before the answer: a large object takes its time.
-        bound = ANSWER_BOUND_S + os.fstat(fd).st_size / 50e6
-        self._connection.ask(wire.ADD, struct.pack("<Q", data_id), f"add of object {data_id}", bound, fd=fd)
+            return self._hand_over(created, use)
 
     def send(
         self,
@@ -315,10 +332,13 @@ class Agent:
         on_event: Callable[[Event], None] | None = None,
         stragglers: str | None = None,
         protocol: str = "auto",
+        source: Source | None = None,
     ) -> SendHandle:
         """Starts sending an object to servers, by their names. It goes on when this process ends.
 
         Args:
+            source: what the object is to be, as of `add`, if it is none yet: it is sent while its digest is being
+                taken. What cannot be begun leaves no object.
             wait: seconds to wait for a path; None = the manager's default.
             deadline: seconds until it should be done, a hint for the scheduler.
             on_event: called with each event, in the connection's thread.
@@ -337,8 +357,12 @@ class Agent:
         number = data_id_of(data_id)
         flags = wire.SEND_EVENTS | wire.SEND_STRAGGLERS[stragglers] | wire.SEND_PROTOCOLS[protocol]
         body = wire.send_body(number, list(receivers), flags, _ms(wait), _ms(deadline))
-        tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", on_event=on_event)
-        return SendHandle(self._connection, tag, call, number)
+
+        def start(fd: int | None, file: int | None) -> SendHandle:
+            tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", fd, on_event)
+            return SendHandle(self._connection, tag, call, number, file)
+
+        return start(None, None) if source is None else self._hand_over(source, start)
 
     def stream_send(
         self,

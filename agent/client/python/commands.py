@@ -14,9 +14,9 @@ import click
 from rostrum.topologies.units import Duration
 
 from . import report
-from .agent import Agent
+from .agent import Agent, SendHandle
 from .names import agent_socket, data_id_of
-from .values import NotFound, RostrumError, SendResult
+from .values import AlreadyThere, NotFound, RostrumError, SendResult
 
 CANCEL_BOUND_S = 10.0
 
@@ -120,10 +120,12 @@ def send(
         if replace:
             with contextlib.suppress(NotFound):
                 agent.delete(number)
-        agent.add(number, file)
+        handle = agent.send(number, names, wait, deadline, stragglers=stragglers, protocol=protocol, source=file)
         try:
-            options = {"wait": wait, "deadline": deadline, "stragglers": stragglers, "protocol": protocol}
-            result = _send_and_watch(agent, number, names, options, quiet=as_json)
+            result = _watch(handle, quiet=as_json)
+        except AlreadyThere:  # and that one is not this command's
+            keep = True
+            raise
         finally:
             if not keep:
                 _tidy(agent, number)
@@ -135,14 +137,7 @@ def send(
         sys.exit(1)
 
 
-def _send_and_watch(
-    agent: Agent,
-    data_id: int,
-    receivers: list[str],
-    options: dict[str, Any],
-    quiet: bool,
-) -> SendResult:
-    handle = agent.send(data_id, receivers, **options)
+def _watch(handle: SendHandle, quiet: bool) -> SendResult:
     try:
         if not quiet:
             report.follow(handle.events())
@@ -156,6 +151,8 @@ def _tidy(agent: Agent, data_id: int) -> None:
     """The command's own copy goes; that it cannot yet is worth a line, not a failure."""
     try:
         agent.delete(data_id)
+    except NotFound:  # it could not be begun, and left nothing
+        return
     except RostrumError as error:
         click.echo(f"note: the sender's copy stays: {error}", err=True)
 

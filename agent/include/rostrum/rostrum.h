@@ -79,6 +79,11 @@ typedef struct {
 ROSTRUM_API rostrum_code rostrum_send(rostrum *agent, uint64_t data_id, const char *const *receivers,
                                       uint32_t receiver_count, const rostrum_send_options *options,
                                       rostrum_send_result **result, rostrum_error *error);
+/* The same of a file that is no object yet: `fd` as for rostrum_add, `data_id` the object it becomes. It is sent at once,
+ * while its digest is being taken. What cannot be begun leaves no object. */
+ROSTRUM_API rostrum_code rostrum_send_file(rostrum *agent, uint64_t data_id, int fd, const char *const *receivers,
+                                           uint32_t receiver_count, const rostrum_send_options *options,
+                                           rostrum_send_result **result, rostrum_error *error);
 ROSTRUM_API void rostrum_send_result_free(rostrum_send_result *result);
 /* Stops the sending of that object, whichever process of the application started it. */
 ROSTRUM_API rostrum_code rostrum_cancel(rostrum *agent, uint64_t data_id, rostrum_error *error);
@@ -128,6 +133,10 @@ ROSTRUM_API rostrum_code rostrum_start_send(rostrum *agent, uint64_t data_id, co
                                             uint32_t receiver_count, const rostrum_send_options *options,
                                             rostrum_callback callback, void *context, uint64_t *tag,
                                             rostrum_error *error);
+ROSTRUM_API rostrum_code rostrum_start_send_file(rostrum *agent, uint64_t data_id, int fd, const char *const *receivers,
+                                                 uint32_t receiver_count, const rostrum_send_options *options,
+                                                 rostrum_callback callback, void *context, uint64_t *tag,
+                                                 rostrum_error *error);
 ROSTRUM_API rostrum_code rostrum_start_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms,
                                             rostrum_callback callback, void *context, uint64_t *tag,
                                             rostrum_error *error);

@@ -67,8 +67,7 @@ class Ours(Plain):
         names = [host.name for host in run.receivers]
         fd = os.open(run.source, os.O_RDONLY)
         try:
-            self._client.add(OBJECT, fd)
-            result = self._client.send(OBJECT, names).wait(run.case.bound_s)
+            result = self._client.send(OBJECT, names, source=fd).wait(run.case.bound_s)
         except RostrumError as error:
             raise (TimedOut if isinstance(error, Late) else ToolFailed)(str(error)) from error
         finally:

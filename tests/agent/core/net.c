@@ -240,6 +240,11 @@ static void complete(net *n, rs_peer server, rs_xfer xfer) {
     assert_int_equal(rs_xfer_stats_get(n->servers[server].node, xfer, &stats), RS_OK);
     store->size = stats.size;                           /* of a stream it is known now */
     assert_int_equal(store->stored_bytes, store->size); /* COMPLETE means complete */
+    rs_incoming info;
+    assert_int_equal(rs_incoming_info(n->servers[server].node, xfer, &info), RS_OK);
+    store->unchecked = rs_digest_follows(&info.digest);
+    if (store->unchecked)
+        return;
     net_item *i = item(DO_VERIFIED, n->knobs.now + n->servers[server].verify_time, server, server);
     i->epoch = n->servers[server].epoch;
     i->xfer = xfer;
@@ -280,6 +285,8 @@ static void happened(net *n, rs_peer server, const rs_event *e) {
     } else if (e->kind == RS_EV_SESSION) {
         further_session(n, server, e->xfer);
     } else if (e->kind == RS_EV_COMPLETE) {
+        complete(n, server, e->xfer);
+    } else if (e->kind == RS_EV_DIGEST && store_of(s, e->xfer) && store_of(s, e->xfer)->unchecked) {
         complete(n, server, e->xfer);
     } else if (e->kind == RS_EV_RECEIVE_DONE && store_of(s, e->xfer)) {
         store_of(s, e->xfer)->done = true;

@@ -108,6 +108,7 @@ rs_object_id net_object(uint64_t data);
 rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t receivers, const rs_peer *to,
                    rs_xfer *out);
 void net_stragglers(net *n, rs_straggler_policy policy);    /* of sends from now on */
+void net_digest(net *n, rs_digest digest);                  /* the same */
 rs_xfer net_send_all(net *n, uint64_t data, uint64_t size); /* from server 0 to all the others */
 /* A stream by RDCM to all the others, of which at most so many fragments are to be sent. */
 rs_xfer net_stream_all(net *n, uint64_t data, uint64_t fragments_most);

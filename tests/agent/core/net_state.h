@@ -30,6 +30,7 @@ typedef struct {
     uint64_t data, size;
     uint32_t fragment_size;
     uint64_t stored_bytes, fragments;
+    bool unchecked; /* all is here, the digest not */
     uint8_t *stored;
     bool whole;
     bool done; /* RECEIVE_DONE: its place may be forgotten */
@@ -85,6 +86,7 @@ struct net {
     uint64_t allocations, outstanding;
     rs_config config;
     rs_straggler_policy stragglers;
+    rs_digest digest;
     uint64_t stream_most;
     uint32_t groups; /* made for parts */
 };

@@ -107,6 +107,7 @@ rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t 
                    rs_xfer *out) {
     rs_send_params params = {.object = net_object(data),
                              .size = size,
+                             .digest = n->digest,
                              .receivers = to,
                              .receiver_count = receivers,
                              .protocol = n->knobs.path.protocol,
@@ -114,6 +115,10 @@ rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t 
     rs_status status = rs_send_open(n->servers[from].node, n->knobs.now, &params, out);
     pump(n, from);
     return status;
+}
+
+void net_digest(net *n, rs_digest digest) {
+    n->digest = digest;
 }
 
 void net_stragglers(net *n, rs_straggler_policy policy) {
@@ -221,9 +226,9 @@ uint64_t net_last_sn(const net *n) {
 }
 
 static const char *const event_names[] = {
-    "PATH_WANTED",     "PHASE",          "FIRST_LIGHT", "NO_LIGHT",     "PEER_DONE",   "PEER_FAILED",
-    "PATH_DONE",       "SEND_DONE",      "INCOMING",    "SESSION",      "COMPLETE",    "RECEIVE_DONE",
-    "RECEIVER_FAILED", "LINK_SUSPECTED", "VIEW_USED",   "STREAM_MOVED", "PEER_WANTED", "LOG"};
+    "PATH_WANTED",    "PHASE",     "FIRST_LIGHT",  "NO_LIGHT",    "PEER_DONE", "PEER_FAILED",  "PATH_DONE",
+    "SEND_DONE",      "INCOMING",  "SESSION",      "COMPLETE",    "DIGEST",    "RECEIVE_DONE", "RECEIVER_FAILED",
+    "LINK_SUSPECTED", "VIEW_USED", "STREAM_MOVED", "PEER_WANTED", "LOG"};
 static const char *const message_names[] = {"?",        "HELLO",     "OPEN",      "OPEN_ACK",  "INTL_SEQ",
                                             "PTCH_REQ", "PTCH_DATA", "DATA_FNSD", "DATA_RCVD", "RATE",
                                             "ABORT",    "PING",      "PONG",      "PTCH_MAP"};

@@ -246,6 +246,88 @@ static void receivers__who_have_it_count_as_done(void **state) {
     net_free(n);
 }
 
+static const rs_digest follows = {.algorithm = 1}, told = {.algorithm = 1, .length = 16, .value = "0123456789abcde"};
+
+/* By Republic and by RDCM: the object is sent while its digest is being taken, and checked when that is told. */
+static void the_digest_follows__all_is_sent_and_then_checked(void **state) {
+    (void)state;
+    const rs_protocol protocols[] = {RS_PROTOCOL_REPUBLIC, RS_PROTOCOL_RDCM};
+    for (int i = 0; i < 2; i++) {
+        rs_config config = usual;
+        config.no_path_bound = config.sender_silence_bound = config.receiver_silence_bound = 1 * SEC;
+        net *n = net_new(4, &config, 14);
+        rs_incoming info;
+        net_knob(n)->path.protocol = protocols[i];
+        net_knob(n)->loss = 0.01;
+        net_digest(n, follows);
+        rs_xfer xfer = net_send_all(n, 1, 500 * FRAGMENT);
+        net_at(n, 4 * SEC); /* far beyond all bounds */
+        for (rs_peer to = 1; to < 4; to++) {
+            assert_int_equal(net_events(n, to, RS_EV_COMPLETE, ANYONE), 1);
+            assert_int_equal(net_events(n, to, RS_EV_RECEIVE_DONE, ANYONE), 0);
+        }
+        assert_null(net_event(n, 0, RS_EV_SEND_DONE, ANYONE));
+        net_cut(n, 0, 2); /* said again when it is up */
+        net_call(n, 0, rs_send_digest(net_node(n, 0), net_knob(n)->now, xfer, &told));
+        assert_int_equal(rs_send_digest(net_node(n, 0), net_knob(n)->now, xfer, &told), RS_ERR_STATE);
+        net_at(n, 4 * SEC + 1 * MS);
+        assert_int_equal(net_events(n, 1, RS_EV_DIGEST, ANYONE), 1);
+        assert_int_equal(rs_incoming_info(net_node(n, 1), net_receiving(n, 1), &info) == RS_OK &&
+                             memcmp(&info.digest, &told, sizeof told) != 0,
+                         false);
+        net_at(n, 6 * SEC);
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        for (rs_peer to = 1; to < 4; to++) {
+            assert_true(net_has(n, to, 1));
+            assert_int_equal(net_events(n, to, RS_EV_DIGEST, ANYONE), 1);
+        }
+        net_free(n);
+    }
+}
+
+/* Who may have the object already cannot know before the digest is told; the others are not kept waiting. */
+static void the_digest_follows__who_has_it_waits_for_it(void **state) {
+    (void)state;
+    rs_config config = usual;
+    config.sender_silence_bound = 1 * SEC;
+    net *n = net_new(3, &config, 15);
+    net_application(n, 2, APP_SLEEPS);
+    net_digest(n, follows);
+    rs_xfer xfer = net_send_all(n, 1, 500 * FRAGMENT);
+    net_at(n, 3 * SEC);
+    assert_int_equal(net_events(n, 1, RS_EV_COMPLETE, ANYONE), 1);
+    assert_int_equal(net_events(n, 2, RS_EV_RECEIVE_DONE, ANYONE), 0);
+    rs_digest other = told;
+    other.algorithm = 2;
+    assert_int_equal(rs_send_digest(net_node(n, 0), net_knob(n)->now, xfer, &other), RS_ERR_INVALID);
+    net_call(n, 0, rs_send_digest(net_node(n, 0), net_knob(n)->now, xfer, &told));
+    net_at(n, 3 * SEC + 10 * MS);
+    assert_int_equal(net_events(n, 2, RS_EV_DIGEST, ANYONE), 1);
+    net_call(n, 2, rs_incoming_have(net_node(n, 2), net_knob(n)->now, net_receiving(n, 2)));
+    net_at(n, 4 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    net_free(n);
+}
+
+/* The sender dies before it has told the digest: what is here cannot be checked, and is given up. */
+static void the_digest_never_comes__it_is_given_up(void **state) {
+    (void)state;
+    rs_config config = usual;
+    config.no_path_bound = config.sender_silence_bound = 1 * SEC;
+    net *n = net_new(2, &config, 16);
+    net_digest(n, follows);
+    net_send_all(n, 1, 500 * FRAGMENT);
+    net_at(n, 2 * SEC);
+    assert_int_equal(net_events(n, 1, RS_EV_COMPLETE, ANYONE), 1);
+    net_kill(n, 0);
+    net_at(n, 8 * SEC);
+    const net_told *over = net_event(n, 1, RS_EV_RECEIVE_DONE, ANYONE);
+    assert_non_null(over);
+    assert_false(over->event.ok);
+    assert_non_null(strstr(over->event.cause, "told no digest"));
+    net_free(n);
+}
+
 static void bad_calls__change_nothing(void **state) {
     (void)state;
     net *n = net_new(3, &usual, 14);
@@ -283,6 +365,9 @@ int main(void) {
         cmocka_unit_test(concurrent_sends__share_the_nic_fairly),
         cmocka_unit_test(slow_path__leaves_the_nic_to_the_other),
         cmocka_unit_test(receivers__who_have_it_count_as_done),
+        cmocka_unit_test(the_digest_follows__all_is_sent_and_then_checked),
+        cmocka_unit_test(the_digest_follows__who_has_it_waits_for_it),
+        cmocka_unit_test(the_digest_never_comes__it_is_given_up),
         cmocka_unit_test(bad_calls__change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
