@@ -279,7 +279,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         return Wait(path.id, "waiting for a path to all receivers")
     all_of_it = grant.accepted_size == request.remaining_size == request.data_size
     whole = all_of_it and request is path.request and _begins_transfer(core, path)
-    protocol, words = rdcm.choose(core, request, kind, whole)
+    protocol, words = rdcm.choose(core, request, kind, plan.hops, whole)
     if protocol is Protocol.RDCM and request.origin != REST and (strange := rdcm.without_rdcm(core, request)):
         return Wait(path.id, f"waiting for agents that know rdcm, which the request demands: {listed(strange, 4)}")
     rule_set = core.idle_rules.take(plan.hops)

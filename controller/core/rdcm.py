@@ -5,7 +5,7 @@ What changes a tree is in retree.py, what agents report in failures.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rostrum.controller.core import actions as act
@@ -15,6 +15,7 @@ from rostrum.controller.core.overlay import BackupOverlay, Ring
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.steiner import SteinerTree
+from rostrum.controller.core.trees import Hop
 from rostrum.controller.core.values import (
     REST,
     OverlayView,
@@ -59,7 +60,7 @@ class Backup:
     accused: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)  # receiver -> by whom, since, last
 
 
-def choose(core: Core, request: PathRequest, kind: PathKind, whole: bool) -> tuple[Protocol, str]:
+def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop], whole: bool) -> tuple[Protocol, str]:
     """The protocol of a path to be granted, and why not RDCM where that is worth a word. `whole`: the grant is for all
     of the object.
     """
@@ -69,6 +70,8 @@ def choose(core: Core, request: PathRequest, kind: PathKind, whole: bool) -> tup
         return Protocol.RDCM, "rdcm: asked for"
     if request.origin == REST or len(request.receivers) < 2 or not whole:
         return Protocol.REPUBLIC, ""
+    if len({hop.switch for hop in hops}) == 1:
+        return Protocol.REPUBLIC, "not rdcm: one switch is no tree"
     if strange := without_rdcm(core, request):
         return Protocol.REPUBLIC, f"not rdcm: {listed(strange, 4)} cannot"
     return Protocol.RDCM, f"rdcm: {len(request.receivers)} receivers on a packet tree"

@@ -19,10 +19,11 @@ TCP = ("tcp-cubic", "tcp-bbr")
 MULTICAST = ("uftp", "udpcast", "norm", "pgm", "aeron")
 PEERS = (*MULTICAST, *TCP, "http")
 TOOLS = (*RAW, *OURS, *PEERS)
-# Variants: to scratch memory instead of files; told nothing of the limit of the sender's link.
+# Variants: to scratch memory instead of files; told nothing of the limit of the sender's link; by RDCM.
 SCRATCH = tuple(f"{name}-scratch" for name in RAW)
 UNTOLD = "rostrum-untold"
-EVERY = (*TOOLS, *SCRATCH, UNTOLD)
+BY_RDCM = "rostrum-rdcm"
+EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM)
 
 
 @dataclass(frozen=True, order=True)
@@ -96,12 +97,13 @@ def full(repeat: int) -> list[Entry]:
     reliable = tuple(tool for tool in (*OURS, *PEERS) if tool != "rostrum-xdp")  # AF_XDP passes the limit by
     for mtu in (9000, 1500):
         for loss in (0.0, 0.1, 1.0, 5.0):
-            entries.append(Entry(limited(mtu, loss, 128 * MB), (*reliable, UNTOLD), few if loss == 0.1 else repeat))
-        entries.append(Entry(base(mtu), (*TOOLS, *SCRATCH), repeat))
+            tools = (*reliable, UNTOLD, BY_RDCM)
+            entries.append(Entry(limited(mtu, loss, 128 * MB), tools, few if loss == 0.1 else repeat))
+        entries.append(Entry(base(mtu), (*TOOLS, *SCRATCH, BY_RDCM), repeat))
         entries.append(Entry(base(mtu, offload=True), (*TOOLS, *SCRATCH), repeat if mtu == 9000 else few))
         for loss in (0.1, 1.0, 5.0):
             goal = mtu == 9000 and loss >= 1.0
-            entries.append(Entry(base(mtu, loss_percent=loss), (*OURS, *PEERS), repeat if goal else few))
+            entries.append(Entry(base(mtu, loss_percent=loss), (*OURS, BY_RDCM, *PEERS), repeat if goal else few))
         for receivers in (1, 7):
             entries.append(Entry(base(mtu, receivers=receivers), (*RAW, *OURS, *PEERS), few))
     entries.append(Entry(base(9000, receivers=7, loss_percent=1.0), (*OURS, *PEERS), few))

@@ -155,10 +155,9 @@ def report(results: dict[str, Any], folder: Path) -> None:
     from rostrum.lab.bench.picture import draw  # matplotlib takes its time to load
 
     runs = results["runs"]
-    summary = {
-        **summarize(runs),
-        "manifest": {name: results["manifest"][name] for name in ("commit", "time", "machine")},
-    }
+    about = {name: results["manifest"][name] for name in ("commit", "time", "machine")}
+    about["commit"] = ", ".join(dict.fromkeys(run.get("commit", about["commit"]) for run in runs)) or about["commit"]
+    summary = {**summarize(runs), "manifest": about}
     text = f"{table(runs)}\n{figures(summary)}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(text)

@@ -36,6 +36,13 @@ def writer(results: Path, manifest: dict[str, Any]) -> Callable[[list[Record]], 
     return write
 
 
+def stamped(records: list[Record], commit: str) -> list[Record]:
+    """Which program each run was of: a bench may be gone on with after a change."""
+    for record in records:
+        record.setdefault("commit", commit)
+    return records
+
+
 def say(words: str) -> None:
     print(words, flush=True)
 
@@ -53,6 +60,8 @@ def main(job: dict[str, Any]) -> int:
     results = Path(job["results"])
     before = json.loads(results.read_text()) if job["resume"] else {"runs": [], "manifest": {}}
     done = before["runs"]
+    for record in done:  # of a bench that is gone on with
+        record.setdefault("commit", before["manifest"]["commit"])
     plan = list(turns(entries_of(job["entries"]), job["seed"]))
     tools = all_tools(Path(job["place"]))
     manifest = {
@@ -68,7 +77,7 @@ def main(job: dict[str, Any]) -> int:
         manifest["tuning"] = _tuned(runner, entries_of(job["entries"]), before, job["tune"])
         write = writer(results, manifest)
         write(done)
-        run_all(runner, plan, done, write, say)
+        run_all(runner, plan, done, lambda records: write(stamped(records, manifest["commit"])), say)
     except LabError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

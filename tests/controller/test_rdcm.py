@@ -24,7 +24,7 @@ from rostrum.controller.core.values import (
     Settings,
     State,
 )
-from rostrum.topologies import load
+from rostrum.topologies import generate, load, load_text
 
 from tests.controller.crashes import MortalTimeline
 from tests.controller.timeline import Timeline, hybrid
@@ -411,12 +411,25 @@ def test_protocol__which_and_why() -> None:
     assert "not rdcm: h2-0-0 cannot" in protocol(*ends[1:])[1]
     line.do(ev.AgentUp(ends[2], 1, 7071, knows_rdcm=True))
     assert protocol(*ends[1:])[0] is Protocol.RDCM
+    line.do(ev.AgentUp("h0-0-1", 1, 7071, knows_rdcm=True))
+    assert protocol("h0-0-1", ends[1])[0] is Protocol.RDCM
     assert line.ask(*ends).protocol is Protocol.REPUBLIC  # of REST: no agent has a transfer
     circuit = Timeline()
     for server in circuit.topology.servers:
         circuit.do(ev.AgentUp(server, 1, 7071, knows_rdcm=True))
     path = circuit.ask("h1", "h3", "h5", origin="h1")
     assert (path.kind, path.protocol) == (PathKind.CIRCUIT, Protocol.REPUBLIC)
+
+
+def test_protocol__within_a_rack_there_is_no_tree_to_mend() -> None:
+    line = Timeline(load_text(generate.hybrid(generate.Hybrid(racks=2, servers=4))))
+    servers = [one.name for one in line.topology.servers.values() if one.tor == "tor1"]
+    for server in servers:
+        line.do(ev.AgentUp(server, 1, 7071, knows_rdcm=True))
+    path = line.ask(*servers, origin=servers[0])
+    assert path.protocol is Protocol.REPUBLIC and "one switch is no tree" in path.reason
+    asked = line.ask(*servers, origin=servers[0], protocol=Protocol.RDCM)
+    assert asked.protocol is Protocol.RDCM
 
 
 def test_restart__failed_links_and_overlay_survive() -> None:

@@ -22,6 +22,7 @@ def all_tools(place: Path) -> dict[str, Tool]:
         *(Raw(method, scratch) for method in ("udp", "udp-gso", "packet", "xdp") for scratch in (False, True)),
         *(Ours(io) for io in ("auto", "udp", "udp-gso", "packet", "xdp")),
         Ours("auto", told=False),
+        Ours("auto", protocol="rdcm"),
         Copies("cubic"),
         Copies("bbr"),
         Uftp(),

@@ -22,15 +22,16 @@ MS = 1e6  # ns
 
 class Ours(Plain):
     """`io`: the agents' --io. `told`: the topology and --nic-rate say what a limited link carries, as they should;
-    else they say 100 Gbit/s and the agents find out."""
+    else they say 100 Gbit/s and the agents find out. `protocol`: as of `Agent.send`."""
 
     timed = (
-        "the calls add (digest of the object) and send, until the agent says that all receivers have it, digests right"
+        "the call send with the file, its digest too, until the agent says that all receivers have it, digests right"
     )
 
-    def __init__(self, io: str, told: bool = True) -> None:
-        self.io, self.told = io, told
-        self.name = "rostrum" + (f"-{io}" if io != "auto" else "") + ("" if told else "-untold")
+    def __init__(self, io: str, told: bool = True, protocol: str = "auto") -> None:
+        self.io, self.told, self.protocol = io, told, protocol
+        marks = (io if io != "auto" else "", protocol if protocol != "auto" else "", "" if told else "untold")
+        self.name = "-".join(("rostrum", *(mark for mark in marks if mark)))
         self._client: Agent | None = None
 
     def unfit(self, case: Case) -> str:
@@ -67,7 +68,7 @@ class Ours(Plain):
         names = [host.name for host in run.receivers]
         fd = os.open(run.source, os.O_RDONLY)
         try:
-            result = self._client.send(OBJECT, names, source=fd).wait(run.case.bound_s)
+            result = self._client.send(OBJECT, names, protocol=self.protocol, source=fd).wait(run.case.bound_s)
         except RostrumError as error:
             raise (TimedOut if isinstance(error, Late) else ToolFailed)(str(error)) from error
         finally:
@@ -93,6 +94,7 @@ def _facts(result: Any) -> dict[str, Any]:
     """What the sender's agent tells of the transfer: packets, repairs, milliseconds since the request."""
     times = ("accepted_ns", "attempt_ns", "high_rate_ns", "data_done_ns", "released_ns", "done_ns")
     return {
+        "protocol": result.protocol,
         "packets_sent": result.packets_sent,
         "packets_redundant": result.packets_redundant,
         "repaired": result.packets_patched,
