@@ -16,8 +16,8 @@
 #define ACCEPTS_A_TURN 16
 #define RETRANSMIT_LEAST_US 20000
 #define DELAY_MOST_US 2000
-#define KNOCK_AFTER (100 * RS_MILLISECOND) /* the kernel waits a second for the answer to a first segment; twice, ... */
-#define KNOCKS_MOST 3u                     /* ... four times as long, then as long as `connect_timeout` says */
+#define KNOCK_AFTER (20 * RS_MILLISECOND) /* the kernel waits a second for the answer to a first segment; twice, ... */
+#define KNOCKS_MOST 5u /* ... four times as long, and so on; then as long as `connect_timeout` says */
 
 /* Linux 6.15; older kernels refuse, and take 200 ms to miss a lost last segment. */
 #ifndef TCP_RTO_MIN_US
