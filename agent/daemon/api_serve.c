@@ -258,12 +258,23 @@ static void serve_stream_end(rs_api_server *server, const rs_api_call *call, con
         rs_api_reply_error(server, call, ROSTRUM_ERR_UNAVAILABLE, "there are no streams here");
 }
 
+/* An object whose digest is still being taken, for nobody: its send is over. True: it is gone. */
+static bool drop_unfinished(rs_api_server *server, const rs_object_id *id) {
+    const rs_object *object = rs_store_find(server->store, id);
+    for (rs_api_wait *wait = server->waits; object && wait; wait = wait->next)
+        if (wait->kind == RS_WAIT_DIGEST && wait->object == object && wait->call.client == 0 && object->holds == 0) {
+            rs_api_wait_end(server, wait, true);
+            return true;
+        }
+    return false;
+}
+
 static void serve_delete(rs_api_server *server, rs_api_client *client, const rs_api_call *call, uint64_t data_id) {
     rs_error error;
     rs_object_id id = id_of(client, data_id);
     if (server->handlers.on_delete)
         server->handlers.on_delete(server->handlers.context, &id);
-    if (!rs_store_delete(server->store, &id, &error)) {
+    if (!drop_unfinished(server, &id) && !rs_store_delete(server->store, &id, &error)) {
         rs_api_reply_failure(server, call, &error);
         return;
     }

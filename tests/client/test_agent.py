@@ -201,6 +201,19 @@ def test_a_file_that_cannot_be_sent_leaves_nothing(agent: Agent) -> None:
     assert agent.status().store_used == 0
 
 
+def test_a_file_whose_send_is_over_can_be_deleted_before_its_digest_is_taken(agent: Agent) -> None:
+    created = agent.create(30_000_000)
+    body, ask = wire.send_body(1, ["slow"], 0, 0, 0), agent._connection.start
+    calls = [
+        ask(wire.SEND, body, "send", created.fd),
+        ask(wire.CANCEL, struct.pack("<Q", 1), "cancel"),
+        ask(wire.DELETE, struct.pack("<Q", 1), "delete"),
+    ]
+    assert [call.result(20).type for _, call in calls] == [wire.SENT, wire.DONE, wire.DONE]
+    os.close(created.fd)
+    assert agent.status().store_used == 0
+
+
 def test_what_is_being_added_may_be_sent(agent: Agent) -> None:
     created = agent.create(30_000_000)
     _, adding = agent._connection.start(wire.ADD, struct.pack("<Q", 1), "add", created.fd)
