@@ -15,7 +15,7 @@ from rostrum.lab.bench.cases import Entry
 from rostrum.lab.bench.install import install
 from rostrum.lab.bench.manager.commands import manager
 from rostrum.lab.bench.messages.commands import messages
-from rostrum.lab.bench.session import OUT, in_namespaces, note_others, programs_folder
+from rostrum.lab.bench.session import OUT, alone, in_namespaces, note_others, programs_folder
 from rostrum.lab.bench.summary import summarize
 from rostrum.lab.bench.table import figures, table
 from rostrum.lab.manifest import manifest
@@ -127,6 +127,11 @@ def plan(wish: Wish) -> list[Entry]:
 def run(entries: list[Entry], wish: Wish) -> None:
     """Installs, runs, reports. Raises LabError."""
     wish.folder.mkdir(parents=True, exist_ok=True)
+    with alone(wish.folder):
+        _run(entries, wish)
+
+
+def _run(entries: list[Entry], wish: Wish) -> None:
     programs, place, results = programs_folder(), build_folder() / "bench-tools", wish.folder / "results.json"
     missing = install({tool for entry in entries for tool in entry.tools}, programs.parents[2], place, OUT.print)
     for name, why in missing.items():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,19 @@ def in_namespaces(folder: Path, module: str, job: dict[str, Any]) -> None:
         status = ns.wait()
     if status:
         raise LabError(f"the bench ended with status {status}; logs are in {short(folder / 'logs')}")
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Holds a folder of results: two benches at a time would spoil each other's figures, and write over them. Raises
+    LabError.
+    """
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LabError(f"another bench is running and writes to {short(folder)}") from error
+        yield
 
 
 def note_others() -> None:

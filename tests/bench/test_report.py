@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from rostrum.lab.bench import install
 from rostrum.lab.bench.cases import base, limited
 from rostrum.lab.bench.commands import bench
+from rostrum.lab.bench.session import alone
 from rostrum.lab.bench.summary import summarize
 from rostrum.lab.bench.table import figures, markdown, table
 
@@ -76,6 +77,14 @@ def test_command__results_become_table_picture_and_summary(tmp_path: Path) -> No
     assert (tmp_path / "out" / "bench.png").read_bytes().startswith(b"\x89PNG")
     assert "9000-off-free-loss0-r3-512M" in (tmp_path / "out" / "table.md").read_text()
     assert "vs_best_tool_9000_loss0" in done.output
+
+
+def test_command__two_benches_do_not_share_a_folder(tmp_path: Path) -> None:
+    with alone(tmp_path):
+        done = CliRunner().invoke(bench, ["datapath", "--quick", "--folder", str(tmp_path)])
+    assert done.exit_code == 1 and "another bench is running" in done.output
+    with alone(tmp_path):
+        pass
 
 
 def test_command__help_teaches() -> None:
