@@ -79,8 +79,8 @@ typedef struct {
 ROSTRUM_API rostrum_code rostrum_send(rostrum *agent, uint64_t data_id, const char *const *receivers,
                                       uint32_t receiver_count, const rostrum_send_options *options,
                                       rostrum_send_result **result, rostrum_error *error);
-/* The same of a file that is no object yet: `fd` as for rostrum_add, `data_id` the object it becomes. It is sent at once,
- * while its digest is being taken. What cannot be begun leaves no object. */
+/* The same of a file that is no object yet: `fd` as for rostrum_add, `data_id` the object it becomes. It is sent while
+ * its digest is being taken. What cannot be begun leaves no object. */
 ROSTRUM_API rostrum_code rostrum_send_file(rostrum *agent, uint64_t data_id, int fd, const char *const *receivers,
                                            uint32_t receiver_count, const rostrum_send_options *options,
                                            rostrum_send_result **result, rostrum_error *error);
