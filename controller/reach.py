@@ -17,6 +17,7 @@ from rostrum.topologies.places import labs_folder
 
 CONNECT_S = 3.0
 TAKEOVER_S = 12.0  # while one stands by and none leads: a lease, an election, and reading its records
+REFUSED_S = 3.0  # of several, none may listen for a moment: one has gone, another is taking over
 LOOK_S = 0.4  # between two looks for a leader
 HOPS_MAX = 3
 
@@ -39,12 +40,13 @@ class Managers:
         # Whoever does not answer may have heard it all the same: the next one must not do it again.
         headers = {"Idempotency-Key": str(uuid.uuid4())} if (method, path) == ("POST", "/v1/paths") else {}
         bounds = httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
-        deadline = time.monotonic() + TAKEOVER_S
+        began = time.monotonic()
         while True:
             answer, failure, standing = self._ask_each(method, path, body, query, headers, bounds)
             if answer is not None:
                 return answer
-            if standing is None or time.monotonic() > deadline:
+            patience = TAKEOVER_S if standing is not None else REFUSED_S if len(self.places) > 1 else 0.0
+            if time.monotonic() >= began + patience:
                 if standing is not None:
                     return standing
                 assert failure is not None

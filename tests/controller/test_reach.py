@@ -27,6 +27,7 @@ class Net:
         self.handlers, self.heard = handlers, list[httpx.Request]()
         monkeypatch.setattr(reach, "_connect", self._connect)
         monkeypatch.setattr(reach, "LOOK_S", 0.001)
+        monkeypatch.setattr(reach, "REFUSED_S", 0.2)
 
     def _connect(self, place: str) -> httpx.Client:
         def handle(request: httpx.Request) -> httpx.Response:
@@ -82,6 +83,26 @@ def test_nobody_leads_yet__the_command_waits(monkeypatch: pytest.MonkeyPatch) ->
     net = Net(monkeypatch, b=takes_over)
     assert get(Managers("a:81,b:81", "lab")).status_code == 200
     assert net.hosts() == ["a", "b"] * 3
+
+
+def test_none_listens_for_a_moment__the_command_waits_if_there_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One has gone, and another, which stood by, is about to listen as the leader."""
+    net = Net(monkeypatch)
+
+    def comes_back(place: str) -> httpx.Client:
+        if len(net.heard) == 5:
+            net.handlers["b"] = leads
+        return net._connect(place)
+
+    managers = Managers("a:81,b:81", "lab")
+    managers._client = comes_back  # type: ignore[method-assign]
+    assert get(managers).status_code == 200 and len(net.heard) > 5
+    net.handlers.clear()
+    alone = Managers("a:81", "lab")
+    net.heard.clear()
+    with pytest.raises(httpx.ConnectError):
+        get(alone)
+    assert net.hosts() == ["a"]
 
 
 def test_the_leader_cannot_be_reached__the_standbys_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
