@@ -253,6 +253,7 @@ rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer) {
         return RS_ERR_MEMORY;
     if (p->up) { /* a new connection took the old one's place: what went into the old one may be lost */
         p->up = false;
+        p->wanted = true; /* and is here: nobody is asked for it */
         each_link(node, now, p, false);
     }
     p->up = p->writable = true;

@@ -328,6 +328,21 @@ static void the_digest_never_comes__it_is_given_up(void **state) {
     net_free(n);
 }
 
+/* The peer connected while the caller was about to: it hears PEER_WANTED, finds the road up, and says so again. */
+static void the_road_is_up_again__nobody_is_to_connect(void **state) {
+    (void)state;
+    net *n = net_new(2, &usual, 17);
+    net_send_all(n, 1, 500 * FRAGMENT);
+    net_at(n, 2 * MS);
+    uint32_t wanted = net_events(n, 0, RS_EV_PEER_WANTED, 1);
+    for (int i = 0; i < 3; i++)
+        net_call(n, 0, rs_peer_up(net_node(n, 0), net_knob(n)->now, 1));
+    assert_int_equal(net_events(n, 0, RS_EV_PEER_WANTED, 1), wanted);
+    net_at(n, 1 * SEC);
+    assert_true(net_has(n, 1, 1));
+    net_free(n);
+}
+
 static void bad_calls__change_nothing(void **state) {
     (void)state;
     net *n = net_new(3, &usual, 14);
@@ -368,6 +383,7 @@ int main(void) {
         cmocka_unit_test(the_digest_follows__all_is_sent_and_then_checked),
         cmocka_unit_test(the_digest_follows__who_has_it_waits_for_it),
         cmocka_unit_test(the_digest_never_comes__it_is_given_up),
+        cmocka_unit_test(the_road_is_up_again__nobody_is_to_connect),
         cmocka_unit_test(bad_calls__change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
