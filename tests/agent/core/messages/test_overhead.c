@@ -101,11 +101,16 @@ static void overhead__no_more_xors_than_c(void **state) {
         cluster_publish(c, cluster_random(c, 32), cluster_random(c, 100), 8);
         cluster_run(c, cluster_now(c) + 50 * US);
     }
-    for (uint32_t i = 0; i < 32; i++) {
+    double xors = 0, received = 0;
+    for (uint32_t i = 0; i < 32; i++) { /* one of them may have bad luck with its draws */
         rs_messages_stats s;
         rs_messages_stats_get(cluster_node(c, i), &s);
-        assert_true((double)s.xors < 5.3 * (double)s.data_received);
+        assert_true((double)s.xors < 6 * (double)s.data_received);
+        xors += (double)s.xors;
+        received += (double)s.data_received;
     }
+    print_message("xors a packet: %.3f\n", xors / received);
+    assert_true(xors < 5.1 * received);
     cluster_free(c);
 }
 
