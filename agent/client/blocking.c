@@ -125,36 +125,40 @@ rostrum_code rostrum_add(rostrum *agent, uint64_t data_id, int fd, rostrum_error
     return rostrum_ask(agent, (uint64_t)info.st_size / SLOWEST_DIGEST_BYTES_PER_MS, fd, NULL, error);
 }
 
-static rostrum_code wait_for_send(rostrum *agent, uint64_t tag, const rostrum_send_options *options,
-                                  rostrum_outcome *outcome, rostrum_send_result **result, rostrum_error *error) {
-    uint64_t bound_ms = options && options->timeout_ms ? options->timeout_ms : FOREVER;
-    rostrum_code code = rostrum_wait_for(agent, tag, bound_ms, outcome, error);
+/* `fd` -1: of an object. */
+static rostrum_code send_and_wait(rostrum *agent, uint64_t data_id, int fd, const char *const *receivers,
+                                  uint32_t receiver_count, const rostrum_send_options *options,
+                                  rostrum_send_result **result, rostrum_error *error) {
+    rostrum_outcome outcome = {.keep_result = result != NULL, .fd = -1};
+    uint64_t tag;
     if (result)
-        *result = outcome->result;
+        *result = NULL;
+    rostrum_code code = fd < 0 ? rostrum_start_send(agent, data_id, receivers, receiver_count, options,
+                                                    rostrum_take_answer, &outcome, &tag, error)
+                               : rostrum_start_send_file(agent, data_id, fd, receivers, receiver_count, options,
+                                                         rostrum_take_answer, &outcome, &tag, error);
+    if (code)
+        return code;
+    code =
+        rostrum_wait_for(agent, tag, options && options->timeout_ms ? options->timeout_ms : FOREVER, &outcome, error);
+    if (result)
+        *result = outcome.result;
     return code;
 }
 
 rostrum_code rostrum_send(rostrum *agent, uint64_t data_id, const char *const *receivers, uint32_t receiver_count,
                           const rostrum_send_options *options, rostrum_send_result **result, rostrum_error *error) {
-    rostrum_outcome outcome = {.keep_result = result != NULL, .fd = -1};
-    uint64_t tag;
-    if (result)
-        *result = NULL;
-    rostrum_code code = rostrum_start_send(agent, data_id, receivers, receiver_count, options, rostrum_take_answer,
-                                           &outcome, &tag, error);
-    return code ? code : wait_for_send(agent, tag, options, &outcome, result, error);
+    return send_and_wait(agent, data_id, -1, receivers, receiver_count, options, result, error);
 }
 
 rostrum_code rostrum_send_file(rostrum *agent, uint64_t data_id, int fd, const char *const *receivers,
                                uint32_t receiver_count, const rostrum_send_options *options,
                                rostrum_send_result **result, rostrum_error *error) {
-    rostrum_outcome outcome = {.keep_result = result != NULL, .fd = -1};
-    uint64_t tag;
     if (result)
         *result = NULL;
-    rostrum_code code = rostrum_start_send_file(agent, data_id, fd, receivers, receiver_count, options,
-                                                rostrum_take_answer, &outcome, &tag, error);
-    return code ? code : wait_for_send(agent, tag, options, &outcome, result, error);
+    if (fd < 0)
+        return rostrum_fail(error, ROSTRUM_ERR_INVALID, "send_file needs an open file");
+    return send_and_wait(agent, data_id, fd, receivers, receiver_count, options, result, error);
 }
 
 void rostrum_send_result_free(rostrum_send_result *result) {

@@ -36,13 +36,6 @@ def writer(results: Path, manifest: dict[str, Any]) -> Callable[[list[Record]], 
     return write
 
 
-def stamped(records: list[Record], commit: str) -> list[Record]:
-    """Which program each run was of: a bench may be gone on with after a change."""
-    for record in records:
-        record.setdefault("commit", commit)
-    return records
-
-
 def say(words: str) -> None:
     print(words, flush=True)
 
@@ -71,13 +64,15 @@ def main(job: dict[str, Any]) -> int:
     }
     runner = None
     try:
-        runner = Runner(Path(job["folder"]), Path(job["programs"]), tools, job["missing"], job["seed"])
+        runner = Runner(
+            Path(job["folder"]), Path(job["programs"]), tools, job["missing"], job["seed"], manifest["commit"]
+        )
         if runner.softirq.why:
             say(runner.softirq.why)
         manifest["tuning"] = _tuned(runner, entries_of(job["entries"]), before, job["tune"])
         write = writer(results, manifest)
         write(done)
-        run_all(runner, plan, done, lambda records: write(stamped(records, manifest["commit"])), say)
+        run_all(runner, plan, done, write, say)
     except LabError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

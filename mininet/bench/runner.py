@@ -50,10 +50,12 @@ def turns(entries: list[Entry], seed: int) -> Iterator[Turn]:
 
 
 class Runner:
-    """`folder`: for logs. `programs`: what was built from `native`. `missing`: why tools are not on this machine."""
+    """`folder`: for logs. `programs`: what was built from `native`. `missing`: why tools are not on this machine.
+    `commit`: which program runs are of; a bench may be gone on with after a change.
+    """
 
     def __init__(
-        self, folder: Path, programs: Path, tools: dict[str, Tool], missing: dict[str, str], seed: int
+        self, folder: Path, programs: Path, tools: dict[str, Tool], missing: dict[str, str], seed: int, commit: str
     ) -> None:
         self.folder, self.programs, self.tools, self.missing, self.seed = folder, programs, tools, missing, seed
         self.groups = Groups(Path("/run/rostrum-bench/cgroup"))
@@ -61,6 +63,7 @@ class Runner:
         self.fabric = Fabric(folder, Path("/run/rostrum-bench/disk"), folder / "cache")
         self.pool = Pool()
         self._digests: dict[int, str] = {}
+        self._commit = commit
 
     def close(self) -> None:
         self.fabric.stop_manager()
@@ -70,7 +73,7 @@ class Runner:
     def run(self, turn: Turn) -> Record:
         """One run; its record, whatever became of it. Raises LabError if the bench itself fails."""
         case = {**asdict(turn.case), "name": turn.case.name}
-        record: Record = {"case": case, "tool": turn.tool, "round": turn.round}
+        record: Record = {"case": case, "tool": turn.tool, "round": turn.round, "commit": self._commit}
         tool = self.tools.get(turn.tool)
         why = self.missing.get(turn.tool) or (tool.unfit(turn.case) if tool else "no such tool")
         if why or tool is None:
