@@ -168,6 +168,23 @@ static void send__tells_what_each_receiver_got(void **context) {
     assert_int_equal(rostrum_delete(agent, 2, &error), ROSTRUM_OK);
 }
 
+static void send_file__adds_and_sends(void **context) {
+    (void)context;
+    static const char *const good[] = {"h3"}, *const refused[] = {"refuse"};
+    rostrum_send_result *result;
+    int fd = memfd_create("file", MFD_CLOEXEC);
+    assert_int_equal(write(fd, "data", 4), 4);
+    assert_int_equal(rostrum_send_file(agent, 8, -1, good, 1, NULL, &result, &error), ROSTRUM_ERR_INVALID);
+    assert_int_equal(rostrum_send_file(agent, 8, fd, refused, 1, NULL, &result, &error), ROSTRUM_ERR_UNAVAILABLE);
+    assert_int_equal(rostrum_delete(agent, 8, &error), ROSTRUM_ERR_UNKNOWN);
+    assert_int_equal(rostrum_send_file(agent, 8, fd, good, 1, NULL, &result, &error), ROSTRUM_OK);
+    assert_true(result->ok && result->size == 4);
+    rostrum_send_result_free(result);
+    assert_int_equal(rostrum_send_file(agent, 8, fd, good, 1, NULL, &result, &error), ROSTRUM_ERR_EXISTS);
+    assert_int_equal(rostrum_delete(agent, 8, &error), ROSTRUM_OK);
+    close(fd);
+}
+
 static void status__has_objects_and_transfers(void **context) {
     (void)context;
     static const char *const slow[] = {"slow"};
@@ -347,6 +364,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(connect__fails_with_words, setup, teardown),
         cmocka_unit_test_setup_teardown(objects__add_read_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(send__tells_what_each_receiver_got, setup, teardown),
+        cmocka_unit_test_setup_teardown(send_file__adds_and_sends, setup, teardown),
         cmocka_unit_test_setup_teardown(status__has_objects_and_transfers, setup, teardown),
         cmocka_unit_test_setup_teardown(asynchronous__many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(asynchronous__everyone_hears_that_the_agent_is_gone, setup, teardown),
