@@ -28,7 +28,7 @@ class Hangs(Plain):
 
 
 def main(folder: Path) -> None:
-    runner = Runner(folder, programs_folder(), {"hangs": Hangs()}, {}, seed=1)
+    runner = Runner(folder, programs_folder(), {"hangs": Hangs()}, {}, seed=1, commit="unknown")
     try:
         record = runner.run(Turn(Case(1500, False, 0, 0.0, 1, 1 << 20), "hangs", 0))
         names = [path.read_text() for path in Path("/proc").glob("[0-9]*/comm")]
