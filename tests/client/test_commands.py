@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 from rostrum.client import Receiver, SendResult, cli, names, report
 from rostrum.client.cli import main
 
@@ -169,13 +170,13 @@ def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> N
                           rate_bps=rate_bps, receivers=tuple(rows))  # fmt: skip
 
     had = result_with(None, None)
-    report.print_result(had, "model", report.Console())
+    report.print_result(had, "model", Console())
     shown = capsys.readouterr().out
     assert "bit/s" not in shown and "had it before" in shown and "4 repairs by multicast for 11 losses, 5 ack" in shown
     value = report.send_json(had)
     assert value["goodput_bps"] is None and [row["had_it"] for row in value["receivers"]] == [True, True]
     some = result_with(None, 7, rate_bps=10**9)
-    report.print_result(some, "model", report.Console())
+    report.print_result(some, "model", Console())
     shown = capsys.readouterr().out
     assert "up to 1 Gbit/s" in shown and "8 Gbit/s to each" in shown
     assert [row["had_it"] for row in report.send_json(some)["receivers"]] == [True, False]

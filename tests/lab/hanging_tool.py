@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from rostrum.lab.bench.cases import Case
-from rostrum.lab.bench.commands import programs_folder
 from rostrum.lab.bench.run import Plain, Run
 from rostrum.lab.bench.runner import Runner, Turn
+from rostrum.lab.bench.session import programs_folder
 
 
 class Hangs(Plain):

@@ -6,9 +6,12 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from rostrum.client import Agent, NotFound, SendResult
 from rostrum.lab.lab import Lab
+
+Found = TypeVar("Found")
 
 SEND_BOUND_S = 60.0
 _ids = itertools.count(1)
@@ -49,7 +52,7 @@ def forget(lab: Lab, servers: Sequence[str], data_id: int) -> None:
                 continue
 
 
-def until(condition: Callable[[], object], what: str, bound_s: float = 15.0) -> object:
+def until(condition: Callable[[], Found | None], what: str, bound_s: float = 15.0) -> Found:
     """Waits for a condition, and fails naming it when the bound passes. What the condition gave at last."""
     deadline = time.monotonic() + bound_s
     while not (value := condition()):

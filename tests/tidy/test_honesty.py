@@ -101,7 +101,9 @@ def test_no_test_is_skipped_for_good() -> None:
                 decorators = node.value.elts if isinstance(node.value, ast.List) else [node.value]
             marks = [call_name(mark) for mark in decorators]
             offenders += [
-                f"{name}:{node.lineno}: {mark}" for mark in marks if mark.endswith(("mark.skip", "mark.xfail"))
+                f"{name}: {mark} of {ast.unparse(node)[:60]!r}"
+                for mark in marks
+                if mark.endswith(("mark.skip", "mark.xfail"))
             ]
             conditional = isinstance(node, ast.If | ast.ExceptHandler | ast.Lambda | ast.IfExp)
             for statement in [] if conditional else getattr(node, "body", []):

@@ -46,7 +46,7 @@ def runner(tmp_path: Path) -> Iterator[Any]:
         loader.exec_module(module)
     finally:
         sys.dont_write_bytecode = written
-    module.LOGS = tmp_path
+    module.LOGS = tmp_path  # type: ignore[attr-defined]
     yield module
     del sys.modules["ci_test"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
-from rostrum.controller.southbound.ocs import connection, dialect, driver
+from rostrum.controller.southbound.ocs import connection, dialect, driver, tl1
 from rostrum.lab.ocs import server as emulator
 from rostrum.lab.ocs.engine import Engine
 from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
@@ -267,7 +267,7 @@ async def test_garbage_from_the_switch__ends_that_connection_only(plain: Any, ma
     garbage = [
         b"\x00\xff\xfe" * 1000,
         b'"' * 5000,
-        b"X" * (connection.MAX_MESSAGE_BYTES + 10) + b";",
+        b"X" * (tl1.MAX_MESSAGE_BYTES + 10) + b";",
         b"M 1 COMPL;;;;>>>",
     ]
 
