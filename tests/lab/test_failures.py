@@ -17,7 +17,7 @@ pytestmark = pytest.mark.lab
 
 FAR = ["h3", "h5", "h7"]
 EVERYONE = [f"h{n}" for n in range(1, 9)]
-LARGE = 40_000_000  # takes some 0.3 s: long enough to break something meanwhile
+LARGE = 80_000_000  # takes some 0.6 s: long enough to break something meanwhile
 
 
 @pytest.fixture(scope="module")
