@@ -86,13 +86,14 @@ class App:
             memory.may_act if memory else None,
         )  # fmt: skip
         self.thrift = ThriftService(
-            self.owner, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens)
-        )
+            self.owner, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens),
+            config.care.thrift_tls,
+        )  # fmt: skip
         self.thrift.answers = memory is not None
         self.owner.devices, self.owner.agents = self.devices, self.thrift
         self.devices.request_of = self._request_of
         self.rest = rest_api.Rest(
-            self.owner, self.thrift.latency, lambda: self.thrift.refused, self.access, self.thrift.probes
+            self.owner, self.thrift.latency, lambda: self.thrift.turned_away, self.access, self.thrift.probes
         )
         self.http = HttpServer(rest_api.create(self.rest))
         self.thrift_port = self.rest_port = 0
@@ -181,6 +182,8 @@ class App:
         """Reads the files anew that say who may do what; one that is wrong is told, and what it said before stays."""
         self.access.reload()
         self.thrift.gate.reload()
+        if self.thrift.tls:
+            self.thrift.tls.reload()
         if self.config.care.quotas:
             try:
                 self.owner.post(ev.QuotasChanged(quota_file.read(self.config.care.quotas)))

@@ -21,6 +21,7 @@ class CareOptions:
 
     agent_tokens: Path | None = None
     quotas: Path | None = None
+    thrift_tls: tuple[Path, Path, Path] | None = None
     openflow_tls: tuple[Path, Path, Path] | None = None
     p4runtime_tls: tuple[Path, Path, Path] | None = None
     log_format: str = "text"
@@ -33,6 +34,12 @@ _OPTIONS = (
         help="Agents must name themselves with a token of this file (rostrum manager token SERVER makes them).",
     ),
     click.option("--quotas", type=File, help="What tenants may hold at a time; read anew on SIGHUP."),
+    click.option(
+        "--thrift-tls",
+        type=(File, File, File),
+        metavar="CERTIFICATE KEY CA",
+        help="Agents connect by TLS only and show certificates that CA signed, each for its own server (PEM files).",
+    ),
     click.option(
         "--openflow-tls",
         type=(File, File, File),
@@ -63,12 +70,13 @@ def care_options(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(
         agent_tokens: Path | None,
         quotas: Path | None,
+        thrift_tls: tuple[Path, Path, Path] | None,
         openflow_tls: tuple[Path, Path, Path] | None,
         p4runtime_tls: tuple[Path, Path, Path] | None,
         log_format: str,
         **others: Any,
     ) -> None:
-        command(care=CareOptions(agent_tokens, quotas, openflow_tls, p4runtime_tls, log_format), **others)
+        command(care=CareOptions(agent_tokens, quotas, thrift_tls, openflow_tls, p4runtime_tls, log_format), **others)
 
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)

@@ -20,7 +20,7 @@ from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.validation import ID_MAX, unknown_servers
 from rostrum.controller.core.values import TENANT, OverlayView, PathResponse
 from rostrum.controller.keyvalue import Sparing, line
-from rostrum.controller.northbound import groups_thrift, thrift_response
+from rostrum.controller.northbound import groups_thrift, thrift_response, thrift_tls
 from rostrum.controller.northbound import thrift_values as values
 from rostrum.controller.northbound.agent_gate import AgentGate
 from rostrum.controller.northbound.probes import Probes
@@ -44,7 +44,15 @@ REASON_MAX = 1000  # characters; agents take 4096 bytes
 class ThriftService:
     """The Thrift server; implements `owner.Agents`."""
 
-    def __init__(self, owner: Owner, name: str, boot_id: int, gate: AgentGate | None = None) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        name: str,
+        boot_id: int,
+        gate: AgentGate | None = None,
+        tls: thrift_tls.Files | None = None,
+    ) -> None:
+        """`tls`: agents come by TLS only. Raises access.AccessError."""
         self.owner = owner
         self.name = name
         self.boot_id = boot_id
@@ -56,6 +64,7 @@ class ThriftService:
         self.refused = 0
         self.connections_max = max(CONNECTIONS_MAX, 2 * len(owner.manager.core.topology.servers))
         self.strangers = Sparing(*STRANGERS_LINES)
+        self.tls = thrift_tls.TlsDoor(tls, self.strangers) if tls else None
         self.answers = False  # keepalives; of several managers, the one that leads
         self._arrived: dict[tuple[str, str], int] = {}
         self._servers: list[asyncio.Server] = []
@@ -65,12 +74,21 @@ class ThriftService:
     async def start(self, host: str, port: int) -> int:
         """Listens on `host`:`port` too; returns the port (useful with port 0)."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: AgentConnection(self, next(self._numbers)), host, port)
+        server = await loop.create_server(self._connection, host, port)
         self._servers.append(server)
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep())
         bound: int = cast(Any, server).sockets[0].getsockname()[1]
         return bound
+
+    @property
+    def turned_away(self) -> int:
+        """Connections that were ended with words, since the start."""
+        return self.refused + (self.tls.refused if self.tls else 0)
+
+    def _connection(self) -> asyncio.Protocol:
+        made = AgentConnection(self, next(self._numbers))
+        return self.tls.wrap(made) if self.tls else made
 
     async def close(self) -> None:
         """Agents keep what they have, and connect again when the manager is back."""
@@ -80,6 +98,8 @@ class ThriftService:
             self._sweeper.cancel()
         for connection in list(self.connections):
             connection.drop("the manager stops")
+        if self.tls:
+            self.tls.close()
         await asyncio.sleep(0)
 
     def respond(self, server: str, response: PathResponse) -> None:
@@ -146,6 +166,7 @@ class ThriftService:
         wrong = unknown_servers([server], topology, "server")
         if wrong:
             raise BadMessage(wrong[0])
+        thrift_tls.admit(server, connection.certified)
         tenant = self.gate.admit(server, info.token)
         if not 0 < port < 65536:
             raise BadMessage(f"control_port {port} is out of range: 1 to 65535")
@@ -205,6 +226,7 @@ class AgentConnection(asyncio.Protocol):
         self.tenant = TENANT
         self.software = ""
         self.knows_probes = False
+        self.certified: frozenset[str] | None = None  # names in its certificate; None: no TLS
         self.boot_id = 0
         self.boot_known = False
         self.heard = time.monotonic()
@@ -219,6 +241,7 @@ class AgentConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods, not by its class
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.certified = transport.get_extra_info("certified")
         self.service.connections.add(self)
         if len(self.service.connections) > self.service.connections_max:
             self.close(f"{self.service.connections_max} connections are open already")
@@ -240,7 +263,8 @@ class AgentConnection(asyncio.Protocol):
         while len(self._buffer) - at >= 4 and not self._closing:
             length = int.from_bytes(self._buffer[at : at + 4], "big")
             if not 0 < length <= FRAME_MAX:
-                self.close(f"a frame of {length} bytes; 1 to {FRAME_MAX} are possible (framed binary Thrift)")
+                wrong = f"a frame of {length} bytes; 1 to {FRAME_MAX} are possible (framed binary Thrift)"
+                self.close(thrift_tls.SPOKE_TLS if thrift_tls.meant_tls(length) else wrong)
                 return
             if len(self._buffer) - at - 4 < length:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -20,7 +21,14 @@ class Authority:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.certificate, _ = self.sign(name, authority=True)
 
-    def sign(self, name: str, authority: bool = False) -> tuple[Path, Path]:
+    def sign(
+        self,
+        name: str,
+        authority: bool = False,
+        dns: Sequence[str] = ("localhost",),
+        hours: tuple[float, float] = (-1, 1),
+    ) -> tuple[Path, Path]:
+        """Certificate and key of `name` (its common name), for `dns` and 127.0.0.1, valid from now on `hours`."""
         key = self.key if authority else ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         made = (
@@ -29,11 +37,11 @@ class Authority:
             .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)]))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
+            .not_valid_before(now + datetime.timedelta(hours=hours[0]))
+            .not_valid_after(now + datetime.timedelta(hours=hours[1]))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
             .add_extension(
-                x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]),
+                x509.SubjectAlternativeName([*map(x509.DNSName, dns), x509.IPAddress(ip_address("127.0.0.1"))]),
                 critical=False,
             )
             .sign(self.key, hashes.SHA256())

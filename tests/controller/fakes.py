@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rostrum.controller.app import App
+from rostrum.controller.care_options import CareOptions
 from rostrum.controller.config import Config
 from rostrum.controller.core.model import (
     Count,
@@ -150,8 +152,10 @@ class FakeAgent:
         self._listener = asyncio.create_task(self._listen())
 
     @classmethod
-    async def connect(cls, port: int, server: str = "", boot_id: int = 1, **hello: Any) -> FakeAgent:
-        agent = cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def connect(
+        cls, port: int, server: str = "", boot_id: int = 1, tls: ssl.SSLContext | None = None, **hello: Any
+    ) -> FakeAgent:
+        agent = cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
         if server:
             agent.hello(server, boot_id, **hello)
             await agent.expect("welcome")
@@ -221,10 +225,13 @@ class Running:
         topology: Topology | None,
         network: Network | None,
         journal: Path | None = None,
+        care: CareOptions | None = None,
     ) -> None:
         self.topology = topology or hybrid()
         self.network = network or Network(self.topology)
-        config = Config(self.topology, run, settings, ("127.0.0.1",), 0, 0, 0, journal=journal)
+        config = Config(
+            self.topology, run, settings, ("127.0.0.1",), 0, 0, 0, journal=journal, care=care or CareOptions()
+        )
         self.fabrics: list[FakeFabric] = []
         self.ocs: dict[str, FakeOcs] = {}
         self.app = App(config, self._fabric, self._ocs)
@@ -270,9 +277,10 @@ async def running(
     topology: Topology | None = None,
     network: Network | None = None,
     journal: Path | None = None,
+    care: CareOptions | None = None,
 ) -> AsyncIterator[Running]:
     """A manager whose devices are all connected."""
-    made = Running(run, settings or Settings(boot_id=12345), topology, network, journal)
+    made = Running(run, settings or Settings(boot_id=12345), topology, network, journal, care)
     await made.app.start()
     try:
         core = made.app.owner.manager.core
