@@ -380,7 +380,7 @@ static bool start_metrics(rs_agent *agent) {
 }
 
 static bool start_link(rs_agent *agent) {
-    char address[RS_ADDRESS_TEXT], words[RS_LINK_NAME_MAX];
+    char address[RS_ADDRESS_TEXT], words[RS_TLS_WORDS];
     if (agent->options.manager_address == 0) {
         rs_log(RS_LOG_WARNING, "manager", "none was named (--manager): this agent can receive but not send");
         return true;
@@ -391,6 +391,7 @@ static bool start_link(rs_agent *agent) {
                                .boot_id = agent->boot,
                                .control_port = agent->options.control_port,
                                .software = RS_VERSION,
+                               .tls = agent->options.manager_tls,
                                .token = agent->options.token[0] ? agent->options.token : NULL,
                                .wants_light = agent->options.start_policy == RS_START_ON_SWITCHES};
     memcpy(options.standbys, agent->options.standbys, sizeof options.standbys);

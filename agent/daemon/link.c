@@ -9,6 +9,7 @@
 
 enum { READS_PER_TURN = 16, UNANSWERED_MAX = 3 };
 #define MS ((rs_time)1000000)
+#define TELL_PAUSE (1000 * MS)
 
 /* ---- words ---- */
 
@@ -20,6 +21,14 @@ void rs_link_break(rs_link *link, const char *format, ...) {
     vsnprintf(link->cause, sizeof link->cause, format, arguments);
     va_end(arguments);
     link->broken = true;
+}
+
+/* The connection failed: by TLS, which says more, or as `error` (-errno) has it. */
+static void break_by(rs_link *link, int error) {
+    const char *words = rs_frames_words(&link->frames);
+    if (!link->broken)
+        link->tls_cause = words[0] != '\0';
+    rs_link_break(link, "%s", words[0] ? words : strerror(-error));
 }
 
 static double seconds(rs_time time) {
@@ -54,6 +63,8 @@ static const char *options_wrong(const rs_link_options *o, const rs_link_callbac
         return "the server's name must have 1 ... 255 bytes of UTF-8";
     if (o->standby_count > RS_LINK_STANDBYS_MAX)
         return "that are too many managers";
+    if (o->tls.certificate && (!o->tls.key || !o->tls.authority))
+        return "TLS needs a certificate, its key and a CA";
     if (!c->watch)
         return "the link needs a watch callback";
     return NULL;
@@ -84,8 +95,12 @@ rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *ca
     const char *wrong = options_wrong(options, callbacks, &address);
     rs_link *link = wrong ? NULL : calloc(1, sizeof *link);
     char *server = link ? strdup(options->server) : NULL;
-    if (!server) {
-        snprintf(words, words_size, "%s", wrong ? wrong : "out of memory");
+    char tls_words[RS_TLS_WORDS] = "out of memory";
+    if (server && options->tls.certificate)
+        link->identity = rs_tls_identity_new(&options->tls, tls_words);
+    if (!server || (options->tls.certificate && !link->identity)) {
+        snprintf(words, words_size, "%s", wrong ? wrong : tls_words);
+        free(server);
         free(link);
         return NULL;
     }
@@ -122,6 +137,7 @@ void rs_link_free(rs_link *link) {
         return;
     watch(link, -1, 0);
     rs_frames_close(&link->frames);
+    rs_tls_identity_free(link->identity);
     rs_pending_clear(&link->pending);
     rs_kept_clear(&link->kept);
     free(link->server);
@@ -136,12 +152,18 @@ static void set_state(rs_link *link, rs_link_state state, rs_time now) {
 /* ---- output ---- */
 
 static void want(rs_link *link) {
-    if (link->frames.fd < 0)
+    rs_frames *f = &link->frames;
+    if (f->fd < 0)
         watch(link, -1, 0);
     else if (link->state == RS_LINK_CONNECTING)
-        watch(link, link->frames.fd, RS_LINK_WRITE);
+        watch(link, f->fd, RS_LINK_WRITE);
     else
-        watch(link, link->frames.fd, RS_LINK_READ | (rs_frames_output(&link->frames) ? RS_LINK_WRITE : 0));
+        watch(link, f->fd, RS_LINK_READ | (rs_frames_output(f) || rs_frames_wants_write(f) ? RS_LINK_WRITE : 0));
+}
+
+/* There is a connection that frames go through. */
+static bool carries(const rs_link *link) {
+    return link->frames.fd >= 0 && link->state != RS_LINK_CONNECTING && link->state != RS_LINK_SECURING;
 }
 
 void rs_link_put(rs_link *link, rs_time now, const rs_link_frame *frame) {
@@ -150,15 +172,15 @@ void rs_link_put(rs_link *link, rs_time now, const rs_link_frame *frame) {
         rs_link_break(link, "it takes nothing: %u MiB wait to be sent for %.1f s", RS_LINK_OUTPUT_MAX >> 20,
                       seconds(now - link->frames.out_progress));
     else if (error)
-        rs_link_break(link, "%s", strerror(-error));
+        break_by(link, error);
 }
 
 void rs_link_flush(rs_link *link, rs_time now) {
-    if (link->broken || link->frames.fd < 0 || link->state == RS_LINK_CONNECTING)
+    if (link->broken || !carries(link))
         return;
     int error = rs_frames_flush(&link->frames, now);
     if (error)
-        rs_link_break(link, "%s", strerror(-error));
+        break_by(link, error);
     want(link);
 }
 
@@ -179,23 +201,41 @@ static void say_hello(rs_link *link, rs_time now) {
 }
 
 static void attempt(rs_link *link, rs_time now) {
+    char words[RS_TLS_WORDS];
     set_state(link, RS_LINK_CONNECTING, now);
+    if (link->identity && !rs_tls_identity_refresh(link->identity, words)) {
+        link->tls_cause = true;
+        rs_link_break(link, "%s", words);
+        return;
+    }
     int error =
         rs_frames_connect(&link->frames, now, &link->managers[link->manager_index], link->options.stall_timeout);
     if (error)
-        rs_link_break(link, "%s", strerror(-error));
+        break_by(link, error);
     else
         want(link);
+}
+
+static void securing_ready(rs_link *link, rs_time now) {
+    int error = rs_frames_secure(&link->frames, link->identity, &link->managers[link->manager_index]);
+    if (error == 0)
+        say_hello(link, now);
+    else if (error != -EAGAIN)
+        break_by(link, error);
 }
 
 static void connecting_ready(rs_link *link, rs_time now) {
     int error = rs_frames_connected(&link->frames);
     if (error == -EINPROGRESS)
         return;
-    if (error)
-        rs_link_break(link, "%s", strerror(-error));
-    else
+    if (error) {
+        break_by(link, error);
+    } else if (link->identity) {
+        set_state(link, RS_LINK_SECURING, now);
+        securing_ready(link, now);
+    } else {
         say_hello(link, now);
+    }
 }
 
 /* Between half and one and a half of the backoff, so that many agents do not come back in step. */
@@ -206,10 +246,18 @@ static rs_time jittered(rs_link *link) {
     return link->backoff / 2 + (rs_time)(link->jitter % (uint64_t)link->backoff);
 }
 
+/* What TLS has to say is told although the outage was: it does not pass by itself. Not too often, if it alternates. */
+static bool worth_telling(const rs_link *link, rs_time now) {
+    return !link->told_down ||
+           (link->tls_cause && strcmp(link->cause, link->told_cause) != 0 && now - link->told_at >= TELL_PAUSE);
+}
+
 static void tell_down(rs_link *link, rs_time now) {
-    if (link->told_down)
+    if (!worth_telling(link, now))
         return;
     link->told_down = true;
+    link->told_at = now;
+    memcpy(link->told_cause, link->cause, sizeof link->told_cause);
     char words[RS_LINK_WORDS + 64];
     rs_link_describe(link, now, words, sizeof words);
     if (link->callbacks.on_state)
@@ -230,6 +278,7 @@ static void close_broken(rs_link *link, rs_time now) {
     set_state(link, RS_LINK_WAITING, now);
     link->next_attempt = now + jittered(link);
     tell_down(link, now);
+    link->tls_cause = false;
     choose_manager(link, (link->manager_index + 1) % link->manager_count);
     if (link->manager_index > 0)
         return; /* the others are asked before there is a longer pause */
@@ -368,7 +417,7 @@ static void read_in(rs_link *link, rs_time now) {
         if (got == RS_FRAMES_EOF)
             rs_link_break(link, "it closed the connection");
         else if (got < 0)
-            rs_link_break(link, "%s", strerror(-got));
+            break_by(link, got);
         if (got <= 0)
             return;
     }
@@ -408,7 +457,7 @@ static void keepalive(rs_link *link, rs_time now) {
 /* When the peer's stalling ends the connection. */
 static rs_time stall_deadline(const rs_link *link) {
     rs_time first = RS_NEVER;
-    if (link->frames.fd < 0 || link->state == RS_LINK_CONNECTING)
+    if (!carries(link))
         return first;
     if (rs_frames_output(&link->frames))
         first = link->frames.out_progress + link->options.stall_timeout;
@@ -422,6 +471,7 @@ static rs_time state_deadline(const rs_link *link) {
     case RS_LINK_WAITING:
         return link->next_attempt;
     case RS_LINK_CONNECTING:
+    case RS_LINK_SECURING:
     case RS_LINK_GREETING:
         return link->state_since + link->options.connect_timeout;
     case RS_LINK_UP:
@@ -450,7 +500,9 @@ static void state_timeout(rs_link *link, rs_time now) {
     else
         rs_link_break(link,
                       link->state == RS_LINK_CONNECTING ? "no answer to the connection attempt in %.1f s"
-                                                        : "it took the connection but sent no welcome in %.1f s",
+                      : link->state == RS_LINK_SECURING
+                          ? "TLS's handshake was not done in %.1f s; does it listen with --thrift-tls?"
+                          : "it took the connection but sent no welcome in %.1f s",
                       seconds(link->options.connect_timeout));
 }
 
@@ -484,7 +536,9 @@ void rs_link_on_ready(rs_link *link, rs_time now, unsigned ready) {
     }
     if (link->state == RS_LINK_CONNECTING)
         connecting_ready(link, now);
-    else if (ready & RS_LINK_READ)
+    else if (link->state == RS_LINK_SECURING)
+        securing_ready(link, now);
+    else if (ready & RS_LINK_READ || rs_frames_wants_write(&link->frames))
         read_in(link, now);
     settle(link, now);
 }

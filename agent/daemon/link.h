@@ -1,4 +1,5 @@
-/* The agent's connection to the manager (Republic, Table II): framed Thrift messages over one non-blocking TCP socket.
+/* The agent's connection to the manager (Republic, Table II): framed Thrift messages over one non-blocking TCP socket,
+ * by TLS if it is asked for.
  *
  * Nothing here blocks, starts a thread or reads a clock. The owner hands in the time, watches the descriptor that
  * `watch` names, calls rs_link_on_ready when it is ready, and rs_link_timeout when rs_link_deadline has come (ask for
@@ -16,7 +17,7 @@
 #ifndef RS_DAEMON_LINK_H
 #define RS_DAEMON_LINK_H
 
-#include "core/types.h"
+#include "daemon/link_tls.h"
 
 #define RS_LINK_FRAME_MAX (1u << 20)  /* bytes of one frame, both ways */
 #define RS_LINK_OUTPUT_MAX (4u << 20) /* bytes not yet taken by the socket; more closes the link */
@@ -150,8 +151,8 @@ typedef struct {
     /* Watch `fd` for `wants` (RS_LINK_READ | RS_LINK_WRITE), and no other descriptor of this link. fd = -1: none;
      * called before a watched descriptor is closed. Level-triggered. */
     void (*watch)(void *context, int fd, unsigned wants);
-    /* Up: words name the manager. Down: words say why and since when. Only changes are told, and the first failure to
-     * connect. */
+    /* Up: words name the manager. Down: words say why and since when. Only changes are told, the first failure to
+     * connect, and what is wrong with TLS: that does not pass by itself. */
     void (*on_state)(void *context, bool up, const char *words);
     void (*on_response)(void *context, const rs_link_response *response);
     void (*on_moved)(void *context, const char *response_id, rs_path_kind kind, const char *reason);
@@ -188,9 +189,10 @@ typedef struct {
     bool wants_light;
     const char *group_protocols[RS_LINK_PROTOCOLS_MAX]; /* it has engines for; must stay */
     uint32_t group_protocol_count;
+    rs_tls_files tls;        /* all NULL = no TLS; read again for each connection if they changed; must stay */
     const char *token;       /* NULL = none; must stay */
     const char *software;    /* NULL = not said; must stay */
-    rs_time connect_timeout; /* for the connection, then again for the manager's welcome [2 s] */
+    rs_time connect_timeout; /* for the connection, then again for TLS, and for the manager's welcome [2 s] */
     rs_time backoff_min;     /* [0.1 s] */
     rs_time backoff_max;     /* [2 s] */
     rs_time lease; /* until a response says another [5 s]; a keepalive goes out every quarter of the shortest lease */

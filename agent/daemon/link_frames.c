@@ -76,7 +76,19 @@ int rs_frames_connected(rs_frames *f) {
     return 0;
 }
 
+int rs_frames_secure(rs_frames *f, rs_tls_identity *identity, const struct sockaddr_in *address) {
+    if (!f->tls)
+        f->tls = rs_tls_new(identity, f->fd, ntohl(address->sin_addr.s_addr));
+    return f->tls ? rs_tls_handshake(f->tls) : -ENOMEM;
+}
+
+const char *rs_frames_words(const rs_frames *f) {
+    return f->tls ? rs_tls_words(f->tls) : "";
+}
+
 void rs_frames_close(rs_frames *f) {
+    rs_tls_free(f->tls);
+    f->tls = NULL;
     if (f->fd >= 0)
         close(f->fd);
     f->fd = -1;
@@ -97,14 +109,21 @@ int rs_frames_put(rs_frames *f, rs_time now, const uint8_t *bytes, size_t length
     return 0;
 }
 
+/* Bytes taken, or -errno. */
+static ssize_t put_out(rs_frames *f, const uint8_t *bytes, size_t length) {
+    if (f->tls)
+        return rs_tls_write(f->tls, bytes, length);
+    ssize_t n = send(f->fd, bytes, length, MSG_NOSIGNAL);
+    return n < 0 ? -errno : n;
+}
+
 int rs_frames_flush(rs_frames *f, rs_time now) {
     while (held(&f->out) > 0) {
-        ssize_t n = send(f->fd, f->out.bytes + f->out.start, held(&f->out), MSG_NOSIGNAL);
-        if (n < 0) {
-            if (errno == EINTR)
-                continue;
-            return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
-        }
+        ssize_t n = put_out(f, f->out.bytes + f->out.start, held(&f->out));
+        if (n == -EINTR)
+            continue;
+        if (n < 0)
+            return n == -EAGAIN ? 0 : (int)n;
         f->out.start += (size_t)n;
         f->bytes_out += (uint64_t)n;
         f->out_progress = now;
@@ -117,11 +136,23 @@ bool rs_frames_output(const rs_frames *f) {
     return held(&f->out) > 0;
 }
 
+bool rs_frames_wants_write(const rs_frames *f) {
+    return f->tls && rs_tls_wants_write(f->tls);
+}
+
+/* Bytes, 0 at the stream's end, or -errno. */
+static ssize_t take_in(rs_frames *f, uint8_t *out, size_t size) {
+    if (f->tls)
+        return rs_tls_read(f->tls, out, size);
+    ssize_t n = recv(f->fd, out, size, 0);
+    return n < 0 ? -errno : n;
+}
+
 int rs_frames_fill(rs_frames *f, rs_time now) {
     if (!reserve(&f->in, READ_SIZE))
         return -ENOMEM;
     for (;;) {
-        ssize_t n = recv(f->fd, f->in.bytes + f->in.end, READ_SIZE, 0);
+        ssize_t n = take_in(f, f->in.bytes + f->in.end, READ_SIZE);
         if (n > 0) {
             f->in.end += (size_t)n;
             f->bytes_in += (uint64_t)n;
@@ -130,8 +161,8 @@ int rs_frames_fill(rs_frames *f, rs_time now) {
         }
         if (n == 0)
             return RS_FRAMES_EOF;
-        if (errno != EINTR)
-            return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+        if (n != -EINTR)
+            return n == -EAGAIN ? 0 : (int)n;
     }
 }
 
@@ -152,5 +183,5 @@ int rs_frames_next(rs_frames *f, const uint8_t **frame, size_t *length) {
 }
 
 bool rs_frames_partial(const rs_frames *f) {
-    return held(&f->in) > 0;
+    return held(&f->in) > 0 || (f->tls && rs_tls_partial(f->tls));
 }

@@ -12,6 +12,7 @@ typedef enum {
     RS_LINK_STOPPED,    /* before rs_link_start */
     RS_LINK_WAITING,    /* for the next attempt to connect */
     RS_LINK_CONNECTING, /* the socket's connection */
+    RS_LINK_SECURING,   /* TLS's handshake */
     RS_LINK_GREETING,   /* hello is out, the welcome not in */
     RS_LINK_UP
 } rs_link_state;
@@ -23,6 +24,7 @@ struct rs_link {
     char manager[32]; /* address:port of the one connected to or tried, for words */
     struct sockaddr_in managers[1 + RS_LINK_STANDBYS_MAX];
     uint32_t manager_count, manager_index;
+    rs_tls_identity *identity; /* NULL: no TLS */
     rs_frames frames;
     rs_link_state state;
     rs_time state_since;
@@ -36,6 +38,9 @@ struct rs_link {
     bool told_down; /* on_state(false) was called for this outage */
     bool broken;    /* the connection is of no use: close it at the next turn; `cause` says why */
     char cause[RS_LINK_WORDS];
+    bool tls_cause; /* it is TLS's, and stays until somebody mends it */
+    char told_cause[RS_LINK_WORDS];
+    rs_time told_at; /* on_state(false), for the last time */
     int watched_fd;
     unsigned watched_wants;
     rs_link_pending_list pending;

@@ -16,8 +16,8 @@
 typedef bool (*take_value)(rs_options *options, const char *text, char *error);
 
 typedef struct {
-    const char *name, *value, *help;
-    take_value take;
+    const char *name, *value, *help; /* `value`: a word for each value that it takes */
+    take_value take;                 /* called for each */
 } option;
 
 #define ERROR_BYTES RS_IO_ERROR_MAX
@@ -95,6 +95,15 @@ static bool take_token_file(rs_options *o, const char *text, char *error) {
     size_t length = strlen(o->token);
     return (got && length >= 16 && length < sizeof o->token - 1) ||
            wrong(error, "a file is needed whose first line is a token of 16 to 253 characters");
+}
+
+/* Certificate, key, CA; rs_link_new reads them. */
+static bool take_manager_tls(rs_options *o, const char *text, char *error) {
+    rs_tls_files *files = &o->manager_tls;
+    if (files->authority)
+        *files = (rs_tls_files){0}; /* given again: the last one counts */
+    *(!files->certificate ? &files->certificate : !files->key ? &files->key : &files->authority) = text;
+    return text[0] != '\0' || wrong(error, "three PEM files are needed: CERTIFICATE KEY CA");
 }
 
 static bool take_metrics(rs_options *o, const char *text, char *error) {
@@ -252,6 +261,10 @@ static const option options_table[] = {
     {"quota", "SIZE", "most that objects may take of the store, for example 4G [what the tmpfs holds]", take_quota},
     {"reserve", "SIZE", "memory kept ready for objects to come, besides what they use; helps in virtual machines [0]",
      take_reserve},
+    {"manager-tls", "CERTIFICATE KEY CA",
+     "speak TLS with the manager: this agent's certificate, which names it, its key, and the CA of the manager's (PEM) "
+     "[plain]",
+     take_manager_tls},
     {"manager-token", "FILE", "its first line tells the manager who this agent is [none]", take_token_file},
     {"metrics", "WHERE", "serve metrics for Prometheus at ADDRESS:PORT or a unix socket /PATH [nowhere]", take_metrics},
     {"mtu", "BYTES", "largest IP packet on the data channel [the interface's MTU]", take_mtu},
@@ -296,7 +309,7 @@ static void help(FILE *say) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char left[40];
         snprintf(left, sizeof left, "--%s %s", options_table[i].name, options_table[i].value);
-        fprintf(say, "  %-28s%s\n", left, options_table[i].help);
+        fprintf(say, "  %-27s %s\n", left, options_table[i].help);
     }
     fputs("  --help                      this text\n"
           "  --version                   version\n\n"
@@ -321,9 +334,27 @@ static const char *missing(const rs_options *o) {
     return o->store_directory ? NULL : "--store";
 }
 
+/* All values of one option; the first is optarg, more are the words behind it. */
+static bool take_values(const option *which, int argc, char *const *argv, rs_options *out, FILE *complain) {
+    char error[ERROR_BYTES];
+    const char *value = optarg, *more = which->value;
+    for (;; value = argv[optind++]) {
+        if (!which->take(out, value, error)) {
+            fprintf(complain, "rostrumd: --%s \"%s\": %s\n", which->name, value, error);
+            return false;
+        }
+        more = strchr(more, ' ');
+        if (!more++)
+            return true;
+        if (optind >= argc || strncmp(argv[optind], "--", 2) == 0) {
+            fprintf(complain, "rostrumd: --%s needs %s; see rostrumd --help\n", which->name, which->value);
+            return false;
+        }
+    }
+}
+
 static rs_options_result take_all(int argc, char *const *argv, rs_options *out, FILE *say, FILE *complain) {
     struct option longs[OPTION_COUNT + 3] = {{0}};
-    char error[ERROR_BYTES];
     int found;
     for (size_t i = 0; i < OPTION_COUNT; i++)
         longs[i] = (struct option){options_table[i].name, required_argument, NULL, FIRST_OPTION + (int)i};
@@ -345,11 +376,8 @@ static rs_options_result take_all(int argc, char *const *argv, rs_options *out, 
                     found == ':' ? "a value is missing behind" : "there is no option", argv[optind - 1]);
             return RS_OPTIONS_WRONG;
         }
-        const option *which = &options_table[found - FIRST_OPTION];
-        if (!which->take(out, optarg, error)) {
-            fprintf(complain, "rostrumd: --%s \"%s\": %s\n", which->name, optarg, error);
+        if (!take_values(&options_table[found - FIRST_OPTION], argc, argv, out, complain))
             return RS_OPTIONS_WRONG;
-        }
     }
     return RS_OPTIONS_RUN;
 }

@@ -18,8 +18,9 @@ typedef struct {
     uint16_t manager_port;
     rs_link_endpoint standbys[RS_LINK_STANDBYS_MAX]; /* further managers, one of which may lead */
     uint32_t standby_count;
-    char token[256];     /* tells the manager who this agent is; "" = none */
-    const char *metrics; /* where to serve metrics: ADDRESS:PORT or a socket's path; NULL = nowhere */
+    rs_tls_files manager_tls; /* all NULL = plain */
+    char token[256];          /* tells the manager who this agent is; "" = none */
+    const char *metrics;      /* where to serve metrics: ADDRESS:PORT or a socket's path; NULL = nowhere */
     const char *socket_path;
     const char *store_directory;
     uint64_t quota_bytes;     /* 0 = what the tmpfs holds */

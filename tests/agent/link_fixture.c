@@ -57,7 +57,7 @@ static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
     return true;
 }
 
-static int set_up(void **state, bool two) {
+static int set_up(void **state, bool two, const rs_tls_files *tls) {
     fixture *f = calloc(1, sizeof *f);
     if (!f)
         return -1;
@@ -72,6 +72,8 @@ static int set_up(void **state, bool two) {
                                .token = "a token of h1's",
                                .software = "0.1.0",
                                .wants_light = true};
+    if (tls)
+        options.tls = *tls;
     if (two) {
         link_peer_listen(&f->other, 0);
         options.standbys[0] = (rs_link_endpoint){0x7f000001, f->other.port};
@@ -93,11 +95,15 @@ static int set_up(void **state, bool two) {
 }
 
 int link_fixture_setup(void **state) {
-    return set_up(state, false);
+    return set_up(state, false, NULL);
 }
 
 int link_fixture_setup_two(void **state) {
-    return set_up(state, true);
+    return set_up(state, true, NULL);
+}
+
+int link_fixture_setup_tls(void **state, const rs_tls_files *tls) {
+    return set_up(state, false, tls);
 }
 
 int link_fixture_teardown(void **state) {

@@ -32,6 +32,7 @@ typedef struct {
 
 int link_fixture_setup(void **state);
 int link_fixture_setup_two(void **state);
+int link_fixture_setup_tls(void **state, const rs_tls_files *tls); /* `tls` must stay */
 int link_fixture_teardown(void **state);
 #define with_two_managers(test) cmocka_unit_test_setup_teardown(test, link_fixture_setup_two, link_fixture_teardown)
 #define with_link(test) cmocka_unit_test_setup_teardown(test, link_fixture_setup, link_fixture_teardown)

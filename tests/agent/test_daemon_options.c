@@ -139,6 +139,28 @@ static void options__wrong_ones_are_explained(void **state) {
     }
 }
 
+static void options__manager_tls_takes_three_files(void **state) {
+    (void)state;
+    rs_options o;
+    assert_int_equal(parse(NEEDED "--manager-tls a.pem a.key ca.pem --mtu 1500", &o), RS_OPTIONS_RUN);
+    assert_string_equal(o.manager_tls.certificate, "a.pem");
+    assert_string_equal(o.manager_tls.key, "a.key");
+    assert_string_equal(o.manager_tls.authority, "ca.pem");
+    assert_int_equal(o.mtu, 1500);
+    assert_int_equal(parse("--manager-tls=1 2 3 " NEEDED "--manager-tls a.pem a.key ca.pem", &o), RS_OPTIONS_RUN);
+    assert_string_equal(o.manager_tls.certificate, "a.pem");
+    assert_string_equal(o.manager_tls.authority, "ca.pem");
+    assert_int_equal(parse(NEEDED, &o), RS_OPTIONS_RUN);
+    assert_null(o.manager_tls.certificate);
+    static const char *const short_of[] = {NEEDED "--manager-tls a.pem a.key", "--manager-tls a.pem " NEEDED};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(parse(short_of[i], &o), RS_OPTIONS_WRONG);
+        assert_non_null(strstr(complained, "--manager-tls needs CERTIFICATE KEY CA"));
+    }
+    assert_int_equal(parse(NEEDED "--manager-tls a.pem a.key ca.pem one-more", &o), RS_OPTIONS_WRONG);
+    assert_non_null(strstr(complained, "\"one-more\" is not understood"));
+}
+
 static void units__bytes_rates_and_times(void **state) {
     (void)state;
     uint64_t bytes;
@@ -226,6 +248,7 @@ int main(void) {
         cmocka_unit_test(options__everything_set),
         cmocka_unit_test(options__help_and_version),
         cmocka_unit_test(options__wrong_ones_are_explained),
+        cmocka_unit_test(options__manager_tls_takes_three_files),
         cmocka_unit_test(units__bytes_rates_and_times),
         cmocka_unit_test(units__fragments_fit_the_mtu),
         cmocka_unit_test(peers__numbers_stay_while_held),

@@ -1,0 +1,42 @@
+/* TLS of the connection to the manager: both ends show certificates, the manager's names its address. Non-blocking, on
+ * a descriptor that stays the caller's. Of what goes wrong there are words for people, on this end's files too. */
+#ifndef RS_DAEMON_LINK_TLS_H
+#define RS_DAEMON_LINK_TLS_H
+
+#include "core/types.h"
+
+#include <sys/types.h>
+
+#define RS_TLS_WORDS 256
+
+/* Paths of PEM files; the certificate's may hold a chain. The texts must stay. */
+typedef struct {
+    const char *certificate, *key, *authority;
+} rs_tls_files;
+
+typedef struct rs_tls_identity rs_tls_identity; /* the files, as last read */
+typedef struct rs_tls rs_tls;                   /* a connection */
+
+/* NULL with words if the files are of no use or memory is short. */
+rs_tls_identity *rs_tls_identity_new(const rs_tls_files *files, char words[RS_TLS_WORDS]);
+/* Reads the files again if they have changed. False with words: they are of no use; connections there are go on. */
+bool rs_tls_identity_refresh(rs_tls_identity *identity, char words[RS_TLS_WORDS]);
+void rs_tls_identity_free(rs_tls_identity *identity);
+
+/* On the connected `fd`, to a manager at `address` (IPv4, host order); NULL if memory is short. `identity` must outlive
+ * it. */
+rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address);
+void rs_tls_free(rs_tls *tls); /* says goodbye if it can be said without waiting */
+
+/* 0 = done, -EAGAIN = call again when the descriptor is ready (rs_tls_wants_write), other negatives = failed. */
+int rs_tls_handshake(rs_tls *tls);
+/* Bytes; -EAGAIN = nothing now; 0 (read only) = the peer ended the stream; other negatives = failed. A read of at least
+ * 16 KiB leaves nothing in here that the descriptor would not wake for. */
+ssize_t rs_tls_read(rs_tls *tls, void *out, size_t size);
+ssize_t rs_tls_write(rs_tls *tls, const void *bytes, size_t length);
+/* The handshake, or the last read, goes on when the descriptor takes output. */
+bool rs_tls_wants_write(const rs_tls *tls);
+bool rs_tls_partial(const rs_tls *tls);      /* inside a record */
+const char *rs_tls_words(const rs_tls *tls); /* why it failed; "" if only the socket did */
+
+#endif
