@@ -83,7 +83,8 @@ class Supervisor:
             self.programs["ocs"] = processes.ocs_emulator(file, self.run)
         if "manager" in options.parts:
             patience = ["--light-bound", p4switches.LIGHT_BOUND] if options.p4_target == p4switches.REFERENCE else []
-            extra = [*patience, *options.manager_options]
+            secured = processes.tls("--thrift-tls", options.certificates, "manager")
+            extra = [*patience, *secured, *options.manager_options]
             for program in processes.managers(self.topology, file, self.run, extra):
                 self.programs[program.name] = program
         if "agents" in options.parts and not processes.agent_program().exists():
@@ -94,8 +95,9 @@ class Supervisor:
             home = self.run / server.name
             (home / "objects").mkdir(parents=True, exist_ok=True)
             self._mount_store(server.name, home / "objects")
+            secured = processes.tls("--manager-tls", options.certificates, server.name)
             self.programs[server.name] = processes.agent(
-                self.topology, server, host.pid, self.run, options.quota, options.reserve, extra
+                self.topology, server, host.pid, self.run, options.quota, options.reserve, [*secured, *extra]
             )
 
     def _mount_store(self, server: str, folder: Path) -> None:

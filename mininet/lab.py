@@ -83,7 +83,7 @@ class Lab:
         than these can take become slower (p4switches.RATE_MAX). `p4_target`: what plays P4 switches, if it is not to be
         chosen (p4switches.choose). `changes`: values of the topology file
         to replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota,
-        core_links, bound_s, manager_options, agent_options).
+        core_links, bound_s, manager_options, agent_options, certificates).
         """
         with _starting(name, or_another) as run:
             shutil.rmtree(run, ignore_errors=True)

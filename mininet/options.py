@@ -19,4 +19,5 @@ class Options:
     bound_s: float = 30.0  # for each thing waited for
     manager_options: tuple[str, ...] = ()
     agent_options: tuple[str, ...] = ()
+    certificates: str = ""  # folder of PEM files: manager and agents speak TLS; "": plain
     seed: int | None = None  # of every random choice of the agents

@@ -82,6 +82,16 @@ class Program:
         return ""
 
 
+def tls(option: str, folder: str, name: str) -> list[str]:
+    """The option with what `name` shows and whom it trusts; `folder` "": none."""
+    if not folder:
+        return []
+    found = [Path(folder) / file for file in (f"{name}.pem", f"{name}.key", "ca.pem")]
+    if missing := next((file for file in found if not file.exists()), None):
+        raise LabError(f"{missing} is missing; docs/care.md shows how certificates are made")
+    return [option, *map(str, found)]
+
+
 def ocs_emulator(file: Path, run: Path) -> Program:
     command = [sys.executable, "-m", "rostrum.lab.ocs", "--topology", str(file), "--run", str(run)]
     return Program("ocs", command, run / "ocs.log")
