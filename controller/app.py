@@ -93,8 +93,9 @@ class App:
         self.owner.devices, self.owner.agents = self.devices, self.thrift
         self.devices.request_of = self._request_of
         self.rest = rest_api.Rest(
-            self.owner, self.thrift.latency, lambda: self.thrift.turned_away, self.access, self.thrift.probes
-        )
+            self.owner, self.thrift.latency, lambda: self.thrift.turned_away, self.access, self.thrift.probes,
+            self.thrift.tls.certificates if self.thrift.tls else dict,
+        )  # fmt: skip
         self.http = HttpServer(rest_api.create(self.rest))
         self.thrift_port = self.rest_port = 0
         self.journal: Journal | None = None

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from rostrum.controller.core.diagnosis import AgentFacts, Evidence, Unreached, diagnose
 from rostrum.controller.core.findings import Finding
@@ -24,10 +25,14 @@ AT_A_TIME = 64  # agents asked at once
 
 
 class Doctor:
-    def __init__(self, owner: Owner, probes: Probes, version: str) -> None:
+    def __init__(
+        self, owner: Owner, probes: Probes, version: str, certificates: Callable[[], Mapping[str, float]] = dict
+    ) -> None:
+        """`certificates`: as `Evidence` has them, now."""
         self._owner = owner
         self._probes = probes
         self._version = version
+        self._certificates = certificates
         self._running: asyncio.Task[list[Finding]] | None = None
 
     async def examine(self) -> list[Finding]:
@@ -45,12 +50,15 @@ class Doctor:
             self._facts(), self._reach(), self._rules(), self._powers(), return_exceptions=False
         )
         await asyncio.sleep(DISCOVERY_S)
-        found = diagnose(core, Evidence(self._version, rules, self._changing(), agents, unreached), self._owner.clock())
+        certificates = self._certificates()
+        evidence = Evidence(self._version, rules, self._changing(), agents, unreached, certificates)
+        found = diagnose(core, evidence, self._owner.clock())
         if not any(one.check == "rules" for one in found):
             return found
         # A path may have come or gone while its switch was read: what stays different is wrong.
         rules = await self._rules()
-        return diagnose(core, Evidence(self._version, rules, self._changing(), agents, unreached), self._owner.clock())
+        evidence = replace(evidence, rules=rules, changing=self._changing())
+        return diagnose(core, evidence, self._owner.clock())
 
     def _changing(self) -> set[str]:
         core = self._owner.manager.core

@@ -23,6 +23,8 @@ DIM_DB = 3.0  # below what the budget says: worth a look
 MARGIN_LOW_DB = 1.0
 CLOCK_OFF_NS = 100 * 1_000_000  # an agent's wall clock this far off spoils timelines across machines
 WAIT_LONG_NS = 10 * S
+DAY_S = 86_400
+RENEW_DAYS = 14  # before its end a certificate is to be renewed
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Unreached:
 @dataclass(frozen=True)
 class Evidence:
     """`rules`: what is on each switch, or why it could not be read. `changing`: switches with orders under way when
-    they were read: a difference there is no finding.
+    they were read: a difference there is no finding. `certificates`: seconds that those of the Thrift port still hold,
+    by server; "" = the manager's.
     """
 
     version: str
@@ -61,6 +64,7 @@ class Evidence:
     changing: Collection[str] = ()
     agents: Mapping[str, AgentFacts] = field(default_factory=dict)
     unreached: Collection[Unreached] = ()
+    certificates: Mapping[str, float] = field(default_factory=dict)
 
 
 Check = Callable[[Core, Evidence, int], Iterator[Finding]]
@@ -239,6 +243,22 @@ def _versions(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
             yield Finding("warning", "version", who, what, "install the same release everywhere")
 
 
+def _certificates(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    ends: dict[int, list[str]] = {}  # most are made on one day
+    for name, left_s in evidence.certificates.items():
+        if left_s < RENEW_DAYS * DAY_S:
+            ends.setdefault(int(left_s // DAY_S), []).append(name)
+    for days, names in sorted(ends.items()):
+        when = f"expires in {days} days" if days >= 0 else "has expired"
+        make = 'make a new one (docs/care.md, "Agents by TLS") and put it in place of the old'
+        if "" in names:
+            what = f"the certificate that the manager shows agents {when}"
+            yield Finding("warning" if days >= 0 else "error", "certificate", "manager", what, make)
+        if agents := listed(name for name in names if name):
+            what = f"the certificate that the agent of {agents} showed {when}"
+            yield Finding("warning", "certificate", agents, what, f"{make}; the agent shows it when it connects next")
+
+
 def _reach(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
     by_target: dict[str, list[Unreached]] = {}
     for one in evidence.unreached:
@@ -272,6 +292,7 @@ _CHECKS: tuple[Check, ...] = (
     _rules,
     _agents,
     _versions,
+    _certificates,
     _reach,
     _queue,
 )

@@ -165,7 +165,7 @@ def install(app: FastAPI, rest: Rest) -> None:
 
 def _probing(app: FastAPI, rest: Rest) -> None:
     preflight = Preflight(rest.owner, rest.probes) if rest.probes else None
-    doctor = Doctor(rest.owner, rest.probes, app.version) if rest.probes else None
+    doctor = Doctor(rest.owner, rest.probes, app.version, rest.certificates) if rest.probes else None
 
     @app.post("/v1/preflight", tags=["network"], responses=problems.responses(413, 422, 503))
     async def fly(new: NewPreflight, request: Request) -> PreflightView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Literal, TypeVar
 
 from fastapi import FastAPI, Header, Query, Request, Response
@@ -52,9 +52,12 @@ class Rest:
         connections_refused: Callable[[], int],
         access: Access | None = None,
         probes: Probes | None = None,
+        certificates: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
+        """`certificates`: as diagnosis.Evidence has them, now."""
         self.owner = owner
         self.probes = probes
+        self.certificates = certificates
         self.access = access or Access(AccessOptions())
         self.wall = views.WallClock()
         self.started = owner.clock()

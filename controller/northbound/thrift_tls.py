@@ -41,7 +41,9 @@ _REFUSALS = {  # by OpenSSL's reason
 
 
 class Upper(Protocol):
-    """What speaks through the connection: as asyncio.Protocol."""
+    """What speaks through the connection: as asyncio.Protocol. `server`: whose agent it is, "" before its hello."""
+
+    server: str
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
     def data_received(self, data: bytes) -> None: ...
@@ -54,6 +56,7 @@ class TlsDoor:
     def __init__(self, files: Files, lines: Sparing) -> None:
         self.files = files
         self.shaking: set[TlsConnection] = set()
+        self.open: set[TlsConnection] = set()
         self.refused = 0
         self._lines = lines
         self._seen = self._stamps()
@@ -78,6 +81,13 @@ class TlsDoor:
     def close(self) -> None:
         for one in list(self.shaking):
             one.abort()
+
+    def certificates(self) -> dict[str, float]:
+        """Seconds that they still hold: the manager's (""), and those that agents showed, by server."""
+        self.reload()
+        now = time.time()
+        found = {one.server: one.ends_s - now for one in self.open if one.server}
+        return found | {"": _end_of(self._context, self.files[0]) - now}
 
     def tell_refused(self, peer: str, cause: str) -> None:
         self.refused += 1
@@ -133,6 +143,7 @@ class TlsConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._certified: frozenset[str] = frozenset()
+        self.ends_s = 0.0  # of the agent's certificate, since the epoch
         self._peer = "?"
         self._error: Exception | None = None
         self._heard = self._open = self._closing = False
@@ -152,6 +163,7 @@ class TlsConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._door.shaking.discard(self)
+        self._door.open.discard(self)
         if self._timer:
             self._timer.cancel()
         if self._open:
@@ -184,7 +196,10 @@ class TlsConnection(asyncio.Protocol):
         self._door.shaking.discard(self)
         if self._timer:
             self._timer.cancel()
-        self._certified = _names(self._tls.getpeercert() or {})
+        shown: Any = self._tls.getpeercert()
+        self._certified = _names(shown)
+        self.ends_s = _end(shown)
+        self._door.open.add(self)
         self._upper.connection_made(cast(asyncio.Transport, self))
         self._flush()
         return True
@@ -223,6 +238,10 @@ class TlsConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     # ---- towards what speaks through it ----
+
+    @property
+    def server(self) -> str:
+        return self._upper.server
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "certified":
@@ -272,3 +291,23 @@ def _names(certificate: Any) -> frozenset[str]:
     """Those that it is for: its common name and its DNS names (RFC 6125), letter by letter."""
     common = {value for group in certificate.get("subject", ()) for key, value in group if key == "commonName"}
     return frozenset(common | {value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"})
+
+
+def _end(certificate: Any) -> float:
+    return float(ssl.cert_time_to_seconds(certificate["notAfter"]))
+
+
+def _end_of(context: ssl.SSLContext, file: Path) -> float:
+    """When our own certificate ends, which Python tells of those only that a peer shows; past if it has ended."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it vouches for itself
+    client.load_verify_locations(file)
+    to_us, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours, other = context.wrap_bio(to_us, to_client, server_side=True), client.wrap_bio(to_client, to_us)
+    with contextlib.suppress(ssl.SSLError):
+        for end in (other, ours, other):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        return _end(other.getpeercert())
+    return 0.0

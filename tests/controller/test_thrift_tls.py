@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from rostrum.controller.app import main
@@ -21,6 +22,8 @@ from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, de
 
 from tests.controller.certificates import Authority
 from tests.controller.fakes import Running, running, until
+
+CHECK = "certificate"  # of the doctor
 
 
 @pytest.fixture
@@ -295,3 +298,25 @@ def test_admit__knows_names_letter_by_letter() -> None:
     for certified in (frozenset[str](), frozenset({"H1"}), frozenset({"h1.example.org"}), frozenset({"*"})):
         with pytest.raises(BadMessage, match="its certificate is for"):
             thrift_tls.admit("h1", certified)
+
+
+async def test_doctor__tells_certificates_that_end_soon(tmp_path: Path, ours: Authority) -> None:
+    async with guarded(tmp_path, ours) as manager:
+        day = 24.0
+        for name, hours in {"h1": 3.5 * day, "h2": 3.5 * day, "h3": 15 * day}.items():
+            await manager.agent(name, tls=client(ours, ours.sign(name, hours=(-1, hours))), knows_probes=False)
+        async with httpx.AsyncClient(base_url=manager.url, trust_env=False) as http:
+
+            async def told() -> list[tuple[str, str, str]]:
+                findings = (await http.get("/v1/doctor", timeout=30)).json()["findings"]
+                return [(one["severity"], one["subject"], one["what"]) for one in findings if one["check"] == CHECK]
+
+            shows = "the certificate that the manager shows agents"
+            assert await told() == [
+                ("warning", "h1, h2", "the certificate that the agent of h1, h2 showed expires in 3 days"),
+                ("warning", "manager", f"{shows} expires in 0 days"),
+            ]
+            ours.sign("manager", hours=(-3, -1))
+            assert ("error", "manager", f"{shows} has expired") in await told()
+            ours.sign("manager", hours=(-1, 20 * day))
+            assert [subject for _, subject, _ in await told()] == ["h1, h2"]
