@@ -5,11 +5,13 @@
 #define ACTIVE_FOR (50 * RS_MS)   /* a transfer takes part in the NIC's share so long after its last high-rate packet */
 #define REPORTS_EACH 50000        /* ns per receiver: all together at most 20,000 a second that are asked for */
 #define REPORTS_STARTING (200000) /* ns between two of them in start-up */
-#define REPORTS_STEADY (1 * RS_MS) /* and later */
-#define FIRST_BYTES (64 << 10)     /* a round trip of start-up begins with */
-#define FIRST_TRIP (RS_MS / 2)     /* and takes at least that long: hosts are slow to look at their first packets */
-#define HOST_QUEUE (6 * RS_MS)     /* may stand in a receiver's host: it is busy with something else */
-#define LOGS_MOST 8                /* rate cuts told a person, per session */
+#define REPORTS_STEADY (1 * RS_MS) /* and later, of up to three receivers */
+#define STEADY_EACH (RS_MS / 3)    /* per receiver of more: what it costs to read reports stays the same */
+#define STEADY_MOST (4 * RS_MS)
+#define FIRST_BYTES (64 << 10) /* a round trip of start-up begins with */
+#define FIRST_TRIP (RS_MS / 2) /* and takes at least that long: hosts are slow to look at their first packets */
+#define HOST_QUEUE (6 * RS_MS) /* may stand in a receiver's host: it is busy with something else */
+#define LOGS_MOST 8            /* rate cuts told a person, per session */
 
 /* The receiver's side. */
 
@@ -174,9 +176,15 @@ static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, u
     rs_emit(node, &event);
 }
 
+static rs_time steady_reports(const rs_sending *x) {
+    rs_time every = (rs_time)x->recipient_count * STEADY_EACH;
+    every = every < STEADY_MOST ? every : STEADY_MOST;
+    return every > REPORTS_STEADY ? every : REPORTS_STEADY;
+}
+
 /* In start-up reports are asked for more often, and again when the window holds little of them. */
 static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
-    rs_time every = slowest->road.found || rs_road_is_known(x) ? REPORTS_STEADY : REPORTS_STARTING;
+    rs_time every = slowest->road.found || rs_road_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
     rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
     rs_marks_every(&x->marks, quarter < every ? quarter : every);
 }

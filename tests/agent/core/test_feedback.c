@@ -118,6 +118,26 @@ static void feedback__is_bounded_in_number(void **state) {
     }
 }
 
+/* What reports cost the sender does not grow with its receivers, from three to a dozen. */
+static void feedback__of_more_receivers_is_no_more(void **state) {
+    (void)state;
+    const uint32_t receivers[] = {3, 7, 12};
+    uint64_t reports[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        net *n = net_new(receivers[i] + 1, &usual, 6);
+        net_send_all(n, 1, 64 << 20);
+        net_at(n, 3 * SEC);
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        for (rs_peer from = 1; from <= receivers[i]; from++)
+            reports[i] += net_messages(n, from, 0, RS_MSG_RATE);
+        net_free(n);
+    }
+    print_message("reports of 3, 7, 12 receivers: %llu, %llu, %llu\n", (unsigned long long)reports[0],
+                  (unsigned long long)reports[1], (unsigned long long)reports[2]);
+    assert_in_range(reports[1], reports[0] / 2, reports[0] * 5 / 4);
+    assert_in_range(reports[2], reports[0] / 2, reports[0] * 5 / 4);
+}
+
 static void patches__do_not_stall_the_data_channel(void **state) {
     (void)state;
     net *n = net_new(3, &usual, 7);
@@ -170,6 +190,7 @@ int main(void) {
         cmocka_unit_test(random_loss__does_not_slow_the_send),
         cmocka_unit_test(two_transfers_to_one_receiver__share_its_nic),
         cmocka_unit_test(feedback__is_bounded_in_number),
+        cmocka_unit_test(feedback__of_more_receivers_is_no_more),
         cmocka_unit_test(patches__do_not_stall_the_data_channel),
         cmocka_unit_test(bursts__are_small_at_one_gigabit),
     };
