@@ -24,6 +24,7 @@ log = logging.getLogger("rostrum.thrift")
 Files = tuple[Path, Path, Path]  # our certificate chain and key, the CA of the agents': PEM
 HANDSHAKE_S = 5.0
 HANDSHAKES_MAX = 256  # at a time; others are to come again, as agents do by themselves
+PATIENCE_S = 1.0  # with a handshake while others find no room: silence must not keep them out
 LINGER_S = 1.0  # for what the other side still sends, so that it hears why it is refused
 READ_MAX = 1 << 16
 HANDSHAKE_RECORD = 0x16  # TLS: the first byte of a connection; plain Thrift begins with 0
@@ -55,7 +56,7 @@ class TlsDoor:
 
     def __init__(self, files: Files, lines: Sparing) -> None:
         self.files = files
-        self.shaking: set[TlsConnection] = set()
+        self.shaking: dict[TlsConnection, float] = {}  # in the order of their beginning, which it holds
         self.open: set[TlsConnection] = set()
         self.refused = 0
         self._lines = lines
@@ -77,6 +78,18 @@ class TlsDoor:
             log.info(line("certificate read", file=self.files[0]))
         except AccessError as error:
             log.error(line("certificate not read, the old one stays", cause=error))
+
+    def begin(self, new: TlsConnection) -> bool:
+        """Whether there is room for its handshake, if need be in the place of one that does not go on."""
+        now = time.monotonic()
+        if len(self.shaking) >= HANDSHAKES_MAX:
+            oldest, began = next(iter(self.shaking.items()))
+            if now - began < PATIENCE_S:
+                return False
+            del self.shaking[oldest]
+            oldest.give_up(f"its handshake did not go on for {now - began:.1f} s, and others wait")
+        self.shaking[new] = now
+        return True
 
     def close(self) -> None:
         for one in list(self.shaking):
@@ -154,15 +167,13 @@ class TlsConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        if len(self._door.shaking) >= HANDSHAKES_MAX:
-            self._closing = True
-            self._transport.abort()
+        if not self._door.begin(self):
+            self.abort()
             return
-        self._door.shaking.add(self)
         self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._late)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._door.shaking.discard(self)
+        self._door.shaking.pop(self, None)
         self._door.open.discard(self)
         if self._timer:
             self._timer.cancel()
@@ -193,7 +204,7 @@ class TlsConnection(asyncio.Protocol):
             self._refuse(_why(error), self._out.read())
             return False
         self._open = True
-        self._door.shaking.discard(self)
+        self._door.shaking.pop(self, None)
         if self._timer:
             self._timer.cancel()
         shown: Any = self._tls.getpeercert()
@@ -225,7 +236,10 @@ class TlsConnection(asyncio.Protocol):
             self._transport.write(self._out.read())
 
     def _late(self) -> None:
-        self._refuse(f"TLS's handshake was not done in {HANDSHAKE_S:g} s", b"")
+        self.give_up(f"TLS's handshake was not done in {HANDSHAKE_S:g} s")
+
+    def give_up(self, cause: str) -> None:
+        self._refuse(cause, b"")
 
     def _refuse(self, cause: str, last: bytes) -> None:
         """Ends it with `last` words, and waits a moment: with anything unread, closing would take them back."""

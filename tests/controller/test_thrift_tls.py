@@ -195,6 +195,7 @@ async def test_handshake__has_a_bound_in_time_and_number(
     tmp_path: Path, ours: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(thrift_tls, "HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(thrift_tls, "PATIENCE_S", 3600.0)
     async with guarded(tmp_path, ours) as manager:
         port, door = manager.app.thrift_port, manager.app.thrift.tls
         assert door is not None
@@ -210,6 +211,23 @@ async def test_handshake__has_a_bound_in_time_and_number(
         assert "handshake was not done in 5 s" in caplog.text
         await until(lambda: not door.shaking, "room")
         await (await manager.agent("h1", tls=client(ours, ours.sign("h1")))).close()
+
+
+async def test_handshake__whoever_is_silent_makes_room(
+    tmp_path: Path, ours: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(thrift_tls, "HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(thrift_tls, "PATIENCE_S", 0.0)
+    async with guarded(tmp_path, ours) as manager:
+        port, door = manager.app.thrift_port, manager.app.thrift.tls
+        assert door is not None
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        await until(lambda: len(door.shaking) == 3, "three handshakes")
+        await (await manager.agent("h1", tls=client(ours, ours.sign("h1")))).close()
+        assert await asyncio.wait_for(silent[0][0].read(), 10) == b""
+        assert len(door.shaking) == 2 and "and others wait" in caplog.text
+        for _, writer in silent:
+            writer.close()
 
 
 async def test_frames__of_every_size_pass_in_pieces(tmp_path: Path, ours: Authority) -> None:
