@@ -23,8 +23,9 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.etcd import Etcd, Tls
 from rostrum.controller.keyvalue import line
 from rostrum.controller.memory import settle_memory
-from rostrum.controller.northbound import problems
+from rostrum.controller.northbound import problems, thrift_tls
 from rostrum.controller.northbound.access import Access
+from rostrum.controller.northbound.agent_gate import AgentGate
 from rostrum.controller.northbound.http_server import HttpServer
 from rostrum.controller.shared import Election, Facts, SharedStore
 from rostrum.controller.southbound.fabric import MixedFabric
@@ -50,6 +51,7 @@ async def run(config: Config, stop: asyncio.Event) -> None:
     """Until `stop`. Raises OSError, AccessError, SouthboundError if it cannot even stand by."""
     assert config.cluster is not None
     cluster = config.cluster
+    _check(config)
     etcd = Etcd(cluster.etcd, Tls(*cluster.tls) if cluster.tls else None)
     prefix = f"/rostrum/{config.topology.name}"
     try:
@@ -69,6 +71,13 @@ async def run(config: Config, stop: asyncio.Event) -> None:
                 await asyncio.sleep(AGAIN_S)
     finally:
         await etcd.close()
+
+
+def _check(config: Config) -> None:
+    """Of files that only a leader uses it is better told now that they are of no use."""
+    AgentGate(config.care.agent_tokens)
+    if config.care.thrift_tls:
+        thrift_tls.read(config.care.thrift_tls)
 
 
 async def _stand_by(config: Config, election: Election, fabric: MixedFabric, stop: asyncio.Event) -> bool:
