@@ -7,6 +7,8 @@ import logging
 import re
 import time
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
 Facts = Sequence[tuple[str, object]]
 
@@ -34,6 +36,22 @@ def text(event: str, facts: Facts) -> str:
             continue
         parts.append(f"{key}={_shown(value)}")
     return " ".join(parts)
+
+
+def noted(created: float, level: str, logger: str, event: str, facts: Facts) -> str:
+    """As one line of the log. `created`: s since the epoch."""
+    return f"{stamp(created)} {level} {logger} {text(event, facts)}"
+
+
+def stamp(created: float) -> str:
+    """`2024-05-04T10:11:12.345`, in local time."""
+    return _stamp(int(created * 1000))
+
+
+@lru_cache(maxsize=64)
+def _stamp(ms: int) -> str:
+    second = ms // 1000
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(second))}.{ms % 1000:03}"
 
 
 class Sparing:
@@ -64,10 +82,19 @@ def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     words = str(value)
-    return words if _PLAIN(words) else json.dumps(words)
+    shown = _known.get(words)
+    if shown is None:
+        if len(_known) >= KNOWN_MAX:
+            _known.clear()
+        shown = _known[words] = words if _PLAIN(words) else json.dumps(words)
+    return shown
 
 
-_PLAIN = re.compile(r"[!#-<>-\[\]-~]*").fullmatch  # printable ASCII without space, quotation mark, = and backslash
+KNOWN_MAX: Final = 1 << 12
+_known: Final[dict[str, str]] = {}  # what was shown lately: each id is said in several lines
+_PLAIN: Final = re.compile(
+    r"[!#-<>-\[\]-~]*"
+).fullmatch  # printable ASCII without space, quotation mark, = and backslash
 
 
 class JsonFormatter(logging.Formatter):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 import time
-from functools import lru_cache
 from typing import TextIO
 
-from rostrum.controller.keyvalue import Facts, JsonFormatter, Line, text
+from rostrum.controller.keyvalue import Facts, JsonFormatter, Line, noted, stamp
 
 LINES_MAX = 1_000  # not written yet
 Noted = tuple[float, str, str, str, Facts]  # when (s), level, logger, event, facts
@@ -22,7 +22,9 @@ CHATTY = ("uvicorn", "httpx", "httpcore")
 
 def to_stderr(verbose: bool = False, form: str = "text") -> None:
     """Of the whole process. `form`: "text" or "json"."""
+    global _only
     handler = TurnHandler(sys.stderr)
+    _only = handler if form == "text" else None
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     # Not asked for in any line, and looked up for each one otherwise (Python's logging HOWTO, "Optimization").
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
@@ -39,12 +41,13 @@ def say(logger: logging.Logger, level: int, event: str, facts: Facts) -> None:
     if not logger.isEnabledFor(level):
         return
     handlers = logging.root.handlers
-    if level < logging.WARNING and len(handlers) == 1 and not logger.handlers:
-        handler = handlers[0]
-        if isinstance(handler, TurnHandler) and isinstance(handler.formatter, TextFormatter):
-            handler.note(time.time(), logging.getLevelName(level), logger.name, event, facts)
-            return
-    logger.log(level, Line(event, facts))
+    if _only is not None and level < logging.WARNING and handlers == [_only] and not logger.handlers:
+        _only.note(time.time(), "INFO" if level == logging.INFO else logging.getLevelName(level), logger, event, facts)
+    else:
+        logger.log(level, Line(event, facts))
+
+
+_only: TurnHandler | None = None  # the handler of the whole process, if it writes text
 
 
 class TurnHandler(logging.Handler):
@@ -55,6 +58,7 @@ class TurnHandler(logging.Handler):
         self._stream = stream
         self._lines: list[str | Noted] = []
         self._planned_on: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # that loop's
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -65,9 +69,9 @@ class TurnHandler(logging.Handler):
             # As in the standard library: a line that cannot be written takes nothing down.
             self.handleError(record)
 
-    def note(self, created: float, level: str, logger: str, event: str, facts: Facts) -> None:
+    def note(self, created: float, level: str, logger: logging.Logger, event: str, facts: Facts) -> None:
         """A line below WARNING that is made into text when it is written."""
-        self._lines.append((created, level, logger, event, facts))
+        self._lines.append((created, level, logger.name, event, facts))
         if len(self._lines) >= LINES_MAX or not self._plan():
             self.flush()
 
@@ -76,7 +80,7 @@ class TurnHandler(logging.Handler):
         try:
             lines, self._lines = self._lines, []
             if lines:
-                texts = [one if isinstance(one, str) else _noted(one) for one in lines]
+                texts = [one if isinstance(one, str) else noted(*one) for one in lines]
                 self._stream.write("\n".join(texts) + "\n")
                 self._stream.flush()
         finally:
@@ -84,12 +88,15 @@ class TurnHandler(logging.Handler):
 
     def _plan(self) -> bool:
         """False without a loop: in other threads, before it runs and after."""
+        planned = self._planned_on
+        if planned is not None and self._thread == threading.get_ident() and not planned.is_closed():
+            return True  # asking which loop runs costs a system call
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return False
         if self._planned_on is not loop:
-            self._planned_on = loop
+            self._planned_on, self._thread = loop, threading.get_ident()
             loop.call_soon(self._turn_over)
         return True
 
@@ -102,20 +109,5 @@ class TextFormatter(logging.Formatter):
     """`2024-05-04T10:11:12.345 INFO rostrum.manager accepted path=...`, in local time."""
 
     def format(self, record: logging.LogRecord) -> str:
-        words = f"{_stamp(record.created)} {record.levelname} {record.name} {record.getMessage()}"
+        words = f"{stamp(record.created)} {record.levelname} {record.name} {record.getMessage()}"
         return f"{words}\n{self.formatException(record.exc_info)}" if record.exc_info else words
-
-
-def _noted(one: Noted) -> str:
-    created, level, logger, event, facts = one
-    return f"{_stamp(created)} {level} {logger} {text(event, facts)}"
-
-
-def _stamp(created: float) -> str:
-    second = int(created)
-    return f"{_second(second)}.{int((created - second) * 1000):03}"
-
-
-@lru_cache(maxsize=4)
-def _second(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))

@@ -24,6 +24,9 @@ from rostrum.controller.store import Store, StoreError
 
 log = logging.getLogger("rostrum.manager")
 
+LATER_S = 0.2  # until records are written that nothing waits for
+GATHERED_MAX = 8  # turns of the loop whose events go into one transaction, while each brings some
+
 
 class Agents(Protocol):
     """The way to agents; what cannot be delivered is dropped: an agent that comes back repeats its requests."""
@@ -62,6 +65,9 @@ class Owner:
         self._held: list[act.Action] = []  # wait for their records to be in the store
         self._writing = False
         self._planned = False
+        self._steps = self._steps_seen = self._gathered = 0
+        self._later: asyncio.TimerHandle | None = None  # then records are written that nothing waits for
+        self._late = False
         self._written: list[asyncio.Future[None]] = []  # who waits for that
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._closed = False
@@ -90,45 +96,41 @@ class Owner:
     def path(self, path_id: str) -> Path | None:
         return self.manager.core.paths.get(path_id)
 
-    async def settled(self) -> None:
-        """Returns when all that was posted so far is in the store, and what follows from it under way. Raises
-        StoreError.
+    def writing(self) -> asyncio.Future[None] | None:
+        """Done when all that was posted so far is in the store, and what follows from it under way, or ended with
+        StoreError; None = it is.
         """
         if self.store is None or not (self._held or self._writing or self._planned):
-            return
+            return None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._written.append(done)
         self._plan()
-        await done
+        return done
 
-    async def wait_until(self, path_id: str, reached: Callable[[Path], bool], timeout_s: float) -> Path | None:
-        """The path once `reached` holds or it has ended, or as it is after `timeout_s`; None if there is none."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while True:
-            path = self.path(path_id)
-            left = deadline - asyncio.get_running_loop().time()
-            if path is None or path.final or reached(path) or left <= 0:
-                return path
-            change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._watchers.setdefault(path_id, set()).add(change)
-            try:
-                await asyncio.wait((change,), timeout=left)
-            finally:
-                watchers = self._watchers.get(path_id, set())
-                watchers.discard(change)
-                if not watchers:
-                    self._watchers.pop(path_id, None)
+    def watch(self, path_id: str) -> asyncio.Future[None]:
+        """Done with the next change of a path; `unwatch` it in any case."""
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.setdefault(path_id, set()).add(change)
+        return change
+
+    def unwatch(self, path_id: str, change: asyncio.Future[None]) -> None:
+        watchers = self._watchers.get(path_id, set())
+        watchers.discard(change)
+        if not watchers:
+            self._watchers.pop(path_id, None)
 
     def close(self) -> None:
         """No event is handled any more; paths, rules and circuits stay as they are."""
         self._closed = True
-        if self._timer:
-            self._timer.cancel()
+        for timer in (self._timer, self._later):
+            if timer:
+                timer.cancel()
         for watchers in self._watchers.values():
             for change in watchers:
                 change.cancel()
 
     def _step(self, event: ev.Event) -> None:
+        self._steps += 1
         try:
             actions = self.manager.step(event, self.clock())
         except Exception:
@@ -138,9 +140,11 @@ class Owner:
         if self.store is None:
             self.manager.core.durable.take()
             self._let(actions)
-        elif actions or len(self.manager.core.durable):
+        elif actions or self.manager.core.durable.urgent:
             self._held += actions
             self._plan()
+        elif self._later is None and len(self.manager.core.durable):
+            self._later = asyncio.get_running_loop().call_later(LATER_S, self._write_later)
 
     def _let(self, actions: list[act.Action]) -> None:
         for action in actions:
@@ -152,16 +156,24 @@ class Owner:
         """Write at the end of this turn of the loop: all that it brought goes in one transaction."""
         if not self._planned and not self._writing:
             self._planned = True
+            self._steps_seen, self._gathered = self._steps, 1
             asyncio.get_running_loop().call_soon(self._write)
 
     def _write(self) -> None:
+        if self._steps != self._steps_seen and self._gathered < GATHERED_MAX:
+            # Several came in one turn, so more may be on their way. A transaction, the orders to switches and a line of
+            # answers cost little more for several requests than for one.
+            self._steps_seen, self._gathered = self._steps, self._gathered + 1
+            asyncio.get_running_loop().call_soon(self._write)
+            return
         self._planned = False
         if self._closed or self.store is None:
             return
         held, self._held = self._held, []
         waiting, self._written = self._written, []
         try:
-            changes = survival.changes(self.manager.core)
+            changes = survival.changes(self.manager.core) if self._late or self.manager.core.durable.urgent else []
+            self._late = False
             under_way = self.store.write(changes) if changes else None
         except StoreError as error:
             self._lose(error, waiting)
@@ -175,6 +187,10 @@ class Owner:
         else:
             self._writing = True
             under_way.add_done_callback(lambda done: self._write_done(done, held, waiting))
+
+    def _write_later(self) -> None:
+        self._later, self._late = None, True
+        self._plan()
 
     def _write_done(
         self, done: asyncio.Future[None], held: list[act.Action], waiting: list[asyncio.Future[None]]

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rostrum.controller import waiting
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.findings import Finding
 from rostrum.controller.core.paths import Path
@@ -59,7 +60,7 @@ class Preflight:
         try:
             self._owner.post(ev.RequestReceived(request))
             path_id = core.by_request[REST, number]
-            path = await self._owner.wait_until(path_id, lambda one: one.state is State.ACTIVE, wait_s + 1.0)
+            path = await waiting.path_until(self._owner, path_id, lambda one: one.state is State.ACTIVE, wait_s + 1.0)
             try:
                 if path is None or path.state is not State.ACTIVE:
                     return await self._without_path(path, sender, receivers)
@@ -67,7 +68,7 @@ class Preflight:
             finally:
                 self._owner.post(ev.Released(path_id, number, REST))
                 with contextlib.suppress(Exception):
-                    await self._owner.settled()
+                    await waiting.settled(self._owner)
         finally:
             self._running -= 1
 

@@ -1,9 +1,9 @@
 /* The agent-manager interface (Republic, Table II), shared by the agent (C, generated) and the manager (Python, loaded as it is).
  *
- * Transport: TCP, framed (4-byte big-endian length), binary protocol, frames of at most 1 MiB. The agent connects to the manager's Thrift
- * port and keeps the connection. Calls go in BOTH directions on that one connection, all of them `oneway`: the agent calls service Manager,
- * the manager calls service Agent, so a response needs no second connection and no waiting thread. Any Thrift client that sends
- * Manager.hello first can request paths.
+ * Transport: TCP (or TLS on it: docs/care.md), framed (4-byte big-endian length), binary protocol, frames of at most 1 MiB. The agent
+ * connects to the manager's Thrift port and keeps the connection. Calls go in BOTH directions on that one connection, all of them `oneway`:
+ * the agent calls service Manager, the manager calls service Agent, so a response needs no second connection and no waiting thread. Any
+ * Thrift client that sends Manager.hello first can request paths.
  *
  * Units are in the names. Servers are named as in the topology file. 64-bit ids are signed only because Thrift has no unsigned type.
  */

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from rostrum.controller.core.model import MulticastRule
@@ -54,14 +53,15 @@ class Batch:
         gone, kept = self.removals, self.installs
         if order.removal:
             gone, kept = kept, gone
-            for key in keys:
+            for key in keys if self.groups else ():
                 if key[1] in self.groups and key not in self.installs:
                     return False
         else:
             for key in keys:
                 self.groups.add(key[1])
         for index, rule in enumerate(order.rules):
-            gone.pop(keys[index], None)
+            if gone:
+                gone.pop(keys[index], None)
             kept[keys[index]] = rule
         self.orders.append(order)
         return True
@@ -86,7 +86,7 @@ class Waiting:
     """What each switch is to do when it has done what it does."""
 
     def __init__(self) -> None:
-        self.orders: dict[str, deque[Order]] = {}
+        self.orders: dict[str, list[Order]] = {}
 
     def put(self, switch: str, order: Order) -> bool:
         """Whether nothing was there to be done for this switch."""
@@ -94,7 +94,7 @@ class Waiting:
         if there is not None:
             there.append(order)
             return False
-        self.orders[switch] = deque([order])
+        self.orders[switch] = [order]
         return True
 
     def split(self, number: int, rules: Sequence[MulticastRule], removal: bool, done: Done) -> list[str]:
@@ -113,8 +113,10 @@ class Waiting:
     def take(self, switch: str) -> Batch:
         """The orders at the head that can be put together; empty = something else is."""
         batch, orders = Batch(), self.orders[switch]
-        while orders and len(batch.orders) < BATCH_MAX:
-            if orders[0].work is not None or not batch.add(orders[0]):
+        taken = 0
+        for order in orders:
+            if taken >= BATCH_MAX or order.work is not None or not batch.add(order):
                 break
-            orders.popleft()
+            taken += 1
+        del orders[:taken]
         return batch

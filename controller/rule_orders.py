@@ -80,7 +80,7 @@ class RuleOrders:
             while waiting:
                 work = waiting[0].work
                 if work is not None:
-                    waiting.popleft()
+                    del waiting[0]
                     await work()
                 else:
                     await self._carry_out(switch, self._waiting.take(switch), loop)

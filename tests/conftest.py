@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 SEED_VARIABLE = "ROSTRUM_TEST_SEED"
@@ -29,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SEED] = seed
     if getattr(config.option, "hypothesis_seed", None) is None and hasattr(config.option, "hypothesis_seed"):
         config.option.hypothesis_seed = seed
+    # How long an example takes says how busy the machine is; pytest's own time-out stays.
+    hypothesis.settings.register_profile("rostrum", deadline=None)
+    hypothesis.settings.load_profile("rostrum")
 
 
 _SEED = pytest.StashKey[int]()

@@ -126,7 +126,7 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
     core.durable.mark("path", path.id)
     old, path.hops = path.rules, plan.hops
     path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
-    path.tree = plan.tree.nodes
+    path.tree, path.planned = None, plan.tree
     core.set_rules(path)
     replaced = {rule_making.key(rule) for rule in path.rules}
     path.reason, path.circuit_op, path.circuit_id, path.cascade = cause, None, None, None
@@ -230,12 +230,13 @@ def disconnect_result(core: Core, event: ev.DisconnectResult, now: int) -> None:
     pending = core.disconnected(event.op)
     if pending is None:
         return
-    core.mark_leaving(pending.ocs, pending.pairs)
     if pending.recheck or event.error:
         core.emit(act.ReadCrossConnects(pending.ocs))
     if not event.error:
+        core.mark_left(pending.ocs)
         core.left[pending.ocs] = now
         return
+    core.mark_leaving(pending.ocs, pending.pairs)
     core.warn("cross-connects not taken down", ocs=pending.ocs, cause=event.error)
     until = now + core.settings.grace
     for pair in pending.pairs:

@@ -12,9 +12,10 @@ what `dump` would say of a key has changed, in whatever handler that was, the ha
 
     core.durable.mark("path", path.id)
 
-and nothing more: marks are cheap, a key marked ten times in one turn of the loop is dumped once, and none of the
-actions that the turn led to (answers, orders to devices) leaves the manager before its records are in the journal
-(write-ahead). So after a crash the records explain everything that anybody was told and everything that was done.
+(or `mark_later`) and nothing more: marks are cheap, a key marked ten times in one turn of the loop is dumped once, and
+none of the actions that the turn led to (answers, orders to devices) leaves the manager before its records are in the
+journal (write-ahead). So after a crash the records explain everything that anybody was told and everything that was
+done.
 
 Rules for parts:
 - JSON values only (str, int, float, bool, None, list, dict with str keys). Leave out what can be worked out again, and
@@ -64,6 +65,7 @@ class Durable:
     def __init__(self, offset: int = 0) -> None:
         self._offset = offset
         self._marked: dict[tuple[str, str], None] = {}
+        self.urgent = False  # something has to be written before what was done about it gets out
 
     def __len__(self) -> int:
         return len(self._marked)
@@ -71,10 +73,17 @@ class Durable:
     def mark(self, part: str, key: str) -> None:
         """What is remembered under `key` has changed, or is gone."""
         self._marked[part, key] = None
+        self.urgent = True
+
+    def mark_later(self, part: str, key: str) -> None:
+        """As `mark`, for what an older record does not get wrong: it is written with the next that is, or some time
+        later.
+        """
+        self._marked[part, key] = None
 
     def take(self) -> list[tuple[str, str]]:
         """The marked keys, in the order they were first marked; they count as written from now on."""
-        marked, self._marked = self._marked, {}
+        marked, self._marked, self.urgent = self._marked, {}, False
         return list(marked)
 
     def wall(self, at: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, PathKind
 from rostrum.controller.core.splitters import Cascade
 from rostrum.controller.core.steiner import SteinerTree
-from rostrum.controller.core.trees import Hop
+from rostrum.controller.core.trees import Hop, Tree
 from rostrum.controller.core.values import Budget, FirstLight, PathRequest, Protocol, Stamps, State, TransferReport
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class Path:
     rules: tuple[MulticastRule, ...] = ()
     ocs: str = ""
     protocol: Protocol = Protocol.REPUBLIC
-    tree: SteinerTree | None = None  # packet: from the sender's ToR
+    planned: Tree | None = None  # packet: the tree as it was granted, until somebody asks for its nodes
+    nodes: SteinerTree | None = None  # and then these
     backup: Backup | None = None  # RDCM: its overlay
     retired: tuple[MulticastRule, ...] = ()  # to be removed when the rules that replace them are in
     circuit_id: str | None = None
@@ -88,6 +89,17 @@ class Path:
             self.stamps.failed = now
         if self.final and self.on_end:
             self.on_end(self)
+
+    @property
+    def tree(self) -> SteinerTree | None:
+        """Of a packet path: from the sender's ToR."""
+        if self.planned is not None:
+            self.nodes, self.planned = self.planned.nodes, None
+        return self.nodes
+
+    @tree.setter
+    def tree(self, nodes: SteinerTree | None) -> None:
+        self.nodes, self.planned = nodes, None
 
     @property
     def final(self) -> bool:
@@ -200,30 +212,49 @@ class IdleRules:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sets: OrderedDict[tuple[Hop, ...], RuleSet] = OrderedDict()
+        self._of_circuits: dict[str, list[RuleSet]] = {}  # those that lead into one
 
     def __len__(self) -> int:
         return len(self._sets)
 
     def take(self, hops: tuple[Hop, ...]) -> RuleSet | None:
-        return self._sets.pop(hops, None)
+        found = self._sets.pop(hops, None)
+        if found is not None:
+            self._forget(found)
+        return found
 
     def keep(self, rule_set: RuleSet) -> list[RuleSet]:
         """Returns what has to go for it (perhaps itself)."""
-        gone = [self._sets.pop(rule_set.hops)] if rule_set.hops in self._sets else []
+        same = self.take(rule_set.hops)
+        gone = [] if same is None else [same]
         self._sets[rule_set.hops] = rule_set
-        while len(self._sets) > self._limit:
-            gone.append(self._sets.popitem(last=False)[1])
+        if rule_set.circuit_id is not None:
+            self._of_circuits.setdefault(rule_set.circuit_id, []).append(rule_set)
+        while len(self._sets) > self._limit and (one := self.oldest()):
+            gone.append(one)
         return gone
 
     def oldest(self) -> RuleSet | None:
-        return self._sets.popitem(last=False)[1] if self._sets else None
+        """Removes and returns the least recently used."""
+        if not self._sets:
+            return None
+        found = self._sets.popitem(last=False)[1]
+        self._forget(found)
+        return found
 
     def of_circuit(self, circuit_id: str) -> list[RuleSet]:
         """Removes and returns the sets that lead into a circuit."""
-        found = [one for one in self._sets.values() if one.circuit_id == circuit_id]
+        found = self._of_circuits.pop(circuit_id, [])
         for one in found:
             del self._sets[one.hops]
         return found
 
     def all(self) -> list[RuleSet]:
         return list(self._sets.values())
+
+    def _forget(self, gone: RuleSet) -> None:
+        if gone.circuit_id is not None:
+            left = self._of_circuits[gone.circuit_id]
+            left.remove(gone)
+            if not left:
+                del self._of_circuits[gone.circuit_id]

@@ -27,6 +27,7 @@ from rostrum.controller.core.values import (
 from rostrum.controller.core.words import listed
 
 CHANGES_MAX = 16  # remembered for each path
+STRANGE_NAMED = 4  # servers that cannot have RDCM; more of them are counted
 
 
 @dataclass
@@ -73,7 +74,8 @@ def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop]
     if len({hop.switch for hop in hops}) == 1:
         return Protocol.REPUBLIC, "not rdcm: one switch is no tree"
     if strange := without_rdcm(core, request):
-        return Protocol.REPUBLIC, f"not rdcm: {listed(strange, 4)} cannot"
+        some = listed(strange) if len(strange) <= STRANGE_NAMED else f"{len(strange)} of the servers"
+        return Protocol.REPUBLIC, f"not rdcm: {some} cannot"
     return Protocol.RDCM, f"rdcm: {len(request.receivers)} receivers on a packet tree"
 
 

@@ -24,6 +24,8 @@ from rostrum.controller.core.values import Obstacle, PathRequest, Settings
 from rostrum.controller.core.words import listed
 from rostrum.topologies.model import Topology
 
+RACKS_MAX = 1 << 12
+
 
 @dataclass(frozen=True)
 class PacketPlan:
@@ -55,6 +57,7 @@ class Resources:
         self.topology = topology
         self.settings = settings
         self._keeps = keeps
+        self._look: Resources | None = None
         if like is not None:
             self._share(like)
             return
@@ -71,6 +74,7 @@ class Resources:
         self._receiving = _Shares("receiving", settings.paths_per_server)
         self.cascades: dict[Hashable, Cascade | None] = {}  # found before: circuit_plan.py
         self.rack_trees: RackTrees = {}
+        self._racks: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # of requests: who waits is planned for again
         self._serial = 0
 
     def _share(self, one: Resources) -> None:
@@ -78,6 +82,7 @@ class Resources:
         self.fabric, self.failed, self.health = one.fabric, one.failed, one.health
         self.switches_down, self.ports_down, self.ocs = one.switches_down, one.ports_down, one.ocs
         self.ports, self.never, self.cascades, self.rack_trees = one.ports, one.never, one.cascades, one.rack_trees
+        self._racks = one._racks
         self.circuits, self._sending, self._receiving = one.circuits, one._sending, one._receiving
         if self._keeps:
             self.circuits = self.circuits.fork()
@@ -89,7 +94,9 @@ class Resources:
 
     def look(self) -> Resources:
         """For who decides about one request at a time: all is shared, and what is reserved there is not kept."""
-        return Resources(self.topology, self.settings, like=self, keeps=False)
+        if self._look is None:
+            self._look = Resources(self.topology, self.settings, like=self, keeps=False)
+        return self._look
 
     def take_freed(self) -> set[Key]:
         """What became free since the last call."""
@@ -112,8 +119,14 @@ class Resources:
 
     def remote_racks(self, request: PathRequest) -> list[str]:
         """ToRs of the receivers outside the sender's rack."""
-        servers = self.topology.servers
-        return sorted({servers[name].tor for name in request.receivers} - {servers[request.sender].tor})
+        found = self._racks.get((request.sender, request.receivers))
+        if found is None:
+            if len(self._racks) >= RACKS_MAX:
+                self._racks.clear()
+            servers = self.topology.servers
+            found = sorted({servers[name].tor for name in request.receivers} - {servers[request.sender].tor})
+            self._racks[request.sender, request.receivers] = found
+        return found
 
     def plan_circuit(self, request: PathRequest, now: int) -> CircuitPlan | Obstacle:
         """A live circuit to reuse, or cross-connects to make; or what is in the way."""
@@ -133,7 +146,7 @@ class Resources:
         """As `plan_packet`, for a path that has its share of the servers' ports already; around the switches in
         `avoid`.
         """
-        ends = self._tors(request)
+        ends = self._tors(request) if self.switches_down else ()
         down = [name for name in self.switches_down if name not in ends]
         try:
             tree = self._tree(request, {*down, *avoid})
@@ -204,7 +217,7 @@ class Resources:
         return {servers[name].tor for name in (request.sender, *request.receivers)}
 
     def _common_obstacle(self, request: PathRequest) -> Obstacle | None:
-        down = [name for name in self._tors(request) if name in self.switches_down]
+        down = [name for name in self._tors(request) if name in self.switches_down] if self.switches_down else None
         if down:
             return Obstacle(f"waiting for {listed(down)} to connect ({self.switches_down[sorted(down)[0]]})")
         for name in (request.sender, *request.receivers) if self.ports_down else ():
@@ -249,12 +262,13 @@ class _Shares:
     def __init__(self, what: str, limit: int) -> None:
         self._what, self._limit = what, limit
         self._users: dict[str, dict[str, None]] = {}
+        self._crowded: set[str] = set()  # who has as many as may be
         self._more: dict[str, int] | None = None  # of a fork
         self.freed: set[Key] = set()
 
     def fork(self) -> _Shares:
         copy = _Shares(self._what, self._limit)
-        copy._users, copy._more = self._users, dict(self._more or {})
+        copy._users, copy._crowded, copy._more = self._users, self._crowded, dict(self._more or {})
         return copy
 
     def free(self, name: str) -> bool:
@@ -263,10 +277,9 @@ class _Shares:
         return (len(users) if users else 0) + more < self._limit
 
     def full(self, names: Iterable[str]) -> list[str]:
-        used, limit = self._users, self._limit
         if self._more:
             return [name for name in names if not self.free(name)]
-        return [name for name in names if name in used and len(used[name]) >= limit]
+        return [name for name in names if name in self._crowded] if self._crowded else []
 
     def of(self, name: str) -> tuple[int, list[str]]:
         """How many paths, and their ids as far as they are known."""
@@ -277,10 +290,13 @@ class _Shares:
         for name in names:
             if self._more is not None:
                 self._more[name] = self._more.get(name, 0) + 1
-            elif name in self._users:
-                self._users[name][path_id] = None
-            else:
-                self._users[name] = {path_id: None}
+                continue
+            users = self._users.get(name)
+            if users is None:
+                users = self._users[name] = {}
+            users[path_id] = None
+            if len(users) >= self._limit:
+                self._crowded.add(name)
 
     def remove(self, names: Iterable[str], path_id: str) -> None:
         for name in names:
@@ -293,6 +309,8 @@ class _Shares:
             if len(users) >= self._limit:
                 self.freed.add((name, self._what, 0))
             del users[path_id]
+            if len(users) < self._limit:
+                self._crowded.discard(name)
             if not users:
                 del self._users[name]
 

@@ -117,6 +117,7 @@ class Core:
     remembers_all: bool = False  # records of an earlier manager explain everything that it did
     unread_circuits: set[str] = field(default_factory=set)  # restored; their OCS has not told what it has
     left: dict[str, int] = field(default_factory=dict)  # OCS -> when cross-connects of it were last taken down (ns)
+    leaving: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> may be on their way out, for the record
     to_leave: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> to be taken down when it was read
     leave_after: dict[str, int] = field(default_factory=dict)  # OCS that refused -> when it is asked again (ns)
 
@@ -260,8 +261,14 @@ class Core:
 
     def mark_leaving(self, ocs: str, pairs: Iterable[Pair]) -> None:
         """Whether these cross-connects are on their way out has changed."""
-        for pair in pairs:
-            self.durable.mark("leaving", f"{ocs} {pair.input}>{pair.output}")
+        self.leaving.setdefault(ocs, set()).update(pairs)
+        self.durable.mark("leaving", ocs)
+
+    def mark_left(self, ocs: str) -> None:
+        """Cross-connects are no longer on their way out. A manager that starts before that is written finds them gone,
+        or in use by a circuit that was.
+        """
+        self.durable.mark_later("leaving", ocs)
 
     def leaves(self, ocs: str, pair: Pair) -> bool:
         """A cross-connect of ours is being taken down, or waits for the next try."""

@@ -22,12 +22,29 @@ class Hop(NamedTuple):
 
 
 @dataclass(frozen=True)
+class RackTree:
+    """The part of a tree that leads from the sender's ToR to those of the receivers; it serves whoever of these racks
+    asks next. Nobody changes it.
+    """
+
+    nodes: SteinerTree
+    hops: tuple[Hop, ...]  # between switches; the sender's ToR first
+    rate_bps: int
+
+
+@dataclass(frozen=True)
 class Tree:
-    """`nodes`: the tree from the sender's ToR down to the receivers."""
+    """What switches do for a request."""
 
     hops: tuple[Hop, ...]  # the sender's ToR first
     rate_bps: int  # of the slowest link
-    nodes: SteinerTree = field(compare=False)
+    between: RackTree = field(compare=False)
+    below: dict[str, list[str]] = field(compare=False)  # the receivers by ToR
+
+    @property
+    def nodes(self) -> SteinerTree:
+        """The tree from the sender's ToR down to the receivers, made anew each time: few paths need theirs."""
+        return self.between.nodes.with_leaves(self.below)
 
     @property
     def switches(self) -> frozenset[str]:
@@ -40,17 +57,6 @@ class NoTree(Exception):
     def __init__(self, unreached: list[str]) -> None:
         super().__init__(f"no packet path to {', '.join(unreached)}")
         self.unreached = unreached
-
-
-@dataclass(frozen=True)
-class RackTree:
-    """The part of a tree that leads from the sender's ToR to those of the receivers; it serves whoever of these racks
-    asks next. Nobody changes it.
-    """
-
-    nodes: SteinerTree
-    hops: tuple[Hop, ...]  # between switches; the sender's ToR first
-    rate_bps: int
 
 
 RackTrees = dict[tuple[str, tuple[str, ...]], RackTree]  # sender, receivers' ToRs; of a fabric where all links are up
@@ -134,7 +140,7 @@ def _with_servers(topology: Topology, between: RackTree, below: dict[str, list[s
             rate_bps = min(rate_bps, rates[port])
         out_ports.sort()
         hops.append(Hop(hop.switch, hop.in_port, tuple(out_ports)))
-    return Tree(tuple(hops), rate_bps, between.nodes.with_leaves(below))
+    return Tree(tuple(hops), rate_bps, between, below)
 
 
 def hops_of(

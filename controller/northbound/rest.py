@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeVar
 
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse
+from rostrum.controller import waiting
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import repeats, validation
@@ -91,7 +92,7 @@ class Rest:
     async def settled(self) -> None:
         """What was done is remembered: it may be told. Raises Refused when the manager lost its memory, and ends."""
         try:
-            await self.owner.settled()
+            await waiting.settled(self.owner)
         except StoreError as error:
             raise Refused(503, f"{error}; this manager stops, ask again when there is one") from error
 
@@ -203,7 +204,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
         """A path: its state, how it is carried, and when it reached each point."""
         path: Path | None = rest.find(path_id)
         if wait:
-            path = await rest.owner.wait_until(path_id, _reached(wait), timeout_ms / 1e3)
+            path = await waiting.path_until(rest.owner, path_id, _reached(wait), timeout_ms / 1e3)
         return rest.view(path or rest.find(path_id))
 
     @app.get("/v1/paths/{path_id}/counters", tags=["paths"], responses=problems.responses(404, 503))

@@ -18,9 +18,9 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.validation import ID_MAX, unknown_servers
-from rostrum.controller.core.values import TENANT, OverlayView, PathResponse
+from rostrum.controller.core.values import TENANT, OverlayView, PathRequest, PathResponse
 from rostrum.controller.keyvalue import Sparing, line
-from rostrum.controller.northbound import groups_thrift, thrift_response, thrift_tls
+from rostrum.controller.northbound import groups_thrift, thrift_request, thrift_response, thrift_tls
 from rostrum.controller.northbound import thrift_values as values
 from rostrum.controller.northbound.agent_gate import AgentGate
 from rostrum.controller.northbound.probes import Probes
@@ -315,6 +315,8 @@ class AgentConnection(asyncio.Protocol):
             self._transport.close()
 
     def _handle(self, frame: bytes, arrived: int) -> None:
+        if self.server and self._handled(frame, arrived):
+            return
         method, args = decode("Manager", frame)
         if method == "hello":
             if self.server:
@@ -326,10 +328,26 @@ class AgentConnection(asyncio.Protocol):
             raise BadMessage(f"{method} before hello; say Manager.hello first")
         _CALLS[method](self, args, arrived)
 
-    def on_request(self, args: Any, arrived: int) -> None:
-        request = values.request(args, self.server, self.tenant)
+    def _handled(self, frame: bytes, arrived: int) -> bool:
+        """The two calls that come most, if they look as they mostly do."""
+        if thrift_request.is_release(frame):
+            ids = thrift_request.release(frame)
+            if ids is not None:
+                self.service.owner.post(ev.Released(ids[0], ids[1], self.server))
+            return ids is not None
+        if thrift_request.is_request(frame):
+            request = thrift_request.request(frame, self.server, self.tenant)
+            if request is not None:
+                self._ask(request, arrived)
+            return request is not None
+        return False
+
+    def _ask(self, request: PathRequest, arrived: int) -> None:
         self.service.request_arrived(self.server, request.request_id, arrived)
         self.service.owner.post(ev.RequestReceived(request))
+
+    def on_request(self, args: Any, arrived: int) -> None:
+        self._ask(values.request(args, self.server, self.tenant), arrived)
 
     def on_release(self, args: Any, arrived: int) -> None:
         path_id, request_id = values.need(args, "response_id", str), values.need(args, "request_id", str)

@@ -157,6 +157,19 @@ def test_restart__a_disconnect_that_was_under_way_is_carried_out() -> None:
     assert line.records.get("leaving", {}) == {}
 
 
+def test_restart__a_disconnect_as_an_earlier_release_wrote_it() -> None:
+    line = MortalTimeline()
+    path = line.ask("h1", "h3", "h5")
+    line.network.refusing = {"ocs"}
+    line.do(ev.NoLight(path.id, ("h3", "h5"), REST))
+    assert line.network.pairs()
+    pairs = line.records["leaving"].pop("ocs")
+    line.records["leaving"] |= {f"ocs {a}>{b}": {} for a, b in pairs} | {"elsewhere 1>2": {}}
+    line.network.refusing = set()
+    line.restart()
+    assert line.network.pairs() == set() and line.records["leaving"] == {}
+
+
 def test_restart__records_of_what_left_the_topology_are_dropped() -> None:
     line = MortalTimeline()
     path = line.ask_as_agent("h1", "h3", "h5")
