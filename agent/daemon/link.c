@@ -35,11 +35,15 @@ static double seconds(rs_time time) {
     return (double)time / 1e9;
 }
 
+static const char *by_tls(const rs_link *link) {
+    return link->frames.tls ? " by TLS" : "";
+}
+
 void rs_link_describe(const rs_link *link, rs_time now, char *words, size_t words_size) {
     if (link->state == RS_LINK_STOPPED)
         snprintf(words, words_size, "not connected to manager %s yet", link->manager);
     else if (link->state == RS_LINK_UP)
-        snprintf(words, words_size, "connected to manager %s for %.1f s", link->manager,
+        snprintf(words, words_size, "connected to manager %s%s for %.1f s", link->manager, by_tls(link),
                  seconds(now - link->state_since));
     else if (link->cause[0])
         snprintf(words, words_size, "manager %s unreachable for %.1f s: %s", link->manager,
@@ -312,7 +316,7 @@ static void welcomed(rs_link *link, rs_time now, const char *manager) {
     link->unanswered = 0;
     repeat(link, now);
     char words[RS_LINK_NAME_MAX + 64];
-    snprintf(words, sizeof words, "connected to manager %s (%s)", link->manager, manager);
+    snprintf(words, sizeof words, "connected to manager %s%s (%s)", link->manager, by_tls(link), manager);
     if (link->callbacks.on_state)
         link->callbacks.on_state(link->callbacks.context, true, words);
 }

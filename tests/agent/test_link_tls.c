@@ -66,6 +66,8 @@ static void link__calls_go_both_ways(void **state) {
         X509 *shown = SSL_get1_peer_certificate(peer.ssl);
         assert_int_equal(X509_cmp(shown, agent.certificate), 0);
         X509_free(shown);
+        assert_non_null(strstr(f->words, "connected to manager 127.0.0.1:"));
+        assert_non_null(strstr(f->words, " by TLS (m)"));
         char id[] = "r0";
         id[1] = (char)('0' + i);
         assert_int_equal(ask(f, id), RS_OK);
