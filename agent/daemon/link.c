@@ -280,6 +280,8 @@ static void close_broken(rs_link *link, rs_time now) {
         rs_pending_hold(&link->pending, now);
     }
     set_state(link, RS_LINK_WAITING, now);
+    if (link->tls_cause) /* the next handshake will hardly do better, and costs both ends */
+        link->backoff = link->options.backoff_max;
     link->next_attempt = now + jittered(link);
     tell_down(link, now);
     link->tls_cause = false;

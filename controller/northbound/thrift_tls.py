@@ -118,6 +118,7 @@ def read(files: Files) -> ssl.SSLContext:
     certificate, key, authority = files
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.options |= ssl.OP_NO_RENEGOTIATION
     try:
         made.load_cert_chain(certificate, key, password=lambda: "")  # nobody is there to be asked
         made.load_verify_locations(authority)
