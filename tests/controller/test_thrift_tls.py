@@ -8,11 +8,13 @@ import os
 import random
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import uvloop
 from click.testing import CliRunner
 from rostrum.controller.app import main
 from rostrum.controller.care_options import CareOptions
@@ -339,3 +341,16 @@ async def test_doctor__tells_certificates_that_end_soon(tmp_path: Path, ours: Au
             assert ("error", "manager", f"{shows} has expired") in await told()
             ours.sign("manager", hours=(-1, 20 * day))
             assert [subject for _, subject, _ in await told()] == ["h1, h2"]
+
+
+@pytest.mark.parametrize("what", ["certificates", "garbage", "frames", "slow agents"])
+def test_uvloop__is_served_as_well(tmp_path: Path, ours: Authority, rng: random.Random, what: str) -> None:
+    """The manager's own event loop: its transports are not asyncio's."""
+    scenarios: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+        "certificates": lambda: test_agents__speak_as_the_servers_their_certificates_name(tmp_path, ours),
+        "garbage": lambda: test_garbage__ends_its_own_connection_only(tmp_path, ours, rng),
+        "frames": lambda: test_frames__of_every_size_pass_in_pieces(tmp_path, ours),
+        "slow agents": lambda: test_slow_agents__that_read_nothing_are_cut_off(tmp_path, ours),
+    }
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenarios[what]())
