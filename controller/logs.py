@@ -11,11 +11,13 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import TextIO
 
 from rostrum.controller.keyvalue import Facts, JsonFormatter, Line, noted, stamp
 
 LINES_MAX = 1_000  # not written yet
+Said = tuple[int, str, Facts]  # level, event, facts
 Noted = tuple[float, str, str, str, Facts]  # when (s), level, logger, event, facts
 CHATTY = ("uvicorn", "httpx", "httpcore")
 
@@ -38,13 +40,21 @@ def say(logger: logging.Logger, level: int, event: str, facts: Facts) -> None:
     """As `logger.log` of a line. When all lines of the process are written by one handler as text, it gets what is not
     a warning without a record being made of it.
     """
-    if not logger.isEnabledFor(level):
-        return
-    handlers = logging.root.handlers
-    if _only is not None and level < logging.WARNING and handlers == [_only] and not logger.handlers:
-        _only.note(time.time(), "INFO" if level == logging.INFO else logging.getLevelName(level), logger, event, facts)
-    else:
-        logger.log(level, Line(event, facts))
+    say_all(logger, ((level, event, facts),))
+
+
+def say_all(logger: logging.Logger, said: Sequence[Said]) -> None:
+    """Several lines, in order."""
+    alone = _only is not None and logging.root.handlers == [_only] and not logger.handlers
+    created = time.time()
+    for level, event, facts in said:
+        if not logger.isEnabledFor(level):
+            continue
+        if alone and _only is not None and level < logging.WARNING:
+            named = "INFO" if level == logging.INFO else logging.getLevelName(level)
+            _only.note(created, named, logger, event, facts)
+        else:
+            logger.log(level, Line(event, facts))
 
 
 _only: TurnHandler | None = None  # the handler of the whole process, if it writes text

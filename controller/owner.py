@@ -19,7 +19,7 @@ from rostrum.controller.core.paths import Path
 from rostrum.controller.core.values import OverlayView, PathResponse
 from rostrum.controller.execution import Devices
 from rostrum.controller.keyvalue import line
-from rostrum.controller.logs import say
+from rostrum.controller.logs import Said, say_all
 from rostrum.controller.store import Store, StoreError
 
 log = logging.getLogger("rostrum.manager")
@@ -68,6 +68,7 @@ class Owner:
         self._steps = self._steps_seen = self._gathered = 0
         self._later: asyncio.TimerHandle | None = None  # then records are written that nothing waits for
         self._late = False
+        self._said: list[Said] = []  # lines of the log, said at the end of a step
         self._written: list[asyncio.Future[None]] = []  # who waits for that
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._closed = False
@@ -151,6 +152,9 @@ class Owner:
             self._carry_out(action)
             for hear in self.hearers.get(type(action), ()):
                 hear(action)
+        said, self._said = self._said, []
+        if said:
+            say_all(log, said)
 
     def _plan(self) -> None:
         """Write at the end of this turn of the loop: all that it brought goes in one transaction."""
@@ -233,7 +237,7 @@ class Owner:
                 change.set_result(None)
 
     def _say(self, action: act.Log) -> None:
-        say(log, logging.WARNING if action.level == "warning" else logging.INFO, action.event, action.facts)
+        self._said.append((logging.WARNING if action.level == "warning" else logging.INFO, action.event, action.facts))
 
     def _tell(self, action: act.Action) -> None:
         """What is for an agent."""
