@@ -45,9 +45,12 @@ class Metrics(Collector):
         refused: Callable[[], int],
         version: str,
         started: int,
+        certificates: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
+        """`certificates`: as diagnosis.Evidence has them, now."""
         self._owner, self._meters, self._rest, self._thrift = owner, meters, rest, thrift
         self._refused, self._version, self._started = refused, version, started
+        self._certificates = certificates
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -79,6 +82,10 @@ class Metrics(Collector):
         yield GaugeMetricFamily("rostrum_servers", "Servers of the topology.", len(core.topology.servers))
         words = "Connections of agents ended for what they sent or did not send."
         yield CounterMetricFamily("rostrum_connections_refused", words, self._refused())
+        if ends := dict(self._certificates()):
+            left = {"manager": ends.pop("")} | ({"agents": min(ends.values())} if ends else {})
+            words = "Until the manager's certificate for agents ends; the first of those that agents showed."
+            yield _gauge("rostrum_certificate_left_seconds", words, ("of",), _rows(left))
         busy = self._owner.devices.busy if self._owner.devices else 0
         yield GaugeMetricFamily(
             "rostrum_device_orders_under_way", "Orders to switches and OCSs not answered yet.", busy

@@ -69,7 +69,14 @@ class Rest:
         self.meters = Meters(self.core, self.wall)
         owner.hearers.setdefault(act.Log, []).append(self.meters.hear)
         self.metrics = Metrics(
-            owner, self.meters, self.meter, thrift_latency, connections_refused, VERSION, self.started
+            owner,
+            self.meters,
+            self.meter,
+            thrift_latency,
+            connections_refused,
+            VERSION,
+            self.started,
+            certificates,
         )
         self.events = Events(self.core)
         for kind in (act.PathChanged, act.GroupsChanged):

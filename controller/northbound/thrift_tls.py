@@ -62,6 +62,7 @@ class TlsDoor:
         self._lines = lines
         self._seen = self._stamps()
         self._context = read(files)
+        self._ends_s = _end_of(self._context, files[0])
 
     def wrap(self, upper: Upper) -> TlsConnection:
         self.reload()
@@ -75,6 +76,7 @@ class TlsDoor:
         self._seen = now
         try:
             self._context = read(self.files)
+            self._ends_s = _end_of(self._context, self.files[0])
             log.info(line("certificate read", file=self.files[0]))
         except AccessError as error:
             log.error(line("certificate not read, the old one stays", cause=error))
@@ -100,7 +102,7 @@ class TlsDoor:
         self.reload()
         now = time.time()
         found = {one.server: one.ends_s - now for one in self.open if one.server}
-        return found | {"": _end_of(self._context, self.files[0]) - now}
+        return found | {"": self._ends_s - now}
 
     def tell_refused(self, peer: str, cause: str) -> None:
         self.refused += 1

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -337,6 +338,10 @@ async def test_doctor__tells_certificates_that_end_soon(tmp_path: Path, ours: Au
                 ("warning", "h1, h2", "the certificate that the agent of h1, h2 showed expires in 3 days"),
                 ("warning", "manager", f"{shows} expires in 0 days"),
             ]
+            page = (await http.get("/metrics")).text
+            left = dict(re.findall(r'^rostrum_certificate_left_seconds\{of="(\w+)"\} (\S+)$', page, re.MULTILINE))
+            hours = {of: float(seconds) / 3600 for of, seconds in left.items()}
+            assert 0 < hours["manager"] <= 1 and 3.4 * day < hours["agents"] <= 3.5 * day and len(hours) == 2
             ours.sign("manager", hours=(-3, -1))
             assert ("error", "manager", f"{shows} has expired") in await told()
             ours.sign("manager", hours=(-1, 20 * day))
