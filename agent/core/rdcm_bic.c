@@ -52,3 +52,7 @@ void rs_bic_loss(rs_bic *bic) {
     bic->window = bic->slow_start_until = w < LEAST ? LEAST : w;
     bic->came = 0;
 }
+
+void rs_bic_halve(rs_bic *bic) {
+    bic->window = bic->window / 2 < LEAST ? LEAST : bic->window / 2;
+}

@@ -19,5 +19,6 @@ typedef struct {
 void rs_bic_start(rs_bic *bic, uint32_t most);
 void rs_bic_packet(rs_bic *bic); /* one came in, and the window was what held the sender */
 void rs_bic_loss(rs_bic *bic);   /* once per window */
+void rs_bic_halve(rs_bic *bic);  /* to see what is lost then */
 
 #endif

@@ -13,18 +13,19 @@ void rs_rdcm_congestion_start(rs_receiving *x) {
     r->said[0] = RS_BIC_FIRST - 1; /* what the sender begins with */
 }
 
+static void window_moved(rs_node *node, rs_time now, rs_rdcm *r) {
+    rs_rdcm_expected_moved(node, now, r, RS_RING_LEAF);
+    if (r->own_child)
+        rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
+}
+
 static void lost(rs_node *node, rs_time now, rs_receiving *x, const rs_rdcm_gap *gap) {
     rs_rdcm *r = x->rdcm;
     x->stats.losses += gap->to - gap->from;
     rs_rdcm_say_lost(node, r);
-    if (gap->to <= r->recover)
-        return; /* of a window that was cut already */
-    r->recover = rs_rdcm_expected(r, RS_RING_LEAF) + 1;
-    r->recover = r->recover < r->tree_top + r->bic.window ? r->recover : r->tree_top + r->bic.window;
-    rs_bic_loss(&r->bic);
-    rs_rdcm_expected_moved(node, now, r, RS_RING_LEAF);
-    if (r->own_child)
-        rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
+    uint64_t said = rs_rdcm_expected(r, RS_RING_LEAF) + 1, by_window = r->tree_top + r->bic.window;
+    if (rs_losses_lost(&r->losses, &r->bic, gap->from, gap->to, said < by_window ? said : by_window, r->limits))
+        window_moved(node, now, r);
 }
 
 rs_time rs_rdcm_congestion_due(const rs_node *node, const rs_rdcm *r) {
@@ -93,6 +94,9 @@ void rs_rdcm_congestion_packet(rs_node *node, rs_time now, rs_receiving *x, cons
     r->tree_report = h->flags & RS_DATA_REPORT;
     if (r->gap_count)
         rs_rdcm_congestion_look(node, now, x);
-    if (fresh && holds_the_sender(r, h))
+    bool holds = holds_the_sender(r, h);
+    if (rs_losses_passed(&r->losses, &r->bic, r->tree_top))
+        window_moved(node, now, r);
+    else if (fresh && holds && !r->losses.trial_packets)
         rs_bic_packet(&r->bic);
 }

@@ -4,7 +4,7 @@
 
 #include "core/list.h"
 #include "core/node.h"
-#include "core/rdcm_bic.h"
+#include "core/rdcm_losses.h"
 #include "core/rdcm_passes.h"
 #include "core/rdcm_set.h"
 #include "core/rdcm_wire.h"
@@ -129,11 +129,11 @@ typedef struct rs_rdcm {
 
     /* receiver: congestion control */
     rs_bic bic;
+    rs_losses losses;
     uint64_t tree_top; /* one past the highest sn that came by the tree */
     bool tree_report;  /* that one said REPORT */
     rs_time tree_at;
     rs_rdcm_starving starving[2]; /* rs_ring_kind */
-    uint64_t recover;             /* losses below belong to a window that was cut already */
     rs_rdcm_gap gaps[RS_RDCM_GAPS];
     uint32_t gap_count;
     uint64_t said[RS_RDCM_SAID], limit;

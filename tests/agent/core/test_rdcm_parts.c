@@ -1,7 +1,10 @@
 /* The parts of RDCM's engine by themselves: sets of sequence numbers, BIC, times of passing, acknowledgements. */
 #include "check.h"
 
+#include <stdio.h>
+
 #include "core/rdcm_bic.h"
+#include "core/rdcm_losses.h"
 #include "core/rdcm_passes.h"
 #include "core/rdcm_set.h"
 #include "core/rdcm_wire.h"
@@ -139,6 +142,48 @@ static void bic__small_windows_halve_and_losses_in_a_row_make_room(void **state)
     assert_int_equal(bic.last_max, window * (1024 + 819) / 2048);
 }
 
+/* A window that holds the sender, of whose packets some are lost: always, or where it is larger than the road. Returns
+ * the mean window of the second half. */
+static double window_on(double loss, uint32_t road, rs_losses *l, uint64_t *seed) {
+    rs_bic bic;
+    double sum = 0;
+    rs_bic_start(&bic, 4000);
+    *l = (rs_losses){0};
+    for (uint64_t sn = 0; sn < 400000; sn++) {
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        double dice = (double)(*seed >> 11) / 9007199254740992.0;
+        if (dice < loss || (bic.window > road && dice < 0.2))
+            rs_losses_lost(l, &bic, sn, sn + 1, sn + 1 + bic.window, true);
+        if (!rs_losses_passed(l, &bic, sn + 1) && !l->trial_packets)
+            rs_bic_packet(&bic);
+        assert_in_range(bic.window, 2, 4000);
+        sum += sn >= 200000 ? bic.window : 0;
+    }
+    return sum / 200000;
+}
+
+static void losses__half_the_window_tells_which_are_usual(void **state) {
+    (void)state;
+    rs_losses l;
+    uint64_t seed = 1;
+    for (int run = 0; run < 5; run++) {
+        double of_the_road = window_on(0, 300, &l, &seed);
+        assert_true(of_the_road > 200 && of_the_road < 301);
+        assert_int_equal(l.usual.gaps, 0);
+        double rare = window_on(0.002, UINT32_MAX, &l, &seed);
+        assert_true(l.usual.gaps > 0 && rare > 1000);
+        double many = window_on(0.05, UINT32_MAX, &l, &seed);
+        double share = (double)l.usual.lost / (double)l.usual.sent;
+        assert_true(share > 0.03 && share < 0.07 && many > 200);
+        double both = window_on(0.01, 300, &l, &seed);
+        assert_true(both > 150 && both < 310);
+        double too_many = window_on(0.3, UINT32_MAX, &l, &seed); /* that is congestion, whatever half a window shows */
+        assert_true(too_many < 10);
+        printf("windows: %.0f of a road for 300, %.0f at 0.2 %% loss, %.0f at 5 %%, %.0f on a road with 1 %%\n",
+               of_the_road, rare, many, both);
+    }
+}
+
 /* -------------------------------------------------------------------------------------------------------- passing */
 
 static void passes__tell_time_within_a_grain(void **state) {
@@ -218,6 +263,7 @@ int main(void) {
         cmocka_unit_test(bic__starts_slowly_and_doubles),
         cmocka_unit_test(bic__searches_for_where_it_was),
         cmocka_unit_test(bic__small_windows_halve_and_losses_in_a_row_make_room),
+        cmocka_unit_test(losses__half_the_window_tells_which_are_usual),
         cmocka_unit_test(passes__tell_time_within_a_grain),
         cmocka_unit_test(ack__round_trip_and_golden_bytes),
         cmocka_unit_test(ack__contradictions_are_refused),
