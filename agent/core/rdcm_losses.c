@@ -39,9 +39,9 @@ static uint64_t round_packets(const rs_bic *bic) {
     return bic->window < ROUND_LEAST ? ROUND_LEAST : bic->window;
 }
 
-/* How many of a window's packets may be lost for no other reason than usual: what is usual, twice the deviation of their
- * number (losses come in runs of some length; what is usual is known from a few losses itself) and one. A window that is
- * cut for less once in many round trips grows back in fewer. */
+/* How many of a window's packets may be lost for no other reason than usual: what is usual, twice the deviation of
+ * their number (losses come in runs of some length; what is usual is known from a few losses itself) and one. A window
+ * that is cut for less once in many round trips grows back in fewer. */
 static uint64_t allowed(const rs_losses *l, const rs_bic *bic) {
     const rs_loss_tally *u = &l->usual;
     if (u->gaps == 0)
