@@ -130,7 +130,7 @@ def quick() -> list[Entry]:
         entries += [Entry(case, fast, rounds), Entry(case, MULTICAST, 1)]
     entries.append(Entry(base(9000, size=size, loss_percent=5.0), auto, 3))
     for receivers in (1, 7):
-        entries.append(Entry(base(9000, size=size, receivers=receivers), auto, 3))
+        entries.append(Entry(base(9000, size=size, receivers=receivers), (*auto, "raw-udp-gso"), 3))
     return entries
 
 

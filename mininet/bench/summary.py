@@ -142,11 +142,15 @@ def over_ideal(runs: Runs, tool: str, mtu: int, loss: float) -> Figure:
     return (time_s / case.ideal_s if time_s else None), "payload alone"
 
 
+def raw_of(runs: Runs, case: cases.Case | None, tool: str) -> str:
+    """The raw program with the packet I/O that ours took in that case."""
+    done = runs.of(case, tool)
+    return f"raw-{done[0]['facts'].get('io', '')}" if done else ""
+
+
 def of_raw(runs: Runs, tool: str, mtu: int) -> Figure:
     case = runs.case(mtu)
-    done = runs.of(case, tool)
-    method = done[0]["facts"].get("io", "") if done else ""
-    ceiling = runs.best(case, [f"raw-{method}"], goodput)
+    ceiling = runs.best(case, [raw_of(runs, case, tool)], goodput)
     return _divide(runs.median(case, tool, goodput), ceiling)
 
 
@@ -167,12 +171,19 @@ def of_cpu(runs: Runs, tool: str, others: Sequence[str]) -> Figure:
     return _divide(runs.median(case, tool, cpu_per_gb), runs.best(case, others, cpu_per_gb, most=False))
 
 
+def growth(runs: Runs, tool: str, one: cases.Case, seven: cases.Case) -> float | None:
+    few, many = (runs.median(case, tool, own_sender_cpu) for case in (one, seven))
+    return many / few - 1 if few and many else None
+
+
 def fanout(runs: Runs, tool: str) -> Figure:
+    """Beside: how much that of the raw program grows, which no receiver tells anything."""
     one, seven = runs.case(9000, receivers=1), runs.case(9000, receivers=7)
     if one is None or seven is None or one.size != seven.size:
         return None, ""
-    few, many = (runs.median(case, tool, own_sender_cpu) for case in (one, seven))
-    return (many / few - 1 if few and many else None), f"{tool} to one receiver"
+    raw = raw_of(runs, seven, tool)
+    theirs = growth(runs, raw, one, seven)
+    return growth(runs, tool, one, seven), "" if theirs is None else f"{raw} {theirs:+.3f}"
 
 
 def resident(runs: Runs, tool: str) -> Figure:

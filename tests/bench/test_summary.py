@@ -109,6 +109,11 @@ def test_the_sender_is_not_charged_for_what_the_bridge_does() -> None:
         record(seven, "rostrum", sender_s=3.1, sender_softirq_s=2.05),
     ]
     assert summarize(runs)["fanout_cpu_growth"] == pytest.approx(0.05)
+    ceiling = [
+        record(one, "raw-udp", sender_s=1.0, sender_softirq_s=0.5),
+        record(seven, "raw-udp", sender_s=2.6, sender_softirq_s=2.0),
+    ]
+    assert summarize(runs + ceiling)["figures"]["fanout_cpu_growth"]["compared_with"] == "raw-udp +0.200"
     for run in runs:
         run["sender_softirq_s"] = None
     assert summarize(runs)["fanout_cpu_growth"] is None
