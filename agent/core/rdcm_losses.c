@@ -1,10 +1,10 @@
-/* Losses that come whatever is sent (a bad transceiver, a link that others fill) would keep an AIMD window at some tens
- * of packets, whatever the network carries. The paper has loss as the signal and says nothing of these. Ours: when
- * losses go on from cut to cut, the receiver that holds the sender tries half its window for as many packets as should
- * lose TRIAL_GAPS. Losses of a queue that this window overfilled are gone then, others are not. If half of them at
- * least are still there, the window is what it was before; if not, it was congestion, and trials become rarer. What was
+/* Losses that come whatever is sent (a bad transceiver, a link that others fill) would keep an AIMD window at some
+ * tens of packets, whatever the network carries. The paper has loss as the signal and says nothing of these. Ours:
+ * when losses go on from cut to cut, the receiver that holds the sender tries half its window for as many packets
+ * as should lose TRIAL_GAPS. Losses of a queue that this window overfilled are gone then, others are not. If some
+ * are still there, the window is what it was before; if not, it was congestion, and trials become rarer. What was
  * lost by half the window is what is usual: only losses beyond it cut the window. More than one packet in MOST_PART
- * is always congestion: flows that lose together, none of whom can change that by itself, end there at the latest. */
+ * is always congestion: flows that lose together, none of whom can change that by itself, end there in the end. */
 #include "core/rdcm_losses.h"
 
 #define TRIAL_GAPS 6    /* losses: that make a trial, and that it waits for */
@@ -94,10 +94,10 @@ bool rs_losses_passed(rs_losses *l, rs_bic *bic, uint64_t top) {
         return false;
     if (l->trial_packets) {
         l->trial.sent += top - from;
-        bool none = l->trial.gaps == 0 && 2 * l->trial.sent >= l->trial_packets; /* nor will there be: e^-3 */
+        bool none = l->trial.gaps == 0 && 3 * l->trial.sent >= 2 * l->trial_packets; /* nor will there be: e^-4 */
         if (l->trial.sent < l->trial_packets && !none)
             return false;
-        end_trial(l, bic, 2 * l->trial.gaps < TRIAL_GAPS);
+        end_trial(l, bic, l->trial.gaps < FEW_GAPS);
         begin_round(l, bic, top);
         return true;
     }
