@@ -4,7 +4,7 @@
  * as should lose TRIAL_GAPS. Losses of a queue that this window overfilled are gone then, others are not. If some
  * are still there, the window is what it was before; if not, it was congestion, and trials become rarer. What was
  * lost by half the window is what is usual: only losses beyond it cut the window. More than one packet in MOST_PART
- * is always congestion: flows that lose together, none of whom can change that by itself, end there in the end. */
+ * is always congestion: flows that lose together, none of whom can change that by itself, stop there. */
 #include "core/rdcm_losses.h"
 
 #define TRIAL_GAPS 6    /* losses: that make a trial, and that it waits for */
