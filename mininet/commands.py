@@ -68,7 +68,7 @@ def lab() -> None:
 @click.option("--scheduler", help="The manager's scheduler, such as fifo or best-effort.")
 @click.option("--core-links", type=click.Choice(["patch", "veth"]), default="patch", show_default=True,
               help="Links between packet switches: patch is faster, veth has the topology's rates.")  # fmt: skip
-@click.option("--certificates", type=click.Path(exists=True, file_okay=False, resolve_path=True), default="",
+@click.option("--certificates", type=click.Path(exists=True, file_okay=False, resolve_path=True),
               help="Agents and manager speak TLS: folder of ca.pem, manager.pem, .key, h1.pem, .key ...")  # fmt: skip
 @click.option("--bound", type=Duration(least_s=1.0, bare="s"), default="30s", show_default=True,
               help="How long to wait for each part of the lab.")  # fmt: skip
@@ -82,7 +82,7 @@ def up(
     switch: str | None,
     scheduler: str | None,
     core_links: str,
-    certificates: str,
+    certificates: str | None,
     bound: float,
     as_json: bool,
 ) -> None:
@@ -96,7 +96,7 @@ def up(
     with ERR.status("starting") as status:
         running = Lab.start(
             topology, name=name, detached=detach, switch=switch, quota=str(quota), core_links=core_links, bound_s=bound,
-            manager_options=options, certificates=certificates,
+            manager_options=options, certificates=certificates or "",
             progress=lambda text: status.update(f"waiting for {text}"),
         )  # fmt: skip
     stopped = threading.Event()

@@ -153,7 +153,6 @@ async def test_devices__a_fibre_is_freed_before_it_is_taken(tmp_path: Path) -> N
 
 async def test_owner__an_event_that_cannot_be_handled_is_survived(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
-        manager.app.owner.post(object())  # type: ignore[arg-type]
         broken = manager.app.owner.manager.core.scheduler
         broken.schedule = lambda *_: 1 // 0  # type: ignore[method-assign,assignment,return-value]
         agent = await manager.agent("h1")
