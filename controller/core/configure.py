@@ -233,7 +233,7 @@ def disconnect_result(core: Core, event: ev.DisconnectResult, now: int) -> None:
     if pending.recheck or event.error:
         core.emit(act.ReadCrossConnects(pending.ocs))
     if not event.error:
-        core.mark_left(pending.ocs)
+        core.mark_left(pending.ocs, pending.pairs)
         core.left[pending.ocs] = now
         return
     core.mark_leaving(pending.ocs, pending.pairs)

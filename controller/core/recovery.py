@@ -83,34 +83,38 @@ def _circuit(core: Core, key: str, record: Any, now: int) -> Circuit:
 
 
 class Leaving:
-    """Cross-connects of ours that are being taken down, or could not be. Key: the OCS; value: [input, output] of each.
-    Earlier releases had a record for each of them, of key `ocs input>output`.
+    """Cross-connects of ours that are being taken down, or could not be. Key: the OCS and a number. Earlier releases
+    had a record for each of them, of key `ocs input>output`.
     """
 
     name = "leaving"
 
     def dump(self, core: Core, key: str) -> Json | None:
-        marked = core.leaving.pop(key, set())
-        left = {pair for pair in marked if core.leaves(key, pair)}
-        if not left:
+        known = core.leaving.get(key)
+        if known is None:
             return None
-        core.leaving[key] = left
-        return sorted([pair.input, pair.output] for pair in left)
+        ocs, pairs = known
+        for pair in [one for one in pairs if not core.leaves(ocs, one)]:
+            pairs.remove(pair)
+            del core.leaving_in[ocs, pair]
+        if not pairs:
+            del core.leaving[key]
+            return None
+        return {"ocs": ocs, "pairs": [[pair.input, pair.output] for pair in pairs]}
 
     def restore(self, core: Core, records: Mapping[str, Json], now: int) -> None:
         kept = {(one.ocs, pair) for one in core.resources.circuits for pair in one.cascade.pairs}
         for key, record in records.items():
-            if key in core.topology.ocs and isinstance(record, list):
-                ocs, pairs = key, [Pair(*one) for one in record]
+            if record:
+                ocs, pairs = record["ocs"], [Pair(*one) for one in record["pairs"]]
             else:
                 ocs, _, ends = key.rpartition(" ")
-                pairs = [Pair(*map(int, ends.split(">")))] if ocs in core.topology.ocs else []
-            left = {pair for pair in pairs if (ocs, pair) not in kept}
+                pairs = [Pair(*map(int, ends.split(">")))]
+            left = {pair for pair in pairs if (ocs, pair) not in kept} if ocs in core.topology.ocs else set()
             if left:
                 core.to_leave.setdefault(ocs, set()).update(left)
                 core.mark_leaving(ocs, left)
-            if key != ocs or len(left) < len(pairs):
-                core.durable.mark(self.name, key)
+            core.durable.mark(self.name, key)
 
 
 class Agents:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
@@ -117,7 +117,8 @@ class Core:
     remembers_all: bool = False  # records of an earlier manager explain everything that it did
     unread_circuits: set[str] = field(default_factory=set)  # restored; their OCS has not told what it has
     left: dict[str, int] = field(default_factory=dict)  # OCS -> when cross-connects of it were last taken down (ns)
-    leaving: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> may be on their way out, for the record
+    leaving: dict[str, tuple[str, set[Pair]]] = field(default_factory=dict)  # record -> OCS, what is on its way out
+    leaving_in: dict[tuple[str, Pair], str] = field(default_factory=dict)  # (OCS, pair) -> its record
     to_leave: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> to be taken down when it was read
     leave_after: dict[str, int] = field(default_factory=dict)  # OCS that refused -> when it is asked again (ns)
 
@@ -259,16 +260,28 @@ class Core:
                 del self.disconnecting[end]
         return pending
 
-    def mark_leaving(self, ocs: str, pairs: Iterable[Pair]) -> None:
-        """Whether these cross-connects are on their way out has changed."""
-        self.leaving.setdefault(ocs, set()).update(pairs)
-        self.durable.mark("leaving", ocs)
+    def mark_leaving(self, ocs: str, pairs: Collection[Pair]) -> None:
+        """Whether these cross-connects are on their way out has changed: they have a record together."""
+        if not pairs:
+            return
+        key = f"{ocs} {self.next_serial()}"
+        self.leaving[key] = (ocs, set(pairs))
+        for pair in pairs:
+            before = self.leaving_in.get((ocs, pair))
+            if before is not None:
+                self.leaving[before][1].discard(pair)
+                self.durable.mark("leaving", before)
+            self.leaving_in[ocs, pair] = key
+        self.durable.mark("leaving", key)
 
-    def mark_left(self, ocs: str) -> None:
-        """Cross-connects are no longer on their way out. A manager that starts before that is written finds them gone,
-        or in use by a circuit that was.
+    def mark_left(self, ocs: str, pairs: Iterable[Pair]) -> None:
+        """They are no longer on their way out. A manager that starts before that is written finds them gone, or in use
+        by a circuit that was.
         """
-        self.durable.mark_later("leaving", ocs)
+        for pair in pairs:
+            key = self.leaving_in.get((ocs, pair))
+            if key is not None:
+                self.durable.mark_later("leaving", key)
 
     def leaves(self, ocs: str, pair: Pair) -> bool:
         """A cross-connect of ours is being taken down, or waits for the next try."""

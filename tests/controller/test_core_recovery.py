@@ -163,8 +163,8 @@ def test_restart__a_disconnect_as_an_earlier_release_wrote_it() -> None:
     line.network.refusing = {"ocs"}
     line.do(ev.NoLight(path.id, ("h3", "h5"), REST))
     assert line.network.pairs()
-    pairs = line.records["leaving"].pop("ocs")
-    line.records["leaving"] |= {f"ocs {a}>{b}": {} for a, b in pairs} | {"elsewhere 1>2": {}}
+    pairs = [pair for record in line.records["leaving"].values() for pair in record["pairs"]]
+    line.records["leaving"] = {f"ocs {a}>{b}": {} for a, b in pairs} | {"elsewhere 1>2": {}}
     line.network.refusing = set()
     line.restart()
     assert line.network.pairs() == set() and line.records["leaving"] == {}
