@@ -63,11 +63,8 @@ def test_many_receivers_losses_are_repaired_by_multicast(lab: World, io: str, ki
     assert all(receiver.patched_fragments > 0 for receiver in result.receivers)
     assert told(lab, "repairs by multicast, coded")
     assert told(lab, "repair packets mended")
-    # One by one it would be as many packets as there were losses.
-    lost = sum(receiver.patched_fragments for receiver in result.receivers)
-    assert result.packets_repair > 0
-    assert result.packets_repair + result.packets_patched < lost
-    assert result.losses_repaired > result.packets_repair
+    # One by one it would be as many packets as they mended losses.
+    assert result.losses_repaired > result.packets_repair > 0
 
 
 @pytest.mark.parametrize("loss", ["gilbert:0.05:20", "uniform:0.25"])
