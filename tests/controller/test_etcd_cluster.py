@@ -215,7 +215,7 @@ async def test_requests__go_on_while_a_member_is_killed(tmp_path: Path, tls: boo
         base = f"http://127.0.0.1:{port}"
         async with (
             httpx.AsyncClient(base_url=base, trust_env=False, timeout=15.0) as http,
-            managing(topology, cluster.urls, tmp_path / "a", "a", port, cluster.tls, lease_s=3),
+            managing(topology, cluster.urls, tmp_path / "a", "a", port, cluster.tls, lease_s=10),
         ):
             await until(lambda: (tmp_path / "a" / "manager.json").exists(), "the manager to lead")
             made = []
