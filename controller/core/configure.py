@@ -24,6 +24,8 @@ COMPLAINTS_MAX = 2  # words of "no light" on the packet path before a receiver c
 
 def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
     pending = core.circuit_ops.pop(event.op, None)
+    doubted = event.op in core.doubted
+    core.doubted.discard(event.op)
     circuit = core.resources.circuits.get(pending.circuit_id) if pending else None
     if circuit is None or circuit.op != event.op:
         return  # given up meanwhile; its pairs were disconnected in order
@@ -34,6 +36,8 @@ def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
         run_queue(core, now)
         return
     core.resources.circuits.settled(circuit.id, event.cross_connects, now)
+    if doubted:
+        core.emit(act.ReadCrossConnects(circuit.ocs))
     for pair in circuit.cascade.pairs:
         core.resources.health.works(ocs, pair)
     for path in core.users(circuit):
@@ -256,7 +260,10 @@ def cross_connect_changed(core: Core, event: ev.CrossConnectChanged, now: int) -
     if one.state not in (CrossConnectState.FAULT, CrossConnectState.INVALID):
         return
     held = core.resources.circuits.holder(event.ocs, "input", one.pair.input)
-    if not isinstance(held, Circuit) or one.pair not in held.cascade.pairs or held.op in core.circuit_ops:
+    if not isinstance(held, Circuit) or one.pair not in held.cascade.pairs:
+        return
+    if held.op in core.circuit_ops:
+        core.doubted.add(held.op)  # the answer to that may be older, or newer
         return
     cause = f"cross-connect {one.pair.input}>{one.pair.output} of {event.ocs} is {one.state.value.upper()}"
     cause += f": {one.cause}" if one.cause else ""

@@ -100,6 +100,7 @@ class Core:
     foreign_rules: dict[RuleKey, ForeignRule] = field(default_factory=dict)
     rule_ops: dict[int, PendingRules] = field(default_factory=dict)
     circuit_ops: dict[int, PendingCircuit] = field(default_factory=dict)
+    doubted: set[int] = field(default_factory=set)  # of those, whose OCS told of trouble meanwhile
     disconnect_ops: dict[int, PendingDisconnect] = field(default_factory=dict)
     disconnecting: Counter[tuple[str, int, int]] = field(default_factory=Counter)  # (OCS, input, output) in those
     counts: Counter[str] = field(default_factory=Counter)

@@ -8,7 +8,16 @@ import pytest
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair, PathKind
-from rostrum.controller.core.values import Decision, ReceiverReport, Settings, State, TransferReport, Wanted
+from rostrum.controller.core.values import (
+    REST,
+    Decision,
+    PathRequest,
+    ReceiverReport,
+    Settings,
+    State,
+    TransferReport,
+    Wanted,
+)
 from rostrum.topologies import loader
 
 from tests.controller.timeline import Timeline, live_path
@@ -474,3 +483,17 @@ def test_refused__a_cross_connect_that_cannot_be_taken_down_is_tried_again_later
     assert len(tries) == 1
     line.wait(line.settings.grace / 1e6 + 10)
     assert len([one for one in line.of(act.Disconnect) if stuck in one.pairs]) == 2
+
+
+def test_fault__told_while_the_circuit_is_still_being_made_is_looked_at() -> None:
+    line = Timeline()
+    manager, now = line.manager, line.now
+    wanted = PathRequest("r", REST, "h1", ("h3", "h5"))
+    made = [one for one in manager.step(ev.RequestReceived(wanted), now) if isinstance(one, act.Connect)]
+    rows = tuple(CrossConnect(pair, CrossConnectState.STEADY) for pair in made[0].pairs)
+    dead = CrossConnect(made[0].pairs[0], CrossConnectState.FAULT, cause="output is dead")
+    assert manager.step(ev.CrossConnectChanged("ocs", dead), now) == []
+    after = manager.step(ev.CircuitResult(made[0].op, rows), now)
+    assert act.ReadCrossConnects("ocs") in after  # the answer may be from before the fault
+    found = manager.step(ev.CrossConnectsFound("ocs", (dead, *rows[1:]), now + 2), now + 3)
+    assert any(isinstance(one, act.Log) and one.event == "circuit lost" for one in found)
