@@ -92,9 +92,8 @@ def _shown(value: object) -> str:
 
 KNOWN_MAX: Final = 1 << 12
 _known: Final[dict[str, str]] = {}  # what was shown lately: each id is said in several lines
-_PLAIN: Final = re.compile(
-    r"[!#-<>-\[\]-~]*"
-).fullmatch  # printable ASCII without space, quotation mark, = and backslash
+# Printable ASCII without space, quotation mark, = and backslash.
+_PLAIN: Final = re.compile(r"[!#-<>-\[\]-~]*").fullmatch
 
 
 class JsonFormatter(logging.Formatter):

@@ -37,22 +37,21 @@ def to_stderr(verbose: bool = False, form: str = "text") -> None:
 
 
 def say(logger: logging.Logger, level: int, event: str, facts: Facts) -> None:
-    """As `logger.log` of a line. When all lines of the process are written by one handler as text, it gets what is not
-    a warning without a record being made of it.
-    """
+    """As `logger.log` of a line."""
     say_all(logger, ((level, event, facts),))
 
 
 def say_all(logger: logging.Logger, said: Sequence[Said]) -> None:
-    """Several lines, in order."""
-    alone = _only is not None and logging.root.handlers == [_only] and not logger.handlers
+    """Several lines, in order. When all lines of the process are written by one handler as text, it gets what is not a
+    warning without a record being made of it.
+    """
+    handler = _only if logging.root.handlers == [_only] and not logger.handlers else None
     created = time.time()
     for level, event, facts in said:
         if not logger.isEnabledFor(level):
             continue
-        if alone and _only is not None and level < logging.WARNING:
-            named = "INFO" if level == logging.INFO else logging.getLevelName(level)
-            _only.note(created, named, logger, event, facts)
+        if handler is not None and level < logging.WARNING:
+            handler.note(created, logging.getLevelName(level), logger.name, event, facts)
         else:
             logger.log(level, Line(event, facts))
 
@@ -79,9 +78,9 @@ class TurnHandler(logging.Handler):
             # As in the standard library: a line that cannot be written takes nothing down.
             self.handleError(record)
 
-    def note(self, created: float, level: str, logger: logging.Logger, event: str, facts: Facts) -> None:
+    def note(self, created: float, level: str, logger: str, event: str, facts: Facts) -> None:
         """A line below WARNING that is made into text when it is written."""
-        self._lines.append((created, level, logger.name, event, facts))
+        self._lines.append((created, level, logger, event, facts))
         if len(self._lines) >= LINES_MAX or not self._plan():
             self.flush()
 

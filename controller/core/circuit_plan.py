@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 CASCADES_MAX = 4096
+Racks = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def share(resources: Resources, request: PathRequest) -> CircuitPlan | None:
     return replace(plan, share=True)
 
 
-def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: list[str], now: int) -> CircuitPlan | Obstacle:
+def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: Racks, now: int) -> CircuitPlan | Obstacle:
     source = resources.topology.servers[request.sender].tor
     cut_off = [tor for tor in (source, *racks) if not resources.ports.get((ocs.name, tor))]
     if cut_off:
@@ -116,7 +117,7 @@ def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: list[st
     return _with_splitters(resources, ocs, request, uplink, downlinks, now)
 
 
-def _never(resources: Resources, ocs: Ocs, racks: list[str]) -> Obstacle | None:
+def _never(resources: Resources, ocs: Ocs, racks: Racks) -> Obstacle | None:
     """Too few splitters or too little light even with the whole OCS free; depends on the number of racks only."""
     count = len(racks)
     if (ocs.name, count) in resources.never:
@@ -144,9 +145,9 @@ def _never(resources: Resources, ocs: Ocs, racks: list[str]) -> Obstacle | None:
     return obstacle
 
 
-def _reusable(resources: Resources, ocs: Ocs, source: str, racks: list[str]) -> Circuit | None:
+def _reusable(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Circuit | None:
     """The idle circuit from this rack to exactly these racks, live ones and the last used first."""
-    same = [one for one in resources.circuits.on_route((ocs.name, source, tuple(racks))) if not one.users]
+    same = [one for one in resources.circuits.on_route((ocs.name, source, racks)) if not one.users]
     return max(same, key=lambda one: (one.state is CircuitState.LIVE, one.last_used), default=None)
 
 

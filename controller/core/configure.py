@@ -24,10 +24,8 @@ COMPLAINTS_MAX = 2  # words of "no light" on the packet path before a receiver c
 
 def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
     pending = core.circuit_ops.pop(event.op, None)
-    doubted = event.op in core.doubted
-    core.doubted.discard(event.op)
     circuit = core.resources.circuits.get(pending.circuit_id) if pending else None
-    if circuit is None or circuit.op != event.op:
+    if pending is None or circuit is None or circuit.op != event.op:
         return  # given up meanwhile; its pairs were disconnected in order
     ocs = core.topology.ocs[circuit.ocs]
     cause = event.error or _faults(core, ocs, circuit, event.cross_connects, now)
@@ -36,7 +34,7 @@ def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
         run_queue(core, now)
         return
     core.resources.circuits.settled(circuit.id, event.cross_connects, now)
-    if doubted:
+    if pending.doubted:
         core.emit(act.ReadCrossConnects(circuit.ocs))
     for pair in circuit.cascade.pairs:
         core.resources.health.works(ocs, pair)
@@ -130,7 +128,7 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
     core.durable.mark("path", path.id)
     old, path.hops = path.rules, plan.hops
     path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
-    path.tree, path.planned = None, plan.tree
+    path.take_tree(plan.tree)
     core.set_rules(path)
     replaced = {rule_making.key(rule) for rule in path.rules}
     path.reason, path.circuit_op, path.circuit_id, path.cascade = cause, None, None, None
@@ -262,8 +260,8 @@ def cross_connect_changed(core: Core, event: ev.CrossConnectChanged, now: int) -
     held = core.resources.circuits.holder(event.ocs, "input", one.pair.input)
     if not isinstance(held, Circuit) or one.pair not in held.cascade.pairs:
         return
-    if held.op in core.circuit_ops:
-        core.doubted.add(held.op)  # the answer to that may be older, or newer
+    if pending := core.circuit_ops.get(held.op):
+        pending.doubted = True  # its answer may be older than this, or newer
         return
     cause = f"cross-connect {one.pair.input}>{one.pair.output} of {event.ocs} is {one.state.value.upper()}"
     cause += f": {one.cause}" if one.cause else ""

@@ -303,7 +303,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
     path.kind, path.protocol = kind, protocol
     path.reason = "; ".join(text for text in (path.reason, words) if text)
     if isinstance(plan, PacketPlan):
-        path.planned = plan.tree
+        path.take_tree(plan.tree)
     path.stamps.accepted = now
     path.to(State.CONFIGURING, now)
     if request.origin == REST and request.lease_ms is not None:

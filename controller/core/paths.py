@@ -90,6 +90,10 @@ class Path:
         if self.final and self.on_end:
             self.on_end(self)
 
+    def take_tree(self, planned: Tree) -> None:
+        """Is carried by it from now on."""
+        self.planned, self.nodes = planned, None
+
     @property
     def tree(self) -> SteinerTree | None:
         """Of a packet path: from the sender's ToR."""

@@ -24,7 +24,7 @@ from rostrum.controller.core.values import Obstacle, PathRequest, Settings
 from rostrum.controller.core.words import listed
 from rostrum.topologies.model import Topology
 
-RACKS_MAX = 1 << 12
+RACKS_MAX = 1 << 12  # requests whose racks are remembered
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Resources:
         self._receiving = _Shares("receiving", settings.paths_per_server)
         self.cascades: dict[Hashable, Cascade | None] = {}  # found before: circuit_plan.py
         self.rack_trees: RackTrees = {}
-        self._racks: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # of requests: who waits is planned for again
+        self._racks: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}  # who waits is planned for again
         self._serial = 0
 
     def _share(self, one: Resources) -> None:
@@ -117,15 +117,16 @@ class Resources:
                 return True
         return False
 
-    def remote_racks(self, request: PathRequest) -> list[str]:
-        """ToRs of the receivers outside the sender's rack."""
-        found = self._racks.get((request.sender, request.receivers))
+    def remote_racks(self, request: PathRequest) -> tuple[str, ...]:
+        """ToRs of the receivers outside the sender's rack, sorted."""
+        ends = (request.sender, request.receivers)
+        found = self._racks.get(ends)
         if found is None:
             if len(self._racks) >= RACKS_MAX:
                 self._racks.clear()
             servers = self.topology.servers
-            found = sorted({servers[name].tor for name in request.receivers} - {servers[request.sender].tor})
-            self._racks[request.sender, request.receivers] = found
+            racks = {servers[name].tor for name in request.receivers} - {servers[request.sender].tor}
+            found = self._racks[ends] = tuple(sorted(racks))
         return found
 
     def plan_circuit(self, request: PathRequest, now: int) -> CircuitPlan | Obstacle:
@@ -217,7 +218,7 @@ class Resources:
         return {servers[name].tor for name in (request.sender, *request.receivers)}
 
     def _common_obstacle(self, request: PathRequest) -> Obstacle | None:
-        down = [name for name in self._tors(request) if name in self.switches_down] if self.switches_down else None
+        down = [name for name in self._tors(request) if name in self.switches_down] if self.switches_down else []
         if down:
             return Obstacle(f"waiting for {listed(down)} to connect ({self.switches_down[sorted(down)[0]]})")
         for name in (request.sender, *request.receivers) if self.ports_down else ():

@@ -58,10 +58,11 @@ class PendingRules:
     mends: str = ""  # only this switch's share of a granted path, which lacked it
 
 
-@dataclass(frozen=True)
+@dataclass
 class PendingCircuit:
     circuit_id: str
     until: int
+    doubted: bool = False  # the OCS told of trouble meanwhile
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,6 @@ class Core:
     foreign_rules: dict[RuleKey, ForeignRule] = field(default_factory=dict)
     rule_ops: dict[int, PendingRules] = field(default_factory=dict)
     circuit_ops: dict[int, PendingCircuit] = field(default_factory=dict)
-    doubted: set[int] = field(default_factory=set)  # of those, whose OCS told of trouble meanwhile
     disconnect_ops: dict[int, PendingDisconnect] = field(default_factory=dict)
     disconnecting: Counter[tuple[str, int, int]] = field(default_factory=Counter)  # (OCS, input, output) in those
     counts: Counter[str] = field(default_factory=Counter)

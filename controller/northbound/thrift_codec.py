@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import thriftpy2
 from rostrum import controller
@@ -23,11 +23,19 @@ FRAME_MAX = 1 << 20
 NAME_MAX = 64
 DEPTH_MAX = 8
 VALUES_MAX = 200_000  # of one frame
-CALL, ONEWAY = 1, 4
+CALL: Final = 1
+ONEWAY: Final = 4
 
 _VERSION_1 = 0x8001
-_FIXED = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}  # bool, byte, double, i16, i32, i64 -> bytes
-_STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
+BOOL: Final = 2  # types on the wire
+I32: Final = 8
+I64: Final = 10
+STRING: Final = 11
+STRUCT: Final = 12
+MAP: Final = 13
+SET: Final = 14
+LIST: Final = 15
+_FIXED = {BOOL: 1, 3: 1, 4: 8, 6: 2, I32: 4, I64: 8}  # with byte, double and i16 -> bytes
 _i32 = struct.Struct(">i").unpack_from
 _header = struct.Struct(">HBBi").unpack_from
 
@@ -110,15 +118,15 @@ class _Walk:
         """Where the value of this type that begins at `at` ends."""
         if depth > DEPTH_MAX:
             raise BadMessage(f"values are nested more than {DEPTH_MAX} deep")
-        if kind == _STRING:
+        if kind == STRING:
             (length,) = _i32(self.frame, at)
             return self.fits(at + 4, length)
-        if kind == _STRUCT:
+        if kind == STRUCT:
             return self.struct(at, depth)
-        if kind in (_LIST, _SET):
+        if kind in (LIST, SET):
             (length,) = _i32(self.frame, at + 1)
             return self.elements((self.frame[at],), length, at + 5, depth)
-        if kind == _MAP:
+        if kind == MAP:
             (length,) = _i32(self.frame, at + 2)
             return self.elements((self.frame[at], self.frame[at + 1]), length, at + 6, depth)
         raise BadMessage(f"type {kind} does not exist in Thrift")
@@ -132,7 +140,7 @@ class _Walk:
         fixed = [size for size in sizes if size]
         if len(fixed) == len(sizes):
             return self.fits(at, length * sum(fixed))
-        if kinds == (_STRING,):
+        if kinds == (STRING,):
             return self.strings(length, at)
         for _ in range(length):
             for kind, size in zip(kinds, sizes, strict=True):

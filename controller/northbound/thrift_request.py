@@ -6,21 +6,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from rostrum.controller.core.values import TENANT, PathRequest, Protocol, Wanted
+from rostrum.controller.core.values import TENANT, PathRequest, Protocol
+from rostrum.controller.northbound.thrift_codec import BOOL, CALL, I32, I64, LIST, ONEWAY, STRING, VALUES_MAX
+from rostrum.controller.northbound.thrift_values import APP_ID_BYTES, TEXT_MAX, wanted
 
 _HEAD: Final = b"\x80\x01\x00"  # strict binary protocol; then the kind of message
 _REQUEST: Final = b"\x00\x00\x00\x07request"
 _RELEASE: Final = b"\x00\x00\x00\x07release"
 _BODY_AT: Final = 4 + 11 + 4  # behind version, name and sequence number
-_KINDS: Final = (1, 4)  # call, oneway
-_BOOL: Final = 2
-_I32: Final = 8
-_I64: Final = 10
-_STRING: Final = 11
-_LIST: Final = 15
-TEXT_MAX: Final = 4096
-APP_ID_BYTES: Final = 16
-RECEIVERS_MAX: Final = 20_000
+_KINDS: Final = (CALL, ONEWAY)
 
 
 class _Unusual(Exception):
@@ -65,20 +59,20 @@ def _request(frame: bytes, origin: str, tenant: str) -> PathRequest:
             raise _Unusual
         field = number
         at += 3
-        if kind == _STRING:
+        if kind == STRING:
             end = _end(frame, at)
             if number == 2:
                 app_id = frame[at + 4 : end]
             else:
                 texts[number] = _text(frame, at + 4, end)
             at = end
-        elif kind == _I64:
+        elif kind == I64:
             numbers[number] = _i64(frame, at)
             at += 8
-        elif kind == _I32:
+        elif kind == I32:
             numbers[number] = _i32(frame, at)
             at += 4
-        elif kind == _BOOL:
+        elif kind == BOOL:
             numbers[number] = frame[at]
             at += 1
         else:
@@ -104,7 +98,7 @@ def _request(frame: bytes, origin: str, tenant: str) -> PathRequest:
         wait_ms=numbers.get(8),
         deadline_ms=numbers.get(9),
         protocol=protocol,
-        wanted=Wanted.PACKET if protocol is Protocol.RDCM else Wanted.AUTO,
+        wanted=wanted(protocol),
         tenant=tenant,
         splits=numbers.get(11, 0) != 0,
     )
@@ -150,7 +144,7 @@ def _text(frame: bytes, begin: int, end: int) -> str:
 
 def _texts(frame: bytes, at: int) -> tuple[tuple[str, ...], int]:
     count = _i32(frame, at + 1)
-    if frame[at] != _STRING or not 0 <= count <= RECEIVERS_MAX:
+    if frame[at] != STRING or not 0 <= count <= VALUES_MAX - 2 * len(_KIND_OF):
         raise _Unusual
     at += 5
     found = []
@@ -162,6 +156,6 @@ def _texts(frame: bytes, at: int) -> tuple[tuple[str, ...], int]:
 
 
 _KIND_OF: Final = {
-    1: _STRING, 2: _STRING, 3: _I64, 4: _I64, 5: _I64, 6: _STRING, 7: _LIST, 8: _I32, 9: _I32, 10: _I32, 11: _BOOL,
+    1: STRING, 2: STRING, 3: I64, 4: I64, 5: I64, 6: STRING, 7: LIST, 8: I32, 9: I32, 10: I32, 11: BOOL,
 }  # fmt: skip
 _PROTOCOLS: Final = {one.value: one for one in Protocol}

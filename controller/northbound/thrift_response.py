@@ -8,10 +8,10 @@ from struct import Struct
 
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.values import Decision, PathResponse, Protocol, ServerAddress
+from rostrum.controller.northbound.thrift_codec import I32, I64, LIST, STRING, STRUCT
 
-_I32, _I64, _STRING, _LIST, _STRUCT = 8, 10, 11, 15, 12
 _METHOD = b"response"
-_HEAD = Struct(">Ii8sibh").pack(0x80010004, len(_METHOD), _METHOD, 0, _STRUCT, 1)  # oneway, its only argument
+_HEAD = Struct(">Ii8sibh").pack(0x80010004, len(_METHOD), _METHOD, 0, STRUCT, 1)  # oneway, its only argument
 _text = Struct(">bhi").pack
 _i32 = Struct(">bhi").pack
 _i64 = Struct(">bhq").pack
@@ -30,21 +30,21 @@ def response(value: PathResponse, reason_max: int) -> bytes:
     parts = [_HEAD]
     _put(parts, 1, value.request_id)
     _put(parts, 2, value.response_id)
-    parts.append(_i32(_I32, 3, code))
+    parts.append(_i32(I32, 3, code))
     _put(parts, 4, value.reason[:reason_max])
     if accepted:
-        parts.append(_i64(_I64, 5, value.accepted_size))
-        parts.append(_i32(_I32, 6, 1 if value.kind is PathKind.CIRCUIT else 2))
+        parts.append(_i64(I64, 5, value.accepted_size))
+        parts.append(_i32(I32, 6, 1 if value.kind is PathKind.CIRCUIT else 2))
         _put(parts, 7, value.group)
-        parts.append(_i32(_I32, 8, value.data_port))
-        parts.append(_i64(_I64, 9, value.reconfiguration_ns))
-        parts.append(_i64(_I64, 10, value.rate_bps))
-        parts.append(_i32(_I32, 11, value.lease_ms))
-        parts.append(_i32(_I32, 12, value.light_bound_ms))
-        parts.append(_list(_LIST, 13, _STRUCT, len(value.receivers)))
+        parts.append(_i32(I32, 8, value.data_port))
+        parts.append(_i64(I64, 9, value.reconfiguration_ns))
+        parts.append(_i64(I64, 10, value.rate_bps))
+        parts.append(_i32(I32, 11, value.lease_ms))
+        parts.append(_i32(I32, 12, value.light_bound_ms))
+        parts.append(_list(LIST, 13, STRUCT, len(value.receivers)))
         for one in value.receivers:
             parts.append(_server(one))
-        parts.append(_i32(_I32, 14, 3 if value.protocol is Protocol.RDCM else 2))
+        parts.append(_i32(I32, 14, 3 if value.protocol is Protocol.RDCM else 2))
     parts.append(_END)  # of the response
     parts.append(_END)  # of the arguments
     body = b"".join(parts)
@@ -53,7 +53,7 @@ def response(value: PathResponse, reason_max: int) -> bytes:
 
 def _put(parts: list[bytes], number: int, text: str) -> None:
     written = text.encode("utf-8", "replace")  # half a surrogate pair has no bytes
-    parts.append(_text(_STRING, number, len(written)))
+    parts.append(_text(STRING, number, len(written)))
     parts.append(written)
 
 
@@ -66,7 +66,7 @@ def _server(one: ServerAddress) -> bytes:
     parts: list[bytes] = []
     _put(parts, 1, one.server)
     _put(parts, 2, one.address)
-    parts.append(_i32(_I32, 3, one.control_port))
+    parts.append(_i32(I32, 3, one.control_port))
     parts.append(_END)
     written = b"".join(parts)
     _known[one.server] = (one, written)

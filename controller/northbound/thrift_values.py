@@ -70,6 +70,11 @@ def member(kind: type[Choice], code: int) -> Choice:
         raise BadMessage(f"there is no {kind.__name__} {code}") from None
 
 
+def wanted(protocol: Protocol) -> Wanted:
+    """RDCM goes over packet trees only."""
+    return Wanted.PACKET if protocol is Protocol.RDCM else Wanted.AUTO
+
+
 def request(args: Any, origin: str, tenant: str = TENANT) -> PathRequest:
     one = need(args, "request", idl.PathRequest)
     app_id = need(one, "app_id", bytes)
@@ -88,7 +93,7 @@ def request(args: Any, origin: str, tenant: str = TENANT) -> PathRequest:
         wait_ms=one.wait_ms,
         deadline_ms=one.deadline_ms,
         protocol=protocol,
-        wanted=Wanted.PACKET if protocol is Protocol.RDCM else Wanted.AUTO,
+        wanted=wanted(protocol),
         tenant=tenant,
         splits=bool(one.splits),
     )

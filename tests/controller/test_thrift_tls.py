@@ -59,6 +59,18 @@ async def exchanged(port: int, first: bytes) -> bytes:
         writer.close()
 
 
+Silent = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+
+
+async def three_silent(manager: Running) -> tuple[thrift_tls.TlsDoor, Silent]:
+    """Connections that do not begin their handshakes, and the door that waits for them."""
+    door = manager.app.thrift.tls
+    assert door is not None
+    silent = [await asyncio.open_connection("127.0.0.1", manager.app.thrift_port) for _ in range(3)]
+    await until(lambda: len(door.shaking) == 3, "three handshakes")
+    return door, silent
+
+
 def shake_hands(port: int, context: ssl.SSLContext) -> None:
     """As OpenSSL does by itself: asyncio's client does not send its alerts."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as raw, context.wrap_socket(raw):
@@ -200,10 +212,7 @@ async def test_handshake__has_a_bound_in_time_and_number(
     monkeypatch.setattr(thrift_tls, "HANDSHAKES_MAX", 3)
     monkeypatch.setattr(thrift_tls, "PATIENCE_S", 3600.0)
     async with guarded(tmp_path, ours) as manager:
-        port, door = manager.app.thrift_port, manager.app.thrift.tls
-        assert door is not None
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        await until(lambda: len(door.shaking) == 3, "three handshakes")
+        door, silent = await three_silent(manager)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await manager.agent("h1", tls=client(ours, ours.sign("h1")))
         for one in list(door.shaking):
@@ -222,10 +231,7 @@ async def test_handshake__whoever_is_silent_makes_room(
     monkeypatch.setattr(thrift_tls, "HANDSHAKES_MAX", 3)
     monkeypatch.setattr(thrift_tls, "PATIENCE_S", 0.0)
     async with guarded(tmp_path, ours) as manager:
-        port, door = manager.app.thrift_port, manager.app.thrift.tls
-        assert door is not None
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        await until(lambda: len(door.shaking) == 3, "three handshakes")
+        door, silent = await three_silent(manager)
         await (await manager.agent("h1", tls=client(ours, ours.sign("h1")))).close()
         assert await asyncio.wait_for(silent[0][0].read(), 10) == b""
         assert len(door.shaking) == 2 and "and others wait" in caplog.text

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,9 @@ def everyone(lab: Lab) -> bool:
     return connected(lab) == set(lab.topology.servers)
 
 
-def logged(lab: Lab, who: str, words: str, since: int = 0) -> bool:
+def logged(lab: Lab, who: str, words: str) -> bool:
     file = lab.run / "manager.log" if who == "manager" else lab.run / who / "agent.log"
-    return words in file.read_text()[since:]
+    return words in file.read_text()
 
 
 def put(source: Path, name: str, target: Path, as_name: str = "") -> None:
@@ -73,6 +74,17 @@ def put(source: Path, name: str, target: Path, as_name: str = "") -> None:
         draft = target / "draft"
         shutil.copy(source / f"{name}.{ending}", draft)
         draft.rename(target / f"{as_name or name}.{ending}")
+
+
+@contextmanager
+def shown_instead(source: Path, name: str, target: Path, aside: Path, as_name: str = "") -> Iterator[None]:
+    """In `target`, the certificate of `as_name` is that of `name` in `source` for a while. `aside`: an empty folder."""
+    put(target, as_name or name, aside)
+    put(source, name, target, as_name)
+    try:
+        yield
+    finally:
+        put(aside, as_name or name, target)
 
 
 def restart(lab: Lab, program: str) -> None:
@@ -97,9 +109,7 @@ def test_manager_that_was_killed_is_found_again(lab: Lab) -> None:
 def test_certificate_of_another_ca_is_refused_until_it_is_mended(
     lab: Lab, certificates: Path, strangers: Path, tmp_path: Path
 ) -> None:
-    put(certificates, "h4", tmp_path)
-    put(strangers, "h4", certificates)
-    try:
+    with shown_instead(strangers, "h4", certificates, tmp_path):
         restart(lab, "h4")
         until(lambda: logged(lab, "h4", "h4.pem: no CA that it knows has signed it"), "words of the agent")
         until(lambda: logged(lab, "manager", 'cause="its certificate is refused: '), "words of the manager")
@@ -107,37 +117,27 @@ def test_certificate_of_another_ca_is_refused_until_it_is_mended(
         with Agent(lab.agent_socket("h4")) as agent:
             status = agent.status()
             assert not status.manager_up and "it refuses the certificate" in status.manager
-    finally:
-        put(tmp_path, "h4", certificates)
     until(lambda: everyone(lab), "the agent with its own certificate, without a restart")
 
 
 def test_agent_cannot_take_the_place_of_another_server(lab: Lab, certificates: Path, tmp_path: Path) -> None:
-    put(certificates, "h5", tmp_path)
-    put(certificates, "h3", certificates, "h5")
     words = "the agent calls itself h5, and its certificate is for h3"
-    try:
+    with shown_instead(certificates, "h3", certificates, tmp_path, as_name="h5"):
         restart(lab, "h5")
         for who in ("h5", "manager"):
             until(lambda who=who: logged(lab, who, words), f"words of {who}")  # type: ignore[misc]
         assert connected(lab) == set(lab.topology.servers) - {"h5"}
-    finally:
-        put(tmp_path, "h5", certificates)
     until(lambda: everyone(lab), "the agent with its own certificate, without a restart")
 
 
 def test_agents_leave_a_manager_that_shows_a_wrong_certificate(
     lab: Lab, certificates: Path, strangers: Path, tmp_path: Path
 ) -> None:
-    put(certificates, "manager", tmp_path)
-    put(strangers, "manager", certificates)
-    try:
+    with shown_instead(strangers, "manager", certificates, tmp_path):
         restart(lab, "manager")
         for server in lab.topology.servers:
             until(lambda server=server: logged(lab, server, "is not signed by the CA in"), server)  # type: ignore[misc]
         words = "it refuses this manager's certificate or TLS (unknown ca)"
         until(lambda: logged(lab, "manager", words), "words of the manager")
         assert not connected(lab)
-    finally:
-        put(tmp_path, "manager", certificates)
     until(lambda: everyone(lab), "all agents, without a restart of the manager")
