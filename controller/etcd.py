@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from rostrum.controller import certificates
 from rostrum.controller.store import StoreError
 
 CALL_S = 1.0  # an endpoint answers within this, or the next one is asked
@@ -152,7 +153,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
     """Raises OSError naming the option."""
     try:
         made = ssl.create_default_context(cafile=tls.ca)
-        made.load_cert_chain(tls.certificate, tls.key)
+        certificates.take(made, tls.certificate, tls.key)
     except OSError as error:
         raise OSError(f"--etcd-tls {tls.ca} {tls.certificate} {tls.key}: {error}") from error
     return made

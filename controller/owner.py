@@ -207,7 +207,7 @@ class Owner:
             self._lose(error if isinstance(error, StoreError) else StoreError(str(error)), waiting)
             return
         self._now_written(held, waiting)
-        if self._held or self._written:
+        if self._held or self._written or self._late or self.manager.core.durable.urgent:
             self._plan()
 
     def _now_written(self, held: list[act.Action], waiting: list[asyncio.Future[None]]) -> None:

@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 
+from rostrum.controller import certificates
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound import problems
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -98,10 +99,14 @@ class Access:
         )
 
     def tls(self, door: Door) -> dict[str, Any]:
-        """uvicorn's options for a door. Loopback speaks plain HTTP."""
+        """uvicorn's options for a door. Loopback speaks plain HTTP. Raises AccessError."""
         if door is LOOPBACK or self.options.tls is None:
             return {}
         certificate, key = self.options.tls
+        try:
+            certificates.take(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)  # uvicorn says little
+        except OSError as error:
+            raise AccessError(f"--rest-tls {certificate} {key}: {error}") from error
         made: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": key}
         if self.options.client_ca:
             # With tokens as well, either will do.

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from rostrum.controller import certificates
 from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound import access
 from rostrum.controller.northbound.access import AccessError
@@ -122,7 +123,7 @@ def read(files: Files) -> ssl.SSLContext:
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.options |= ssl.OP_NO_RENEGOTIATION
     try:
-        made.load_cert_chain(certificate, key, password=lambda: "")  # nobody is there to be asked
+        certificates.take(made, certificate, key)
         made.load_verify_locations(authority)
     except (OSError, ssl.SSLError) as error:
         raise AccessError(f"--thrift-tls {certificate} {key} {authority}: {error}") from error

@@ -9,6 +9,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from rostrum.controller import certificates
 from rostrum.controller.core.model import SouthboundError
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ def server_context(files: Files) -> ssl.SSLContext:
     try:
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         made.minimum_version = ssl.TLSVersion.TLSv1_2
-        made.load_cert_chain(certificate, key)
+        certificates.take(made, certificate, key)
         made.load_verify_locations(authority)
     except (OSError, ssl.SSLError) as error:
         raise SouthboundError(f"TLS of switches: {certificate}, {key} or {authority}: {error}") from error

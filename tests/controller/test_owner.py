@@ -9,7 +9,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.durable import Change
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.values import REST, PathRequest, Wanted
-from rostrum.controller.owner import Owner
+from rostrum.controller.owner import LATER_S, Owner
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid, hybrid
 
@@ -24,8 +24,9 @@ class Transactions:
     def __init__(self) -> None:
         self.written: list[list[tuple[str, str]]] = []
 
-    def write(self, changes: Sequence[Change]) -> None:
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         self.written.append([(one.part, one.key) for one in changes])
+        return None
 
     def whole(self) -> None:
         """All of it is here."""
@@ -34,8 +35,23 @@ class Transactions:
         """Nothing is open."""
 
 
-def begun() -> tuple[Owner, Transactions]:
-    owner, store = Owner(Manager(load_text(hybrid(Hybrid(4, 2, 8, 2, fanout=2))))), Transactions()
+class SlowTransactions(Transactions):
+    """Whose transactions take until `end` is called."""
+
+    under_way: asyncio.Future[None] | None = None
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None]:
+        super().write(changes)
+        self.under_way = asyncio.get_running_loop().create_future()
+        return self.under_way
+
+    def end(self) -> None:
+        assert self.under_way is not None
+        self.under_way.set_result(None)
+
+
+def begun(store: Transactions | None = None) -> tuple[Owner, Transactions]:
+    owner, store = Owner(Manager(load_text(hybrid(Hybrid(4, 2, 8, 2, fanout=2))))), store or Transactions()
     owner.begin(store, [])
     for switch in owner.manager.core.topology.switches:
         owner.post(ev.SwitchUp(switch))
@@ -88,5 +104,31 @@ async def test_what_nothing_waits_for_is_written_some_time_later() -> None:
     owner.post(ev.KeepAlive("h1"))
     await asyncio.sleep(0)
     assert store.written == []
+    await until(lambda: store.written == [[("leaving", "ocs")]], "the record is written")
+    owner.close()
+
+
+async def test_what_changes_without_an_action_while_a_transaction_is_under_way_is_written_after_it() -> None:
+    store = SlowTransactions()
+    owner, _ = begun(store)
+    ask(owner, 1)
+    await until(lambda: store.under_way, "a transaction is under way")
+    store.written.clear()
+    owner.manager.core.durable.mark("agent", "h1")  # by a handler that has nothing to say
+    store.end()
+    await until(lambda: store.written == [[("agent", "h1")]], "the record is written")
+    owner.close()
+
+
+async def test_what_is_due_while_a_transaction_is_under_way_is_written_after_it() -> None:
+    store = SlowTransactions()
+    owner, _ = begun(store)
+    ask(owner, 1)
+    await until(lambda: store.under_way, "a transaction is under way")
+    store.written.clear()
+    owner.manager.core.durable.mark_later("leaving", "ocs")
+    owner.post(ev.KeepAlive("h1"))
+    await asyncio.sleep(2 * LATER_S)
+    store.end()
     await until(lambda: store.written == [[("leaving", "ocs")]], "the record is written")
     owner.close()

@@ -36,7 +36,11 @@ ROOMS = {
 PACKAGES = {
     "rostrum.topologies": (),
     "rostrum.controller.core": ("rostrum.topologies",),
-    "rostrum.controller.southbound": ("rostrum.topologies", "rostrum.controller.core"),
+    "rostrum.controller.southbound": (
+        "rostrum.topologies",
+        "rostrum.controller.core",
+        "rostrum.controller.certificates",
+    ),
     "rostrum.controller.northbound": ("rostrum.topologies", "rostrum.controller"),
     "rostrum.controller": ("rostrum.topologies",),
     "rostrum.client": ("rostrum.topologies", "rostrum.lab"),
