@@ -12,7 +12,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import MulticastRule, Pair, RuleCounters, SouthboundError, SwitchCounters
 from rostrum.controller.keyvalue import line
 from rostrum.controller.logs import say
-from rostrum.controller.rule_lines import facts
+from rostrum.controller.rule_lines import RuleLines
 from rostrum.controller.rule_orders import Done, Failures, RuleOrders
 from rostrum.controller.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
@@ -52,6 +52,7 @@ class Devices:
         self.request_of: Callable[[str], str] = lambda path_id: ""  # path -> the request it is for, for the log
         self._sequencer = Sequencer()
         self._rules = RuleOrders(fabric, bound_s)
+        self._lines = RuleLines(topology.switches)
 
     @property
     def busy(self) -> int:
@@ -93,7 +94,7 @@ class Devices:
 
         def done(op: int, failures: Failures) -> None:
             request, took_ns = self.request_of(action.path_id), self._clock() - began
-            said = facts(action.path_id, request, action.rules, self._topology.switches, op, failures, took_ns)
+            said = self._lines.facts(action.path_id, request, action.rules, op, failures, took_ns)
             event = "rules written" if isinstance(action, act.InstallRules) else "rules removed"
             say(writes, logging.INFO, event, said)
             then(op, failures)

@@ -11,7 +11,14 @@ BATCH_MAX = 512  # orders put together
 Failures = tuple[tuple[str, str], ...]
 Done = Callable[[int, Failures], None]
 Work = Callable[[], Awaitable[None]]
-Key = tuple[int, int]  # of a rule on one switch: in port, group (as a number: faster to hash)
+Key = int  # of a rule on one switch; a number, because nothing is looked up faster
+
+
+def key_of(in_port: int, group: int) -> Key:
+    """Of what goes to `group` (an address as a number) and enters `in_port`."""
+    if in_port >> 24:  # no port of a topology; a switch may tell of a rule with any
+        return (group << 64) + in_port
+    return (group << 24) + in_port
 
 
 class Op:
@@ -30,10 +37,17 @@ class Op:
 
 
 class Order:
-    """One switch's share of it, or something else to do with the switch."""
+    """One switch's share of it, or something else to do with the switch (`work`). `more`: the rules behind the first,
+    which mostly is the only one.
+    """
 
-    def __init__(self, op: Op | None, removal: bool, rules: list[MulticastRule], work: Work | None = None) -> None:
-        self.op, self.removal, self.rules, self.work = op, removal, rules, work
+    def __init__(self, op: Op | None, removal: bool, rule: MulticastRule | None, key: Key, work: Work | None) -> None:
+        self.op, self.removal, self.rule, self.key, self.work = op, removal, rule, key, work
+        self.more: dict[Key, MulticastRule] | None = None
+
+    def rules(self) -> dict[Key, MulticastRule]:
+        found = {} if self.rule is None else {self.key: self.rule}
+        return {**found, **self.more} if self.more else found
 
 
 class Batch:
@@ -43,26 +57,27 @@ class Batch:
         self.orders: list[Order] = []
         self.removals: dict[Key, MulticastRule] = {}
         self.installs: dict[Key, MulticastRule] = {}
-        self.groups: set[int] = set()  # set in this batch
 
     def add(self, order: Order) -> bool:
         """False if it has to come after this batch: a group whose rules are set in it loses none of its other rules in
         it, because removals go first and would meet the group as it was before.
         """
-        keys: list[Key] = [(rule.in_port, int(rule.group)) for rule in order.rules]
         gone, kept = self.removals, self.installs
         if order.removal:
+            if kept:
+                groups = {int(rule.group) for rule in kept.values()}
+                for key, rule in order.rules().items():
+                    if key not in kept and int(rule.group) in groups:
+                        return False
             gone, kept = kept, gone
-            for key in keys if self.groups else ():
-                if key[1] in self.groups and key not in self.installs:
-                    return False
-        else:
-            for key in keys:
-                self.groups.add(key[1])
-        for index, rule in enumerate(order.rules):
+        if order.rule is not None:
             if gone:
-                gone.pop(keys[index], None)
-            kept[keys[index]] = rule
+                gone.pop(order.key, None)
+            kept[order.key] = order.rule
+        if order.more:
+            for key in order.more if gone else ():
+                gone.pop(key, None)
+            kept.update(order.more)
         self.orders.append(order)
         return True
 
@@ -100,13 +115,18 @@ class Waiting:
     def split(self, number: int, rules: Sequence[MulticastRule], removal: bool, done: Done) -> list[str]:
         """Puts each switch's share of an order; returns those that had nothing to do."""
         shares: dict[str, Order] = {}
-        op = Op(number, done, 0)
+        op, group, number_of_group = Op(number, done, 0), None, 0
         for rule in rules:
+            if rule.group is not group:  # one for all rules of a path
+                group, number_of_group = rule.group, int(rule.group)
+            key = key_of(rule.in_port, number_of_group)
             share = shares.get(rule.switch)
             if share is None:
-                shares[rule.switch] = Order(op, removal, [rule])
+                shares[rule.switch] = Order(op, removal, rule, key, None)
+            elif share.more is None:
+                share.more = {key: rule}
             else:
-                share.rules.append(rule)
+                share.more[key] = rule
         op.left = len(shares)
         return [switch for switch, share in shares.items() if self.put(switch, share)]
 

@@ -9,25 +9,44 @@ from rostrum.controller.keyvalue import Facts
 from rostrum.controller.rule_batches import Failures
 from rostrum.topologies.model import Switch
 
+KNOWN_MAX = 1 << 12
 
-def facts(
-    path_id: str,
-    request_id: str,
-    rules: Sequence[MulticastRule],
-    switches: Mapping[str, Switch],
-    op: int,
-    failures: Failures,
-    took_ns: int,
-) -> Facts:
-    names = sorted({rule.switch for rule in rules})
-    kinds = sorted({switches[name].southbound for name in names})
-    return (
-        ("path", path_id),
-        ("request", request_id),
-        ("by", ",".join(kinds)),
-        ("switches", ",".join(names)),
-        ("rules", len(rules)),
-        ("op", op),
-        ("failed", ",".join([name for name, _ in failures])),
-        ("ms", took_ns / 1e6),
-    )
+
+class RuleLines:
+    """Of one topology's switches."""
+
+    def __init__(self, switches: Mapping[str, Switch]) -> None:
+        self._switches = switches
+        self._known: dict[tuple[str, ...], tuple[str, str]] = {}  # the same racks come again and again
+
+    def facts(
+        self,
+        path_id: str,
+        request_id: str,
+        rules: Sequence[MulticastRule],
+        op: int,
+        failures: Failures,
+        took_ns: int,
+    ) -> Facts:
+        kinds, names = self._where(tuple([rule.switch for rule in rules]))
+        return (
+            ("path", path_id),
+            ("request", request_id),
+            ("by", kinds),
+            ("switches", names),
+            ("rules", len(rules)),
+            ("op", op),
+            ("failed", ",".join([name for name, _ in failures]) if failures else ""),
+            ("ms", took_ns / 1e6),
+        )
+
+    def _where(self, switches: tuple[str, ...]) -> tuple[str, str]:
+        """What they speak, and which they are."""
+        found = self._known.get(switches)
+        if found is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            names = sorted(set(switches))
+            kinds = sorted({self._switches[name].southbound for name in names})
+            found = self._known[switches] = ",".join(kinds), ",".join(names)
+        return found

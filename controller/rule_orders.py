@@ -42,7 +42,7 @@ class RuleOrders:
         """Something else to do with a switch, after the orders before it and before those after it. `work` must not
         raise.
         """
-        if self._waiting.put(switch, Order(None, False, [], work)):
+        if self._waiting.put(switch, Order(None, False, None, 0, work)):
             self._start([switch])
 
     async def close(self) -> None:

@@ -69,8 +69,8 @@ class Fabric:
 
         def build(sender: str, receivers: list[str]) -> TreeLinks:
             copies: dict[str, list[str]] = {sender: [topology.servers[sender].tor]}
-            for hop in trees.build(packet_network, sender, receivers).hops:
-                copies[hop.switch] = [topology.switches[hop.switch].neighbours[port].node for port in hop.out_ports]
+            for switch, _, out_ports in trees.build(packet_network, packet_network.ends(sender, receivers)).hops:
+                copies[switch] = [topology.switches[switch].neighbours[port].node for port in out_ports]
             return copies
 
         servers = {name: topology.servers[name].rate_bps for name in sorted(topology.servers)}

@@ -216,7 +216,7 @@ class Replay:
     def _begin(self, path: Path, session: _Session) -> None:
         session.outcome.reused += path.reused_circuit
         links: list[Link] = [(path.request.sender, 0)]
-        links += [(hop.switch, port) for hop in path.hops for port in hop.out_ports]
+        links += [(switch, port) for switch, _, ports in path.hops for port in ports]
         self.flows.begin(path.request.request_id, links, session.accepted, self.now)
         if path.ocs:
             self._on_ocs[path.ocs][path.request.request_id] = None

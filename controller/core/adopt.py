@@ -70,7 +70,7 @@ def match_up(core: Core, path: Path, now: int) -> None:
             if len(known) == len(core.topology.ocs):
                 to_packet(core, path, "its cross-connects are not on the OCS any more", now)
             return
-        path.hops = rule_making.circuit_hops(core.topology, path.request.sender, path.request.receivers, found)
+        path.hops = rule_making.circuit_hops(core.resources.ends(path.request), found)
     else:
         plan = core.resources.packet_tree(path.request)
         if not isinstance(plan, PacketPlan):

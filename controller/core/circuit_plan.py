@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Foreign, OcsState
+from rostrum.controller.core.fabric import Ends
 from rostrum.controller.core.model import Pair
 from rostrum.controller.core.rules import circuit_hops
 from rostrum.controller.core.splitters import Cascade, TorPort, best_budget, branches, fit, needed
@@ -48,12 +49,12 @@ class _Taken:
 
 def plan(resources: Resources, request: PathRequest, now: int) -> CircuitPlan | Obstacle:
     """The plan that disturbs least, or the obstacle that is over soonest."""
-    racks = resources.remote_racks(request)
-    if not racks:
+    ends = resources.ends(request)
+    if not ends.remote:
         return Obstacle("all receivers are in the sender's rack", ever=True)
     if not resources.topology.ocs:
         return Obstacle("the topology has no optical circuit switch", ever=True)
-    found = [_on_ocs(resources, ocs, request, racks, now) for ocs in resources.topology.ocs.values()]
+    found = [_on_ocs(resources, ocs, ends, now) for ocs in resources.topology.ocs.values()]
     plans = [one for one in found if isinstance(one, CircuitPlan)]
     if plans:
         return min(plans, key=lambda one: (one.reconfiguration_ns > 0, len(one.evict)))
@@ -67,9 +68,8 @@ def plan(resources: Resources, request: PathRequest, now: int) -> CircuitPlan | 
 
 def share(resources: Resources, request: PathRequest) -> CircuitPlan | None:
     """As `Resources.plan_share`; of several circuits the one that reaches the fewest racks for nothing."""
-    topology = resources.topology
-    source, racks = topology.servers[request.sender].tor, set(resources.remote_racks(request))
-    rate_bps = min(topology.servers[name].rate_bps for name in (request.sender, *request.receivers))
+    topology, ends = resources.topology, resources.ends(request)
+    source, racks, rate_bps = ends.sender.tor, set(ends.remote), ends.rate_bps
     found = []
     for circuit in resources.circuits:
         cascade = circuit.cascade
@@ -77,23 +77,20 @@ def share(resources: Resources, request: PathRequest) -> CircuitPlan | None:
             continue
         if circuit.state is not CircuitState.LIVE or not racks <= {port.tor for port in cascade.downlinks}:
             continue
-        ends = (cascade.uplink, *cascade.downlinks)
-        capacity_bps = min(topology.switches[port.tor].rates[port.tor_port] for port in ends)
+        ports = (cascade.uplink, *cascade.downlinks)
+        capacity_bps = min(topology.switches[port.tor].rates[port.tor_port] for port in ports)
         if resources.circuits.load_bps(circuit) + rate_bps <= capacity_bps:
             found.append(circuit)
     if not found:
         return None
     best = min(found, key=lambda one: (len(one.cascade.downlinks), one.id))
-    plan = _finish(resources, topology.ocs[best.ocs], request, best.cascade, best.id, (), 0)
+    plan = _finish(resources, topology.ocs[best.ocs], ends, best.cascade, best.id, (), 0)
     return replace(plan, share=True)
 
 
-def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: Racks, now: int) -> CircuitPlan | Obstacle:
-    source = resources.topology.servers[request.sender].tor
-    cut_off = [tor for tor in (source, *racks) if not resources.ports.get((ocs.name, tor))]
-    if cut_off:
-        return Obstacle(f"{listed(cut_off)} has no port on {ocs.name}", ever=True)
-    never = _never(resources, ocs, racks)
+def _on_ocs(resources: Resources, ocs: Ocs, ends: Ends, now: int) -> CircuitPlan | Obstacle:
+    source, racks = ends.sender.tor, ends.remote
+    never = _never(resources, ocs, source, racks)
     if never:
         return never
     status = resources.ocs[ocs.name]
@@ -104,7 +101,7 @@ def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: Racks, 
     live = _reusable(resources, ocs, source, racks)
     if live:
         reconfiguration = 0 if live.state is CircuitState.LIVE else round(ocs.reconfiguration_s * 1e9)
-        return _finish(resources, ocs, request, live.cascade, live.id, (), reconfiguration)
+        return _finish(resources, ocs, ends, live.cascade, live.id, (), reconfiguration)
     uplink = _take(resources, ocs, source, "input", now)
     if isinstance(uplink, Obstacle):
         return uplink
@@ -114,14 +111,19 @@ def _on_ocs(resources: Resources, ocs: Ocs, request: PathRequest, racks: Racks, 
         if isinstance(taken, Obstacle):
             return taken
         downlinks.append(taken)
-    return _with_splitters(resources, ocs, request, uplink, downlinks, now)
+    return _with_splitters(resources, ocs, ends, uplink, downlinks, now)
 
 
-def _never(resources: Resources, ocs: Ocs, racks: Racks) -> Obstacle | None:
-    """Too few splitters or too little light even with the whole OCS free; depends on the number of racks only."""
+def _never(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Obstacle | None:
+    """What cannot be even with the whole OCS free."""
+    if ocs.name not in resources.everywhere:
+        cut_off = [tor for tor in (source, *racks) if not resources.ports.get((ocs.name, tor))]
+        if cut_off:
+            return Obstacle(f"{listed(cut_off)} has no port on {ocs.name}", ever=True)
     count = len(racks)
     if (ocs.name, count) in resources.never:
         return resources.never[ocs.name, count]
+    # Too few splitters or too little light: depends on the number of racks only.
     everything = list(ocs.splitters.values())
     stand_ins = [TorPort(tor, 0, index) for index, tor in enumerate(racks, 1)]
     obstacle = None
@@ -156,11 +158,11 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Tak
     idle: list[tuple[int, _Taken]] = []
     busy: list[str] = []
     until: list[int] = []
-    health = resources.health
+    health, down = resources.health, resources.ports_down
     for port in resources.ports[ocs.name, tor]:
         ill = None if health.spotless else (health.input if side == "input" else health.output)(ocs, port.ocs_port, now)
         holder = resources.circuits.holder(ocs.name, side, port.ocs_port)
-        if (tor, port.tor_port) in resources.ports_down:
+        if down and (tor, port.tor_port) in down:
             busy.append(f"port {port.tor_port} is down")
             until.append(FOREVER)
         elif ill:
@@ -195,7 +197,7 @@ def _found(foreign: Foreign, now: int) -> str:
 
 
 def _with_splitters(
-    resources: Resources, ocs: Ocs, request: PathRequest, uplink: _Taken, downlinks: Sequence[_Taken], now: int
+    resources: Resources, ocs: Ocs, ends: Ends, uplink: _Taken, downlinks: Sequence[_Taken], now: int
 ) -> CircuitPlan | Obstacle:
     ports = [taken.port for taken in downlinks]
     if len(ports) == 1:
@@ -214,7 +216,7 @@ def _with_splitters(
         made = _fit(resources, ocs, uplink.port, ports, available)
         if made:
             spared = _spare(resources, ocs, evict, made, [taken.victim for taken in (uplink, *downlinks)])
-            return _finish(resources, ocs, request, made, None, spared, round(ocs.reconfiguration_s * 1e9))
+            return _finish(resources, ocs, ends, made, None, spared, round(ocs.reconfiguration_s * 1e9))
         if not reclaimable:
             return _no_splitter(resources, ocs, len(ports), available, now)
         evict[reclaimable.pop(0)] = None
@@ -297,14 +299,13 @@ def _no_splitter(resources: Resources, ocs: Ocs, racks: int, available: list[Spl
 def _finish(
     resources: Resources,
     ocs: Ocs,
-    request: PathRequest,
+    ends: Ends,
     cascade: Cascade,
     reuse: str | None,
     evict: tuple[str, ...],
     reconfiguration_ns: int,
 ) -> CircuitPlan:
     topology = resources.topology
-    hops = circuit_hops(topology, request.sender, request.receivers, cascade)
-    rates = [topology.servers[name].rate_bps for name in (request.sender, *request.receivers)]
-    rates += [topology.switches[port.tor].rates[port.tor_port] for port in (cascade.uplink, *cascade.downlinks)]
-    return CircuitPlan(ocs.name, cascade, reuse, evict, hops, min(rates), reconfiguration_ns)
+    hops = circuit_hops(ends, cascade)
+    rates = [topology.switches[port.tor].rates[port.tor_port] for port in (cascade.uplink, *cascade.downlinks)]
+    return CircuitPlan(ocs.name, cascade, reuse, evict, hops, min(ends.rate_bps, *rates), reconfiguration_ns)

@@ -105,8 +105,7 @@ def lose_circuit(core: Core, circuit: Circuit, cause: str, now: int) -> None:
     core.durable.mark("circuit", circuit.id)
     core.circuit_ops.pop(circuit.op, None)
     core.disconnect(circuit.ocs, circuit.cascade.pairs, cause, recheck=True)
-    for rule_set in core.idle_rules.of_circuit(circuit.id):
-        core.discard(rule_set, now)
+    core.discard(core.idle_rules.of_circuit(circuit.id), now)
     core.counts["circuits_lost"] += 1
     core.warn("circuit lost", circuit=circuit.id, path=" ".join(circuit.users) or "-", cause=cause)
     for path in core.users(circuit):
@@ -166,6 +165,7 @@ def fail(core: Core, path: Path, cause: str, now: int) -> None:
 
 def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
     membership.rules_answered(core, event.op, (), now)
+    core.idle_rules.installed(event.op)
     pending = core.rule_ops.pop(event.op, None)
     path = core.paths.get(pending.path_id) if pending else None
     if path and pending and pending.mends:
@@ -190,6 +190,7 @@ def seen_in_place(core: Core, path: Path, switch: str, now: int) -> None:
 
 def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
     membership.rules_answered(core, event.op, event.failures, now)
+    core.discard(core.idle_rules.failed(event.op), now)
     pending = core.rule_ops.pop(event.op, None)
     path = core.paths.get(pending.path_id) if pending else None
     if path is None or pending is None or not path.granted:
@@ -221,8 +222,9 @@ def rules_removed(core: Core, event: ev.RulesRemoved, now: int) -> None:
 def rules_stuck(core: Core, rules: tuple[MulticastRule, ...], stuck: Mapping[str, str], now: int) -> None:
     """Rules that could not be removed from the switches in `stuck` (switch -> cause)."""
     until = now + core.settings.grace
+    expected = {switch: core.expected_rules(switch) for switch in stuck}
     for rule in rules:
-        if rule.switch in stuck and rule_making.key(rule) not in core.expected_rules(rule.switch):
+        if rule.switch in stuck and rule_making.key(rule) not in expected[rule.switch]:
             core.foreign_rules[rule_making.key(rule)] = ForeignRule(rule, now, until)
     core.wake_at(until)
     core.warn("rules not removed", switches=listed(stuck), cause=next(iter(stuck.values())))

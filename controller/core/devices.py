@@ -53,10 +53,10 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
             seen_in_place(core, path, switch, now)
     membership_rules.rules_found(core, switch, found, now)
     membership.finish_if_done(core, now)
-    for rule_set in core.idle_rules.all():
-        if _lacks(found, rule_set.rules, switch):
-            core.idle_rules.take(rule_set.hops)
-            core.discard(rule_set, now)
+    lacking = [one for one in core.idle_rules.all() if one.op is None and _lacks(found, one.rules, switch)]
+    for rule_set in lacking:
+        core.idle_rules.take(rule_set.hops)
+    core.discard(lacking, now)
     for key, held in list(core.foreign_rules.items()):
         if key[0] == switch and key not in found and held.since < event.asked_at:
             del core.foreign_rules[key]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from rostrum.topologies.model import Topology
 
@@ -13,11 +14,41 @@ Link = tuple[str, str]
 Port = tuple[str, int]  # switch, port
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a server is attached; `rate_bps` of its link's slower end."""
+
+    server: str
+    tor: str
+    port: int
+    rate_bps: int
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Who sends and who receives, by rack."""
+
+    sender: Place
+    below: dict[str, list[Place]]  # the receivers' ToRs -> the receivers there
+    remote: tuple[str, ...]  # their ToRs without the sender's, sorted
+    rate_bps: int  # of the slowest server
+
+    @property
+    def tors(self) -> set[str]:
+        return {self.sender.tor, *self.remote}
+
+
 class Fabric:
     """Of switches and servers, without OCSs. `neighbours`: of a switch, the switches; of a server, its ToR."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
+        self.places = {
+            one.name: Place(
+                one.name, one.tor, one.tor_port, min(one.rate_bps, topology.switches[one.tor].rates[one.tor_port])
+            )
+            for one in topology.servers.values()
+        }
         self.neighbours: dict[str, tuple[str, ...]] = {
             server.name: (server.tor,) for server in topology.servers.values()
         }
@@ -31,6 +62,26 @@ class Fabric:
             ports = sorted(switch.neighbours.items())
             found = dict.fromkeys(end.node for _, end in ports if end.node in topology.switches)
             self.neighbours[switch.name] = tuple(found)
+
+    def ends(self, sender: str, receivers: Iterable[str]) -> Ends:
+        """Raises KeyError for who is no server."""
+        places = self.places
+        here = places[sender]
+        below: dict[str, list[Place]] = {}
+        rate_bps = here.rate_bps
+        for name in receivers:
+            place = places[name]
+            together = below.get(place.tor)
+            if together is None:
+                below[place.tor] = [place]
+            else:
+                together.append(place)
+            if place.rate_bps < rate_bps:
+                rate_bps = place.rate_bps
+        remote = sorted(below)
+        if here.tor in below:
+            remote.remove(here.tor)
+        return Ends(here, below, tuple(remote), rate_bps)
 
     def depths(self, root: str) -> Mapping[str, int]:
         """Links from one switch to each that it reaches when all links are up."""

@@ -321,7 +321,10 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         assert circuit is not None
         _set_circuit(core, path, plan, circuit, reservation.evicted, now)
     if rule_set:
-        path.rules_in, path.stamps.rules_in = True, now
+        if rule_set.op is None:
+            path.rules_in, path.stamps.rules_in = True, now
+        else:
+            core.take_over(rule_set.op, path)
         switches = core.topology.switches
         watching = tuple(rule for rule in path.rules if rule.confirm and switches[rule.switch].p4)
         if watching:
@@ -368,7 +371,7 @@ def _group(core: Core, now: int) -> IPv4Address:
         oldest = core.idle_rules.oldest()
         if oldest is None:
             raise
-        core.discard(oldest, now)
+        core.discard((oldest,), now)
         return core.groups.take()
 
 
@@ -380,8 +383,7 @@ def _set_circuit(
     core.durable.mark("circuit", circuit.id)
     for victim in evicted:
         core.durable.mark("circuit", victim.id)
-        for rule_set in core.idle_rules.of_circuit(victim.id):
-            core.discard(rule_set, now)
+        core.discard(core.idle_rules.of_circuit(victim.id), now)
         gone = tuple(pair for pair in victim.cascade.pairs if pair not in wanted)
         core.disconnect(victim.ocs, gone, f"reclaimed for {path.id}")
     if plan.reuse is None:
@@ -525,14 +527,15 @@ def withdraw(core: Core, path: Path, cause: str, now: int) -> None:
 def release(core: Core, path: Path, cause: str, now: int) -> None:
     """The path's circuit stays live and its rules stay in, for an identical path to come; everything else is free."""
     core.resources.release(path.id, path.request.sender, path.request.receivers, now)
-    rules_in, path.cause = path.rules_in and path.rules_op is None, cause
+    path.cause = cause
     path.to(State.RELEASED, now)
     core.durable.mark("path", path.id)
     if path.group is not None:
-        if rules_in and path.hops and core.groups.contains(path.group):
+        may_stay = path.hops and not path.retired and core.groups.contains(path.group)
+        if may_stay and (path.rules_in or path.rules_op is not None):
             circuit_id = path.circuit_id if path.kind is PathKind.CIRCUIT else None
-            for gone in core.idle_rules.keep(RuleSet(path.hops, path.group, path.rules, circuit_id)):
-                core.discard(gone, now)
+            rule_set = RuleSet(path.hops, path.group, path.rules, circuit_id, path.rules_op)
+            core.discard(core.idle_rules.keep(rule_set), now)
         else:
             core.remove((*path.rules, *path.retired), path.id, now)
             core.groups.give_back(path.group)

@@ -27,6 +27,7 @@ from rostrum.controller.core import (
     survival,
 )
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.circuits import FOREVER
 from rostrum.controller.core.configure import fail, lose_circuit
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import Settings
@@ -103,20 +104,23 @@ class Manager:
 
     def _expire(self, now: int) -> None:
         """Whatever is due by `now`: waits, leases, grace times, devices that do not answer."""
-        membership.expire(self.core, now)
-        timers, alarms = self.core.timers, self.core.alarms
+        core = self.core
+        if core.members.timers:
+            membership.expire(core, now)
+        timers, alarms = core.timers, core.alarms
         if timers and timers[0] <= now:
             while timers and timers[0] <= now:
                 heapq.heappop(timers)
             due = list(_LOOKS)
-            self.core.queue.wake_all()
+            core.queue.wake_all()
+        elif core.alarm_at > now:
+            return
         else:
-            if not alarms or min(alarms.values()) > now:
-                return
             due = [what for what in _LOOKS if alarms.get(what, now + 1) <= now]
         for what in due:
             alarms.pop(what, None)
-            _LOOKS[what](self.core, now)
+            _LOOKS[what](core, now)
+        core.alarm_at = min(alarms.values(), default=FOREVER)
 
 
 def _unclaimed(core: Core, now: int) -> None:
@@ -142,6 +146,7 @@ def _silent_devices(core: Core, now: int) -> None:
         if rules.removal:
             configure.rules_stuck(core, rules.rules, {rule.switch: "no answer" for rule in rules.rules}, now)
             continue
+        core.discard(core.idle_rules.failed(op), now)
         path = core.paths.get(rules.path_id)
         if path and path.granted and op == path.rules_op:
             switches = ", ".join(sorted({rule.switch for rule in rules.rules}))

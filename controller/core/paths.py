@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from rostrum.controller.core.quotas import Over
     from rostrum.controller.core.rdcm import Backup
 
-# queued -> configuring -> active -> released | failed; a moved path is configured again; a queued one may be withdrawn
-# or denied.
-_NEXT = {
-    State.QUEUED: {State.CONFIGURING, State.RELEASED, State.FAILED},
-    State.CONFIGURING: {State.ACTIVE, State.RELEASED, State.FAILED},
-    State.ACTIVE: {State.CONFIGURING, State.RELEASED, State.FAILED},
-    State.RELEASED: set(),
-    State.FAILED: set(),
-}
+
+def _may(state: State, following: State) -> bool:
+    """queued -> configuring -> active -> released | failed; a moved path is configured again; a queued one may be
+    withdrawn or denied.
+    """
+    if state is State.RELEASED or state is State.FAILED:
+        return False
+    if following is State.CONFIGURING:
+        return state is not State.CONFIGURING
+    if following is State.ACTIVE:
+        return state is State.CONFIGURING
+    return following is not State.QUEUED
 
 
 @dataclass
@@ -78,7 +81,7 @@ class Path:
 
     def to(self, state: State, now: int) -> None:
         """Raises ValueError on a change that cannot be."""
-        if state not in _NEXT[self.state]:
+        if not _may(self.state, state):
             raise ValueError(f"{self.id} cannot go from {self.state.value} to {state.value}")
         self.state = state
         if state is State.ACTIVE:
@@ -200,23 +203,29 @@ class Transfer:
         return self.report is not None and self.report.phase in ("done", "failed")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RuleSet:
-    """Installed rules of a released path, with their group, for an identical path to come."""
+    """Rules of a released path, with their group, for an identical path to come. `op`: their installation, if it is
+    outstanding.
+    """
 
     hops: tuple[Hop, ...]
     group: IPv4Address
     rules: tuple[MulticastRule, ...]
     circuit_id: str | None
+    op: int | None = None
 
 
 class IdleRules:
-    """At most `limit` rule sets, the least recently used dropped first."""
+    """At most `limit` rule sets. When there are more, an eighth goes at once, the least recently used: an order to a
+    switch costs hardly more for many rules than for one.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sets: OrderedDict[tuple[Hop, ...], RuleSet] = OrderedDict()
         self._of_circuits: dict[str, list[RuleSet]] = {}  # those that lead into one
+        self._setting: dict[int, RuleSet] = {}  # by outstanding installation
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -228,14 +237,17 @@ class IdleRules:
         return found
 
     def keep(self, rule_set: RuleSet) -> list[RuleSet]:
-        """Returns what has to go for it (perhaps itself)."""
+        """Returns what has to go for it (perhaps it too)."""
         same = self.take(rule_set.hops)
         gone = [] if same is None else [same]
         self._sets[rule_set.hops] = rule_set
         if rule_set.circuit_id is not None:
             self._of_circuits.setdefault(rule_set.circuit_id, []).append(rule_set)
-        while len(self._sets) > self._limit and (one := self.oldest()):
-            gone.append(one)
+        if rule_set.op is not None:
+            self._setting[rule_set.op] = rule_set
+        if len(self._sets) > self._limit:
+            while len(self._sets) > self._limit * 7 // 8 and (one := self.oldest()):
+                gone.append(one)
         return gone
 
     def oldest(self) -> RuleSet | None:
@@ -248,15 +260,31 @@ class IdleRules:
 
     def of_circuit(self, circuit_id: str) -> list[RuleSet]:
         """Removes and returns the sets that lead into a circuit."""
-        found = self._of_circuits.pop(circuit_id, [])
+        found = self._of_circuits.get(circuit_id, [])[:]
         for one in found:
-            del self._sets[one.hops]
+            self.take(one.hops)
         return found
+
+    def installed(self, op: int) -> None:
+        """An outstanding installation is answered."""
+        rule_set = self._setting.pop(op, None)
+        if rule_set is not None:
+            rule_set.op = None
+
+    def failed(self, op: int) -> list[RuleSet]:
+        """Removes and returns the set (or none) whose installation this was."""
+        rule_set = self._setting.get(op)
+        if rule_set is None:
+            return []
+        self.take(rule_set.hops)
+        return [rule_set]
 
     def all(self) -> list[RuleSet]:
         return list(self._sets.values())
 
     def _forget(self, gone: RuleSet) -> None:
+        if gone.op is not None:
+            del self._setting[gone.op]
         if gone.circuit_id is not None:
             left = self._of_circuits[gone.circuit_id]
             left.remove(gone)

@@ -55,7 +55,7 @@ def _uses(circuit: Circuit, switch: str, port: int) -> bool:
 
 
 def _crosses(path: Path, switch: str, port: int) -> bool:
-    return any(hop.switch == switch and (hop.in_port == port or port in hop.out_ports) for hop in path.hops)
+    return any(at == switch and (in_port == port or port in out_ports) for at, in_port, out_ports in path.hops)
 
 
 def _server_cut_off(core: Core, server: str, cause: str, now: int) -> None:

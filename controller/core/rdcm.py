@@ -71,7 +71,7 @@ def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop]
         return Protocol.RDCM, "rdcm: asked for"
     if request.origin == REST or len(request.receivers) < 2 or not whole:
         return Protocol.REPUBLIC, ""
-    if len({hop.switch for hop in hops}) == 1:
+    if len(hops) == 1:
         return Protocol.REPUBLIC, "not rdcm: one switch is no tree"
     if strange := without_rdcm(core, request):
         some = listed(strange) if len(strange) <= STRANGE_NAMED else f"{len(strange)} of the servers"

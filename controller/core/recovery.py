@@ -158,7 +158,7 @@ class Paths:
             "kind": path.kind_name,
             "group": dotted(path.group) if path.group else "",
             "reason": path.reason,
-            "hops": [[hop.switch, hop.in_port, list(hop.out_ports)] for hop in path.hops],
+            "hops": path.hops,
             "size": path.accepted_size,
             "rate_bps": path.rate_bps,
             "reconfiguration_ns": path.reconfiguration_ns,
@@ -201,8 +201,8 @@ def _queue(core: Core, path: Path, record: Any, now: int) -> str:
 def _hold(core: Core, path: Path, record: Any, now: int) -> str:
     """A granted path has again what it had; returns what is in the way."""
     kind, group = PathKind(record["kind"]), IPv4Address(record["group"])
-    hops = tuple(Hop(switch, port, tuple(out)) for switch, port, out in record["hops"])
-    gone = [hop.switch for hop in hops if hop.switch not in core.topology.switches]
+    hops: tuple[Hop, ...] = tuple((switch, port, tuple(out)) for switch, port, out in record["hops"])
+    gone = [switch for switch, _, _ in hops if switch not in core.topology.switches]
     if gone:
         return f"unknown switches {', '.join(gone[:4])}"
     circuit_id = record.get("circuit")
@@ -227,7 +227,7 @@ def _hold(core: Core, path: Path, record: Any, now: int) -> str:
         if "overlay" in record:
             path.protocol = Protocol.RDCM
             rdcm.begin(core, path, now, record["overlay"])
-    path.unread = {hop.switch for hop in hops}
+    path.unread = {switch for switch, _, _ in hops}
     if path.request.origin == REST and path.request.lease_ms is not None:
         # Nobody could renew it while there was no manager.
         path.lease_until = now + path.request.lease_ms * MS

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rostrum.controller.core import circuit_plan, trees
 from rostrum.controller.core.circuit_plan import CircuitPlan
 from rostrum.controller.core.circuits import Circuit, CircuitState, CircuitTable, Conflict, OcsState, OcsStatus
-from rostrum.controller.core.fabric import Fabric
+from rostrum.controller.core.fabric import Ends, Fabric
 from rostrum.controller.core.failed_links import FailedLinks
 from rostrum.controller.core.health import Health
 from rostrum.controller.core.queue import Key
@@ -24,7 +25,7 @@ from rostrum.controller.core.values import Obstacle, PathRequest, Settings
 from rostrum.controller.core.words import listed
 from rostrum.topologies.model import Topology
 
-RACKS_MAX = 1 << 12  # requests whose racks are remembered
+ENDS_MAX: Final = 1 << 12  # requests that are remembered so
 
 
 @dataclass(frozen=True)
@@ -69,20 +70,23 @@ class Resources:
         self.ports_down: dict[tuple[str, int], str] = {}  # (switch, port) -> in words
         self.ocs: dict[str, OcsStatus] = {name: OcsStatus(OcsState.STARTING, now) for name in topology.ocs}
         self.ports = _ports(topology)
+        tors = {one.tor for one in topology.servers.values()}
+        self.everywhere = {name for name in topology.ocs if all((name, tor) in self.ports for tor in tors)}
         self.never: dict[tuple[str, int], Obstacle | None] = {}
         self._sending = _Shares("sending", settings.paths_per_server)
         self._receiving = _Shares("receiving", settings.paths_per_server)
         self.cascades: dict[Hashable, Cascade | None] = {}  # found before: circuit_plan.py
         self.rack_trees: RackTrees = {}
-        self._racks: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}  # who waits is planned for again
+        self._ends: dict[tuple[str, tuple[str, ...]], Ends] = {}  # who waits is planned for again
         self._serial = 0
 
     def _share(self, one: Resources) -> None:
         """Becomes a fork: all is shared but what is reserved."""
         self.fabric, self.failed, self.health = one.fabric, one.failed, one.health
         self.switches_down, self.ports_down, self.ocs = one.switches_down, one.ports_down, one.ocs
-        self.ports, self.never, self.cascades, self.rack_trees = one.ports, one.never, one.cascades, one.rack_trees
-        self._racks = one._racks
+        self.ports, self.never, self.everywhere = one.ports, one.never, one.everywhere
+        self.cascades, self.rack_trees = one.cascades, one.rack_trees
+        self._ends = one._ends
         self.circuits, self._sending, self._receiving = one.circuits, one._sending, one._receiving
         if self._keeps:
             self.circuits = self.circuits.fork()
@@ -100,9 +104,11 @@ class Resources:
 
     def take_freed(self) -> set[Key]:
         """What became free since the last call."""
-        freed: set[Key] = self.circuits.freed | self._sending.freed | self._receiving.freed
-        if freed:
-            self.circuits.freed, self._sending.freed, self._receiving.freed = set(), set(), set()
+        freed: set[Key] = set()
+        for one in (self.circuits.freed, self._sending.freed, self._receiving.freed):
+            if one:
+                freed |= one
+                one.clear()
         return freed
 
     def any_free(self, keys: Iterable[Key]) -> bool:
@@ -119,14 +125,16 @@ class Resources:
 
     def remote_racks(self, request: PathRequest) -> tuple[str, ...]:
         """ToRs of the receivers outside the sender's rack, sorted."""
-        ends = (request.sender, request.receivers)
-        found = self._racks.get(ends)
+        return self.ends(request).remote
+
+    def ends(self, request: PathRequest) -> Ends:
+        """Raises KeyError for who is no server."""
+        key = (request.sender, request.receivers)
+        found = self._ends.get(key)
         if found is None:
-            if len(self._racks) >= RACKS_MAX:
-                self._racks.clear()
-            servers = self.topology.servers
-            racks = {servers[name].tor for name in request.receivers} - {servers[request.sender].tor}
-            found = self._racks[ends] = tuple(sorted(racks))
+            if len(self._ends) >= ENDS_MAX:
+                self._ends.clear()
+            found = self._ends[key] = self.fabric.ends(request.sender, request.receivers)
         return found
 
     def plan_circuit(self, request: PathRequest, now: int) -> CircuitPlan | Obstacle:
@@ -147,10 +155,12 @@ class Resources:
         """As `plan_packet`, for a path that has its share of the servers' ports already; around the switches in
         `avoid`.
         """
-        ends = self._tors(request) if self.switches_down else ()
-        down = [name for name in self.switches_down if name not in ends]
+        down: list[str] = []
+        if self.switches_down:
+            tors = self.ends(request).tors
+            down = [name for name in self.switches_down if name not in tors]
         try:
-            tree = self._tree(request, {*down, *avoid})
+            tree = self._tree(request, {*down, *avoid} if down or avoid else ())
         except NoTree as error:
             if not down and self.ports_down:
                 return Obstacle(f"{error}: {'; '.join(sorted(self.ports_down.values())[:3])}")
@@ -161,12 +171,12 @@ class Resources:
 
     def _tree(self, request: PathRequest, avoid: Collection[str]) -> Tree:
         """Around failed links unless nothing else leads there. Raises NoTree."""
-        ends, failed = (request.sender, request.receivers), self.failed.links
+        ends, failed = self.ends(request), self.failed.links
         if failed:
             with suppress(NoTree):
-                return trees.build(self.fabric, *ends, avoid, self.ports_down, failed)
+                return trees.build(self.fabric, ends, avoid, self.ports_down, failed)
         kept = None if avoid or self.ports_down else self.rack_trees
-        return trees.build(self.fabric, *ends, avoid, self.ports_down, kept=kept)
+        return trees.build(self.fabric, ends, avoid, self.ports_down, kept=kept)
 
     def reserve(self, path_id: str, request: PathRequest, plan: Plan, now: int) -> Reservation:
         """Takes what the plan needs. Raises Conflict, and changes nothing, if something of it was taken since."""
@@ -213,12 +223,9 @@ class Resources:
         self.circuits.add(made, plan.rate_bps)
         return Reservation(made, evicted)
 
-    def _tors(self, request: PathRequest) -> set[str]:
-        servers = self.topology.servers
-        return {servers[name].tor for name in (request.sender, *request.receivers)}
-
     def _common_obstacle(self, request: PathRequest) -> Obstacle | None:
-        down = [name for name in self._tors(request) if name in self.switches_down] if self.switches_down else []
+        tors = self.ends(request).tors if self.switches_down else set()
+        down = [name for name in self.switches_down if name in tors]
         if down:
             return Obstacle(f"waiting for {listed(down)} to connect ({self.switches_down[sorted(down)[0]]})")
         for name in (request.sender, *request.receivers) if self.ports_down else ():
@@ -307,11 +314,10 @@ class _Shares:
             users = self._users.get(name)
             if users is None or path_id not in users:
                 continue
-            if len(users) >= self._limit:
-                self.freed.add((name, self._what, 0))
             del users[path_id]
-            if len(users) < self._limit:
+            if self._crowded and name in self._crowded and len(users) < self._limit:
                 self._crowded.discard(name)
+                self.freed.add((name, self._what, 0))
             if not users:
                 del self._users[name]
 

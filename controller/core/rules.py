@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from ipaddress import IPv4Address
 
+from rostrum.controller.core.fabric import Ends
 from rostrum.controller.core.model import ANY_SOURCE, LEVEL_MULTICAST, MulticastRule, UnicastRule
 from rostrum.controller.core.splitters import Cascade
 from rostrum.controller.core.trees import Hop, unicast_ports
@@ -19,19 +19,17 @@ def key(rule: MulticastRule) -> RuleKey:
     return rule.switch, rule.in_port, rule.group
 
 
-def circuit_hops(topology: Topology, sender: str, receivers: Iterable[str], cascade: Cascade) -> tuple[Hop, ...]:
+def circuit_hops(ends: Ends, cascade: Cascade) -> tuple[Hop, ...]:
     """Only first and last hop are packet-switched (paper, Sec. II): the sender's ToR to the uplink and its own
     receivers, each receivers' ToR from its downlink to its receivers.
     """
-    source = topology.servers[sender]
-    ports: dict[str, set[int]] = defaultdict(set)
-    for name in receivers:
-        server = topology.servers[name]
-        ports[server.tor].add(server.tor_port)
-    hops = [Hop(source.tor, source.tor_port, tuple(sorted({cascade.uplink.tor_port, *ports.get(source.tor, ())})))]
+    source, below = ends.sender, ends.below
+    near = [one.port for one in below.get(source.tor, ())]
+    hops = [(source.tor, source.port, tuple(sorted([cascade.uplink.tor_port, *near])))]
     for downlink in cascade.downlinks:
-        if downlink.tor in ports:  # else the circuit is for others too
-            hops.append(Hop(downlink.tor, downlink.tor_port, tuple(sorted(ports[downlink.tor]))))
+        places = below.get(downlink.tor)
+        if places is not None:  # else the circuit is for others too
+            hops.append((downlink.tor, downlink.tor_port, tuple(sorted([one.port for one in places]))))
     return tuple(hops)
 
 
@@ -52,10 +50,10 @@ def multicast(
 ) -> tuple[MulticastRule, ...]:
     """One rule for each hop. The switches in `racks` watch for first light: `confirm` data packets in a row."""
     return tuple(
-        MulticastRule(
-            hop.switch, hop.in_port, group, hop.out_ports, source, level, confirm if hop.switch in racks else 0
-        )
-        for hop in hops
+        [
+            MulticastRule(switch, in_port, group, out_ports, source, level, confirm if switch in racks else 0)
+            for switch, in_port, out_ports in hops
+        ]
     )
 
 

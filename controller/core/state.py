@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rostrum.controller.core import actions as act
@@ -109,6 +110,7 @@ class Core:
     unicast: dict[str, tuple[UnicastRule, ...]] = field(default_factory=dict)  # by switch: as ordered last
     timers: list[int] = field(default_factory=list)
     alarms: dict[str, int] = field(default_factory=dict)  # what is to be looked at -> when (ns)
+    alarm_at: int = FOREVER  # not later than the first of them
     expiries: list[tuple[int, str]] = field(default_factory=list)  # heap: when a path's own lease may be over, its id
     addresses: dict[str, ServerAddress] = field(default_factory=dict)  # of servers, as last told to agents
     heard: dict[tuple[str, int], Heard] = field(default_factory=dict)  # (switch, port) -> by discovery
@@ -177,6 +179,7 @@ class Core:
         due = self.alarms.get(what)
         if due is None or when < due:
             self.alarms[what] = when
+            self.alarm_at = min(self.alarm_at, when)
 
     def expires(self, path: Path, when: int) -> None:
         """The path's own lease may be over then."""
@@ -203,6 +206,11 @@ class Core:
         self.emit(act.InstallRules(op, path.rules, path.id))
         self.look_at("orders", until)
 
+    def take_over(self, op: int, path: Path) -> None:
+        """An installation that is outstanding is this path's from now on."""
+        path.rules_op, path.rules_in = op, False
+        self.rule_ops[op] = replace(self.rule_ops[op], path_id=path.id)
+
     def mend(self, path: Path, switch: str, now: int) -> None:
         """Sets again what one switch lacks of a granted path's rules."""
         op = self.next_serial()
@@ -217,17 +225,15 @@ class Core:
     def set_rules(self, path: Path) -> None:
         """The rules of the path's hops: only its sender may use them, and receivers' racks watch for its light."""
         assert path.group is not None
-        servers, request = self.topology.servers, path.request
-        source = servers[request.sender]
         path.light = {}
         path.rules = rule_making.multicast(
             path.hops,
             path.group,
-            source.address,
+            self.topology.servers[path.request.sender].address,
             self.settings.level,
             # As receivers do: through a circuit that is just being made, single packets get before its light is steady.
             confirm=self.settings.light_confirm if path.reconfiguration_ns else 1,
-            racks={servers[name].tor for name in request.receivers} - {source.tor},
+            racks=set(self.resources.ends(path.request).remote),
         )
 
     def remove(self, rules: tuple[MulticastRule, ...], path_id: str, now: int) -> None:
@@ -293,10 +299,11 @@ class Core:
         held = self.resources.circuits.holder(ocs, "input", pair.input)
         return isinstance(held, Foreign) and held.cross_connect.pair == pair and held.until < FOREVER
 
-    def discard(self, rule_set: RuleSet, now: int) -> None:
-        """An idle rule set goes, its group with it."""
-        self.remove(rule_set.rules, "", now)
-        self.groups.give_back(rule_set.group)
+    def discard(self, rule_sets: Sequence[RuleSet], now: int) -> None:
+        """Idle rule sets go, their groups with them."""
+        self.remove(tuple(chain.from_iterable(one.rules for one in rule_sets)), "", now)
+        for one in rule_sets:
+            self.groups.give_back(one.group)
 
     def expected_rules(self, switch: str) -> dict[RuleKey, MulticastRule]:
         """What should be on a switch: rules of granted paths and of idle sets."""

@@ -6,19 +6,15 @@ import zlib
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from rostrum.controller.core.fabric import Fabric, Link, Port
+from rostrum.controller.core.fabric import Ends, Fabric, Link, Place, Port
 from rostrum.controller.core.steiner import SteinerTree, Unreachable
 from rostrum.topologies.model import Topology
 
-
-class Hop(NamedTuple):
-    """What one switch of a tree does: copies what enters `in_port` to `out_ports`."""
-
-    switch: str
-    in_port: int
-    out_ports: tuple[int, ...]
+Hop = tuple[str, int, tuple[int, ...]]
+"""What one switch of a tree does: its name, the port by which it gets data, the ports it copies them to (sorted). A
+plain tuple, because tens of thousands are made and compared in a second.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,16 +35,18 @@ class Tree:
     hops: tuple[Hop, ...]  # the sender's ToR first
     rate_bps: int  # of the slowest link
     between: RackTree = field(compare=False)
-    below: dict[str, list[str]] = field(compare=False)  # the receivers by ToR
+    below: dict[str, list[Place]] = field(compare=False)  # the receivers by ToR
 
     @property
     def nodes(self) -> SteinerTree:
         """The tree from the sender's ToR down to the receivers, made anew each time: few paths need theirs."""
-        return self.between.nodes.with_leaves(self.below)
+        return self.between.nodes.with_leaves(
+            {tor: [one.server for one in places] for tor, places in self.below.items()}
+        )
 
     @property
     def switches(self) -> frozenset[str]:
-        return frozenset(hop.switch for hop in self.hops)
+        return frozenset(switch for switch, _, _ in self.hops)
 
 
 class NoTree(Exception):
@@ -59,43 +57,38 @@ class NoTree(Exception):
         self.unreached = unreached
 
 
-RackTrees = dict[tuple[str, tuple[str, ...]], RackTree]  # sender, receivers' ToRs; of a fabric where all links are up
+RackTrees = dict[tuple[str, tuple[str, ...]], RackTree]  # sender, others' ToRs; of a fabric where all links are up
 RACK_TREES_MAX = 4096
 
 
 def build(
     fabric: Fabric,
-    sender: str,
-    receivers: Iterable[str],
+    ends: Ends,
     avoid: Collection[str] = (),
     dead: Collection[Port] = (),
     failed: Collection[Link] = (),
     kept: RackTrees | None = None,
 ) -> Tree:
-    """The tree from `sender` to `receivers` (servers) over packet links, around the switches in `avoid`, the ports in
+    """The tree from the sender to the receivers over packet links, around the switches in `avoid`, the ports in
     `dead` and the links in `failed`. `kept`: trees found before, for when nothing has to be avoided.
 
     Raises NoTree. The same tree for the same request. Different senders' trees take different ones of equally good
     ways (other cores of a fat-tree).
     """
-    servers = fabric.topology.servers
-    below: dict[str, list[str]] = {}
-    for name in sorted(receivers):
-        below.setdefault(servers[name].tor, []).append(name)
-    cut_off = [tor for tor in (servers[sender].tor, *below) if tor in avoid]
+    cut_off = [tor for tor in ends.tors if tor in avoid] if avoid else []
     if failed:
-        cut_off += [tor for tor, names in below.items() for name in names if (tor, name) in failed]
+        cut_off += [tor for tor, places in ends.below.items() for one in places if (tor, one.server) in failed]
     if cut_off:
         raise NoTree(sorted(set(cut_off)))
-    racks = tuple(sorted(below))
-    found = kept.get((sender, racks)) if kept is not None else None
+    key = (ends.sender.server, ends.remote)
+    found = kept.get(key) if kept is not None else None
     if found is None:
-        found = _rack_tree(fabric, sender, racks, avoid, dead, failed)
+        found = _rack_tree(fabric, ends.sender.server, ends.remote, avoid, dead, failed)
         if kept is not None:
             if len(kept) >= RACK_TREES_MAX:
                 kept.clear()
-            kept[sender, racks] = found
-    return _with_servers(fabric.topology, found, below)
+            kept[key] = found
+    return _with_servers(found, ends)
 
 
 def _rack_tree(
@@ -117,30 +110,25 @@ def _rack_tree(
     )
     try:
         whole = not (avoid or dead or failed)
-        nodes.join_all((tor for tor in racks if tor != root), fabric.depths(root) if whole else None)
+        nodes.join_all(racks, fabric.depths(root) if whole else None)
     except Unreachable as error:
         raise NoTree(sorted(error.receivers)) from error
     hops, rate_bps = hops_of(fabric, sender, nodes, dead)
     return RackTree(nodes, hops, rate_bps)
 
 
-def _with_servers(topology: Topology, between: RackTree, below: dict[str, list[str]]) -> Tree:
-    """`below`: the receivers by ToR."""
-    servers, switches = topology.servers, topology.switches
-    hops, rate_bps = [], between.rate_bps
-    for hop in between.hops:
-        names = below.get(hop.switch)
-        if names is None:
-            hops.append(hop)
-            continue
-        out_ports, rates = list(hop.out_ports), switches[hop.switch].rates
-        for name in names:
-            port = servers[name].tor_port
-            out_ports.append(port)
-            rate_bps = min(rate_bps, rates[port])
-        out_ports.sort()
-        hops.append(Hop(hop.switch, hop.in_port, tuple(out_ports)))
-    return Tree(tuple(hops), rate_bps, between, below)
+def _with_servers(between: RackTree, ends: Ends) -> Tree:
+    below, hops = ends.below, []
+    for switch, in_port, out_ports in between.hops:
+        places = below.get(switch)
+        if places is not None:
+            ports = list(out_ports)
+            for one in places:
+                ports.append(one.port)
+            ports.sort()
+            out_ports = tuple(ports)
+        hops.append((switch, in_port, out_ports))
+    return Tree(tuple(hops), min(between.rate_bps, ends.rate_bps), between, below)
 
 
 def hops_of(
@@ -162,20 +150,20 @@ def hops_of(
             rates.append(topology.switches[name].rates[port])
             if child in topology.switches:
                 queue.append((child, topology.switches[name].neighbours[port].port))
-        hops.append(Hop(name, in_port, tuple(sorted(out_ports))))
+        hops.append((name, in_port, tuple(sorted(out_ports))))
     return tuple(hops), min(rates)
 
 
 def nodes_of(fabric: Fabric, sender: str, hops: Iterable[Hop]) -> SteinerTree:
     """The tree that hops came from; what of them leads nowhere is left out."""
     switches = fabric.topology.switches
-    by_switch = {hop.switch: hop for hop in hops}
+    ports_of = {switch: out_ports for switch, _, out_ports in hops}
     root = fabric.topology.servers[sender].tor
     parents: dict[str, str] = {}
     queue = deque([root])
     while queue:
         name = queue.popleft()
-        for port in by_switch[name].out_ports if name in by_switch else ():
+        for port in ports_of.get(name, ()):
             end = switches[name].neighbours.get(port)
             if end and end.node != root and end.node not in parents:
                 parents[end.node] = name

@@ -52,7 +52,8 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
 
 
 def unknown_servers(names: Iterable[str], topology: Topology, what: str) -> list[str]:
-    unknown = [name for name in names if name not in topology.servers]
+    servers = topology.servers
+    unknown = [name for name in names if name not in servers]
     if not unknown:
         return []
     close = difflib.get_close_matches(unknown[0][:64], topology.servers, n=1)

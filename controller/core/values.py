@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
-from typing import Literal
+from typing import Final, Literal
 
 from rostrum.controller.core.model import LEVEL_MULTICAST, CrossConnect, PathKind
 
-MS = 1_000_000
-S = 1_000_000_000
+MS: Final = 1_000_000
+S: Final = 1_000_000_000
 AGENT_BACKOFF_NS = 3 * S  # agents that lost their manager try again at most this far apart
-TENANT = "default"  # of whom no token tells another
-REST = "rest"  # origin of requests made by people and tools; agents' origin is their server's name
+TENANT: Final = "default"  # of whom no token tells another
+REST: Final = "rest"  # origin of requests made by people and tools; agents' origin is their server's name
 
 
 class Wanted(Enum):

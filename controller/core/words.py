@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Address
+from typing import Final
 
 
 def listed(names: Iterable[str], limit: int = 12) -> str:
@@ -61,8 +62,8 @@ def shown(text: str, limit: int = 60) -> str:
     return quoted if len(quoted) <= limit else quoted[: limit - 3] + "..."
 
 
-_dotted: dict[int, str] = {}
-DOTTED_MAX = 1 << 16
+_dotted: Final[dict[int, str]] = {}
+DOTTED_MAX: Final = 1 << 16
 
 
 def dotted(address: IPv4Address) -> str:
@@ -72,5 +73,5 @@ def dotted(address: IPv4Address) -> str:
     if text is None:
         if len(_dotted) >= DOTTED_MAX:
             _dotted.clear()
-        text = _dotted[number] = str(address)
+        text = _dotted[number] = f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
     return text

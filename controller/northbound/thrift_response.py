@@ -5,22 +5,23 @@ by thrift_codec.py from the IDL, which a test compares this with.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.values import Decision, PathResponse, Protocol, ServerAddress
 from rostrum.controller.northbound.thrift_codec import I32, I64, LIST, STRING, STRUCT
 
-_METHOD = b"response"
-_HEAD = Struct(">Ii8sibh").pack(0x80010004, len(_METHOD), _METHOD, 0, STRUCT, 1)  # oneway, its only argument
-_text = Struct(">bhi").pack
-_i32 = Struct(">bhi").pack
-_i64 = Struct(">bhq").pack
-_list = Struct(">bhbi").pack
-_length = Struct(">I").pack
-_END = b"\0"
+_METHOD: Final = b"response"
+_HEAD: Final = Struct(">Ii8sibh").pack(0x80010004, len(_METHOD), _METHOD, 0, STRUCT, 1)  # oneway, its only argument
+_text: Final = Struct(">bhi").pack
+_i32: Final = Struct(">bhi").pack
+_i64: Final = Struct(">bhq").pack
+_grant: Final = Struct(">bhi bhq bhq bhi bhi bhbi").pack  # fields 8 to 13, the last with the list's head
+_length: Final = Struct(">I").pack
+_END: Final = b"\0"
 
-KNOWN_MAX = 1 << 17
-_known: dict[str, tuple[ServerAddress, bytes]] = {}  # servers as they were written last
+KNOWN_MAX: Final = 1 << 17
+_known: Final[dict[str, tuple[ServerAddress, bytes]]] = {}  # servers as they were written last
 
 
 def response(value: PathResponse, reason_max: int) -> bytes:
@@ -36,12 +37,16 @@ def response(value: PathResponse, reason_max: int) -> bytes:
         parts.append(_i64(I64, 5, value.accepted_size))
         parts.append(_i32(I32, 6, 1 if value.kind is PathKind.CIRCUIT else 2))
         _put(parts, 7, value.group)
-        parts.append(_i32(I32, 8, value.data_port))
-        parts.append(_i64(I64, 9, value.reconfiguration_ns))
-        parts.append(_i64(I64, 10, value.rate_bps))
-        parts.append(_i32(I32, 11, value.lease_ms))
-        parts.append(_i32(I32, 12, value.light_bound_ms))
-        parts.append(_list(LIST, 13, STRUCT, len(value.receivers)))
+        parts.append(
+            _grant(
+                I32, 8, value.data_port,
+                I64, 9, value.reconfiguration_ns,
+                I64, 10, value.rate_bps,
+                I32, 11, value.lease_ms,
+                I32, 12, value.light_bound_ms,
+                LIST, 13, STRUCT, len(value.receivers),
+            )
+        )  # fmt: skip
         for one in value.receivers:
             parts.append(_server(one))
         parts.append(_i32(I32, 14, 3 if value.protocol is Protocol.RDCM else 2))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from enum import Enum
 from ipaddress import AddressValueError, IPv4Address
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.values import (
@@ -30,7 +30,7 @@ from rostrum.controller.northbound.thrift_codec import BadMessage, idl
 Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=Enum)
 
-TEXT_MAX = 4096
+TEXT_MAX: Final = 4096
 APP_ID_BYTES = 16
 _KINDS = {1: PathKind.CIRCUIT, 2: PathKind.PACKET}
 _KIND_CODES = {kind: code for code, kind in _KINDS.items()}

@@ -72,14 +72,14 @@ def test_port__packet_paths_and_unicast_go_around_a_dead_link() -> None:
     sender, _, *others = sorted(line.topology.servers)
     first = line.ask(sender, others[-1], others[len(others) // 2], wanted=Wanted.PACKET)
     line.assert_delivers(first)
-    hop = next(hop for hop in first.hops if hop.switch == line.topology.servers[sender].tor)
-    up = hop.out_ports[0]
-    line.do(ev.PortChanged(hop.switch, up, False))
+    tor = line.topology.servers[sender].tor
+    up = next(out_ports[0] for switch, _, out_ports in first.hops if switch == tor)
+    line.do(ev.PortChanged(tor, up, False))
     assert first.state is State.ACTIVE
-    assert all(not (one.switch == hop.switch and up in one.out_ports) for one in first.hops)
+    assert all(not (switch == tor and up in out_ports) for switch, _, out_ports in first.hops)
     line.assert_delivers(first)
-    assert all(rule.out_port != up for rule in line.network.unicast[hop.switch])
-    assert len(line.network.unicast[hop.switch]) == len(line.topology.servers)
+    assert all(rule.out_port != up for rule in line.network.unicast[tor])
+    assert len(line.network.unicast[tor]) == len(line.topology.servers)
     line.release(first)
 
 

@@ -120,9 +120,10 @@ def test_trees__each_receiver_one_copy_nobody_else_any(topology: Topology, seed:
     path = line.ask(sender, *receivers, wanted=Wanted.PACKET)
     assert path.state is State.ACTIVE
     line.assert_delivers(path)
-    tree = trees.build(Fabric(topology), sender, receivers)
-    assert len({hop.switch for hop in tree.hops}) == len(tree.hops)  # one rule per switch
-    assert all(hop.out_ports for hop in tree.hops)
+    fabric = Fabric(topology)
+    tree = trees.build(fabric, fabric.ends(sender, receivers))
+    assert len(tree.switches) == len(tree.hops)  # one rule per switch
+    assert all(out_ports for _, _, out_ports in tree.hops)
 
 
 @RARE
@@ -134,8 +135,8 @@ def test_trees_found_before__are_as_if_found_anew_whatever_became_of_earlier_one
     fabric, kept = Fabric(topology), {}
     for _ in range(8):
         sender, *receivers = rng.sample(list(topology.servers), rng.randint(2, len(topology.servers)))
-        tree = trees.build(fabric, sender, receivers, kept=kept)
-        anew = trees.build(fabric, sender, receivers)
+        ends = fabric.ends(sender, receivers)
+        tree, anew = trees.build(fabric, ends, kept=kept), trees.build(fabric, ends)
         assert tree == anew
         assert (tree.nodes.links, tree.nodes.receivers) == (anew.nodes.links, set(receivers))
         tree.nodes.leave(receivers[0])  # as when a receiver leaves its path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
 import socket
 import struct
@@ -354,7 +355,8 @@ async def test_garbage__ends_that_connection_and_nothing_else(
     fabric: World, garbage: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = await dial(fabric, garbage)
-    writer.write_eof()
+    with contextlib.suppress(OSError):  # it may have hung up already
+        writer.write_eof()
     await closed(reader)
     writer.close()
     reader, writer = await dial(fabric)

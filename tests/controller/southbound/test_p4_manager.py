@@ -96,7 +96,7 @@ async def test_path__is_on_every_switch_as_it_should_and_gone_when_the_manager_d
     agent.say("release", request_id="r1", response_id=path.id)
     await until(lambda: path.state is State.RELEASED, "released")
     assert len(await manager.rules_on("tor1")) == 3, "kept for an identical path to come"
-    core.discard(core.idle_rules.all()[0], manager.app.owner.clock())
+    core.discard(core.idle_rules.all(), manager.app.owner.clock())
     for action in core.out:
         manager.app.devices.perform(action)
     await until(lambda: not manager.app.devices.busy, "removed")
