@@ -13,7 +13,6 @@ from rostrum.controller.rule_orders import Failures, RuleOrders
 
 from tests.controller.fakes import until
 
-
 PORTS = (1, 2, 1 << 24, (1 << 32) - 1)  # switches may tell of rules with ports that no topology has
 
 
