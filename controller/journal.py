@@ -5,9 +5,13 @@ moment loses nothing. What a power cut may cost, `sync` says: "normal" (the defa
 was last synced, and never the file's consistency; "full" nothing, for one fsync per transaction, carried out in a
 thread.
 
+A transaction is one row of the table `turn`: all that it changes, as JSON. It costs a fraction of a row for each
+record, most of which are gone soon. Whenever the turns have 128 KiB they are folded: what they leave goes into the
+table `record`, and they are deleted, in one more transaction. Readers take the records, then the turns in order.
+
 The file is moved from the log (`-wal`) into the database by another thread, on a connection of its own, whenever 4 MiB
 are in the log, so that answers do not wait for the disk; only a log of 64 MiB makes them wait. Its size is that of the
-records there are at most at one time, plus the log.
+records there are at most at one time, plus turns and log.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import queue
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,8 +35,11 @@ from pydantic_core import PydanticSerializationError, to_json
 from rostrum.controller.core.durable import Change, Json
 from rostrum.controller.store import StoreError
 
-SCHEMA = 1  # raised with a step in `_raise_schema` when records of before cannot be read as they are
+SCHEMA = 2  # raised with a step in `_raise_schema` when files of before cannot be read as they are
+READABLE = (1, SCHEMA)
+TURNS_BYTES = 128 << 10  # not folded yet
 APPLICATION_ID = 0x72737472
+PAGE_BYTES = 4096
 LOG_BYTES = 4 << 20  # in the log: then the other thread moves it
 LOG_BYTES_MAX = 64 << 20  # in the log: then writing waits for that
 SUFFIXES = ("", "-wal", "-shm", ".lock")
@@ -44,7 +51,9 @@ CREATE TABLE record (
     part TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (part, key)
 ) WITHOUT ROWID;
 """
+_TURNS = "CREATE TABLE turn (number INTEGER PRIMARY KEY, changes BLOB NOT NULL, crc INTEGER NOT NULL);"
 Records = dict[str, dict[str, Json]]
+Rows = list[tuple[str, str, Json | None]]  # part, key, value; None = gone
 
 
 class Journal:
@@ -57,6 +66,7 @@ class Journal:
         self.path, self.sync = path, sync
         self._lock = _lock(path)
         self._files: list[sqlite3.Connection] = []
+        self._until_look = LOG_BYTES
         self._writer: ThreadPoolExecutor | None = None
         try:
             self._file = self._open()
@@ -70,6 +80,10 @@ class Journal:
             here = about.get("clean") == "1" or about.get("machine") == machine or about.get("sync") == "full"
             self.complete = bool(about) and about.get("whole") == "1" and here
             self.records = _records(self._file, path)
+            self._folded = set(self._file.execute("SELECT part, key FROM record").fetchall())
+            self._since: dict[tuple[str, str], Json | None] = {}  # what the turns leave
+            self._turns_bytes = 0
+            self._take_turns()
             now = datetime.now(UTC).isoformat(timespec="seconds")
             whole = "1" if self.complete else "0"
             self._note(
@@ -88,7 +102,6 @@ class Journal:
         self._wanted: queue.Queue[bool] = queue.Queue(1)
         self._mover = threading.Thread(target=self._move, name="journal-checkpoint", daemon=True)
         self._mover.start()
-        self._until_look = LOG_BYTES
 
     @property
     def way_out(self) -> str:
@@ -96,11 +109,11 @@ class Journal:
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         """As `store.Store`."""
-        rows, gone = _rows(changes)
+        rows = [(one.part, one.key, one.value) for one in changes]
         if self._writer is None:
-            self._commit(rows, gone)
+            self._commit(rows)
             return None
-        return asyncio.wrap_future(self._writer.submit(self._commit, rows, gone))
+        return asyncio.wrap_future(self._writer.submit(self._commit, rows))
 
     def whole(self) -> None:
         """From now on the records explain everything of ours that is on the devices: what an earlier manager without a
@@ -118,6 +131,7 @@ class Journal:
         self._mover.join()
         with contextlib.suppress(sqlite3.Error):
             self._file.execute("PRAGMA synchronous=FULL")
+            self._fold()
             self._note(clean="1")
             self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._give_up()
@@ -131,28 +145,65 @@ class Journal:
         file.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
         if file.execute("PRAGMA application_id").fetchone()[0] == 0 and not _tables(file):
             marks = f"PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={SCHEMA};"
-            file.executescript(f"BEGIN;{_TABLES}{marks}COMMIT")
+            file.executescript(f"BEGIN;{_TABLES}{_TURNS}{marks}COMMIT")
+        _raise_schema(file)
         _checked(file, self.path)
         return file
 
-    def _commit(self, rows: list[tuple[str, str, str, int]], gone: list[tuple[str, str]]) -> None:
-        file = self._file
+    def _take_turns(self) -> None:
+        """Folds what an earlier manager left."""
+        for changes in _turns(self._file, self.path):
+            self._track(changes)
+        self._fold()
+
+    def _commit(self, rows: Rows) -> None:
+        text = _encode(rows)
         try:
-            file.execute("BEGIN")
-            if rows:
-                file.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", rows)
-            if gone:
-                file.executemany("DELETE FROM record WHERE part = ? AND key = ?", gone)
-            file.execute("COMMIT")
-            self._look_after_log(rows, gone)
+            self._file.execute("INSERT INTO turn (changes, crc) VALUES (?, ?)", (text, zlib.crc32(text)))
+            self._track(rows)
+            self._turns_bytes += len(text)
+            if self._turns_bytes >= TURNS_BYTES:
+                self._fold()
+            self._look_after_log(len(text))
         except sqlite3.Error as error:
-            with contextlib.suppress(sqlite3.Error):
-                file.execute("ROLLBACK")
             raise StoreError(f"the journal {self.path} takes nothing any more: {error}") from error
 
-    def _look_after_log(self, rows: list[tuple[str, str, str, int]], gone: list[tuple[str, str]]) -> None:
-        # Every transaction writes whole pages; a row touches one or two.
-        self._until_look -= 4096 * (2 + len(rows) + len(gone))
+    def _track(self, rows: Rows) -> None:
+        since, folded = self._since, self._folded
+        for part, key, value in rows:
+            name = (part, key)
+            if value is not None or name in folded:
+                since[name] = value
+            else:
+                since.pop(name, None)
+
+    def _fold(self) -> None:
+        """What the turns leave becomes records. Raises sqlite3.Error, and then nothing has changed."""
+        file, rows, gone = self._file, [], []
+        for name, value in self._since.items():
+            if value is None:
+                gone.append(name)
+            else:
+                text = _encode(value)
+                rows.append((*name, text.decode(), zlib.crc32(text)))
+        file.execute("BEGIN")
+        try:
+            file.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", rows)
+            file.executemany("DELETE FROM record WHERE part = ? AND key = ?", gone)
+            file.execute("DELETE FROM turn")
+            file.execute("COMMIT")
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):
+                file.execute("ROLLBACK")
+            raise
+        self._folded.difference_update(gone)
+        self._folded.update((part, key) for part, key, _, _ in rows)
+        self._since.clear()
+        self._turns_bytes = 0
+        self._until_look -= PAGE_BYTES * (len(rows) + len(gone))
+
+    def _look_after_log(self, written: int) -> None:
+        self._until_look -= written + 3 * PAGE_BYTES  # every transaction writes whole pages
         if self._until_look > 0:
             return
         size = _size(self._log)
@@ -229,24 +280,31 @@ def _encode(value: Json) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _rows(changes: Iterable[Change]) -> tuple[list[tuple[str, str, str, int]], list[tuple[str, str]]]:
-    rows, gone = [], []
-    for change in changes:
-        if change.value is None:
-            gone.append((change.part, change.key))
-        else:
-            text = _encode(change.value)
-            rows.append((change.part, change.key, text.decode(), zlib.crc32(text)))
-    return rows, gone
-
-
 def _records(file: sqlite3.Connection, path: Path) -> Records:
+    """Of one moment when the connection is in a transaction."""
     records: Records = {}
     for part, key, text, crc in file.execute("SELECT part, key, value, crc FROM record"):
         if not isinstance(text, str) or zlib.crc32(text.encode()) != crc:
             raise _damaged(path, f"record {part} {key} is not what was written")
         records.setdefault(part, {})[key] = json.loads(text)
-    return records
+    for changes in _turns(file, path):
+        for part, key, value in changes:
+            there = records.setdefault(part, {})
+            if value is None:
+                there.pop(key, None)
+            else:
+                there[key] = value
+    return {part: there for part, there in records.items() if there}
+
+
+def _turns(file: sqlite3.Connection, path: Path) -> Iterator[Rows]:
+    """In order. There are none in a file of schema 1."""
+    if _schema(file) == 1:
+        return
+    for number, changes, crc in file.execute("SELECT number, changes, crc FROM turn ORDER BY number"):
+        if not isinstance(changes, bytes) or zlib.crc32(changes) != crc:
+            raise _damaged(path, f"turn {number} is not what was written")
+        yield json.loads(changes)
 
 
 def _about(file: sqlite3.Connection) -> dict[str, str]:
@@ -261,11 +319,17 @@ def _schema(file: sqlite3.Connection) -> int:
     return int(file.execute("PRAGMA user_version").fetchone()[0])
 
 
+def _raise_schema(file: sqlite3.Connection) -> None:
+    """A file of an earlier release, which had no turns, becomes one of this."""
+    if file.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID and _schema(file) == 1:
+        file.executescript(f"BEGIN;{_TURNS}PRAGMA user_version={SCHEMA};COMMIT")
+
+
 def _checked(file: sqlite3.Connection, path: Path) -> None:
     """It is a journal, of a schema known here, and its pages hang together. Raises StoreError."""
     if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StoreError(f"{path} is no journal of a manager: start it with another --journal")
-    if _schema(file) != SCHEMA:
+    if _schema(file) not in READABLE:
         raise StoreError(
             f"{path} was written by another release (schema {_schema(file)}, this one knows {SCHEMA}): start that one, "
             f"or `rostrum manager journal reset {path}`"
@@ -283,6 +347,7 @@ def _reading(path: Path) -> Any:
     try:
         file = sqlite3.connect(path, isolation_level=None)
         _checked(file, path)
+        file.execute("BEGIN")  # records and turns of one moment
         yield file
     except sqlite3.Error as error:
         raise _damaged(path, error) from error

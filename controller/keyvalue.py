@@ -6,7 +6,6 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
 Facts = Sequence[tuple[str, object]]
@@ -42,15 +41,35 @@ def noted(created: float, level: str, logger: str, event: str, facts: Facts) -> 
     return f"{stamp(created)} {level} {logger} {text(event, facts)}"
 
 
+class _Stamps:
+    """The last one: many lines are of one moment."""
+
+    def __init__(self) -> None:
+        self.ms, self.second = -1, -1
+        self.upto_second = self.text = ""
+
+    def of(self, ms: int) -> str:
+        if ms != self.ms:
+            second = ms // 1000
+            if second != self.second:
+                self.second = second
+                self.upto_second = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))
+            self.ms, self.text = ms, f"{self.upto_second}.{_thousandths(ms % 1000)}"
+        return self.text
+
+
+_stamps: Final = _Stamps()
+
+
 def stamp(created: float) -> str:
     """`2024-05-04T10:11:12.345`, in local time."""
-    return _stamp(int(created * 1000))
+    return _stamps.of(int(created * 1000))
 
 
-@lru_cache(maxsize=64)
-def _stamp(ms: int) -> str:
-    second = ms // 1000
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(second))}.{ms % 1000:03}"
+def _thousandths(number: int) -> str:
+    """Three digits."""
+    zeros = "00" if number < 10 else "0" if number < 100 else ""
+    return zeros + str(number)
 
 
 class Sparing:
@@ -92,9 +111,7 @@ def _with_thousandths(value: float) -> str:
     if not 0 <= value < 1e12:
         return f"{value:.3f}"
     thousandths = int(value * 1000 + 0.5)
-    whole, rest = thousandths // 1000, thousandths % 1000
-    zeros = "00" if rest < 10 else "0" if rest < 100 else ""
-    return str(whole) + "." + zeros + str(rest)
+    return f"{thousandths // 1000}.{_thousandths(thousandths % 1000)}"
 
 
 def _plain(words: str) -> bool:

@@ -46,14 +46,20 @@ def say_all(logger: logging.Logger, said: Sequence[Said]) -> None:
     warning without a record being made of it.
     """
     handler = _only if logging.root.handlers == [_only] and not logger.handlers else None
-    created = time.time()
+    created, name = time.time(), logger.name
+    lines: list[Noted] = []
     for level, event, facts in said:
         if not logger.isEnabledFor(level):
             continue
         if handler is not None and level < logging.WARNING:
-            handler.note(created, logging.getLevelName(level), logger.name, event, facts)
-        else:
-            logger.log(level, Line(event, facts))
+            lines.append((created, logging.getLevelName(level), name, event, facts))
+            continue
+        if handler is not None and lines:
+            handler.note(lines)
+            lines = []
+        logger.log(level, Line(event, facts))
+    if handler is not None and lines:
+        handler.note(lines)
 
 
 _only: TurnHandler | None = None  # the handler of the whole process, if it writes text
@@ -78,9 +84,9 @@ class TurnHandler(logging.Handler):
             # As in the standard library: a line that cannot be written takes nothing down.
             self.handleError(record)
 
-    def note(self, created: float, level: str, logger: str, event: str, facts: Facts) -> None:
-        """A line below WARNING that is made into text when it is written."""
-        self._lines.append((created, level, logger, event, facts))
+    def note(self, lines: Sequence[Noted]) -> None:
+        """Lines below WARNING that are made into text when they are written."""
+        self._lines += lines
         if len(self._lines) >= LINES_MAX or not self._plan():
             self.flush()
 

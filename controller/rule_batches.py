@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from rostrum.controller.core.model import MulticastRule
 
@@ -16,9 +17,18 @@ Key = int  # of a rule on one switch; a number, because nothing is looked up fas
 
 def key_of(in_port: int, group: int) -> Key:
     """Of what goes to `group` (an address as a number) and enters `in_port`."""
-    if in_port >> 24:  # no port of a topology; a switch may tell of a rule with any
-        return (group << 64) + in_port
-    return (group << 24) + in_port
+    if in_port >> _PORT_BITS:  # no port of a topology; a switch may tell of a rule with any
+        return (group << _ANY_PORT_BITS) + in_port
+    return (group << _PORT_BITS) + in_port
+
+
+def group_of(key: Key) -> int:
+    return key >> _PORT_BITS if key < _ANY_PORT else key >> _ANY_PORT_BITS
+
+
+_PORT_BITS: Final = 24
+_ANY_PORT_BITS: Final = 64
+_ANY_PORT: Final = 1 << 60  # keys from here on have ports of more than 24 bits; a group has 32
 
 
 class Op:
@@ -65,9 +75,9 @@ class Batch:
         gone, kept = self.removals, self.installs
         if order.removal:
             if kept:
-                groups = {int(rule.group) for rule in kept.values()}
-                for key, rule in order.rules().items():
-                    if key not in kept and int(rule.group) in groups:
+                groups = {group_of(key) for key in kept}
+                for key in order.rules():
+                    if key not in kept and group_of(key) in groups:
                         return False
             gone, kept = kept, gone
         if order.rule is not None:

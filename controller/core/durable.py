@@ -18,7 +18,8 @@ journal (write-ahead). So after a crash the records explain everything that anyb
 done.
 
 Rules for parts:
-- JSON values only (str, int, float, bool, None, list, dict with str keys). Leave out what can be worked out again, and
+- JSON values only (str, int, float, bool, None, list or tuple, dict with str keys), which nobody changes after they
+  were dumped: a journal may write them once more later. Leave out what can be worked out again, and
   what devices or agents tell anew: a record that is written seldom is a fast one.
 - Times are ns of the manager's monotonic clock, which means nothing to the next manager: `core.durable.wall(ns)` for
   the journal, `core.durable.monotonic(ns)` back.

@@ -301,6 +301,8 @@ class Core:
 
     def discard(self, rule_sets: Sequence[RuleSet], now: int) -> None:
         """Idle rule sets go, their groups with them."""
+        if not rule_sets:
+            return
         self.remove(tuple(chain.from_iterable(one.rules for one in rule_sets)), "", now)
         for one in rule_sets:
             self.groups.give_back(one.group)

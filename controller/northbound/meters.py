@@ -1,25 +1,22 @@
-"""What is counted as it happens, for `metrics.py`: from the lines that the core logs, each said once, and from REST's
-answers. Every label has a bounded set of values.
+"""What is counted as it happens, for `metrics.py`: from the lines that the core logs, each said once. Every label has a
+bounded set of values.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core.paths import Path, Transfer
 from rostrum.controller.core.state import Core
 from rostrum.controller.northbound.views import WallClock
-from rostrum.controller.stats import ANSWER_BOUNDS_S, Histogram
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from rostrum.controller.stats import Histogram
 
 WAIT_BOUNDS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 SETUP_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 TRANSFER_BOUNDS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 SHARE_BOUNDS = (0.0, 0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 
 # Class of a denial <- what its reason says. What plug-in schedulers say is theirs: class "scheduler".
 _NEVER = (
@@ -138,38 +135,3 @@ _HEARD: dict[str, Callable[[Meters, dict[str, object]], None]] = {
     "first light": Meters._first_light,
     "transfer": Meters._transfer,
 }
-
-
-class RestMeter:
-    """ASGI middleware: answers by method, route and status, and the time to their first byte."""
-
-    def __init__(self) -> None:
-        self.answers: Counter[tuple[str, str, int]] = Counter()
-        self.times: dict[str, Histogram] = defaultdict(lambda: Histogram(ANSWER_BOUNDS_S))  # s, by route
-        self.under_way = 0
-
-    def around(self, app: ASGIApp) -> ASGIApp:
-        async def metered(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http":
-                await app(scope, receive, send)
-                return
-            began = time.perf_counter_ns()
-
-            async def watched(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    self._count(scope, message["status"], time.perf_counter_ns() - began)
-                await send(message)
-
-            self.under_way += 1
-            try:
-                await app(scope, receive, watched)
-            finally:
-                self.under_way -= 1
-
-        return metered
-
-    def _count(self, scope: Scope, status: int, ns: int) -> None:
-        route = str(getattr(scope.get("route"), "path", "other"))  # the template, not what was asked for
-        method = scope["method"] if scope["method"] in METHODS else "other"
-        self.answers[method, route, status] += 1
-        self.times[route].add(ns / 1e9)

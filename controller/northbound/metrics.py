@@ -23,7 +23,8 @@ from rostrum.controller.core.circuits import Circuit, Foreign, OcsState
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import State
 from rostrum.controller.northbound import groups_metrics, rdcm_rest
-from rostrum.controller.northbound.meters import REASON_CLASSES, Meters, RestMeter
+from rostrum.controller.northbound.meters import REASON_CLASSES, Meters
+from rostrum.controller.northbound.rest_meter import RestMeter
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Histogram, Latency
 from rostrum.topologies.model import Ocs

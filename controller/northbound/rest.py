@@ -23,10 +23,11 @@ from rostrum.controller.execution import Devices
 from rostrum.controller.northbound import care_rest, counters, groups_rest, problems, rdcm_rest, schemas, views
 from rostrum.controller.northbound.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.events import Events, EventStream
-from rostrum.controller.northbound.meters import Meters, RestMeter
+from rostrum.controller.northbound.meters import Meters
 from rostrum.controller.northbound.metrics import Metrics
 from rostrum.controller.northbound.probes import Probes
 from rostrum.controller.northbound.problems import Refused
+from rostrum.controller.northbound.rest_meter import RestMeter
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Latency
 from rostrum.controller.store import StoreError

@@ -255,27 +255,33 @@ class AgentConnection(asyncio.Protocol):
             return
         arrived = time.perf_counter_ns()
         self.heard = time.monotonic()
-        self._buffer += data
+        source: bytes | bytearray = data
+        if self._buffer:
+            self._buffer += data
+            source = self._buffer
         if self.server and self.heard >= self._renew_at:  # every word renews the lease
             self._renew_at = self.heard + self.service.owner.manager.core.settings.lease_ns / 1e9 / RENEWALS
             self.service.owner.post(ev.KeepAlive(self.server))
         at = 0
-        while len(self._buffer) - at >= 4 and not self._closing:
-            length = int.from_bytes(self._buffer[at : at + 4], "big")
+        while len(source) - at >= 4 and not self._closing:
+            length = int.from_bytes(source[at : at + 4], "big")
             if not 0 < length <= FRAME_MAX:
                 wrong = f"a frame of {length} bytes; 1 to {FRAME_MAX} are possible (framed binary Thrift)"
                 self.close(thrift_tls.SPOKE_TLS if thrift_tls.meant_tls(length) else wrong)
                 return
-            if len(self._buffer) - at - 4 < length:
+            if len(source) - at - 4 < length:
                 break
-            frame = bytes(self._buffer[at + 4 : at + 4 + length])
+            frame = bytes(source[at + 4 : at + 4 + length])
             at += 4 + length
             try:
                 self._handle(frame, arrived)
             except BadMessage as error:
                 self.close(str(error))
                 return
-        del self._buffer[:at]
+        if source is self._buffer:
+            del self._buffer[:at]
+        else:
+            self._buffer += data[at:]
 
     def call(self, method: str, arguments: dict[str, Any]) -> None:
         """Agent.`method` at the other end."""

@@ -117,6 +117,61 @@ def test_size__is_that_of_what_is_held_not_of_what_was_written(tmp_path: Path) -
     assert file.stat().st_size < 1 << 20 and not Path(f"{file}-wal").exists()
 
 
+def test_turns__are_folded_into_records_that_say_the_same(tmp_path: Path, seed: int) -> None:
+    rng, file, expected = random.Random(seed), tmp_path / "journal", {}
+    made = Journal(file, "t")
+    most = 0
+    for number in range(2000):
+        changes = []
+        for key in {str(rng.randint(1, 40)) for _ in range(rng.randint(1, 4))}:
+            gone = rng.random() < 0.4
+            changes.append(Change("path", key, None if gone else {"n": number, "text": "x" * rng.randint(0, 900)}))
+            if gone:
+                expected.pop(key, None)
+            else:
+                expected[key] = changes[-1].value
+        made.write(changes)
+        most = max(most, made._turns_bytes)
+        if rng.random() < 0.02:
+            assert journal.show(file)["records"].get("path", {}) == expected  # while it is written
+        if rng.random() < 0.005:
+            made._give_up()  # killed
+            made = Journal(file, "t")
+            assert made.records.get("path", {}) == expected
+    assert 0 < most < journal.TURNS_BYTES
+    made.close()
+    assert journal.check(file) == {"path": len(expected)}
+
+
+def test_file_of_an_earlier_release__is_read_shown_and_gone_on_with(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    made = Journal(file, "t")
+    made.write([Change("path", "p-1", {"n": 1}), Change("path", "p-2", {"n": 2})])
+    made.close()
+    raw = sqlite3.connect(file)  # schema 1 had no turns
+    raw.executescript("DROP TABLE turn; PRAGMA user_version=1")
+    raw.close()
+    assert journal.check(file) == {"path": 2}
+    again = Journal(file, "t")
+    assert again.records == {"path": {"p-1": {"n": 1}, "p-2": {"n": 2}}}
+    again.write([Change("path", "p-1", None)])
+    assert journal.show(file)["records"] == {"path": {"p-2": {"n": 2}}}
+    again.close()
+
+
+def test_damage__a_turn_that_is_not_what_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    made = Journal(file, "t")
+    made.write([Change("path", "p-1", {"n": 1})])
+    made._give_up()
+    raw = sqlite3.connect(file)
+    raw.execute('UPDATE turn SET changes = CAST(\'[["path","p-1",{"n":7}]]\' AS BLOB)')
+    raw.commit()
+    raw.close()
+    with pytest.raises(StoreError, match="turn 1 is not what was written"):
+        Journal(file, "t")
+
+
 def test_damage__is_told_with_a_way_out(tmp_path: Path) -> None:
     file = tmp_path / "journal"
     made = Journal(file, "t")

@@ -36,13 +36,15 @@ from rostrum.topologies.model import Ocs, Topology
 
 
 class QuickFabric:
-    """Switches that keep what they are told."""
+    """Switches that keep what they are told. They take a rule back that is the same object: comparing and hashing
+    addresses would cost more than all else here.
+    """
 
     port = 0
 
     def __init__(self, topology: Topology, up: Callable[[str], None]) -> None:
         self._up = up
-        self._tables: dict[str, set[MulticastRule]] = {name: set() for name in topology.switches}
+        self._tables: dict[str, dict[int, MulticastRule]] = {name: {} for name in topology.switches}
 
     async def start(self, host: str, port: int) -> None:
         for name in self._tables:
@@ -53,11 +55,11 @@ class QuickFabric:
 
     async def install(self, rules: Sequence[MulticastRule]) -> None:
         for rule in rules:
-            self._tables[rule.switch].add(rule)
+            self._tables[rule.switch][id(rule)] = rule
 
     async def remove(self, rules: Sequence[MulticastRule]) -> None:
         for rule in rules:
-            self._tables[rule.switch].discard(rule)
+            self._tables[rule.switch].pop(id(rule), None)
 
     async def rearm(self, rules: Sequence[MulticastRule]) -> None:
         """Nobody looks for light here."""
@@ -69,7 +71,7 @@ class QuickFabric:
         """No frames are sent."""
 
     async def read(self, switch: str) -> set[MulticastRule]:
-        return set(self._tables[switch])
+        return set(self._tables[switch].values())
 
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         return []
