@@ -55,10 +55,6 @@ class Order:
         self.op, self.removal, self.rule, self.key, self.work = op, removal, rule, key, work
         self.more: dict[Key, MulticastRule] | None = None
 
-    def rules(self) -> dict[Key, MulticastRule]:
-        found = {} if self.rule is None else {self.key: self.rule}
-        return {**found, **self.more} if self.more else found
-
 
 class Batch:
     """Removals come first, then what is set."""
@@ -67,6 +63,7 @@ class Batch:
         self.orders: list[Order] = []
         self.removals: dict[Key, MulticastRule] = {}
         self.installs: dict[Key, MulticastRule] = {}
+        self._groups: set[int] | None = None  # of the installs, once somebody asked
 
     def add(self, order: Order) -> bool:
         """False if it has to come after this batch: a group whose rules are set in it loses none of its other rules in
@@ -74,22 +71,34 @@ class Batch:
         """
         gone, kept = self.removals, self.installs
         if order.removal:
-            if kept:
-                groups = {group_of(key) for key in kept}
-                for key in order.rules():
-                    if key not in kept and group_of(key) in groups:
-                        return False
+            if kept and self._would_meet_others(order):
+                return False
             gone, kept = kept, gone
         if order.rule is not None:
-            if gone:
-                gone.pop(order.key, None)
+            if gone and order.key in gone:
+                del gone[order.key]
             kept[order.key] = order.rule
-        if order.more:
-            for key in order.more if gone else ():
-                gone.pop(key, None)
-            kept.update(order.more)
+        if order.more is not None:
+            for key, rule in order.more.items():
+                if gone and key in gone:
+                    del gone[key]
+                kept[key] = rule
+        if not order.removal:
+            self._groups = None
         self.orders.append(order)
         return True
+
+    def _would_meet_others(self, removal: Order) -> bool:
+        groups = self._groups
+        if groups is None:
+            groups = self._groups = {group_of(key) for key in self.installs}
+        if removal.key not in self.installs and group_of(removal.key) in groups:
+            return True
+        if removal.more is not None:
+            for key in removal.more:
+                if key not in self.installs and group_of(key) in groups:
+                    return True
+        return False
 
     def alone(self) -> list[Batch]:
         """Each of its orders by itself."""

@@ -150,7 +150,9 @@ def _never(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Obstacl
 def _reusable(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Circuit | None:
     """The idle circuit from this rack to exactly these racks, live ones and the last used first."""
     same = [one for one in resources.circuits.on_route((ocs.name, source, racks)) if not one.users]
-    return max(same, key=lambda one: (one.state is CircuitState.LIVE, one.last_used), default=None)
+    if not same:
+        return None
+    return max(same, key=lambda one: (one.state is CircuitState.LIVE, one.last_used))
 
 
 def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Taken | Obstacle:
