@@ -16,7 +16,7 @@ class RuleLines:
     """Of one topology's switches."""
 
     def __init__(self, switches: Mapping[str, Switch]) -> None:
-        self._switches = switches
+        self._kinds = {name: switch.southbound for name, switch in switches.items()}
         self._known: dict[tuple[str, ...], tuple[str, str]] = {}  # the same racks come again and again
 
     def facts(
@@ -47,6 +47,6 @@ class RuleLines:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             names = sorted(set(switches))
-            kinds = sorted({self._switches[name].southbound for name in names})
+            kinds = sorted({self._kinds[name] for name in names})
             found = self._known[switches] = ",".join(kinds), ",".join(names)
         return found

@@ -24,7 +24,8 @@ class RuleOrders:
         self._fabric = fabric
         self._bound_s = bound_s
         self._waiting = Waiting()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # one for each switch, from its first order on
+        self._asleep: dict[str, asyncio.Future[None]] = {}  # those of them that wait for orders
         self._asked: dict[str, float] = {}  # switch -> when (s, the loop's clock) it was asked for what it does now
         self._late: set[str] = set()  # did not answer in time; what it was asked for is given up
         self._watch: asyncio.TimerHandle | None = None
@@ -32,7 +33,7 @@ class RuleOrders:
     @property
     def busy(self) -> int:
         """Switches with orders under way."""
-        return len(self._tasks)
+        return len(self._waiting.orders)
 
     def order(self, number: int, rules: Sequence[MulticastRule], removal: bool, done: Done) -> None:
         """Sets or removes rules; `done` gets the number and what failed, when every switch has answered."""
@@ -49,6 +50,7 @@ class RuleOrders:
         """Gives up what is still under way."""
         if self._watch:
             self._watch.cancel()
+        self._asleep.clear()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -59,7 +61,11 @@ class RuleOrders:
             return
         loop = asyncio.get_running_loop()
         for switch in switches:
-            self._tasks[switch] = loop.create_task(self._serve(switch, loop))
+            asleep = self._asleep.pop(switch, None)
+            if asleep is None:
+                self._tasks[switch] = loop.create_task(self._serve(switch, loop))
+            else:
+                asleep.set_result(None)
         if self._watch is None:
             self._watch = loop.call_later(self._bound_s, self._look, loop)
 
@@ -71,39 +77,47 @@ class RuleOrders:
                 self._late.add(switch)
                 self._tasks[switch].cancel()
         next_s = min((asked + self._bound_s - now for asked in self._asked.values()), default=self._bound_s)
-        self._watch = loop.call_later(max(next_s, self._bound_s / 20), self._look, loop) if self._tasks else None
+        self._watch = loop.call_later(max(next_s, self._bound_s / 20), self._look, loop) if self.busy else None
 
     async def _serve(self, switch: str, loop: asyncio.AbstractEventLoop) -> None:
-        """Until nothing waits for this switch."""
-        waiting = self._waiting.orders[switch]
-        try:
-            while waiting:
-                work = waiting[0].work
-                if work is not None:
-                    del waiting[0]
-                    await work()
-                else:
-                    await self._carry_out(switch, self._waiting.take(switch), loop)
-        finally:
-            del self._waiting.orders[switch], self._tasks[switch]
-            self._late.discard(switch)
+        """All that comes for this switch."""
+        while True:
+            waiting = self._waiting.orders[switch]
+            try:
+                while waiting:
+                    work = waiting[0].work
+                    if work is not None:
+                        del waiting[0]
+                        await work()
+                    else:
+                        await self._carry_out(switch, self._waiting.take(switch), loop)
+            finally:
+                del self._waiting.orders[switch]
+                self._late.discard(switch)
+            asleep = self._asleep[switch] = loop.create_future()
+            await asleep
 
     async def _carry_out(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
-        failure = ""
         try:
-            await self._ask(switch, batch, loop)
-        except TimeoutError:
-            failure = f"no answer within {self._bound_s:g} s"
+            failure = await self._ask(switch, batch, loop)
         except SouthboundError as error:
             if len(batch.orders) > 1:
-                for one in batch.alone():
-                    await self._carry_out(switch, one, loop)
+                await self._one_by_one(switch, batch, loop)
                 return
             failure = str(error)
         batch.answer(switch, failure)
 
-    async def _ask(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
-        """Raises SouthboundError, TimeoutError."""
+    async def _one_by_one(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
+        """The switch refused all of it together."""
+        for one in batch.alone():
+            try:
+                failure = await self._ask(switch, one, loop)
+            except SouthboundError as error:
+                failure = str(error)
+            one.answer(switch, failure)
+
+    async def _ask(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> str:
+        """What failed; empty = nothing. Raises SouthboundError."""
         self._asked[switch] = loop.time()
         try:
             if batch.removals:
@@ -113,9 +127,12 @@ class RuleOrders:
         except asyncio.CancelledError:
             if not self._given_up(switch):
                 raise
-            raise TimeoutError from None
+            return f"no answer within {self._bound_s:g} s"
+        except TimeoutError as error:  # the driver's own
+            return str(error) or "no answer in time"
         finally:
             del self._asked[switch]
+        return ""
 
     def _given_up(self, switch: str) -> bool:
         """Whether its task was cancelled because the switch is late, and for no other reason."""

@@ -16,9 +16,10 @@ Port = tuple[str, int]  # switch, port
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server is attached; `rate_bps` of its link's slower end."""
+    """Where a server is attached; `rate_bps` of its link's slower end. `address`: as text."""
 
     server: str
+    address: str
     tor: str
     port: int
     rate_bps: int
@@ -45,7 +46,11 @@ class Fabric:
         self.topology = topology
         self.places = {
             one.name: Place(
-                one.name, one.tor, one.tor_port, min(one.rate_bps, topology.switches[one.tor].rates[one.tor_port])
+                one.name,
+                str(one.address),
+                one.tor,
+                one.tor_port,
+                min(one.rate_bps, topology.switches[one.tor].rates[one.tor_port]),
             )
             for one in topology.servers.values()
         }
@@ -54,9 +59,11 @@ class Fabric:
         }
         self._depths: dict[str, dict[str, int]] = {}
         self.ports: dict[Link, int] = {}  # (switch, next node) -> the switch's port
+        self.far: dict[Port, tuple[int, int]] = {}  # the port at the other end, 0 = a server's; the rate here (bit/s)
         for switch in topology.switches.values():
             for port in sorted(switch.neighbours):
                 end = switch.neighbours[port]
+                self.far[switch.name, port] = (end.port if end.node in topology.switches else 0, switch.rates[port])
                 if end.node in topology.switches or end.node in topology.servers:
                     self.ports.setdefault((switch.name, end.node), port)
             ports = sorted(switch.neighbours.items())

@@ -435,8 +435,8 @@ def _address(core: Core, name: str, control_port: int) -> ServerAddress:
     """The same one every time."""
     found = core.addresses.get(name)
     if found is None or found.control_port != control_port:
-        server = core.topology.servers[name]
-        found = core.addresses[name] = ServerAddress(server.name, str(server.address), control_port)
+        place = core.resources.fabric.places[name]
+        found = core.addresses[name] = ServerAddress(place.server, place.address, control_port)
     return found
 
 

@@ -127,7 +127,7 @@ class SteinerTree:
         cut_off = []
         for name in sorted(wanted, key=lambda name: distance.get(name, 0)):
             try:
-                self.join(name)
+                self._join(name)
             except Unreachable as error:
                 cut_off.append((name, str(error)))
         if cut_off:
@@ -146,23 +146,29 @@ class SteinerTree:
 
     def join(self, receiver: str) -> frozenset[Link]:
         """Returns the links that were added. Raises Unreachable."""
+        return frozenset((parent, child) for child, parent in pairwise(self._join(receiver)))
+
+    def _join(self, receiver: str) -> list[str]:
+        """The way from the receiver to where the tree was; empty = it was in the tree. Raises Unreachable."""
         if receiver == self.sender:
             raise Unreachable(f"{receiver} is the sender", [receiver])
+        children, parents = self.children, self.parents
+        if receiver in children:
+            self.receivers.add(receiver)
+            return []
+        way = self._nearest(receiver)
         self.receivers.add(receiver)
-        if receiver in self.children:
-            return frozenset()
-        try:
-            way = self._nearest(receiver)
-        except Unreachable:
-            self.receivers.discard(receiver)
-            raise
-        added = []
-        for child, parent in pairwise(way):
-            self.parents[child] = parent
-            self.children.setdefault(child, [])
-            self.children.setdefault(parent, []).append(child)
-            added.append((parent, child))
-        return frozenset(added)
+        children[receiver] = []
+        child = receiver
+        for parent in way[1:]:
+            parents[child] = parent
+            there = children.get(parent)
+            if there is None:
+                children[parent] = [child]
+            else:
+                there.append(child)
+            child = parent
+        return way
 
     def leave(self, receiver: str) -> frozenset[Link]:
         """Returns the links that are no longer needed."""
@@ -212,21 +218,29 @@ class SteinerTree:
 
     def _nearest(self, receiver: str) -> list[str]:
         """From the receiver to the nearest node of the tree that may pass packets on to it."""
+        children = self.children
         came_from: dict[str, str | None] = {receiver: None}
         queue = deque([receiver])
         while queue:
             node = queue.popleft()
-            for neighbour in self._around(node):
-                if neighbour in came_from or (neighbour, node) in self._failed:
-                    continue
-                if neighbour != self.sender and not self._passes(neighbour):
-                    continue
-                came_from[neighbour] = node
-                if neighbour in self.children and (not self._failed or self._sound(neighbour)):
+            around = self._around(node)
+            for neighbour in around:  # first: a core has hundreds
+                if neighbour in children and self._takes(neighbour, node):
+                    came_from[neighbour] = node
                     return self._trace(came_from, neighbour)
-                if neighbour not in self.children:
+            for neighbour in around:
+                if neighbour in children or neighbour in came_from or (neighbour, node) in self._failed:
+                    continue
+                if self._passes(neighbour):
+                    came_from[neighbour] = node
                     queue.append(neighbour)
         raise Unreachable(f"no way leads to {receiver}", [receiver])
+
+    def _takes(self, node: str, receiver: str) -> bool:
+        """Whether a node of the tree may pass packets on to a neighbour."""
+        if node != self.sender and not self._passes(node):
+            return False
+        return not self._failed or ((node, receiver) not in self._failed and self._sound(node))
 
     def _depths(self) -> dict[str, int]:
         """Links from the sender to each node that it reaches."""

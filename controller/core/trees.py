@@ -135,23 +135,23 @@ def hops_of(
     fabric: Fabric, sender: str, nodes: SteinerTree, dead: Collection[Port] = ()
 ) -> tuple[tuple[Hop, ...], int]:
     """What the switches of a tree do, the sender's ToR first, and the rate of its slowest link."""
-    topology = fabric.topology
-    source = topology.servers[sender]
-    rates = [source.rate_bps]
-    hops = []
-    in_port = source.tor_port
-    queue = deque([(nodes.sender, in_port)])
-    while queue:
-        name, in_port = queue.popleft()
+    source = fabric.topology.servers[sender]
+    rate_bps: int = source.rate_bps
+    hops: list[Hop] = []
+    todo = [(nodes.sender, source.tor_port)]
+    for name, in_port in todo:  # which grows
         out_ports = []
         for child in nodes.children[name]:
             port = fabric.port(name, child, dead)
             out_ports.append(port)
-            rates.append(topology.switches[name].rates[port])
-            if child in topology.switches:
-                queue.append((child, topology.switches[name].neighbours[port].port))
-        hops.append((name, in_port, tuple(sorted(out_ports))))
-    return tuple(hops), min(rates)
+            far_port, rate = fabric.far[name, port]
+            if rate < rate_bps:
+                rate_bps = rate
+            if far_port:
+                todo.append((child, far_port))
+        out_ports.sort()
+        hops.append((name, in_port, tuple(out_ports)))
+    return tuple(hops), rate_bps
 
 
 def nodes_of(fabric: Fabric, sender: str, hops: Iterable[Hop]) -> SteinerTree:

@@ -24,10 +24,13 @@ class Switches:
         self.calls: list[tuple[str, str, int]] = []
         self.open = asyncio.Event()
         self.refused: set[IPv4Address] = set()
+        self.broken = False
 
     async def install(self, rules: Sequence[MulticastRule]) -> None:
         self.calls.append((rules[0].switch, "install", len(rules)))
         await self.open.wait()
+        if self.broken:
+            raise RuntimeError("a bug")
         if any(rule.group in self.refused for rule in rules):
             raise SouthboundError("no room")
         for rule in rules:
@@ -98,6 +101,19 @@ async def test_silence__fails_all_that_was_asked_at_once_and_no_more() -> None:
     talk.order(3, rule(3))
     await talk.idle()
     assert talk.done[3] == ()
+
+
+async def test_driver_that_breaks__is_asked_again_with_the_next_order() -> None:
+    talk = Talk()
+    talk.switches.broken = True
+    talk.order(1, rule(1))
+    await talk.idle()
+    assert talk.done == {}  # the manager gives it up after a time
+    talk.switches.broken = False
+    talk.order(2, rule(2))
+    await talk.idle()
+    assert talk.done == {2: ()}
+    await talk.orders.close()
 
 
 async def test_other_work__keeps_its_place_between_orders() -> None:

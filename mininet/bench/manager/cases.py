@@ -57,6 +57,7 @@ _PACKET = replace(PAPER, name="thrift-40-packet", wait_s=0.0)
 def full() -> list[Case]:
     cases = [replace(PAPER, name="echo", door="echo"), *_BY_SIZE, replace(PAPER, name="thrift-200", servers=200)]
     cases += [replace(_PACKET, name=f"thrift-{n}-packet", servers=n) for n in (40, 10_000)]
+    cases += [replace(_PACKET, name=f"thrift-40-packet-clients-{n}", clients=n) for n in (16, 24)]
     cases += [replace(PAPER, name="thrift-40-alone", clients=1)]
     cases += [replace(case, name=f"{case.name}-no-journal", journal=False) for case in (PAPER, _PACKET)]
     cases += [replace(_PACKET, name=f"thrift-1000-receivers-{n}", servers=1_000, receivers=(n, n)) for n in (1, 4, 64)]
