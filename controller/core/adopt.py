@@ -36,7 +36,8 @@ def adopt(core: Core, server: str, live: LivePath, now: int) -> None:
         core.warn("path not adopted", path=live.response_id[:64], agent=server, cause=cause)
         return
     core.groups.adopt(live.group)
-    request = PathRequest(live.request_id, server, server, live.receivers, live.accepted_size, live.accepted_size)
+    receivers = tuple(dict.fromkeys(live.receivers))
+    request = PathRequest(live.request_id, server, server, receivers, live.accepted_size, live.accepted_size)
     path = Path(live.response_id, request, Stamps(now, accepted=now), adopted=True)
     path.kind, path.group, path.accepted_size = live.kind, live.group, live.accepted_size
     path.reason = "adopted from its agent after the manager's restart"
@@ -45,7 +46,7 @@ def adopt(core: Core, server: str, live: LivePath, now: int) -> None:
     core.paths[path.id] = path
     core.by_request[server, live.request_id] = path.id
     core.durable.mark("path", path.id)
-    core.resources.share_ports(path.id, server, live.receivers)
+    core.resources.share_ports(path.id, server, receivers)
     for held in [one for one in core.foreign_rules.values() if one.rule.group == live.group]:
         del core.foreign_rules[rule_making.key(held.rule)]
         path.rules = (*path.rules, held.rule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 import pytest
@@ -398,8 +399,6 @@ def test_restart__a_circuit_that_is_gone_becomes_a_packet_path() -> None:
 def test_restart__absurd_claims_are_not_adopted() -> None:
     line = Timeline()
     good = live_path(line.ask_as_agent("h1", "h3"))
-    from dataclasses import replace
-
     for wrong in (
         replace(good, response_id="x1", request_id="a", receivers=("h99",)),
         replace(good, response_id="x2", request_id="b", receivers=("h7",)),
@@ -409,6 +408,20 @@ def test_restart__absurd_claims_are_not_adopted() -> None:
     ):
         line.hello("h7", 1, (wrong,))
         assert wrong.response_id not in line.manager.core.paths
+
+
+def test_restart__a_receiver_that_is_named_twice_gets_one_copy() -> None:
+    for ends, ocs in ((("h1", "h2", "h3", "h3", "h3"), True), (("h1", "h2", "h2", "h3"), False)):
+        before = Timeline()
+        wanted = Wanted.AUTO if ocs else Wanted.PACKET
+        path = before.ask_as_agent(ends[0], *dict.fromkeys(ends[1:]), wanted=wanted)
+        after = restarted(before)
+        after.all_up()
+        after.hello("h1", 1, (replace(live_path(path), receivers=ends[1:]),))
+        adopted = after.path(path.id)
+        assert adopted.kind is path.kind and adopted.rules
+        assert all(len(set(rule.out_ports)) == len(rule.out_ports) for rule in adopted.rules)
+        after.assert_delivers(adopted)
 
 
 def test_sweep__only_what_is_on_ports_of_the_topology() -> None:
