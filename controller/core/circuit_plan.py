@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rostrum.controller.core.resources import Resources
 
 
-CASCADES_MAX = 4096
 Racks = tuple[str, ...]
 
 
@@ -229,11 +228,11 @@ def _fit(
 ) -> Cascade | None:
     """As `fit`, remembered: the same racks are asked for again and again."""
     key = (ocs.name, uplink, tuple(ports), tuple(splitter.name for splitter in available))
-    if key not in resources.cascades:
-        if len(resources.cascades) >= CASCADES_MAX:
-            resources.cascades.clear()
-        resources.cascades[key] = fit(uplink, ports, available, ocs.light)
-    return resources.cascades[key]
+    found = resources.cascades.get(key)
+    if found is None:
+        found = (fit(uplink, ports, available, ocs.light),)
+        resources.cascades.put(key, found)
+    return found[0]
 
 
 def _available(resources: Resources, ocs: Ocs, evicted: Collection[str], now: int) -> list[Splitter]:

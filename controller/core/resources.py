@@ -7,7 +7,7 @@ needs. A scheduler gets a fork: what it reserves there is a proposal, which the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,14 +18,16 @@ from rostrum.controller.core.circuits import Circuit, CircuitState, CircuitTable
 from rostrum.controller.core.fabric import Ends, Fabric
 from rostrum.controller.core.failed_links import FailedLinks
 from rostrum.controller.core.health import Health
+from rostrum.controller.core.kept import Kept
 from rostrum.controller.core.queue import Key
 from rostrum.controller.core.splitters import Cascade, TorPort
-from rostrum.controller.core.trees import Hop, NoTree, RackTrees, Tree
+from rostrum.controller.core.trees import RACK_TREES_MAX, Hop, NoTree, RackTrees, Tree
 from rostrum.controller.core.values import Obstacle, PathRequest, Settings
 from rostrum.controller.core.words import listed
 from rostrum.topologies.model import Topology
 
-ENDS_MAX: Final = 1 << 12  # requests that are remembered so
+CASCADES_MAX: Final = 1 << 12
+ENDS_MAX: Final = 1 << 8  # requests that are remembered so
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ class Resources:
         self.never: dict[tuple[str, int], Obstacle | None] = {}
         self._sending = _Shares("sending", settings.paths_per_server)
         self._receiving = _Shares("receiving", settings.paths_per_server)
-        self.cascades: dict[Hashable, Cascade | None] = {}  # found before: circuit_plan.py
-        self.rack_trees: RackTrees = {}
+        self.cascades: Kept[tuple[Cascade | None]] = Kept(CASCADES_MAX)  # found before: circuit_plan.py
+        self.rack_trees: RackTrees = Kept(RACK_TREES_MAX)
         self._ends: dict[tuple[str, tuple[str, ...]], Ends] = {}  # who waits is planned for again
         self._serial = 0
 

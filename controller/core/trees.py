@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from rostrum.controller.core.fabric import Ends, Fabric, Link, Place, Port
+from rostrum.controller.core.kept import Kept
 from rostrum.controller.core.steiner import SteinerTree, Unreachable
 from rostrum.topologies.model import Topology
 
@@ -57,7 +58,7 @@ class NoTree(Exception):
         self.unreached = unreached
 
 
-RackTrees = dict[tuple[str, tuple[str, ...]], RackTree]  # sender, others' ToRs; of a fabric where all links are up
+RackTrees = Kept[RackTree]  # by sender and other racks' ToRs; of a fabric where all links are up
 RACK_TREES_MAX = 4096
 
 
@@ -85,9 +86,7 @@ def build(
     if found is None:
         found = _rack_tree(fabric, ends.sender.server, ends.remote, avoid, dead, failed)
         if kept is not None:
-            if len(kept) >= RACK_TREES_MAX:
-                kept.clear()
-            kept[key] = found
+            kept.put(key, found)
     return _with_servers(found, ends)
 
 
@@ -104,7 +103,7 @@ def _rack_tree(
     nodes = SteinerTree(
         root,
         fabric.neighbours,
-        lambda node: fabric.is_switch(node) and node not in avoid,
+        _passing(fabric, avoid) if avoid else fabric.is_switch,
         {*failed, *(fabric.links_at(dead) if dead else ())},
         spread=zlib.crc32(sender.encode()),
     )
@@ -115,6 +114,11 @@ def _rack_tree(
         raise NoTree(sorted(error.receivers)) from error
     hops, rate_bps = hops_of(fabric, sender, nodes, dead)
     return RackTree(nodes, hops, rate_bps)
+
+
+def _passing(fabric: Fabric, avoid: Collection[str]) -> Callable[[str], bool]:
+    """By itself, so that the tree that keeps it is not kept by it in turn."""
+    return lambda node: fabric.is_switch(node) and node not in avoid
 
 
 def _with_servers(between: RackTree, ends: Ends) -> Tree:
