@@ -35,7 +35,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from rostrum.controller.core.durable import Change, Json
 from rostrum.controller.store import StoreError
 
-SCHEMA = 2  # raised with a step in `_raise_schema` when files of before cannot be read as they are
+SCHEMA = 2  # raised, with a step in `Journal._open`, when files of before cannot be read as they are
 READABLE = (1, SCHEMA)
 TURNS_BYTES = 128 << 10  # not folded yet
 APPLICATION_ID = 0x72737472
@@ -146,8 +146,9 @@ class Journal:
         if file.execute("PRAGMA application_id").fetchone()[0] == 0 and not _tables(file):
             marks = f"PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={SCHEMA};"
             file.executescript(f"BEGIN;{_TABLES}{_TURNS}{marks}COMMIT")
-        _raise_schema(file)
         _checked(file, self.path)
+        if _schema(file) == 1:  # it had no turns
+            file.executescript(f"BEGIN;{_TURNS}PRAGMA user_version={SCHEMA};COMMIT")
         return file
 
     def _take_turns(self) -> None:
@@ -317,12 +318,6 @@ def _tables(file: sqlite3.Connection) -> int:
 
 def _schema(file: sqlite3.Connection) -> int:
     return int(file.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _raise_schema(file: sqlite3.Connection) -> None:
-    """A file of an earlier release, which had no turns, becomes one of this."""
-    if file.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID and _schema(file) == 1:
-        file.executescript(f"BEGIN;{_TURNS}PRAGMA user_version={SCHEMA};COMMIT")
 
 
 def _checked(file: sqlite3.Connection, path: Path) -> None:

@@ -67,7 +67,7 @@ def stamp(created: float) -> str:
 
 
 def _thousandths(number: int) -> str:
-    """Three digits."""
+    """Three digits; as `:03`, which compiled code leaves to Python."""
     zeros = "00" if number < 10 else "0" if number < 100 else ""
     return zeros + str(number)
 

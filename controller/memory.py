@@ -6,7 +6,7 @@ import gc
 
 # Objects more than before; then of the young and the middle generation, how often. One turn of the loop makes some
 # thousands and frees them again; with less than many times that the collector runs often and finds nothing. Looking
-# through what is young and alive takes some 10 ms, in which nobody is answered.
+# through what is young and alive takes 10 to 20 ms, in which nobody is answered.
 THRESHOLDS = (50_000, 20, 100)
 
 

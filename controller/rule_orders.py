@@ -102,19 +102,11 @@ class RuleOrders:
             failure = await self._ask(switch, batch, loop)
         except SouthboundError as error:
             if len(batch.orders) > 1:
-                await self._one_by_one(switch, batch, loop)
+                for one in batch.alone():
+                    await self._carry_out(switch, one, loop)
                 return
             failure = str(error)
         batch.answer(switch, failure)
-
-    async def _one_by_one(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
-        """The switch refused all of it together."""
-        for one in batch.alone():
-            try:
-                failure = await self._ask(switch, one, loop)
-            except SouthboundError as error:
-                failure = str(error)
-            one.answer(switch, failure)
 
     async def _ask(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> str:
         """What failed; empty = nothing. Raises SouthboundError."""

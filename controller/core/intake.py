@@ -27,7 +27,6 @@ from rostrum.controller.core.values import (
     PathRequest,
     PathResponse,
     Protocol,
-    ServerAddress,
     Stamps,
     State,
     Wanted,
@@ -431,22 +430,7 @@ def answer(core: Core, path: Path) -> None:
     core.emit(act.Respond(request.origin, response))
 
 
-def _address(core: Core, name: str, control_port: int) -> ServerAddress:
-    """The same one every time."""
-    found = core.addresses.get(name)
-    if found is None or found.control_port != control_port:
-        place = core.resources.fabric.places[name]
-        found = core.addresses[name] = ServerAddress(place.server, place.address, control_port)
-    return found
-
-
 def _accepted(core: Core, path: Path) -> PathResponse:
-    topology = core.topology
-    receivers = []
-    for name in path.request.receivers:
-        agent = core.agents.get(name)
-        port = agent.control_port if agent else topology.control_port
-        receivers.append(_address(core, name, port))
     return PathResponse(
         request_id=path.request.request_id,
         response_id=path.id,
@@ -455,12 +439,12 @@ def _accepted(core: Core, path: Path) -> PathResponse:
         accepted_size=path.accepted_size,
         kind=path.kind or PathKind.PACKET,
         group=dotted(path.group) if path.group else "",
-        data_port=topology.data_port,
+        data_port=core.topology.data_port,
         reconfiguration_ns=path.reconfiguration_ns,
         rate_bps=path.rate_bps,
         lease_ms=core.settings.lease_ns // MS,
         light_bound_ms=_light_bound_ms(core, path),
-        receivers=tuple(receivers),
+        receivers=tuple([core.address(name) for name in path.request.receivers]),
         protocol=path.protocol,
     )
 

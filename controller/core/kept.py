@@ -18,9 +18,6 @@ class Kept(Generic[V]):
         self._found: dict[Hashable, V] = {}
         self._asked: set[int] = set()  # hashes of keys that were asked for once
 
-    def __len__(self) -> int:
-        return len(self._found)
-
     def get(self, key: Hashable) -> V | None:
         return self._found.get(key)
 

@@ -22,7 +22,6 @@ from rostrum.controller.core.values import (
     PathRequest,
     Protocol,
     RingPlace,
-    ServerAddress,
 )
 from rostrum.controller.core.words import listed
 
@@ -182,18 +181,12 @@ def view_of(core: Core, path: Path, backup: Backup, server: str) -> OverlayView:
         leaf=leaf,
         proxy=proxy,
         children=below,
-        addresses=tuple(_address(core, name) for name in named),
+        addresses=tuple(core.address(name) for name in named),
     )
 
 
 def _place(ring: Ring | None, server: str) -> RingPlace | None:
     return RingPlace(ring.predecessor(server), ring.successor(server), ring.parent) if ring else None
-
-
-def _address(core: Core, server: str) -> ServerAddress:
-    agent = core.agents.get(server)
-    port = agent.control_port if agent else core.topology.control_port
-    return ServerAddress(server, str(core.topology.servers[server].address), port)
 
 
 def _same(a: OverlayView, b: OverlayView) -> bool:

@@ -186,6 +186,16 @@ class Core:
         heapq.heappush(self.expiries, (when, path.id))
         self.look_at("leases", when)
 
+    def address(self, server: str) -> ServerAddress:
+        """Where its agent listens; the same object as long as that stays so."""
+        agent = self.agents.get(server)
+        control_port = agent.control_port if agent else self.topology.control_port
+        found = self.addresses.get(server)
+        if found is None or found.control_port != control_port:
+            place = self.resources.fabric.places[server]
+            found = self.addresses[server] = ServerAddress(place.server, place.address, control_port)
+        return found
+
     def tell(self, path: Path) -> bool:
         """Whether the path's origin is an agent that listens now."""
         return path.request.origin != REST

@@ -142,8 +142,8 @@ def hops_of(
     source = fabric.topology.servers[sender]
     rate_bps: int = source.rate_bps
     hops: list[Hop] = []
-    todo = [(nodes.sender, source.tor_port)]
-    for name, in_port in todo:  # which grows
+    reached = [(nodes.sender, source.tor_port)]
+    for name, in_port in reached:  # and those behind it, as they are added
         out_ports = []
         for child in nodes.children[name]:
             port = fabric.port(name, child, dead)
@@ -152,7 +152,7 @@ def hops_of(
             if rate < rate_bps:
                 rate_bps = rate
             if far_port:
-                todo.append((child, far_port))
+                reached.append((child, far_port))
         out_ports.sort()
         hops.append((name, in_port, tuple(out_ports)))
     return tuple(hops), rate_bps

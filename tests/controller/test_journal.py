@@ -38,6 +38,12 @@ while True:
 """
 
 
+def meddle(file: Path, statements: str) -> None:
+    raw = sqlite3.connect(file)
+    raw.executescript(statements)
+    raw.close()
+
+
 def test_write__read_back_replaced_and_gone(tmp_path: Path) -> None:
     file = tmp_path / "journal"
     first = Journal(file, "t")
@@ -148,9 +154,7 @@ def test_file_of_an_earlier_release__is_read_shown_and_gone_on_with(tmp_path: Pa
     made = Journal(file, "t")
     made.write([Change("path", "p-1", {"n": 1}), Change("path", "p-2", {"n": 2})])
     made.close()
-    raw = sqlite3.connect(file)  # schema 1 had no turns
-    raw.executescript("DROP TABLE turn; PRAGMA user_version=1")
-    raw.close()
+    meddle(file, "DROP TABLE turn; PRAGMA user_version=1")  # schema 1 had no turns
     assert journal.check(file) == {"path": 2}
     again = Journal(file, "t")
     assert again.records == {"path": {"p-1": {"n": 1}, "p-2": {"n": 2}}}
@@ -164,10 +168,7 @@ def test_damage__a_turn_that_is_not_what_was_written(tmp_path: Path) -> None:
     made = Journal(file, "t")
     made.write([Change("path", "p-1", {"n": 1})])
     made._give_up()
-    raw = sqlite3.connect(file)
-    raw.execute('UPDATE turn SET changes = CAST(\'[["path","p-1",{"n":7}]]\' AS BLOB)')
-    raw.commit()
-    raw.close()
+    meddle(file, 'UPDATE turn SET changes = CAST(\'[["path","p-1",{"n":7}]]\' AS BLOB)')
     with pytest.raises(StoreError, match="turn 1 is not what was written"):
         Journal(file, "t")
 
@@ -197,10 +198,7 @@ def test_damage__a_record_that_is_not_what_was_written(tmp_path: Path) -> None:
     made = Journal(file, "t")
     made.write([Change("path", "p-1", {"n": 1})])
     made.close()
-    raw = sqlite3.connect(file)
-    raw.execute("UPDATE record SET value = '{\"n\":7}'")
-    raw.commit()
-    raw.close()
+    meddle(file, "UPDATE record SET value = '{\"n\":7}'")
     with pytest.raises(StoreError, match="record path p-1 is not what was written"):
         Journal(file, "t")
 

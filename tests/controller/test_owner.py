@@ -108,12 +108,18 @@ async def test_what_nothing_waits_for_is_written_some_time_later() -> None:
     owner.close()
 
 
-async def test_what_changes_without_an_action_while_a_transaction_is_under_way_is_written_after_it() -> None:
+async def writing() -> tuple[Owner, SlowTransactions]:
+    """A transaction is under way."""
     store = SlowTransactions()
     owner, _ = begun(store)
     ask(owner, 1)
     await until(lambda: store.under_way, "a transaction is under way")
     store.written.clear()
+    return owner, store
+
+
+async def test_what_changes_without_an_action_while_a_transaction_is_under_way_is_written_after_it() -> None:
+    owner, store = await writing()
     owner.manager.core.durable.mark("agent", "h1")  # by a handler that has nothing to say
     store.end()
     await until(lambda: store.written == [[("agent", "h1")]], "the record is written")
@@ -121,11 +127,7 @@ async def test_what_changes_without_an_action_while_a_transaction_is_under_way_i
 
 
 async def test_what_is_due_while_a_transaction_is_under_way_is_written_after_it() -> None:
-    store = SlowTransactions()
-    owner, _ = begun(store)
-    ask(owner, 1)
-    await until(lambda: store.under_way, "a transaction is under way")
-    store.written.clear()
+    owner, store = await writing()
     owner.manager.core.durable.mark_later("leaving", "ocs")
     owner.post(ev.KeepAlive("h1"))
     await asyncio.sleep(2 * LATER_S)
