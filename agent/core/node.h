@@ -267,7 +267,8 @@ rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char
 bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset, uint32_t *length);
 
 /* RDCM. Hands in what concerns this node of a transfer's overlay; to senders from rs_send_open on, to receivers from
- * RS_EV_INCOMING on. An older or equal version changes nothing (RS_OK). Nothing of `view` is kept by reference. */
+ * RS_EV_INCOMING on. An older or equal version changes nothing (RS_OK). RS_ERR_STATE: the transfer does not run by
+ * RDCM, or no longer (what is left goes by unicast). Nothing of `view` is kept by reference. */
 rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *view);
 
 /* A continuing stream: rs_send_open with size RS_STREAM and RS_PROTOCOL_RDCM. Payloads are named by offset as ever, in

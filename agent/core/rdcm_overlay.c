@@ -199,7 +199,11 @@ void rs_rdcm_old_rings_look(rs_node *node, rs_time now, rs_rdcm *r) {
 
 /* -------------------------------------------------------------------------------------------------- at the sender */
 
+/* From rs_send_open on, as the manager may tell the view before the path; but not once a session began without RDCM, or
+ * goes on without: nothing would use it. */
 static rs_status sender_view(rs_node *node, rs_time now, rs_sending *x, const rs_view *v) {
+    if (x->sessions > 0 && !x->by_rdcm)
+        return RS_ERR_STATE;
     if (!x->rdcm && !(x->rdcm = rs_rdcm_new(node, &x->t)))
         return RS_ERR_MEMORY;
     rs_rdcm *r = x->rdcm;

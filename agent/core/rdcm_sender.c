@@ -27,6 +27,8 @@ bool rs_rdcm_begin(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_rdcm_stop(rs_node *node, rs_sending *x) {
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        x->recipients[i].child = 0; /* of children that go now */
     rs_rdcm_free(node, x->rdcm);
     x->rdcm = NULL;
     x->by_rdcm = false;

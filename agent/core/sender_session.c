@@ -101,7 +101,8 @@ static void begin_session(rs_node *node, rs_time now, rs_sending *x, uint64_t fi
     x->rings[x->t.session % RS_RINGS] = (rs_session_ring){x->t.session, first, end};
 }
 
-/* By RDCM, if it is for that: the object's first session, on packets, all of it, and to all receivers. */
+/* By RDCM, if it is for that: the object's first session, on packets, all of it, and to all receivers. False: by
+ * Republic. */
 static bool begin_rdcm(rs_node *node, rs_time now, rs_sending *x) {
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
     const char *why = x->grant.kind != RS_PATH_PACKET               ? "its path is a circuit"
@@ -116,6 +117,12 @@ static bool begin_rdcm(rs_node *node, rs_time now, rs_sending *x) {
         open_to_members(node, now, x);
         return true;
     }
+    if (x->t.size == RS_STREAM) { /* Republic needs to know where it ends */
+        rs_words(log.cause, sizeof log.cause, "a stream needs RDCM, which cannot be: %s", why);
+        rs_sender_fail_all(node, now, x, log.cause);
+        return true;
+    }
+    rs_rdcm_stop(node, x); /* a view may have come before, or memory ran short half way */
     rs_words(log.cause, sizeof log.cause, "by Republic though RDCM was granted: %s", why);
     rs_emit(node, &log);
     return false;

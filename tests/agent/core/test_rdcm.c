@@ -336,6 +336,34 @@ static void peers_are_mute__it_ends_by_unicast(void **state) {
     net_free(w.n);
 }
 
+/* Acknowledgements stall, the sender goes on by unicast with the path still held, and then the manager tells views:
+ * of other children, or (it was restarted) the same again. The sender has no overlay any more. */
+static void acks_stall_then_the_view_changes__it_ends_by_unicast(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        world w;
+        rs_config c = config();
+        overlay other;
+        begin(&w, 5, 20000, seed, &c);
+        for (rs_peer i = 1; i <= 5; i++)
+            net_mute(w.n, i, true);
+        rs_time at = 5 * MS;
+        while (at < 10 * SEC && net_events(w.n, 0, RS_EV_LOG, ANYONE) == 0)
+            net_at(w.n, at += 10 * MS);
+        assert_non_null(strstr(net_event(w.n, 0, RS_EV_LOG, ANYONE)->event.cause, "by unicast"));
+        assert_null(net_event(w.n, 0, RS_EV_PATH_DONE, ANYONE));
+        assert_null(net_event(w.n, 0, RS_EV_SEND_DONE, ANYONE));
+        overlay_make(&other, 5, seed + 10, NULL);
+        overlay_tell(w.n, seed % 2 ? &other : &w.o, 5, w.xfer, 2);
+        overlay_tell(w.n, &w.o, 5, w.xfer, 3);
+        assert_int_equal(net_events(w.n, 0, RS_EV_VIEW_USED, ANYONE), 1);
+        net_at(w.n, 60 * SEC);
+        all_have_it(&w);
+        assert_int_equal(net_events(w.n, 0, RS_EV_PATH_DONE, ANYONE), 1);
+        net_free(w.n);
+    }
+}
+
 /* One whose packets to and from peers are lost gets what it misses from the sender, and the others do not wait. */
 static void one_is_mute__it_asks_the_sender(void **state) {
     (void)state;
@@ -450,6 +478,24 @@ static void a_stream__all_arrives_within_its_window(void **state) {
         assert_true(net_memory_most(w.n, 1) < 48 * 1024);
         net_free(w.n);
     }
+}
+
+/* There are no streams by Republic: who is granted a circuit is told so, and nothing is sent. */
+static void a_stream_cannot_go_by_rdcm__it_fails_with_the_cause(void **state) {
+    (void)state;
+    rs_config c = config();
+    net *n = net_new(4, &c, 1);
+    net_knob(n)->path.protocol = RS_PROTOCOL_RDCM;
+    net_knob(n)->path.kind = RS_PATH_CIRCUIT;
+    net_stream_all(n, 1, 100);
+    net_at(n, 100 * MS);
+    const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
+    assert_non_null(done);
+    assert_false(done->event.ok);
+    assert_non_null(strstr(done->event.cause, "a stream needs RDCM"));
+    assert_int_equal(net_events(n, 0, RS_EV_PATH_DONE, ANYONE), 1);
+    assert_int_equal(net_knob(n)->data_packets, 0);
+    net_free(n);
 }
 
 /* Nothing is sent for a while, then something: the last packet arrives without a next one to show its loss. */
@@ -588,13 +634,16 @@ int main(void) {
         cmocka_unit_test(the_overlay_changes__without_loss),
         cmocka_unit_test(no_overlay__still_all_arrives),
         cmocka_unit_test(peers_are_mute__it_ends_by_unicast),
+        cmocka_unit_test(acks_stall_then_the_view_changes__it_ends_by_unicast),
         cmocka_unit_test(one_is_mute__it_asks_the_sender),
         cmocka_unit_test(the_sender_dies__all_give_up_in_time),
         cmocka_unit_test(memory_is_short__it_ends_all_the_same),
         cmocka_unit_test(a_stream__all_arrives_within_its_window),
+        cmocka_unit_test(a_stream_cannot_go_by_rdcm__it_fails_with_the_cause),
         cmocka_unit_test(a_stream_pauses__its_last_packet_arrives),
         cmocka_unit_test(a_stream_is_not_taken__the_sender_waits),
         cmocka_unit_test(a_receiver_of_a_stream_dies__nobody_is_left_behind),
     };
+    cmocka_set_test_filter(getenv("RDCM_TEST")); /* one of them, by its name; * and ? match */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
