@@ -12,6 +12,7 @@
 #include "io/io.h"
 
 #define FIRST_OPTION 256
+#define SILENCE_BOUND (5 * (rs_time)1000000000)
 
 typedef bool (*take_value)(rs_options *options, const char *text, char *error);
 
@@ -388,6 +389,7 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
                         .io = "auto",
                         .digest_algorithm = RS_DIGEST_XXH3,
                         .max_connections = 1024,
+                        .silence_bound = SILENCE_BOUND,
                         .log_level = "info"};
     rs_options_result result = take_all(argc, argv, out, say, complain);
     if (result != RS_OPTIONS_RUN)

@@ -34,7 +34,7 @@ typedef struct {
     rs_start_policy start_policy;
     rs_repair_policy repairs;
     rs_straggler_policy stragglers;
-    rs_time silence_bound; /* 0 = the core's */
+    rs_time silence_bound; /* never 0: parts multiply it */
     const char *loss;      /* NULL = none */
     uint64_t seed;         /* 0 = random */
     uint8_t digest_algorithm;

@@ -53,6 +53,7 @@ static void options__defaults(void **state) {
     assert_int_equal(o.repairs, RS_REPAIRS_BY_LOSS);
     assert_int_equal(o.reserve_bytes, 0);
     assert_null(o.loss);
+    assert_int_equal(o.silence_bound, 5000000000); /* streams multiply it: 0 failed their readers at once */
 }
 
 static void options__everything_set(void **state) {
