@@ -19,6 +19,7 @@ from rostrum.client import (
     Cancelled,
     Code,
     CreatedFile,
+    Event,
     NoRoom,
     NotFound,
     RostrumError,
@@ -241,6 +242,48 @@ def test_a_failed_receiver_is_named(agent: Agent) -> None:
         result.raise_for_failure()
     assert caught.value.result is result
     assert "accepted" in seen
+
+
+def test_an_exception_of_on_event_ends_nothing_but_itself(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: caught.append(args.exc_value))
+    agent.add(1, b"x")
+    seen: list[str] = []
+
+    def fails(event: Event) -> None:
+        seen.append(event.subject)
+        raise ZeroDivisionError(event.subject)
+
+    assert agent.send(1, ["h3"], on_event=fails).wait(20).ok
+    assert len(seen) > 1 and [str(error) for error in caught] == seen
+    assert agent.status().server == "h1"  # later calls are answered
+    assert agent.send(1, ["h3"]).wait(20).ok
+
+
+def test_on_event_may_call_the_agent(agent: Agent) -> None:
+    agent.add(1, b"x")
+    seen: list[str] = []
+    handle = agent.send(1, ["h3"], on_event=lambda _: seen.append(agent.status().server))
+    assert handle.wait(20).ok
+    assert set(seen) == {"h1"}
+
+
+def test_a_slow_on_event_holds_back_its_own_call_alone(agent: Agent) -> None:
+    agent.add(1, b"x")
+    go_on, began = threading.Event(), threading.Event()
+
+    def waits(_: Event) -> None:
+        began.set()
+        assert go_on.wait(20)
+
+    handle = agent.send(1, ["h3"], on_event=waits)
+    assert began.wait(20)
+    assert agent.status().server == "h1"
+    agent.add(2, b"y")
+    assert agent.send(2, ["h3"]).wait(20).ok
+    assert not handle.done
+    go_on.set()
+    assert handle.wait(20).ok
 
 
 def test_sends_that_cannot_start(agent: Agent) -> None:

@@ -341,7 +341,9 @@ class Agent:
                 taken. What cannot be begun leaves no object.
             wait: seconds to wait for a path; None = the manager's default.
             deadline: seconds until it should be done, a hint for the scheduler.
-            on_event: called with each event, in the connection's thread.
+            on_event: called with each event, in a thread of the connection's for callbacks, before `wait` returns. What
+                it raises goes to `threading.excepthook` and ends nothing else; while it is slow, at most 4096
+                events wait for it.
             stragglers: what becomes of a receiver less than half as fast as half of the others: "wait" for it,
                 "demote" it to unicast or "evict" it; None = as the agent was told.
             protocol: "rdcm" (receivers mend each other's losses), "republic" (the sender does), or "auto": the manager
@@ -377,7 +379,9 @@ class Agent:
 
         Args:
             wait: seconds to wait for a path; None = the manager's default.
-            on_event: called with each event, in the connection's thread.
+            on_event: called with each event, in a thread of the connection's for callbacks, before `wait` returns. What
+                it raises goes to `threading.excepthook` and ends nothing else; while it is slow, at most 4096
+                events wait for it.
         """
         number = data_id_of(data_id)
         body = wire.send_body(number, list(receivers), wire.SEND_EVENTS | wire.SEND_PROTOCOLS["rdcm"], _ms(wait), 0)

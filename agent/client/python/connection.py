@@ -30,6 +30,14 @@ class Call:
         self.answer: wire.Answer | None = None
         self.error: RostrumError | None = None
         self.changed = threading.Condition(lock)
+        self.settled = False  # the final answer is here; on_event has not had all events yet
+
+    def settle(self, answer: wire.Answer) -> None:
+        """The final answer; under the lock."""
+        if answer.type == wire.ERROR:
+            self.error = error_of(*answer.value)
+        else:
+            self.answer = answer
 
     @property
     def finished(self) -> bool:
@@ -86,6 +94,50 @@ def connect(path: Path) -> socket.socket:
     return sock
 
 
+class _Caller:
+    """Calls on_event in a thread of its own: a callback may ask the agent, be slow or fail, and only its own call
+    waits for it. What it raises goes to `threading.excepthook`, as of any thread, and the next event is told."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._waiting = threading.Condition(self._lock)
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, job: Callable[[], None], droppable: bool) -> None:
+        with self._lock:
+            if droppable and len(self._queue) >= EVENTS_MAX:
+                return
+            self._queue.append(job)
+            self._waiting.notify()
+            if not self._thread:
+                self._thread = threading.Thread(target=self._run, name="rostrum-events", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread once it has done what is queued; waits for that a moment."""
+        with self._lock:
+            self._closed = True
+            self._waiting.notify()
+        if self._thread and threading.current_thread() is not self._thread:
+            self._thread.join(LAST_WORDS_BOUND_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._waiting.wait_for(lambda: self._queue or self._closed)
+                if not self._queue:
+                    return
+                job = self._queue.popleft()
+            try:
+                job()
+            except BaseException as error:
+                threading.excepthook(
+                    threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+                )
+
+
 class Connection:
     """Thread-safe: many calls at once from many threads."""
 
@@ -97,6 +149,7 @@ class Connection:
         self._calls: dict[int, Call] = {}
         self._next_tag = 0
         self._closed: RostrumError | None = None
+        self._caller = _Caller()
         self._thread = threading.Thread(target=self._receive, name="rostrum-agent", daemon=True)
         self._thread.start()
 
@@ -163,6 +216,7 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        self._caller.close()
 
     def _receive(self) -> None:
         reason: RostrumError
@@ -185,6 +239,8 @@ class Connection:
             calls = list(self._calls.values())
             self._calls.clear()
             for call in calls:
+                if call.settled:
+                    continue  # its answer came before
                 call.error = call.error or reason
                 call.changed.notify_all()
         self._socket.close()
@@ -198,7 +254,6 @@ class Connection:
         if answer.type == wire.ERROR and answer.tag == 0:
             raise error_of(*answer.value)  # about the connection itself
         answer.fds = fds
-        told: Call | None = None
         with self._lock:
             call = self._calls.get(answer.tag)
             if call is None:
@@ -206,16 +261,25 @@ class Connection:
                 return
             if answer.type == wire.EVENT:
                 call.events.append(answer.value)
-                told = call if call.on_event else None
             elif answer.type in wire.UNFINISHED:
                 call.rows.extend(answer.value)
-            elif answer.type == wire.ERROR:
-                call.error = error_of(*answer.value)
             else:
-                call.answer = answer
+                call.settled = True
+                if not call.on_event:
+                    call.settle(answer)
             call.changed.notify_all()
-        if told and told.on_event:
-            told.on_event(answer.value)
+            on_event = call.on_event
+        if not on_event:
+            return
+        if answer.type == wire.EVENT:
+            self._caller.put(lambda: on_event(answer.value), droppable=True)
+        elif answer.type not in wire.UNFINISHED:  # told when on_event has had what came before it
+            self._caller.put(lambda: self._settle(call, answer), droppable=False)
+
+    def _settle(self, call: Call, answer: wire.Answer) -> None:
+        with self._lock:
+            call.settle(answer)
+            call.changed.notify_all()
 
 
 def _close_all(fds: list[int]) -> None:
