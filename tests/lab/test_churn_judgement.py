@@ -1,0 +1,90 @@
+"""What churn holds against the product, and what it excuses: made-up runs, so that each verdict is known beforehand."""
+
+from __future__ import annotations
+
+from rostrum.lab.churn.disruptions import Disruption
+from rostrum.lab.churn.inventory import Inventory, leaks
+from rostrum.lab.churn.workload import Failure, Messages, Published, Subscribed, judge
+
+RACKS = {"h1": "tor1", "h3": "tor2", "h5": "tor3"}
+
+
+def verdicts(failure: Failure, *disruptions: Disruption) -> list[str | None]:
+    rows = judge([failure], list(disruptions), RACKS)
+    return [row["excused_by"] and row["excused_by"]["kind"] for row in rows]
+
+
+def failed(server: str = "h3", cause: str = "said nothing for 5 s", never_excused: bool = False) -> Failure:
+    return Failure("object 1", server, ("h1", "h3", "h5"), 10.0, 20.0, cause, never_excused)
+
+
+def test_killed_receiver_excuses_itself__but_nobody_else() -> None:
+    killed = Disruption("kill-agent", "h3", 12.0, 13.0)
+    assert verdicts(failed("h3"), killed) == ["kill-agent"]
+    assert verdicts(failed("h5"), killed) == [None]
+
+
+def test_killed_sender_excuses_all() -> None:
+    assert verdicts(failed("h5"), Disruption("kill-agent", "h1", 9.0, 9.5)) == ["kill-agent"]
+
+
+def test_pauses_shorter_than_the_bound_on_silence_excuse_nobody() -> None:
+    assert verdicts(failed("h3"), Disruption("pause-agent", "h3", 11.0, 12.0)) == [None]
+    assert verdicts(failed("h3"), Disruption("pause-agent", "h3", 11.0, 19.0)) == ["pause-agent"]
+
+
+def test_a_manager_or_an_ocs_that_is_away_excuses_nobody() -> None:
+    for kind in ("kill-manager", "pause-manager", "kill-ocs", "pause-ocs", "ocs-fault", "clock-step", "drop-sessions"):
+        assert verdicts(failed("h3"), Disruption(kind, "manager", 9.0, 21.0)) == [None]
+
+
+def test_cut_link_excuses_its_rack_if_it_was_long() -> None:
+    assert verdicts(failed("h3"), Disruption("cut-link", "core tor2", 10.0, 17.0)) == ["cut-link"]
+    assert verdicts(failed("h5"), Disruption("cut-link", "core tor2", 10.0, 17.0)) == [None]
+    assert verdicts(failed("h3"), Disruption("cut-link", "core tor2", 10.0, 11.0)) == [None]
+
+
+def test_wrong_bytes_and_failures_without_words_are_never_excused() -> None:
+    killed = Disruption("kill-agent", "h3", 12.0, 13.0)
+    assert verdicts(failed("h3", never_excused=True), killed) == [None]
+    assert verdicts(failed("h3", cause=""), killed) == [None]
+
+
+def test_what_is_over_long_before_excuses_nothing() -> None:
+    assert verdicts(failed("h3"), Disruption("kill-agent", "h3", 1.0, 2.0)) == [None]
+
+
+def heard(*numbers: int, losses: tuple[tuple[float, str], ...] = ()) -> list[Failure]:
+    group = Messages("churn-plain", [Published("h1", 7, 3, 20.0, 22.0)])
+    group.subscribed.append(Subscribed("h3", 5.0, 60.0, [(21.0, 7, number) for number in numbers], list(losses)))
+    return group.silent_losses()
+
+
+def test_messages_that_are_lost_without_a_word_are_found() -> None:
+    assert not heard(0, 1, 2)
+    assert [one.cause for one in heard()] == ["3 of 3 messages did not come, and nobody said so"]
+    assert [one.cause for one in heard(0, 2)] == ["1 of 3 messages did not come, and nobody said so"]
+    assert not heard(0, 2, losses=((21.5, "h1"),))
+    assert heard(0, 2, losses=((21.5, "h5"),))  # of another sender
+    assert [one.cause for one in heard(1, 0, 2)] == ["messages out of order"]
+
+
+def test_subscriber_that_was_there_for_a_part_only_is_not_judged() -> None:
+    group = Messages("churn-plain", [Published("h1", 7, 3, 20.0, 22.0)], [Subscribed("h3", 19.0, 60.0)])
+    assert not group.silent_losses()
+
+
+def test_leaks_are_named() -> None:
+    before = Inventory(descriptors={"h1": 20}, memory_bytes={"h1": 20 << 20}, flows=1, objects=2)
+    assert not leaks(before, Inventory(descriptors={"h1": 22}, memory_bytes={"h1": 30 << 20}, flows=1, objects=1))
+    after = Inventory(
+        descriptors={"h1": 40}, memory_bytes={"h1": 90 << 20}, flows=3, objects=2, journal_bytes=1 << 20,
+        unexplained=["cross-connect 1-2 of ocs is in no circuit"],
+    )  # fmt: skip
+    assert leaks(before, after) == [
+        "cross-connect 1-2 of ocs is in no circuit",
+        "flows: 1 at the start, 3 at the end",
+        "journal: 0 bytes at the start, 1048576 at the end",
+        "descriptors of h1: 20 at the start, 40 at the end",
+        "memory of h1: 20 MiB at the start, 90 MiB at the end",
+    ]
