@@ -6,12 +6,16 @@ from collections.abc import Callable
 from functools import partial
 
 import click
-from rostrum.topologies import TopologyError, builtin_names, load
+import yaml
+from rostrum.topologies import TopologyError, builtin_names, load, load_text
 from rostrum.topologies.fabrics import Options, fabric
 from rostrum.topologies.families import Graph, bcube, fat_tree, vl2
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.kinds import KINDS, with_kind
-from rostrum.topologies.loader import rate_bps
+from rostrum.topologies.loader import is_name, rate_bps
+from rostrum.topologies.problems import Problem, place_text
+
+PROBLEMS_SHOWN = 3
 
 
 @click.group()
@@ -53,7 +57,37 @@ def list_() -> None:
 
 @main.group()
 def generate() -> None:
-    """Print a topology file of a regular shape."""
+    """Print a topology file of a regular shape. What cannot be loaded is not printed."""
+
+
+def _print(make: Callable[[], str], rate: str, name: str, switches: str) -> None:
+    """The file that `make` makes, with switches of that kind, once it is known to load. Raises ClickException."""
+    try:
+        rate_bps(rate)
+    except ValueError as error:
+        raise click.ClickException(f"--rate: {error}") from error
+    if name and not is_name(name):
+        words = "is no name: up to 32 small letters, digits, - and _ are possible, and a letter comes first"
+        raise click.ClickException(f"--name: {name!r} {words}")
+    try:
+        text = make()
+        text = text if switches == "openflow" else with_kind(text, switches, "10.255.250.1")
+        load_text(text)
+    except TopologyError as error:
+        raise click.ClickException(f"no such topology can be: {_distinct(error.problems)}") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise click.ClickException(f"no such topology can be: {error}") from error
+    click.echo(text, nl=False)
+
+
+def _distinct(problems: list[Problem]) -> str:
+    """What is wrong, each kind of it once: one wrong option may be found at every link."""
+    first: dict[str, Problem] = {}
+    for problem in problems:
+        first.setdefault(problem.text, problem)
+    shown = [f"{place_text(one.place)}: {one.text}" for one in first.values()]
+    more = f"; and {len(shown) - PROBLEMS_SHOWN} more" if len(shown) > PROBLEMS_SHOWN else ""
+    return "; ".join(shown[:PROBLEMS_SHOWN]) + more
 
 
 @generate.command(name="hybrid")
@@ -69,13 +103,9 @@ def generate() -> None:
 @click.option("--name", default="", help="default: hybrid-RACKSxSERVERS")
 @click.option("--switches", type=click.Choice(KINDS), default="openflow", show_default=True,
               help="mixed: P4 top-of-rack switches, an OpenFlow core. P4 ones get stand-in addresses.")  # fmt: skip
-def generate_hybrid(switches: str, **size: object) -> None:
+def generate_hybrid(switches: str, rate: str, name: str, **size: object) -> None:
     """Racks around one packet core and one optical circuit switch with splitters."""
-    try:
-        text = hybrid(Hybrid(**size))  # type: ignore[arg-type]
-        click.echo(text if switches == "openflow" else with_kind(text, switches, "10.255.250.1"), nl=False)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    _print(lambda: hybrid(Hybrid(rate=rate, name=name, **size)), rate, name, switches)  # type: ignore[arg-type]
 
 
 def _fabric_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -97,11 +127,7 @@ def _fabric_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _print_fabric(make: Callable[[int], Graph], rate: str, mtu: int, name: str, switches: str) -> None:
-    try:
-        text = fabric(make(rate_bps(rate)), Options(mtu, name))
-        click.echo(text if switches == "openflow" else with_kind(text, switches, "10.255.250.1"), nl=False)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    _print(lambda: fabric(make(rate_bps(rate)), Options(mtu, name)), rate, name, switches)
 
 
 @generate.command(name="fat-tree")

@@ -93,7 +93,7 @@ def bcube(n: int, k: int, rate_bps: int = GIGABIT) -> Graph:
     """n^(k+1) servers with k+1 ports and digits a_k ... a_0; the level-i switch joins the n servers that differ only in
     digit i. Servers forward.
     """
-    if n < 2 or k < 0 or n ** (k + 1) * (n + k + 1) // n > NODES_MAX:
+    if n < 2 or not 0 <= k < NODES_MAX.bit_length() or n ** (k + 1) * (n + k + 1) // n > NODES_MAX:
         raise ValueError(f"BCube({n}, {k}): n from 2, k from 0, nodes not too many")
     graph = Graph(f"bcube({n},{k})", forwards=True)
     for digits in product(range(n), repeat=k + 1):  # a_k first

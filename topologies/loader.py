@@ -100,6 +100,11 @@ def rate_bps(value: str | int) -> int:
     return rate
 
 
+def is_name(text: str) -> bool:
+    """Whether something in a topology file can be called so."""
+    return re.fullmatch(_validator().schema["$defs"]["name"]["pattern"], text) is not None
+
+
 @functools.cache
 def _validator() -> Any:
     schema = json.loads((FOLDER / "schema.json").read_text())

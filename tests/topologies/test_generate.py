@@ -68,3 +68,32 @@ def test_command__switches_of_a_kind(kind: str, p4: int) -> None:
     done = CliRunner().invoke(main, ["generate", "hybrid", "--racks", "3", "--switches", kind])
     assert done.exit_code == 0, done.output
     assert sum(one.p4 is not None for one in load_text(done.output).switches.values()) == p4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["hybrid", "--rate", "1X"], "--rate: '1X' is not a rate; write bit/s as a number with k, M, G or T"),
+        (["hybrid", "--rate", "1G}"], "--rate: '1G}' is not a rate"),
+        (["hybrid", "--rate", "0.1"], "rates from 1k to 10T"),
+        (["hybrid", "--mtu", "1"], "network.mtu: 1 "),
+        (["hybrid", "--reconfiguration-ms", "-1"], "reconfiguration_ms: -1 "),
+        (["hybrid", "--reconfiguration-ms", "nan"], "reconfiguration_ms"),
+        (["hybrid", "--ocs-ports", "1000000"], "ocs.ocs.ports: 1000000 "),
+        (["hybrid", "--name", "a b: c"], "--name: 'a b: c' is no name"),
+        (["hybrid", "--name", "tiny\nagent: {}"], "--name: "),
+        (["hybrid", "--switches", "p4", "--mtu", "-3"], "network.mtu: -3 "),
+        (["fat-tree", "4", "--rate", "1X"], "--rate: '1X' is not a rate"),
+        (["fat-tree", "3"], "k is even"),
+        (["bcube", "9", "999999999"], "nodes not too many"),
+        (["vl2", "4", "4", "--rate", "2T"], "rates from 1k to 10T"),
+        (["vl2", "4", "4", "--mtu", "0"], "network.mtu: 0 "),
+        (["bcube", "4", "1", "--name", "[]"], "--name: '[]' is no name"),
+        (["bcube", "4", "1", "--name", "no"], "name: "),
+    ],
+)
+def test_command__what_no_manager_could_load_is_refused_and_not_written(arguments: list[str], words: str) -> None:
+    done = CliRunner().invoke(main, ["generate", *arguments])
+    assert done.exit_code != 0 and not done.stdout, done.output
+    assert words in done.stderr
+    assert done.stderr.count("\n") <= 4  # one mistake is told once, not for each link
