@@ -31,13 +31,35 @@ CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 
+HALF = 1 << 64  # of an election id, which has 128 bits
+
 OnMastership = Callable[[], None]
 OnDigest = Callable[[p4r.DigestList], None]
 OnPacket = Callable[[p4r.PacketIn], None]
 
 
+def raised(own: int, highest: int, vacant: bool) -> int | None:
+    """The election id with which a manager whose own is `own` may become primary of a switch that has seen `highest`;
+    None = it has to wait. `vacant`: nobody is primary.
+
+    The specification lets nobody be primary whose id is below the highest ever seen, also when that one is gone. Own
+    ids are the lower half. Above them stands how often managers had to go past somebody else's; so among managers the
+    own ids (terms, in a cluster) go on to decide, and one that was deposed cannot lock out its successor.
+    """
+    above, below = divmod(highest, HALF)
+    if above and 0 < below < own:
+        return above * HALF + own  # past a manager's with a lower id, whether it is there or not
+    if not vacant:
+        return None
+    if (above and below == own) or above == HALF - 1:
+        return highest  # its own of before; or there is no higher one
+    return (above + 1) * HALF + own
+
+
 class Connection:
-    """`primary`: this manager may write. `leader`: the election id of who may, as the switch says it."""
+    """`primary`: this manager may write. `vacant`: nobody may. `leader`: the election id of who may, or might before it
+    left, as the switch says it.
+    """
 
     def __init__(
         self,
@@ -52,7 +74,7 @@ class Connection:
     ) -> None:
         self.name = name
         self.schema: P4Schema | None = None  # to name things in errors
-        self.primary = False
+        self.primary = self.vacant = False
         self.leader = 0
         self.standing = ""  # why it is not primary
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # the cause
@@ -156,6 +178,11 @@ class Connection:
         """A frame for the switch to send; nobody confirms it."""
         await self._say(p4r.StreamMessageRequest(packet=packet))
 
+    async def stand(self, election_id: int) -> None:
+        """Takes part in the election again, with another id."""
+        self._election_id = election_id
+        await self._say(self._candidacy())
+
     async def _say(self, message: p4r.StreamMessageRequest) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             async with self._speaking:
@@ -202,13 +229,13 @@ class Connection:
     def _elected(self, update: p4r.MasterArbitrationUpdate) -> None:
         self.leader = U128.decode(update.election_id)
         code = update.status.code
-        self.primary = code == rpc_code.OK
+        self.primary, self.vacant = code == rpc_code.OK, code == rpc_code.NOT_FOUND
         if self.primary:
             self.standing = ""
-        elif code == rpc_code.NOT_FOUND:
+        elif self.vacant:
             self.standing = (
-                f"no controller is its primary since the one with election id {self.leader} left; this manager's "
-                f"{self._election_id} is below: start it with --election-id {self.leader} or more"
+                f"no controller is its primary since the one with election id {self.leader} left; this manager "
+                f"(election id {self._election_id}) is about to take over"
             )
         else:
             self.standing = (

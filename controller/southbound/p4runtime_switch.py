@@ -31,7 +31,7 @@ from rostrum.controller.core.model import (
 from rostrum.controller.southbound import p4runtime_entries as entries
 from rostrum.controller.southbound.discovery import Discovery, Frames
 from rostrum.controller.southbound.p4runtime_any_port import collapse, expand
-from rostrum.controller.southbound.p4runtime_connection import Connection
+from rostrum.controller.southbound.p4runtime_connection import Connection, raised
 from rostrum.controller.southbound.p4runtime_entries import DROP_REASONS, PORT_COUNTERS, Entities
 from rostrum.controller.southbound.p4runtime_pipeline import Pipeline
 from rostrum.controller.southbound.p4runtime_rules import Batches, Change, RuleBook
@@ -43,6 +43,8 @@ BACKOFF_MIN_S = 0.05
 BACKOFF_MAX_S = 2.0
 PULSE_S = 1.0  # between signs of life asked for
 PULSE_MISSES = 3  # in a row before the switch counts as dead
+TAKE_OVER_S = 1.0  # a primary that left may be back so soon: then it is one again
+TAKE_OVER_MAX_S = 30.0  # between tries, with a switch that lets nobody be primary
 RULE_TABLES = ("multicast", "admission", "first_light")
 SETTING_TABLES = ("group_range", "priority_tags", "discovery")
 
@@ -68,6 +70,7 @@ class P4Switch:
         self._topology, self._pipeline = topology, pipeline
         self._on_up, self._on_down, self._on_light = on_up, on_down, on_light
         self._election_id, self._credentials, self._discovery = election_id, credentials, discovery
+        self._candidacy = election_id  # what it stands with: more than its own, once others were there (`raised`)
         self._make = Entities(switch.name, pipeline.schema)
         self._book = RuleBook(switch.name, self._make, int(time.time()))
         self._ports = packet_ports(topology, switch.name)  # for rules for any port
@@ -194,7 +197,7 @@ class P4Switch:
         at, wait_s = self.switch.p4, BACKOFF_MIN_S
         while True:
             link = Connection(
-                self.switch.name, f"{at.address}:{at.port}", at.device_id, self._election_id,
+                self.switch.name, f"{at.address}:{at.port}", at.device_id, self._candidacy,
                 self._changed.set, self._digest, self._credentials, self._packet,
             )  # fmt: skip
             link.schema = self._pipeline.schema
@@ -220,20 +223,31 @@ class P4Switch:
     async def _live(self, link: Connection) -> str:
         """Until the connection ends: greets the switch whenever this manager becomes its primary. Returns the cause."""
         pulse = asyncio.create_task(self._pulse(link))
-        told = ""
+        told, patience_s = "", TAKE_OVER_S
         try:
             while not link.ended.done():
                 self._changed.clear()
-                if link.primary and not self.up:
-                    await self._greet(link)
-                elif not link.primary:
+                wait_s: float | None = None
+                claim: int | None = None
+                if link.primary:
+                    patience_s = TAKE_OVER_S
+                    if not self.up:
+                        await self._greet(link)
+                else:
                     self._lost(link.standing)
                     if told != link.standing:
                         log.warning("%s: %s", self.switch.name, link.standing)
                     told = link.standing
+                    claim = raised(self._election_id, link.leader, link.vacant)
+                    wait_s = None if claim is None else patience_s if link.vacant else patience_s - TAKE_OVER_S
                 news = asyncio.create_task(self._changed.wait())
-                await asyncio.wait((news, link.ended), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((news, link.ended), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
                 news.cancel()
+                if claim is not None and not self._changed.is_set() and not link.ended.done():
+                    log.warning("%s: standing for election with %#x", self.switch.name, claim)
+                    patience_s = min(2 * patience_s, TAKE_OVER_MAX_S)
+                    self._candidacy = claim
+                    await link.stand(claim)
             return link.ended.result()
         finally:
             pulse.cancel()

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4r
 from rostrum.controller.core.model import ANY_SOURCE, Count, SouthboundError, UnicastRule
+from rostrum.controller.southbound import p4runtime_switch
+from rostrum.controller.southbound.p4runtime_connection import HALF, raised
 
 from tests.controller.southbound.p4_servers import FakeServer, ProgramServer, Server, bmv2_argv, reference_argv
 from tests.controller.southbound.p4_world import GROUP, RULE, UNICAST, World
@@ -144,24 +146,69 @@ async def test_mastership__the_higher_election_id_writes_and_the_lower_takes_ove
                 await low.fabric.remove([RULE])
             assert await high.fabric.read("tor1") == {RULE}
             await high.fabric.remove([RULE])
-        # What then: by the specification nobody is primary; BMv2 makes the backup primary at once.
-        await low.until(lambda: len(low.ups) == 2 or "no controller is its primary since" in _standing(low))
-        if len(low.ups) == 2:
-            await low.fabric.install([RULE])
-            assert await low.fabric.read("tor1") == {RULE}
-        else:
-            assert "start it with --election-id 9 or more" in _standing(low)
+        # What then: by the specification nobody is primary until the backup stands with a higher id; BMv2 makes the
+        # backup primary at once.
+        await low.up(2)
+        await low.fabric.install([RULE])
+        assert await low.fabric.read("tor1") == {RULE}
 
 
-async def test_mastership__a_backup_becomes_primary_when_it_may(server: Server) -> None:
-    """By the specification nobody below the highest election id seen; a manager started again with that one does."""
-    async with World(server, election_id=9) as first:
-        await first.up()
-        async with World(server, election_id=5) as second:
-            await second.until(lambda: "tor1" not in second.fabric.up and "backup" in str(_standing(second)))
-    async with World(server, election_id=9) as third:
-        await third.up()
-        await third.fabric.install([RULE])
+async def test_mastership__the_higher_of_two_managers_leads_also_after_a_foreign_one(
+    server: Server,
+) -> None:
+    async with World(server, election_id=5) as low:
+        await low.up()
+        async with World(server, election_id=1 << 40) as foreign:
+            await foreign.up()
+        await low.up(2)  # above the foreign one now
+        async with World(server, election_id=9) as high:
+            await high.up()
+            await low.until(lambda: "tor1" not in low.fabric.up)
+            await high.fabric.install([RULE])
+        await low.up(3)
+
+
+async def test_mastership__started_anew_after_it_had_to_go_past_a_foreign_one(server: Server) -> None:
+    async with World(server) as manager:
+        await manager.up()
+        async with World(server, election_id=9) as foreign:
+            await foreign.up()
+        await manager.up(2)
+    async with World(server) as again:
+        await again.up()
+        await again.fabric.install([RULE])
+
+
+async def test_mastership__a_foreign_primary_that_stays_is_left_alone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(p4runtime_switch, "TAKE_OVER_S", 0.0)
+    async with World(server, election_id=9) as foreign:
+        await foreign.up()
+        async with World(server) as manager:
+            await manager.until(lambda: "another controller (election id 9)" in str(_standing(manager)))
+            await foreign.fabric.install([RULE])
+            assert await foreign.fabric.read("tor1") == {RULE}
+            assert manager.ups == [] and foreign.downs == []
+
+
+@pytest.mark.parametrize(
+    ("own", "highest", "vacant", "claims"),
+    [
+        (1, 9, False, None),  # somebody else's
+        (1, 9, True, HALF + 1),
+        (5, HALF + 3, False, HALF + 5),  # another manager's with a lower id
+        (5, HALF + 3, True, HALF + 5),
+        (5, HALF + 9, False, None),  # with a higher one
+        (5, HALF + 9, True, 2 * HALF + 5),
+        (5, HALF + 5, True, HALF + 5),  # its own, of before
+        (5, HALF + 5, False, None),  # somebody has its own id
+        (5, 3 * HALF, False, None),
+        (5, HALF * HALF - 1, True, HALF * HALF - 1),
+    ],
+)
+def test_raised(own: int, highest: int, vacant: bool, claims: int | None) -> None:
+    assert raised(own, highest, vacant) == claims
 
 
 def _standing(world: World) -> str:

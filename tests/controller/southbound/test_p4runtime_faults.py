@@ -252,15 +252,37 @@ async def test_same_election_id_twice__the_second_waits_for_its_turn(server: Fak
         await second.up()
 
 
-@pytest.mark.parametrize(
-    ("code", "words"), [(rpc_code.NOT_FOUND, "no controller is its primary since"), (13, "backup")]
-)
-async def test_election_not_won__is_said_and_nothing_written(server: FakeServer, code: int, words: str) -> None:
-    server.status[1] = code
+async def test_election_not_won__is_said_and_nothing_written(server: FakeServer) -> None:
+    server.status[1] = 13
     async with World(server) as world:
         switch = world.fabric._switches["tor1"]
-        await world.until(lambda: words in switch.standing)
+        await world.until(lambda: "backup" in switch.standing)
         assert server.pushes == 0 and server.writes == [] and world.ups == []
+
+
+async def test_a_switch_that_lets_nobody_be_primary__is_asked_on_and_gets_no_order(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(p4runtime_switch, "TAKE_OVER_S", 0.01)
+    asked: list[int] = []
+    server.status = _Nobody(asked)
+    async with World(server) as world:
+        switch = world.fabric._switches["tor1"]
+        await world.until(lambda: "no controller is its primary since" in switch.standing and len(asked) >= 5)
+        assert server.pushes == 0 and server.writes == [] and world.ups == []
+        assert set(asked) == {1, 1 + (1 << 64)}  # its own, and one above what the switch said it had seen
+
+
+class _Nobody(dict[int, int]):
+    """Notes who asks, and says NOT_FOUND."""
+
+    def __init__(self, asked: list[int]) -> None:
+        super().__init__()
+        self.asked = asked
+
+    def get(self, election: int, default: object = None) -> int:
+        self.asked.append(election)
+        return int(rpc_code.NOT_FOUND)
 
 
 async def test_counters__as_the_switch_tells_them(server: FakeServer) -> None:
