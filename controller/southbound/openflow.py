@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
@@ -18,6 +19,7 @@ from rostrum.controller.core.model import (
     SwitchCounters,
     UnicastRule,
 )
+from rostrum.controller.keyvalue import Sparing
 from rostrum.controller.southbound import openflow_discovery
 from rostrum.controller.southbound import openflow_messages as messages
 from rostrum.controller.southbound.api import OnPort, OnSighting, OnSwitchDown, OnSwitchUp
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 CONFIRM_S = 3.0  # a switch confirms with a barrier within this, or the call fails
 ECHO_INTERVAL_S = 1.0
 ECHO_MISSES = 3  # unanswered echo requests in a row before the switch counts as dead
+STRANGERS_LINES = (20, 10.0)  # in so many seconds, about connections that were no switch of ours
 MAX_DESCRIPTIONS = 100_000  # entries of one flow or group table we are willing to hold
 
 
@@ -158,6 +161,7 @@ class OpenFlowFabric:
         self._by_connection: dict[Connection, _SwitchLink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: OpenFlowThread | None = None
+        self._strangers = Sparing(*STRANGERS_LINES)
         self._tls = tls
         self._door: TlsDoor | None = None
         self._term: int | None = None  # of several managers: this one's, by which switches know the latest leader
@@ -392,7 +396,11 @@ class OpenFlowFabric:
     def _gone(self, connection: Connection, cause: str) -> None:
         link = self._by_connection.pop(connection, None)
         if link is None:
-            log.info("OpenFlow from %s: ended, and was no switch in use: %s", connection.address, cause or "closed")
+            left_out = self._strangers.may(time.monotonic())
+            if left_out is not None:
+                more = f" ({left_out} more like it were not logged)" if left_out else ""
+                words = "OpenFlow from %s: ended, and was no switch in use: %s%s"
+                log.warning(words, connection.address, cause or "closed", more)
             return
         link.lose(cause)
         was_up, link.up = link.up, False

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import logging
 import queue
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,13 +25,17 @@ from os_ken.base import app_manager  # noqa: F401  first: os-ken's controller mo
 from os_ken.controller import controller, handler, ofp_event, ofp_handler
 from os_ken.ofproto import ofproto_protocol, ofproto_v1_3
 from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.keyvalue import Sparing
 
 log = logging.getLogger(__name__)
 
 SEND_QUEUE = 4096  # messages or batches waiting for one switch's socket
-MAX_CONNECTIONS = 1024  # switches, and strangers still in the handshake
+HANDSHAKES_MAX = 128  # connections that have not said yet which switch they are; one more, and the oldest goes
 HANDSHAKE_S = 10.0  # from connecting to the end of the OpenFlow handshake
+ACCEPT_RETRY_S = 0.2  # after accept() failed for want of descriptors or memory
+LOG_EVERY_S = 10.0  # about connections that could not be taken, or were crowded out
 THREAD_END_S = 5.0  # how long close() waits for a thread
+PASSING = (errno.ECONNABORTED, errno.EINTR, errno.EPROTO, errno.EPERM)  # of one connection: the next may do
 
 Deliver = Callable[["Connection", Any], None]
 Gone = Callable[["Connection", str], None]
@@ -115,14 +121,13 @@ class Connection(controller.Datapath):  # type: ignore[misc]
 
     def serve(self) -> None:
         writer = threading.Thread(target=self._write, name="openflow-writer", daemon=True)
-        writer.start()
-        self._handshake.start()
-        self.send_msg(self.ofproto_parser.OFPHello(self))
         try:
+            writer.start()
+            self._handshake.start()
+            self.send_msg(self.ofproto_parser.OFPHello(self))
             self._recv_loop()
             self.cause = self.cause or "the switch closed the connection"
         except Exception as error:  # os-ken's parser raises whatever malformed bytes lead it to
-            log.warning("OpenFlow from %s: unreadable message: %r", self.address, error)
             self.cause = self.cause or f"it sent something unreadable ({error!r})"
         finally:
             self._handshake.cancel()
@@ -130,8 +135,10 @@ class Connection(controller.Datapath):  # type: ignore[misc]
             self.drop("closed")
             with contextlib.suppress(queue.Full):
                 self._outgoing.put_nowait(None)
-            writer.join(THREAD_END_S)
+            if writer.ident is not None:  # there was a thread left for it
+                writer.join(THREAD_END_S)
             self.is_active = False
+            self.socket.close()  # os-ken keeps it in a cycle of objects, which the collector finds much later
 
     def _write(self) -> None:
         try:
@@ -162,9 +169,12 @@ class OpenFlowThread:
         self._on_gone = on_gone
         self._shim = Shim(lambda connection, message: self._call(on_message, connection, message))
         self._connections: dict[Connection, threading.Thread] = {}
+        self._shaking: dict[Connection, None] = {}  # of these, those still in the handshake, the oldest first
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._complaints = Sparing(1, LOG_EVERY_S)
 
     def start(self, host: str, port: int) -> int:
         """Listen on `host`:`port` (0 = any) and nowhere else; returns the port. Raises SouthboundError."""
@@ -187,6 +197,7 @@ class OpenFlowThread:
 
     def stop(self) -> None:
         """Close everything and wait for the threads. Blocks; call it off the loop."""
+        self._stopping.set()
         if self._listener is not None:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() alone does not
@@ -205,25 +216,62 @@ class OpenFlowThread:
             self._loop.call_soon_threadsafe(function, *args)
 
     def _accept(self, listener: socket.socket) -> None:
-        while True:
+        """Ends when `stop` is called, and for no other reason: accept() fails for want of descriptors or memory, and
+        for connections that went away while they waited (accept(2)).
+        """
+        while not self._stopping.is_set():
             try:
                 sock, address = listener.accept()
-            except OSError:
-                return
-            with self._lock:
-                if len(self._connections) >= MAX_CONNECTIONS:
-                    log.warning("OpenFlow from %s: refused, %d connections are open", address, MAX_CONNECTIONS)
-                    sock.close()
-                    continue
-                connection = Connection(sock, address, self._shim, lambda c: self._call(self._on_ready, c))
-                thread = threading.Thread(target=self._serve, args=(connection,), name="openflow-reader", daemon=True)
-                self._connections[connection] = thread
+            except OSError as error:
+                if self._stopping.is_set():
+                    return
+                self._complain("OpenFlow connections cannot be taken: %s", error)
+                if error.errno not in PASSING:
+                    self._stopping.wait(ACCEPT_RETRY_S)
+                continue
+            try:
+                self._begin(sock, address)
+            except (OSError, RuntimeError) as error:  # no thread could be started
+                self._complain("OpenFlow from %s: refused: %s", address, error)
+                sock.close()
+
+    def _begin(self, sock: socket.socket, address: Any) -> None:
+        connection = Connection(sock, address, self._shim, self._shaken)
+        thread = threading.Thread(target=self._serve, args=(connection,), name="openflow-reader", daemon=True)
+        with self._lock:
+            oldest = next(iter(self._shaking)) if len(self._shaking) >= HANDSHAKES_MAX else None
+            if oldest:
+                del self._shaking[oldest]
+            self._connections[connection] = thread
+            self._shaking[connection] = None
+        if oldest:
+            words = f"{HANDSHAKES_MAX} connections have not said which switch they are; the oldest makes room"
+            self._complain("OpenFlow from %s: %s", oldest.address, words)
+            oldest.drop(words)
+        try:
             thread.start()
+        except RuntimeError:
+            self._forget(connection)
+            raise
+
+    def _shaken(self, connection: Connection) -> None:
+        with self._lock:
+            self._shaking.pop(connection, None)
+        self._call(self._on_ready, connection)
+
+    def _forget(self, connection: Connection) -> None:
+        with self._lock:
+            self._connections.pop(connection, None)
+            self._shaking.pop(connection, None)
+
+    def _complain(self, words: str, *facts: object) -> None:
+        left_out = self._complaints.may(time.monotonic())
+        if left_out is not None:
+            log.warning(f"{words}%s", *facts, f" ({left_out} more were not logged)" if left_out else "")
 
     def _serve(self, connection: Connection) -> None:
         try:
             connection.serve()
         finally:
-            with self._lock:
-                self._connections.pop(connection, None)
+            self._forget(connection)
             self._call(self._on_gone, connection, connection.cause)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import select
 import socket
 import struct
@@ -18,6 +20,7 @@ import pytest
 from rostrum.controller.core.model import MulticastRule, SouthboundError, UnicastRule
 from rostrum.controller.southbound import openflow, openflow_thread
 from rostrum.controller.southbound.openflow import OpenFlowFabric
+from rostrum.controller.southbound.openflow_thread import OpenFlowThread
 from rostrum.lab.namespace import PrivateNamespace
 from rostrum.lab.netns import call_in_network
 from rostrum.topologies.loader import load
@@ -374,6 +377,50 @@ async def test_silence__is_given_up_after_a_bound(monkeypatch: pytest.MonkeyPatc
     await closed(reader)
     writer.close()
     await world.fabric.close()
+
+
+class FailingListener:
+    """Its accept() fails with each of `errors` in turn, and then takes connections as `real` does."""
+
+    def __init__(self, real: socket.socket, errors: list[int]) -> None:
+        self.real, self.errors = real, errors
+
+    def accept(self) -> Any:
+        if self.errors:
+            number = self.errors.pop(0)
+            raise OSError(number, os.strerror(number))
+        return self.real.accept()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED])
+async def test_accept_that_fails__does_not_end_the_listening(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(openflow_thread, "ACCEPT_RETRY_S", 0.001)
+    accept = OpenFlowThread._accept
+    errors = [number] * 3
+    monkeypatch.setattr(
+        OpenFlowThread, "_accept", lambda self, listener: accept(self, FailingListener(listener, errors))
+    )
+    world = World()
+    await world.fabric.start("127.0.0.1", 0)
+    try:
+        reader, writer = await dial(world, HELLO)
+        async with asyncio.timeout(BOUND_S):
+            assert await reader.readexactly(2) == HELLO[:2]
+        assert not errors
+        writer.close()
+    finally:
+        await world.fabric.close()
+
+
+async def test_crowd_of_strangers__the_oldest_make_room(fabric: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openflow_thread, "HANDSHAKES_MAX", 4)
+    crowd = [await dial(fabric) for _ in range(5)]
+    await closed(crowd[0][0])
+    for reader, _ in crowd[1:]:
+        async with asyncio.timeout(BOUND_S):
+            assert await reader.readexactly(2) == HELLO[:2]
+    for _, writer in crowd:
+        writer.close()
 
 
 async def test_strangers__a_datapath_id_not_in_the_topology_is_turned_away(fabric: World) -> None:
