@@ -30,7 +30,7 @@ from rostrum.controller.stats import Latency
 
 log = logging.getLogger("rostrum.thrift")
 
-HELLO_BOUND_S = 5.0  # a connection that has not said hello by then is closed
+HELLO_BOUND_S = 5.0  # a connection that has not said hello by then is closed, whatever else it said
 SILENCE_LEASES = 3  # so is one that says nothing for this many leases
 RENEWALS = 50  # of a lease at most in its time, however much the agent says
 UNSENT_MAX = 4 << 20  # bytes an agent may leave unread
@@ -202,6 +202,12 @@ class ThriftService:
             del self.agents[connection.server]
             self.owner.post(ev.AgentDown(connection.server, connection.boot_id, cause))
 
+    def crowded_out(self, newest: AgentConnection) -> None:
+        """There is one connection too many: the oldest that has not said hello goes, at worst the newest."""
+        strangers = (one for one in self.connections if not one.boot_known and not one.closing)
+        oldest = min(strangers, key=lambda one: one.number, default=newest)
+        oldest.close(f"{self.connections_max} connections are open already")
+
     async def _sweep(self) -> None:
         """Closes connections that do not speak."""
         lease_s = self.owner.manager.core.settings.lease_ns / 1e9
@@ -210,7 +216,7 @@ class ThriftService:
             now = time.monotonic()
             for connection in list(self.connections):
                 silent = now - connection.heard
-                if not connection.boot_known and silent > HELLO_BOUND_S:
+                if not connection.boot_known and now - connection.connected > HELLO_BOUND_S:
                     connection.close(f"no hello within {HELLO_BOUND_S:g} s")
                 elif silent > max(SILENCE_LEASES * lease_s, HELLO_BOUND_S):
                     connection.close(f"nothing heard for {silent:.1f} s; send keepalive at least three times per lease")
@@ -229,7 +235,7 @@ class AgentConnection(asyncio.Protocol):
         self.certified: frozenset[str] | None = None  # names in its certificate; None: no TLS
         self.boot_id = 0
         self.boot_known = False
-        self.heard = time.monotonic()
+        self.connected = self.heard = time.monotonic()
         self._renew_at = 0.0
         self.peer = "?"
         self._transport: asyncio.Transport | None = None
@@ -244,7 +250,7 @@ class AgentConnection(asyncio.Protocol):
         self.certified = transport.get_extra_info("certified")
         self.service.connections.add(self)
         if len(self.service.connections) > self.service.connections_max:
-            self.close(f"{self.service.connections_max} connections are open already")
+            self.service.crowded_out(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -313,6 +319,10 @@ class AgentConnection(asyncio.Protocol):
         self._transport.close()
         # What the peer does not take in a while is dropped with the connection.
         asyncio.get_running_loop().call_later(1.0, self._transport.abort)
+
+    @property
+    def closing(self) -> bool:
+        return self._closing
 
     def drop(self, cause: str) -> None:
         """Ends the connection without a word, as a manager that died would."""

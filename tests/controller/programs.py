@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -70,19 +69,19 @@ class Program:
     def welcomes(self, server: str = "h1") -> bool:
         """Whether an agent is welcome."""
         hello = idl.AgentInfo(version=idl.VERSION, server=server, boot_id=1, control_port=7071, live_paths=[])
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, EOFError):
-            with socket.create_connection(("127.0.0.1", self.facts["thrift_port"]), timeout=3) as agent:
-                agent.sendall(encode("Manager", "hello", {"info": hello}))
-                length = int.from_bytes(_exactly(agent, 4), "big")
-                assert length <= FRAME_MAX
-                return decode("Agent", _exactly(agent, length))[0] == "welcome"
+        place = ("127.0.0.1", self.facts["thrift_port"])
+        with contextlib.suppress(OSError, EOFError), socket.create_connection(place, timeout=3) as agent:
+            agent.sendall(encode("Manager", "hello", {"info": hello}))
+            length = int.from_bytes(_exactly(agent, 4), "big")
+            assert length <= FRAME_MAX
+            return decode("Agent", _exactly(agent, length))[0] == "welcome"
         return False
 
     def greets_switches(self) -> bool:
-        with contextlib.suppress(OSError, EOFError):
-            with socket.create_connection(("127.0.0.1", self.facts["openflow_port"]), timeout=3) as switch:
-                switch.sendall(OPENFLOW_HELLO)
-                return _exactly(switch, 2) == OPENFLOW_HELLO[:2]
+        place = ("127.0.0.1", self.facts["openflow_port"])
+        with contextlib.suppress(OSError, EOFError), socket.create_connection(place, timeout=3) as switch:
+            switch.sendall(OPENFLOW_HELLO)
+            return _exactly(switch, 2) == OPENFLOW_HELLO[:2]
         return False
 
     def stop(self) -> int:

@@ -20,6 +20,7 @@ from rostrum.controller.core.values import (
     Settings,
     State,
 )
+from rostrum.controller.northbound import thrift_service
 from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.northbound.thrift_response import response
 from rostrum.controller.northbound.thrift_values import addresses, overlay_view
@@ -166,6 +167,41 @@ async def test_lease__a_silent_agent_loses_its_paths(tmp_path: Path) -> None:
         assert path is not None
         await until(lambda: path.state is State.RELEASED, "released")
         assert path.cause.startswith("lease over: the agent of h1 is silent for")
+
+
+async def test_hello__is_due_from_the_start_whatever_dribbles_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One byte every now and then is not silence, and does not hold a place."""
+    monkeypatch.setattr(thrift_service, "HELLO_BOUND_S", 0.3)
+    monkeypatch.setattr(thrift_service, "SWEEP_S", 0.02)
+    async with running(tmp_path) as manager:
+        stranger = await manager.agent()
+
+        async def dribble() -> None:
+            stranger.writer.write(struct.pack(">I", 4096))
+            while True:
+                stranger.writer.write(b"x")
+                await asyncio.sleep(0.02)
+
+        task = asyncio.create_task(dribble())
+        try:
+            assert "no hello within" in (await stranger.expect("goodbye")).reason
+        finally:
+            task.cancel()
+
+
+async def test_places__strangers_make_room_for_agents(tmp_path: Path) -> None:
+    async with running(tmp_path) as manager:
+        manager.app.thrift.connections_max = 4
+        known = await manager.agent("h1")
+        strangers = [await manager.agent() for _ in range(3)]
+        await until(lambda: len(manager.app.thrift.connections) == 4, "all are there")
+        late = await manager.agent("h2")
+        assert "connections are open already" in (await strangers[0].expect("goodbye")).reason
+        for one, server in ((known, "h1"), (late, "h2")):
+            one.request("r1", server, "h5")
+            await one.response("r1", ACCEPTED)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ PACKAGES = {
         "rostrum.topologies",
         "rostrum.controller.core",
         "rostrum.controller.certificates",
+        "rostrum.controller.keyvalue",
     ),
     "rostrum.controller.northbound": ("rostrum.topologies", "rostrum.controller"),
     "rostrum.controller": ("rostrum.topologies",),
