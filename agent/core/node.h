@@ -108,6 +108,10 @@ typedef struct {
      * Not kept. */
     const rs_peer *receivers;
     uint32_t receiver_count;
+    /* Receivers that saw nothing of earlier paths: their light is not waited for. Whoever has light all the same takes
+     * part. Not kept. */
+    const rs_peer *dark;
+    uint32_t dark_count;
 } rs_path_grant;
 
 typedef enum {
@@ -115,7 +119,7 @@ typedef enum {
     RS_EV_PATH_WANTED, /* ask the manager for a path for `bytes` remaining bytes, to whom rs_path_wants says */
     RS_EV_PHASE,       /* the session entered `phase` */
     RS_EV_FIRST_LIGHT, /* INTL_SEQ of `peer` came in, initial sn in `sn` */
-    RS_EV_NO_LIGHT,    /* `peer` got nothing within light_bound (one event per such peer) */
+    RS_EV_NO_LIGHT,    /* `peer` got nothing within light_bound, or before all the others were served (one each) */
     RS_EV_PEER_DONE,   /* DATA_RCVD of `peer`; `bytes` = fragments patched or repaired for it */
     RS_EV_PEER_FAILED, /* `peer` is given up, `cause` says why; the others go on */
     RS_EV_PATH_DONE,   /* the data channel is done: release the path (before the last patches) */

@@ -87,6 +87,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         r->accepted_at = now;
         if (r->member && !r->lit && !x->by_rdcm && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
             x->light_due = now + x->grant.light_bound;
+        rs_sender_accepted(now, x);
         rs_sender_advance(node, now, x);
         rs_sender_arm(node, x);
     }
@@ -111,6 +112,7 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
     r->progress_at = now;
     r->seen_pos = r->start_pos;
     rs_window_seen(node, now, x, r, r->start_pos);
+    rs_sender_lit(now, x);
     rs_emit(node, &(rs_event){.kind = RS_EV_FIRST_LIGHT,
                               .xfer = x->t.id,
                               .peer = r->link.peer->id,

@@ -75,7 +75,7 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
     rs_list_init(&x->in_ready);
-    x->answer_due = x->light_due = x->pass_over_due = x->dark_due = RS_NEVER;
+    x->answer_due = x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
     x->path_done_due = x->fnsd_due = x->advance_due = x->forget_due = x->repair.tail_due = RS_NEVER;
     return x;
 }
@@ -257,12 +257,36 @@ static void watch(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_settle(node, now, x);
 }
 
+static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipient *r, rs_time since) {
+    rs_event event = {.kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+    char others[48] = "";
+    r->no_light_told = true;
+    if (x->lit)
+        rs_words(others, sizeof others, ", while %u others had light", x->lit);
+    rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms on a %s path (%u sent)%s",
+             (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
+             (unsigned)x->pos, others);
+    rs_emit(node, &event);
+}
+
+static bool is_dark(const rs_recipient *r) {
+    return r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && !r->apart && r->accepted && !r->no_light_told;
+}
+
+void rs_sender_tell_dark(rs_node *node, rs_time now, rs_sending *x) {
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (is_dark(r))
+            tell_dark(node, now, x, r, r->accepted_at > x->path_at ? r->accepted_at : x->path_at);
+    }
+}
+
 /* One RS_EV_NO_LIGHT for each receiver that has accepted and seen nothing for the path's bound. */
 static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
     x->light_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->lit || r->apart || !r->accepted || r->no_light_told)
+        if (!is_dark(r))
             continue;
         rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
         if (now < since + x->grant.light_bound) {
@@ -270,12 +294,7 @@ static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
                 x->light_due = since + x->grant.light_bound;
             continue;
         }
-        rs_event event = {.kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
-        r->no_light_told = true;
-        rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms of attempts on a %s path (%u sent)",
-                 (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
-                 (unsigned)x->pos);
-        rs_emit(node, &event);
+        tell_dark(node, now, x, r, since);
     }
 }
 
@@ -311,6 +330,8 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
         x->pass_over_due = RS_NEVER;
         rs_sender_pass_over(node, now, x, false);
     }
+    if (now >= x->grace_due)
+        rs_sender_grace(node, now, x);
     if (now >= x->dark_due) {
         x->dark_due = RS_NEVER;
         rs_sender_pass_over(node, now, x, true);
@@ -330,8 +351,8 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_arm(rs_node *node, rs_sending *x) {
-    const rs_time dues[] = {x->answer_due, x->light_due, x->pass_over_due, x->dark_due,       x->path_done_due,
-                            x->fnsd_due,   x->tick_due,  x->advance_due,   x->repair.tail_due};
+    const rs_time dues[] = {x->answer_due,    x->light_due, x->pass_over_due, x->grace_due,   x->dark_due,
+                            x->path_done_due, x->fnsd_due,  x->tick_due,      x->advance_due, x->repair.tail_due};
     rs_time due = RS_NEVER;
     if (x->t.finished)
         return;

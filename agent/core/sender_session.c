@@ -6,7 +6,9 @@
 #define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
 #define PASS_OVER \
     (250 * RS_MS) /* receivers that have not even accepted are not waited for longer, if others have light */
-#define DARK_LEAST (1000 * RS_MS) /* after 10 light bounds, at least this, a dark receiver is finished by patches; */
+#define GRACE_LEAST (50 * RS_MS)      /* a host may be busy for so long; */
+#define GRACE_MOST (250 * RS_MS)      /* nobody waits longer for another's light, however slow the circuit switch is */
+#define DARK_LEAST (1000 * RS_MS)     /* after 4 light bounds, at least this, a dark receiver is finished by patches; */
 #define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
 #define DRAIN (1 * RS_MS)             /* from the last data packet to releasing the path: let it get there first */
 #define FEEDBACK (5 * RS_MS)
@@ -47,11 +49,19 @@ static void set_attempt_interval(const rs_node *node, rs_sending *x) {
         x->attempt_interval = packet;
 }
 
+/* Those that have light wait so long for the others after the last that got it: the cross-connects of one circuit are
+ * made together, and differ by less than half of the time that they take. Whoever is still dark then is most likely
+ * alone with that (a firewall, say), and is finished by patches unless its light comes while the others are served. */
+static rs_time light_grace(const rs_sending *x) {
+    rs_time grace = x->grant.reconfiguration / 2;
+    return grace < GRACE_LEAST ? GRACE_LEAST : grace > GRACE_MOST ? GRACE_MOST : grace;
+}
+
 /* How long to wait for light, measured from now. On the path of a further session the others do not wait again for a
- * receiver that stayed dark on the one before; it can have light all the same. */
+ * receiver that stayed dark on the one before; it can have light all the same. Nor for those that the manager named. */
 static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved) {
     rs_time bound = x->grant.light_bound;
-    rs_time dark = bound ? bound * 10 : x->grant.reconfiguration * 10, least = bound ? DARK_LEAST : DARK_UNBOUNDED;
+    rs_time dark = bound ? bound * 4 : x->grant.reconfiguration * 10, least = bound ? DARK_LEAST : DARK_UNBOUNDED;
     if (dark < least)
         dark = least;
     if (dark > node->config.no_path_bound)
@@ -61,13 +71,59 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
     x->pass_over_due = now + (x->grant.reconfiguration * 4 > PASS_OVER ? x->grant.reconfiguration * 4 : PASS_OVER);
     x->dark_due = now + dark;
     x->dark_passed = x->path_lit = false;
+    x->light_at = 0;
+    x->all_dark = !moved;
+    x->grace_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (!r->member)
             continue;
-        r->passed_over = r->apart || (!moved && r->passed_over && !r->lit);
+        r->passed_over = r->apart || (!moved && ((r->passed_over && !r->lit) || r->named_dark));
         r->no_light_told = false;
+        x->all_dark &= r->named_dark || r->state != RS_RECIPIENT_ACTIVE;
+        if (moved && r->lit) /* it is at high rate already; the others get their chance on the new path */
+            x->grace_due = now + (bound ? bound : DARK_LEAST);
     }
+    if (x->grace_due != RS_NEVER)
+        x->light_at = x->grace_due - light_grace(x);
+}
+
+static rs_time grace_from(const rs_sending *x) {
+    return x->light_at ? x->light_at : x->path_at + 2 * x->grant.reconfiguration;
+}
+
+void rs_sender_lit(rs_time now, rs_sending *x) {
+    if (x->light_at < now)
+        x->light_at = now;
+    if (x->grace_due == RS_NEVER)
+        x->grace_due = x->light_at + light_grace(x);
+}
+
+void rs_sender_accepted(rs_time now, rs_sending *x) {
+    rs_time from = grace_from(x) > now ? grace_from(x) : now;
+    if ((x->light_at || x->all_dark) && x->grace_due == RS_NEVER)
+        x->grace_due = from + light_grace(x);
+}
+
+/* Looks at all receivers, at most four times in a grace. */
+void rs_sender_grace(rs_node *node, rs_time now, rs_sending *x) {
+    rs_time grace = light_grace(x), again = RS_NEVER;
+    x->grace_due = RS_NEVER;
+    if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
+        return;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->lit || !r->accepted)
+            continue;
+        rs_time due = (r->accepted_at > grace_from(x) ? r->accepted_at : grace_from(x)) + grace;
+        r->passed_over |= now >= due;
+        if (now < due && (!r->passed_over || x->all_dark) && due < again)
+            again = due;
+    }
+    x->dark_passed |= x->all_dark && again == RS_NEVER;
+    if (again != RS_NEVER)
+        x->grace_due = again > now + grace / 4 ? again : now + grace / 4;
+    rs_sender_advance(node, now, x);
 }
 
 static void open_to_members(rs_node *node, rs_time now, rs_sending *x) {
@@ -193,7 +249,8 @@ static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     bool coded = x->repair.coded;
     rs_data_stop(node, x);
     x->stats.data_done_at = now;
-    x->light_due = x->pass_over_due = x->dark_due = RS_NEVER;
+    x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
+    rs_sender_tell_dark(node, now, x);
     if (!rs_repair_tail(node, now, x)) {
         x->path_done_due = now + DRAIN;
         x->fnsd_due = now + (coded ? DRAIN : patch_timeout(node, x)); /* coded: they wait for it to ask for patches */
@@ -308,6 +365,16 @@ static rs_sending *sending(const rs_node *node, rs_xfer id) {
     return t && t->sending && !t->finished ? (rs_sending *)t : NULL;
 }
 
+static void note_dark(rs_sending *x, const rs_path_grant *grant) {
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        x->recipients[i].named_dark = false;
+    for (uint32_t i = 0; i < grant->dark_count; i++) {
+        rs_recipient *r = rs_recipient_of(x, grant->dark[i]);
+        if (r)
+            r->named_dark = true;
+    }
+}
+
 rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant) {
     rs_sending *x = sending(node, xfer);
     if (!x)
@@ -320,9 +387,10 @@ rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_pat
         return RS_ERR_INVALID;
     x->path_wanted = false;
     x->answer_due = RS_NEVER;
+    note_dark(x, grant);
     if (x->path_held) {
         x->next_grant = *grant;
-        x->next_grant.receivers = NULL;
+        x->next_grant.receivers = x->next_grant.dark = NULL;
         x->has_next = true;
     } else {
         start_session(node, now, x, grant);
@@ -403,7 +471,7 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
     if (x->has_next) /* granted, never used */
         rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
     x->path_wanted = x->has_next = false;
-    x->answer_due = x->light_due = x->pass_over_due = x->dark_due = x->path_done_due = RS_NEVER;
+    x->answer_due = x->light_due = x->pass_over_due = x->grace_due = x->dark_due = x->path_done_due = RS_NEVER;
     if (!sending && x->end == x->t.fragments)
         return; /* the data channel had done its part */
     for (uint32_t i = 0; i < x->recipient_count; i++)
@@ -434,7 +502,8 @@ static void part_by_unicast(rs_node *node, rs_time now, rs_sending *x, bool held
         rs_data_stop(node, x);
         rs_repair_end(node, x);
         x->stats.data_done_at = now;
-        x->light_due = x->pass_over_due = x->dark_due = x->path_done_due = x->fnsd_due = RS_NEVER;
+        x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
+        x->path_done_due = x->fnsd_due = RS_NEVER;
         rs_sender_phase(node, x, RS_PHASE_PATCHING);
     } else {
         x->path_wanted = false;

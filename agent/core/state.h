@@ -118,6 +118,7 @@ typedef struct {
     bool lit;                /* INTL_SEQ of this session */
     bool passed_over;        /* this session no longer waits for its light: it will be finished by patches */
     bool no_light_told;
+    bool named_dark;    /* by the grant: it saw nothing of earlier paths */
     uint64_t start_pos; /* position in the session at which its initial sn was sent */
     rs_time accepted_at, progress_at;
     rs_ranges want;    /* fragments to patch */
@@ -183,6 +184,7 @@ struct rs_sending {
     bool has_next;        /* next_grant waits for the present session's end */
     bool no_data_channel; /* the rest goes by patches */
     bool dark_passed;     /* light was waited for long enough */
+    bool all_dark;        /* nobody of it is expected to have light */
     rs_path_grant grant, next_grant;
     uint64_t wanted_from;           /* the path that is asked for begins there */
     uint32_t sessions;              /* started so far */
@@ -220,8 +222,10 @@ struct rs_sending {
     rs_timer data_timer;
     rs_list in_ready;
 
-    rs_time path_at; /* granted or moved */
-    rs_time answer_due, light_due, pass_over_due, dark_due, path_done_due, fnsd_due, tick_due, advance_due, forget_due;
+    rs_time path_at;  /* granted or moved */
+    rs_time light_at; /* somebody of this session had light last; 0 = nobody yet */
+    rs_time answer_due, light_due, pass_over_due, grace_due, dark_due, path_done_due, fnsd_due, tick_due, advance_due,
+        forget_due;
     rs_repairing repair;
     char first_cause[RS_CAUSE_MAX];
     rs_protocol protocol; /* wanted */
@@ -358,6 +362,11 @@ void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *ca
 /* The path is not needed any more; `whole`: nobody misses anything, as far as is known. */
 void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
 void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too);
+void rs_sender_accepted(rs_time now,
+                        rs_sending *x); /* one more has; perhaps it is the last whose light is waited for */
+void rs_sender_lit(rs_time now, rs_sending *x);
+void rs_sender_grace(rs_node *node, rs_time now, rs_sending *x);
+void rs_sender_tell_dark(rs_node *node, rs_time now, rs_sending *x); /* RS_EV_NO_LIGHT of all that had none */
 /* There is no path for those it was wanted for: they fail with that cause, others want theirs. */
 void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause);
 

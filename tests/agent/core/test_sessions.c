@@ -92,15 +92,17 @@ static void no_light__is_told_once_then_the_path_moves(void **state) {
     net_knob(n)->path.reconfiguration = 70 * MS;
     net_knob(n)->path.light_bound = 200 * MS;
     net_knob(n)->path.kind = RS_PATH_CIRCUIT;
-    net_dark_until(n, 3, RS_NEVER);
+    for (rs_peer to = 1; to < 4; to++)
+        net_dark_until(n, to, RS_NEVER);
     rs_xfer xfer = net_send_all(n, 1, 500 * FRAGMENT);
     net_at(n, 400 * MS);
-    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 1);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 3);
     const net_told *dark = net_event(n, 0, RS_EV_NO_LIGHT, 3);
     assert_in_range(dark->at - NET_START, 200 * MS, 205 * MS);
     assert_int_equal(net_stats(n, 0, xfer).phase, RS_PHASE_ATTEMPT);
-    /* Moved to the packet network: the receiver sees packets now. */
-    net_dark_until(n, 3, 0);
+    /* Moved to the packet network: the receivers see packets now. */
+    for (rs_peer to = 1; to < 4; to++)
+        net_dark_until(n, to, 0);
     net_call(n, 0, rs_path_moved(net_node(n, 0), net_knob(n)->now, xfer, RS_PATH_PACKET));
     net_at(n, 600 * MS);
     assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
@@ -120,6 +122,97 @@ static void no_light_ever__is_finished_by_patches(void **state) {
     assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
     assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 3)->event.bytes, 500); /* all patched */
     assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 1)->event.bytes, 0);
+    net_free(n);
+}
+
+/* One receiver's host filters multicast. The others wait for it a grace after the last of them had light, no longer,
+ * and it gets everything by patches. */
+static net *with_dark(uint64_t seed, rs_peer dark) {
+    net *n = net_new(4, &usual, seed);
+    net_knob(n)->path.reconfiguration = 70 * MS;
+    net_knob(n)->path.light_bound = 410 * MS;
+    net_knob(n)->path.kind = RS_PATH_CIRCUIT;
+    for (rs_peer to = 1; to < 4; to++)
+        net_dark_until(n, to, to == dark ? RS_NEVER : 70 * MS);
+    return n;
+}
+
+static void dark_receiver__does_not_hold_the_others_and_is_finished_by_patches(void **state) {
+    (void)state;
+    net *n = with_dark(31, 3);
+    net_send_all(n, 1, 500 * FRAGMENT);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    rs_time lit = net_event(n, 0, RS_EV_FIRST_LIGHT, 2)->at;
+    for (rs_peer to = 1; to < 3; to++) {
+        assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, to)->event.bytes, 0);
+        assert_in_range(net_event(n, 0, RS_EV_PEER_DONE, to)->at - lit, 0, 70 * MS);
+    }
+    assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 3)->event.bytes, 500);
+    assert_in_range(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - lit, 0, 150 * MS);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 1);
+    const net_told *dark = net_event(n, 0, RS_EV_NO_LIGHT, 3);
+    assert_non_null(strstr(dark->event.cause, "2 others had light"));
+    assert_true(dark->at <= net_event(n, 0, RS_EV_PATH_DONE, ANYONE)->at); /* while the path is still held */
+    net_free(n);
+}
+
+static void dark_receiver__named_by_the_grant_is_not_waited_for_at_all(void **state) {
+    (void)state;
+    static const rs_peer dark = 3;
+    net *n = with_dark(32, 3);
+    net_knob(n)->path.dark = &dark;
+    net_knob(n)->path.dark_count = 1;
+    net_send_all(n, 1, 500 * FRAGMENT);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    rs_time lit = net_event(n, 0, RS_EV_FIRST_LIGHT, 2)->at;
+    assert_in_range(net_event(n, 0, RS_EV_PEER_DONE, 1)->at - lit, 0, 10 * MS);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, 3), 1); /* again: so that it stays known */
+    net_free(n);
+}
+
+static void dark_receiver__named_by_the_grant_takes_part_if_it_has_light(void **state) {
+    (void)state;
+    static const rs_peer dark = 3;
+    net *n = with_dark(33, ANYONE);
+    net_knob(n)->path.dark = &dark;
+    net_knob(n)->path.dark_count = 1;
+    net_send_all(n, 1, 5000 * FRAGMENT);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 3)->event.bytes, 0);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 0);
+    net_free(n);
+}
+
+/* All that the path is for are known to be dark: a short trial, then unicast. */
+static void dark_receiver__alone_and_named_by_the_grant_is_finished_soon(void **state) {
+    (void)state;
+    static const rs_peer dark[] = {3};
+    net *n = with_dark(34, 3);
+    net_knob(n)->path.reconfiguration = 0;
+    net_knob(n)->path.kind = RS_PATH_PACKET;
+    net_knob(n)->path.dark = dark;
+    net_knob(n)->path.dark_count = 1;
+    rs_xfer xfer;
+    assert_int_equal(net_send(n, 0, 1, 500 * FRAGMENT, 1, dark, &xfer), RS_OK);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_in_range(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START, 0, 150 * MS);
+    net_free(n);
+}
+
+/* Its light comes after the grace, while the others are served: it gets its round. */
+static void light_that_comes_late__is_taken_while_the_others_are_served(void **state) {
+    (void)state;
+    net *n = with_dark(35, ANYONE);
+    net_dark_until(n, 3, 160 * MS);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 3)->event.bytes, 0);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 0);
     net_free(n);
 }
 
@@ -373,6 +466,11 @@ int main(void) {
         cmocka_unit_test(no_answer__ends_with_a_cause),
         cmocka_unit_test(no_light__is_told_once_then_the_path_moves),
         cmocka_unit_test(no_light_ever__is_finished_by_patches),
+        cmocka_unit_test(dark_receiver__does_not_hold_the_others_and_is_finished_by_patches),
+        cmocka_unit_test(dark_receiver__named_by_the_grant_is_not_waited_for_at_all),
+        cmocka_unit_test(dark_receiver__named_by_the_grant_takes_part_if_it_has_light),
+        cmocka_unit_test(dark_receiver__alone_and_named_by_the_grant_is_finished_soon),
+        cmocka_unit_test(light_that_comes_late__is_taken_while_the_others_are_served),
         cmocka_unit_test(path_failed__the_rest_goes_by_patches),
         cmocka_unit_test(path_failed__between_sessions),
         cmocka_unit_test(path_failed__before_any_grant_fails_all),
