@@ -1,6 +1,8 @@
 /* Answers of the application socket: encoding (agent) and parsing (librostrum). */
 #include "api/bytes.h"
 
+enum { RECEIVER_DIGEST_OK = 1, RECEIVER_HAD_IT = 2 };
+
 void rs_api_begin(rs_api_message *out, uint8_t type, uint64_t tag) {
     out->length = 0;
     out->overflow = false;
@@ -117,7 +119,7 @@ void rs_api_encode_state(rs_api_message *out, uint64_t tag, const rostrum_status
 static void put_receiver(rs_api_message *out, const rostrum_receiver *row) {
     rs_put_text(out, row->name);
     rs_put_u8(out, (uint8_t)row->state);
-    rs_put_u8(out, row->digest_ok);
+    rs_put_u8(out, (uint8_t)((row->digest_ok ? RECEIVER_DIGEST_OK : 0) | (row->had_it ? RECEIVER_HAD_IT : 0)));
     rs_put_u64(out, row->initial_sn);
     rs_put_u64(out, row->patched_fragments);
     rs_put_i64(out, row->first_light_ns);
@@ -361,7 +363,9 @@ bool rs_api_next_receiver(rs_api_answer *answer, rostrum_receiver *out) {
         return false;
     rs_get_text(&in, out->name, sizeof out->name);
     out->state = (rostrum_receiver_state)rs_get_u8(&in);
-    out->digest_ok = rs_get_u8(&in) != 0;
+    uint8_t flags = rs_get_u8(&in);
+    out->digest_ok = flags & RECEIVER_DIGEST_OK;
+    out->had_it = flags & RECEIVER_HAD_IT;
     out->initial_sn = rs_get_u64(&in);
     out->patched_fragments = rs_get_u64(&in);
     out->first_light_ns = rs_get_i64(&in);

@@ -120,7 +120,8 @@ typedef enum {
     RS_EV_PHASE,       /* the session entered `phase` */
     RS_EV_FIRST_LIGHT, /* INTL_SEQ of `peer` came in, initial sn in `sn` */
     RS_EV_NO_LIGHT,    /* `peer` got nothing within light_bound, or before all the others were served (one each) */
-    RS_EV_PEER_DONE,   /* DATA_RCVD of `peer`; `bytes` = fragments patched or repaired for it */
+    /* DATA_RCVD of `peer`; `bytes` = fragments patched or repaired for it. `had_it`: the object was there before. */
+    RS_EV_PEER_DONE,
     RS_EV_PEER_FAILED, /* `peer` is given up, `cause` says why; the others go on */
     RS_EV_PATH_DONE,   /* the data channel is done: release the path (before the last patches) */
     /* Every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); its id is invalid after this. */
@@ -156,7 +157,7 @@ typedef struct {
     rs_xfer xfer;
     rs_peer peer;
     rs_phase phase;
-    bool ok;
+    bool ok, had_it;
     uint64_t bytes;
     uint64_t sn;
     uint64_t version; /* of the view in use */

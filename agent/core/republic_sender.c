@@ -73,7 +73,8 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         return RS_RX_NONE; /* about an earlier transfer of this object */
     r->progress_at = now;
     if (m->open_ack.status == RS_ACK_HAVE) {
-        rs_sender_done(node, now, r, 0);
+        /* One that had accepted it got it here: it has only forgotten this transfer, which it was done with. */
+        rs_sender_done(node, now, r, 0, !r->accepted);
         rs_sender_settle(node, now, x);
     } else if (m->open_ack.status == RS_ACK_REFUSED) {
         rs_words(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
@@ -170,7 +171,7 @@ static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_r
 static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     char cause[RS_CAUSE_MAX];
     if (m->data_rcvd.status == RS_RCVD_WHOLE) {
-        rs_sender_done(node, now, r, m->data_rcvd.patched);
+        rs_sender_done(node, now, r, m->data_rcvd.patched, false);
     } else {
         bool mismatch = m->data_rcvd.status == RS_RCVD_MISMATCH;
         rs_words(cause, sizeof cause, "%s: %s", mismatch ? "got the object with a wrong digest" : "gave up",

@@ -151,7 +151,7 @@ static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
         rs_rdcm_left(node, now, r);
 }
 
-void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched) {
+void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched, bool had_it) {
     rs_sending *x = (rs_sending *)r->link.transfer;
     r->state = RS_RECIPIENT_DONE;
     r->patched = patched;
@@ -161,6 +161,7 @@ void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patche
                               .xfer = x->t.id,
                               .peer = r->link.peer->id,
                               .ok = true,
+                              .had_it = had_it,
                               .bytes = patched,
                               .session = x->t.session});
 }

@@ -386,7 +386,7 @@ void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held,
 /* sender_life.c: open, settle, fail, watch */
 void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, const char *cause);
 void rs_sender_fail_all(rs_node *node, rs_time now, rs_sending *x, const char *cause);
-void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched);
+void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched, bool had_it);
 void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x); /* after recipients were done or failed */
 void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_arm(rs_node *node, rs_sending *x);

@@ -343,10 +343,11 @@ static void receiver_event(rs_agent *agent, rs_sending *s, const rs_event *event
     case RS_EV_PEER_DONE:
         receiver->state = ROSTRUM_RECEIVER_DONE;
         receiver->digest_ok = true;
+        receiver->had_it = event->had_it;
         receiver->patched_fragments = event->bytes;
         receiver->complete_ns = rs_wall_clock();
-        rs_log(RS_LOG_INFO, "send", "object=%s done_at=%s patched=%llu", rs_id_text(&s->base.id),
-               rs_quote(receiver->name), (unsigned long long)event->bytes);
+        rs_log(RS_LOG_INFO, "send", "object=%s done_at=%s patched=%llu%s", rs_id_text(&s->base.id),
+               rs_quote(receiver->name), (unsigned long long)event->bytes, event->had_it ? " had_it=1" : "");
         break;
     default:
         receiver->state = ROSTRUM_RECEIVER_FAILED;

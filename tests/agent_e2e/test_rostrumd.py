@@ -210,9 +210,10 @@ def test_a_file_is_sent_while_its_digest_is_taken(lab: World, digest: str) -> No
     states = {receiver.name: receiver.state for receiver in result.receivers}
     assert states == {"h2": "done", "h3": "done", "h4": "failed"}, result
     assert "another object" in next(one for one in result.receivers if one.name == "h4").cause
+    assert {receiver.name for receiver in result.receivers if receiver.had_it} == {"h2"}
     assert [lab.app(name).read(1) == data for name in ("h1", "h2", "h3", "h4")] == [True, True, True, False]
     again = sender.send(1, ["h3"])  # its digest is known now
-    assert again.ok and again.bytes_sent < len(data) // 10
+    assert again.ok and again.bytes_sent < len(data) // 10 and again.receivers[0].had_it
 
 
 def test_other_object_by_the_same_id_is_refused(lab: World) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -66,6 +69,21 @@ def test_send_json_is_for_machines(run: Run, file: Path) -> None:
     assert value["timeline_ms"]["released"] is None
     [row] = value["receivers"]
     assert row["name"] == "h3" and row["digest_ok"] and row["complete_ms"] > 0 and row["patched_fragments"] == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_send_that_is_told_to_end_leaves_no_copy(server: Server, run: Run, file: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", "from rostrum.client.cli import main; main()", "send", str(file), "--to", "slow1"]
+    environment = {**os.environ, "ROSTRUM_SOCKET": str(server.socket)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stderr
+        for line in program.stderr:  # it is being sent
+            if "accepted" in line:
+                break
+        program.send_signal(number)
+        assert program.wait(20) == 1
+    now = json.loads(run("status", "--json").output)
+    assert now["objects"] == [] and now["transfers"] == []
 
 
 def test_send_fails_if_a_receiver_does(run: Run, file: Path) -> None:
@@ -159,8 +177,9 @@ def test_a_module_that_is_not_there_is_not_offered(run: Run, monkeypatch: pytest
 def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
     """Receivers that have the object already say so at once; that is no goodput."""
 
-    def result_with(*firsts: int | None, rate_bps: int = 0) -> SendResult:
-        rows = [Receiver(f"h{n}", "done", True, sn, 0, sn or 0, 10**9, "") for n, sn in enumerate(firsts)]
+    def result_with(*firsts: int | None, had: bool = False, rate_bps: int = 0) -> SendResult:
+        rows = [Receiver(f"h{n}", "done", True, sn, 0, sn or 0, 10**9, "", had_it=had and sn is None)
+                for n, sn in enumerate(firsts)]  # fmt: skip
         kinds = ("sent", "attempt", "redundant", "patched", "repair")
         counts = {f"packets_{kind}": 4 for kind in kinds} | {"losses_repaired": 11, "acks_received": 5}
         times = {"requested_ns": 1, "accepted_ns": 2, "attempt_ns": 3, "high_rate_ns": 0, "data_done_ns": 9}
@@ -169,19 +188,20 @@ def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> N
                           reconfiguration_ns=0, sessions=1, fragment_size=8896, **counts, bytes_sent=0,
                           rate_bps=rate_bps, receivers=tuple(rows))  # fmt: skip
 
-    had = result_with(None, None)
+    had = result_with(None, None, had=True)
     report.print_result(had, "model", Console())
     shown = capsys.readouterr().out
     assert "bit/s" not in shown and "had it before" in shown and "4 repairs by multicast for 11 losses, 5 ack" in shown
     value = report.send_json(had)
     assert value["goodput_bps"] is None and [row["had_it"] for row in value["receivers"]] == [True, True]
-    some = result_with(None, 7, rate_bps=10**9)
+    some = result_with(None, 7, had=True, rate_bps=10**9)
     report.print_result(some, "model", Console())
     shown = capsys.readouterr().out
     assert "up to 1 Gbit/s" in shown and "8 Gbit/s to each" in shown
     assert [row["had_it"] for row in report.send_json(some)["receivers"]] == [True, False]
-    small = dataclasses.replace(had, size=30_000)  # the attempts may have brought it all
-    assert [row["had_it"] for row in report.send_json(small)["receivers"]] == [False, False]
+    first = result_with(None, None)  # by RDCM no light is told, and nothing need be patched
+    value = report.send_json(first)
+    assert value["goodput_bps"] == 8_000_000_008 and [row["had_it"] for row in value["receivers"]] == [False, False]
 
 
 def lab_with(folder: Path, *sockets: str) -> None:

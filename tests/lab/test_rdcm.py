@@ -38,7 +38,12 @@ def test_losses_are_mended_by_peers(lab: Lab, seed: int) -> None:
     assert (result.path, result.protocol) == ("packet", "rdcm") and "rdcm" in result.reason
     # A hundredth is lost at each receiver: some 47 losses, of which the sender patches next to none.
     assert result.packets_sent >= fragments and result.packets_patched <= 4
-    forget(lab, ["h1", *RECEIVERS], result.data_id)
+    assert not any(row.had_it for row in result.receivers)
+    forget(lab, RECEIVERS[1:], result.data_id)
+    with Agent(lab.agent_socket("h1")) as agent:  # again, to one that kept it and one that did not
+        again = agent.send(result.data_id, RECEIVERS[:2], protocol="rdcm").wait(SEND_BOUND_S)
+    assert again.ok and [row.had_it for row in again.receivers] == [True, False]
+    forget(lab, ["h1", *RECEIVERS[:2]], result.data_id)
 
 
 def test_an_object_can_be_deleted_while_others_may_need_repairs(lab: Lab, seed: int) -> None:

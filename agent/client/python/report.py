@@ -33,15 +33,9 @@ def ms_after(result: SendResult, time_ns: int) -> float | None:
     return round((time_ns - result.requested_ns) / 1e6, 3) if time_ns and result.requested_ns else None
 
 
-def had_it(result: SendResult, one: Receiver) -> bool:
-    """The receiver had the object before: it saw no light and took no patch, and attempts alone were too few."""
-    nothing_seen = one.initial_sn is None and one.patched_fragments == 0
-    return one.digest_ok and nothing_seen and result.packets_attempt * result.fragment_size < result.size
-
-
 def goodput_bps(result: SendResult) -> float | None:
     """The object's bits over the time from the request to the last receiver; None if it failed or all had it."""
-    last = max((one.complete_ns for one in result.receivers if not had_it(result, one)), default=0)
+    last = max((one.complete_ns for one in result.receivers if not one.had_it), default=0)
     duration_ns = last - result.requested_ns
     return result.size * 8e9 / duration_ns if result.ok and last and duration_ns > 0 else None
 
@@ -54,7 +48,6 @@ def send_json(result: SendResult) -> dict[str, Any]:
     value["goodput_bps"] = None if goodput is None else round(goodput)
     value["timeline_ms"] = {field.removesuffix("_ns"): ms_after(result, getattr(result, field)) for field, _ in _TIMES}
     for row, one in zip(value["receivers"], result.receivers, strict=True):
-        row["had_it"] = had_it(result, one)
         row["first_light_ms"] = ms_after(result, row["first_light_ns"])
         row["complete_ms"] = ms_after(result, row["complete_ns"])
     return value
@@ -132,7 +125,7 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
 def _receiver_cells(result: SendResult, one: Receiver) -> tuple[str, str, str, str]:
     words = f"{one.state}: {one.cause}" if one.cause else one.state
     if one.digest_ok:
-        words = "had it" if had_it(result, one) else "digest right"
+        words = "had it" if one.had_it else "digest right"
     after = ms_after(result, one.complete_ns)
     first = "-" if one.initial_sn is None else str(one.initial_sn)
     return words, first, str(one.patched_fragments), "-" if after is None else f"{after:.2f} ms"

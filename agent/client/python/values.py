@@ -133,6 +133,7 @@ class Receiver:
     first_light_ns: int
     complete_ns: int
     cause: str
+    had_it: bool = False  # the object was there before; the agent's word, no guess
 
 
 @dataclasses.dataclass(frozen=True)

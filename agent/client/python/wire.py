@@ -164,10 +164,10 @@ def _state(take: _Fields) -> Status:
 
 def _receiver(take: _Fields) -> Receiver:
     name = take.text()
-    state, digest_ok, initial_sn, patched, first_light_ns, complete_ns = take.take("BBQQqq")
+    state, flags, initial_sn, patched, first_light_ns, complete_ns = take.take("BBQQqq")
     return Receiver(
-        name, name_of(RECEIVER_STATES, state), bool(digest_ok), initial_sn if first_light_ns else None, patched,
-        first_light_ns, complete_ns, take.text(),
+        name, name_of(RECEIVER_STATES, state), bool(flags & 1), initial_sn if first_light_ns else None, patched,
+        first_light_ns, complete_ns, take.text(), bool(flags & 2),
     )  # fmt: skip
 
 

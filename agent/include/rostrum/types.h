@@ -70,6 +70,7 @@ typedef struct {
     char name[ROSTRUM_NAME_MAX + 1];
     rostrum_receiver_state state;
     bool digest_ok;
+    bool had_it;         /* it had the object before this send */
     uint64_t initial_sn; /* first fragment it got; means something once first_light_ns is set */
     uint64_t patched_fragments;
     int64_t first_light_ns, complete_ns;
