@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -99,7 +101,8 @@ def send(
 ) -> None:
     """Send FILE (- for standard input) to many servers at once.
 
-    The exit status is 0 only if every receiver has the whole object and its digest is right.
+    The exit status is 0 only if every receiver has the whole object and its digest is right. Ctrl-C, SIGTERM and
+    SIGHUP cancel the send; the sender's copy goes as ever.
 
     \b
       rostrum send model.bin --to h3,h4             on h3: rostrum read model.bin -o model.bin
@@ -116,12 +119,12 @@ def send(
     if not data_id and not source:
         raise click.UsageError("standard input has no name: give the object one with --data-id")
     number = data_id_of(data_id or source)
-    with connect() as agent:
+    with connect() as agent, _ended_like_ctrl_c():
         if replace:
             with contextlib.suppress(NotFound):
                 agent.delete(number)
         handle = agent.send(number, names, wait, deadline, stragglers=stragglers, protocol=protocol, source=file)
-        try:
+        try:  # not a line later: an interrupt must find it
             result = _watch(handle, quiet=as_json)
         except AlreadyThere:  # and that one is not this command's
             keep = True
@@ -135,6 +138,25 @@ def send(
         report.print_result(result, data_id or source)
     if not result.ok:
         sys.exit(1)
+
+
+@contextlib.contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM and SIGHUP are the KeyboardInterrupt that SIGINT is: what this command left with the agent goes."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # signals are not this thread's to handle
+        yield
+        return
+    ends = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]  # nohup
+    before = [(one, signal.signal(one, interrupt)) for one in ends]
+    try:
+        yield
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)
 
 
 def _watch(handle: SendHandle, quiet: bool) -> SendResult:
