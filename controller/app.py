@@ -113,6 +113,15 @@ class App:
         if self.memory:
             self._remember(self.memory.store, self.memory.records, self.memory.complete)
         elif config.journal:
+            if not _outlives(config.journal):
+                log.warning(
+                    line(
+                        "journal will be lost",
+                        file=config.journal,
+                        cause="systemd removes its folder (RuntimeDirectory=) when this manager stops",
+                        mend="take the unit of this release, or give --journal a file below StateDirectory=",
+                    )
+                )
             self.journal = Journal(config.journal, topology.name, config.journal_sync)
             self._remember(self.journal, self.journal.records, self.journal.complete)
             self._whole = asyncio.get_running_loop().call_later(config.settings.grace / 1e9, self.journal.whole)
@@ -498,6 +507,12 @@ def _quotas(care: CareOptions) -> dict[str, Quota]:
         return quota_file.read(care.quotas) if care.quotas else {}
     except AccessError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _outlives(journal: Path) -> bool:
+    """False: it lies where systemd removes everything at the unit's stop (systemd.exec(5), RUNTIME_DIRECTORY)."""
+    folders = [Path(name) for name in os.environ.get("RUNTIME_DIRECTORY", "").split(":") if name]
+    return not any(journal.absolute().is_relative_to(folder) for folder in folders)
 
 
 def _journal(given: Path | None, run: Path) -> Path | None:
