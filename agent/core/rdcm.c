@@ -55,6 +55,7 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
     r->taken = UINT64_MAX;
     /* For those below a dead child nobody says what they expect until there is a new overlay: a stream waits for it, or
      * it would leave them behind. Of an object they can ask for all of it at any time. */
+    r->owed_at = r->owed_next = INT64_MIN / 2;
     r->silent = r->streams ? node->config.receiver_silence_bound / 2 : RS_RDCM_SILENT_LEAST;
     rs_list_init(&r->in_talking);
     rs_list_init(&r->in_mending);

@@ -4,9 +4,8 @@
 
 #include "core/state.h"
 
-#define RS_RDCM_SILENT_LEAST \
-    (20 * RS_MS)            /* a child that says nothing for so long, while others speak, holds nobody back */
-#define RS_RDCM_OVERTAKEN 3 /* by so many later packets of the tree: lost rather than late (RFC 5681) */
+#define RS_RDCM_SILENT_LEAST (20 * RS_MS) /* a child that answers nothing for so long holds nobody back */
+#define RS_RDCM_OVERTAKEN 3               /* by so many later packets of the tree: lost rather than late (RFC 5681) */
 #define RS_RDCM_NO_LIMIT ((uint64_t)INT64_MAX / 4)
 
 /* rdcm.c: making and ending; memory; timers */
@@ -41,6 +40,9 @@ void rs_rdcm_say_later(rs_node *node, rs_time now, rs_rdcm *r); /* what was put 
 void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r);          /* of a child, or here */
 uint64_t rs_rdcm_least_settled(const rs_rdcm *r);               /* of its children */
 void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits);
+/* A packet passed here, or was sent, which children answer. `timeout`: what their answers usually take at most. */
+void rs_rdcm_note_owed(rs_rdcm *r, rs_time now, rs_time timeout);
+bool rs_rdcm_is_silent(const rs_rdcm *r, const rs_rdcm_child *child);
 uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind);
 void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind);
 bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_packet_out *out);
@@ -85,7 +87,7 @@ rs_rx_verdict rs_rdcm_on_request(rs_node *node, rs_time now, rs_sending *x, rs_r
 void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x);
 /* Its overlay children; NULL: all receivers. False: memory is short, nothing has changed. */
 bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_peer *children, uint32_t count);
-void rs_rdcm_find_limit(rs_node *node, rs_sending *x);
+void rs_rdcm_find_limit(rs_sending *x);
 void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *r); /* done or failed */
 rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x);
 void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);

@@ -8,6 +8,7 @@
 #include "core/rdcm.h"
 
 #define ANSWER_TIME (RS_MS / 8) /* in which repairs are acknowledged */
+#define LATE_MANY 4             /* time-outs: an answer that takes longer is none */
 #define AHEAD_PARTS 16 /* expectations are told in steps of so many to a window, so that the slowest can know its own */
 
 static uint64_t own_expected(const rs_rdcm *r) {
@@ -29,17 +30,36 @@ static bool speaks_for_itself(const rs_rdcm *r) {
     return r->own_child || r->child_count == 0;
 }
 
+/* Silence is measured from packets that ask for an answer, not against other children: there may be none, or they may
+ * be gone too. */
+void rs_rdcm_note_owed(rs_rdcm *r, rs_time now, rs_time timeout) {
+    rs_time bound = LATE_MANY * timeout > r->silent ? LATE_MANY * timeout : r->silent;
+    if (now - r->owed_next < bound)
+        return;
+    r->owed_at = r->owed_next;
+    r->owed_next = now;
+}
+
+bool rs_rdcm_is_silent(const rs_rdcm *r, const rs_rdcm_child *child) {
+    return child->heard_at < r->owed_at;
+}
+
+/* Where all those below are silent, its own word is the only one there is. */
 uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind) {
     if (kind == RS_RING_LEAF)
         return own_expected(r);
-    uint64_t least = speaks_for_itself(r) ? own_expected(r) : RS_RDCM_NO_LIMIT;
-    rs_time newest = INT64_MIN;
-    for (uint32_t i = 0; i < r->child_count; i++)
-        newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
-    for (uint32_t i = 0; i < r->child_count; i++)
-        if (r->children[i].expected < least && newest - r->children[i].heard_at < r->silent)
-            least = r->children[i].expected;
-    return least;
+    uint64_t least = RS_RDCM_NO_LIMIT;
+    bool any = false;
+    for (uint32_t i = 0; i < r->child_count; i++) {
+        if (rs_rdcm_is_silent(r, &r->children[i]))
+            continue;
+        any = true;
+        least = r->children[i].expected < least ? r->children[i].expected : least;
+    }
+    if (any && !speaks_for_itself(r))
+        return least;
+    uint64_t own = own_expected(r);
+    return own < least ? own : least;
 }
 
 void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits) {
@@ -78,7 +98,8 @@ uint64_t rs_rdcm_least_settled(const rs_rdcm *r) {
     for (uint32_t i = 0; i < r->child_count; i++)
         newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
     for (uint32_t i = 0; i < r->child_count; i++)
-        if (r->children[i].settled < least && newest - r->children[i].heard_at < RS_RDCM_SILENT_LEAST)
+        if (r->children[i].settled < least && newest - r->children[i].heard_at < RS_RDCM_SILENT_LEAST &&
+            !rs_rdcm_is_silent(r, &r->children[i]))
             least = r->children[i].settled;
     return least;
 }
@@ -88,7 +109,8 @@ static uint64_t settled(const rs_rdcm *r, rs_ring_kind kind) {
     uint64_t own = own_settled(r), below = rs_rdcm_least_settled(r);
     if (kind == RS_RING_LEAF)
         return own;
-    return speaks_for_itself(r) && own < below ? own : below;
+    bool alone = speaks_for_itself(r) || below == RS_RDCM_NO_LIMIT; /* all those below are silent */
+    return alone && own < below ? own : below;
 }
 
 /* Ours: a loss is told at once to those who mend it, and to the parent, who tells it on when all its children miss the

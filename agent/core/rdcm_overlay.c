@@ -215,7 +215,7 @@ static rs_status sender_view(rs_node *node, rs_time now, rs_sending *x, const rs
     r->version = v->version;
     rs_rdcm_emit(node, r, RS_EV_VIEW_USED, RS_NO_PEER, RS_RING_LEAF);
     if (x->by_rdcm) {
-        rs_rdcm_find_limit(node, x);
+        rs_rdcm_find_limit(x);
         rs_rdcm_advance(node, now, x);
         rs_rdcm_schedule(node, now, x);
         rs_sender_arm(node, x);

@@ -73,6 +73,7 @@ static void came(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn, uint6
         else
             rs_watch_grown(node, now, r, w);
     }
+    rs_rdcm_note_owed(r, now, rs_watch_timeout(node, &r->rings[RS_RING_LEAF].successor));
     rs_rdcm_news_of(node, now, r, RS_RING_LEAF, sn, at_once);
     rs_rdcm_request_moved(node, now, x);
     if (r->streams)

@@ -173,6 +173,7 @@ static void sent_new(rs_node *node, rs_time now, rs_sending *x) {
     rs_rdcm *r = x->rdcm;
     x->pos++;
     r->here.cum = r->here.top = x->pos;
+    rs_rdcm_note_owed(r, now, rs_watch_timeout(node, &r->all));
     rs_passes_note(&r->passes, now, x->pos, rs_watch_timeout(node, &r->all) / 16);
     rs_watch_grown(node, now, r, &r->all);
 }
@@ -234,19 +235,18 @@ bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_p
     return true;
 }
 
-/* The least of what its children expect, who say it for all below them. One that says nothing while others do, or has
- * all, holds nobody back. */
-void rs_rdcm_find_limit(rs_node *node, rs_sending *x) {
+/* The least of what its children expect, who say it for all below them. One that answers nothing, or has all, holds
+ * nobody back; but where all that lack something are silent, the last word of each still counts: nobody tells that more
+ * can go. */
+void rs_rdcm_find_limit(rs_sending *x) {
     rs_rdcm *r = x->rdcm;
-    rs_time newest = INT64_MIN, silent = 4 * rs_watch_timeout(node, &r->all);
-    uint64_t least = RS_RDCM_NO_LIMIT;
-    silent = silent > r->silent ? silent : r->silent;
-    for (uint32_t i = 0; i < r->child_count; i++)
-        newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
-    for (uint32_t i = 0; i < r->child_count; i++)
-        if (newest - r->children[i].heard_at < silent && r->children[i].expected < least)
-            least = r->children[i].expected;
-    r->expected = least;
+    uint64_t least = RS_RDCM_NO_LIMIT, of_silent = RS_RDCM_NO_LIMIT;
+    for (uint32_t i = 0; i < r->child_count; i++) {
+        const rs_rdcm_child *child = &r->children[i];
+        uint64_t *to = rs_rdcm_is_silent(r, child) ? &of_silent : &least;
+        *to = child->expected < *to ? child->expected : *to;
+    }
+    r->expected = least < RS_RDCM_NO_LIMIT ? least : of_silent;
 }
 
 void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *from) {
@@ -254,7 +254,7 @@ void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *from) {
     if (!from->child || from->state == RS_RECIPIENT_ACTIVE)
         return;
     x->rdcm->children[from->child - 1].expected = RS_RDCM_NO_LIMIT;
-    rs_rdcm_find_limit(node, x);
+    rs_rdcm_find_limit(x);
     rs_rdcm_schedule(node, now, x);
 }
 
@@ -290,7 +290,7 @@ rs_rx_verdict rs_rdcm_on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recip
         r->progress_at = now;
     measure_pace(now, r);
     if (may_move)
-        rs_rdcm_find_limit(node, x);
+        rs_rdcm_find_limit(x);
     if (r->expected > before)
         r->probe_pause = 0;
     pace(node, x);
@@ -353,7 +353,7 @@ void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
     }
     if (x->phase != RS_PHASE_HIGH_RATE)
         return;
-    rs_rdcm_find_limit(node, x); /* somebody may have fallen silent */
+    rs_rdcm_find_limit(x); /* somebody may have fallen silent */
     rs_rdcm_schedule(node, now, x);
 }
 

@@ -122,7 +122,10 @@ typedef struct rs_rdcm {
     rs_rdcm_news news[2];  /* rs_ring_kind */
     uint64_t settled_told; /* gaps below have been told in the proxy ring */
     bool streams;
-    rs_time silent;    /* a child that says nothing so long, while others speak, holds nobody back */
+    rs_time silent; /* a child that says nothing so long after a packet passed here holds nobody back */
+    /* When such packets passed: all children have had `silent` at least to answer that of `owed_at`, and those that
+     * were not heard since are silent. `owed_next` takes its place once that long ago. */
+    rs_time owed_at, owed_next;
     uint64_t released; /* of a stream: below, nobody needs anything from here */
     uint64_t taken;    /* and below that, the caller does not either; UINT64_MAX: it takes all at once */
     bool moved_told;

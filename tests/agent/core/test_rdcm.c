@@ -264,6 +264,56 @@ static void a_receiver_dies__its_predecessors_tell(void **state) {
     }
 }
 
+typedef enum { LEAVES_BY_CRASH, LEAVES_BY_CANCEL, HAD_IT } leaving;
+
+static rs_time others_take(uint64_t seed, rs_peer leaver, leaving how) {
+    world w;
+    rs_config c = config();
+    rs_time last = 0;
+    w = (world){.n = net_new(10, &c, seed), .receivers = 9};
+    overlay_make(&w.o, 9, seed, NULL);
+    net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
+    net_knob(w.n)->path.rate_bps = 500000000;
+    net_knob(w.n)->quiet = true;
+    if (leaver && how == HAD_IT)
+        net_application(w.n, leaver, APP_HAS_IT);
+    w.xfer = net_send_all(w.n, 1, 12000 * FRAGMENT);
+    net_at(w.n, 5 * MS);
+    overlay_tell(w.n, &w.o, 9, w.xfer, 1);
+    net_at(w.n, 40 * MS);
+    if (leaver && how == LEAVES_BY_CRASH)
+        net_kill(w.n, leaver);
+    if (leaver && how == LEAVES_BY_CANCEL)
+        net_call(w.n, leaver,
+                 rs_receive_cancel(net_node(w.n, leaver), net_knob(w.n)->now, net_receiving(w.n, leaver), "no room"));
+    net_at(w.n, 20 * SEC);
+    for (rs_peer i = 1; i <= 9; i++) {
+        const net_told *complete = net_event(w.n, i, RS_EV_COMPLETE, ANYONE);
+        if (i == leaver)
+            continue;
+        rs_time at = complete ? complete->at : RS_NEVER;
+        last = at > last ? at : last;
+    }
+    net_free(w.n);
+    return last - NET_START;
+}
+
+/* With congestion control, whoever is silent has no say in how far the sender may go: not even as the only child of a
+ * proxy, which every second member of a ring of two is. */
+static void a_receiver_leaves__nobody_waits_for_its_word(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        rs_time all = others_take(seed, 0, LEAVES_BY_CRASH);
+        for (rs_peer leaver = 1; leaver <= 9; leaver++)
+            for (leaving how = LEAVES_BY_CRASH; how <= HAD_IT; how++) {
+                rs_time took = others_take(seed, leaver, how);
+                if (took > all + 150 * MS)
+                    fail_msg("seed %llu: %u leaves (%d): the others take %lld ms, with it %lld",
+                             (unsigned long long)seed, leaver, how, (long long)(took / MS), (long long)(all / MS));
+            }
+    }
+}
+
 /* A new overlay while packets are lost: nothing is lost for good, everybody says that it uses it, and an old ring is
  * left only then. */
 static void the_overlay_changes__without_loss(void **state) {
@@ -631,6 +681,7 @@ int main(void) {
         cmocka_unit_test(random_trees__all_complete_by_the_rules),
         cmocka_unit_test(a_link_fails__one_report_and_no_pause),
         cmocka_unit_test(a_receiver_dies__its_predecessors_tell),
+        cmocka_unit_test(a_receiver_leaves__nobody_waits_for_its_word),
         cmocka_unit_test(the_overlay_changes__without_loss),
         cmocka_unit_test(no_overlay__still_all_arrives),
         cmocka_unit_test(peers_are_mute__it_ends_by_unicast),
