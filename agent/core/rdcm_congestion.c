@@ -32,6 +32,13 @@ rs_time rs_rdcm_congestion_due(const rs_node *node, const rs_rdcm *r) {
     return r->gap_count && node->config.rdcm.loss_delay ? r->gaps[0].at + node->config.rdcm.loss_delay : RS_NEVER;
 }
 
+/* The oldest gaps are over, whatever becomes of them. */
+static void forget(rs_rdcm *r, uint32_t count) {
+    r->gap_count -= count;
+    for (uint32_t i = 0; count && i < r->gap_count; i++)
+        r->gaps[i] = r->gaps[i + count];
+}
+
 void rs_rdcm_congestion_look(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->rdcm;
     rs_time delay = node->config.rdcm.loss_delay;
@@ -43,9 +50,7 @@ void rs_rdcm_congestion_look(rs_node *node, rs_time now, rs_receiving *x) {
         if (gap->from < gap->to)
             lost(node, now, x, gap);
     }
-    r->gap_count -= done;
-    for (uint32_t i = 0; done && i < r->gap_count; i++)
-        r->gaps[i] = r->gaps[i + done];
+    forget(r, done);
 }
 
 /* It was only late. */
@@ -59,11 +64,27 @@ static void came_late(rs_rdcm *r, uint64_t sn) {
     }
 }
 
-static void note_gap(rs_node *node, rs_time now, rs_rdcm *r, uint64_t to) {
-    if (r->gap_count == RS_RDCM_GAPS) { /* they belong to one window, or the last one would have been told long ago */
-        r->gaps[RS_RDCM_GAPS - 1].to = to;
+/* No room for another: the oldest is lost a little earlier than `loss_delay` has it. To take two gaps for one would
+ * count what came in between. */
+static void make_room(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->rdcm;
+    if (r->gap_count < RS_RDCM_GAPS)
+        return;
+    if (r->gaps[0].from < r->gaps[0].to)
+        lost(node, now, x, &r->gaps[0]);
+    forget(r, 1);
+}
+
+/* The sender's first flight is RS_BIC_FIRST packets: to whom the first packet comes later than that, the tree did not
+ * lead before. What went by meanwhile was not lost in a queue; its peers are told that it is missed. */
+static void note_gap(rs_node *node, rs_time now, rs_receiving *x, uint64_t to) {
+    rs_rdcm *r = x->rdcm;
+    if (r->tree_top == 0 && to > RS_BIC_FIRST) {
+        r->tree_top = to;
+        rs_rdcm_say_lost(node, r);
         return;
     }
+    make_room(node, now, x);
     r->gaps[r->gap_count++] = (rs_rdcm_gap){r->tree_top, to, now};
     if (node->config.rdcm.loss_delay)
         rs_rdcm_wake(node, r, now + node->config.rdcm.loss_delay);
@@ -89,7 +110,7 @@ void rs_rdcm_congestion_packet(rs_node *node, rs_time now, rs_receiving *x, cons
         return;
     }
     if (h->sn > r->tree_top)
-        note_gap(node, now, r, h->sn);
+        note_gap(node, now, x, h->sn);
     r->tree_top = h->sn + 1;
     r->tree_report = h->flags & RS_DATA_REPORT;
     if (r->gap_count)
