@@ -110,10 +110,11 @@ class Journal:
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         """As `store.Store`."""
         rows = [(one.part, one.key, one.value) for one in changes]
+        text = _encode(rows)  # what is no JSON is told now, and nothing of it written
         if self._writer is None:
-            self._commit(rows)
+            self._commit(rows, text)
             return None
-        return asyncio.wrap_future(self._writer.submit(self._commit, rows))
+        return asyncio.wrap_future(self._writer.submit(self._commit, rows, text))
 
     def whole(self) -> None:
         """From now on the records explain everything of ours that is on the devices: what an earlier manager without a
@@ -157,8 +158,7 @@ class Journal:
             self._track(changes)
         self._fold()
 
-    def _commit(self, rows: Rows) -> None:
-        text = _encode(rows)
+    def _commit(self, rows: Rows, text: bytes) -> None:
         try:
             self._file.execute("INSERT INTO turn (changes, crc) VALUES (?, ?)", (text, zlib.crc32(text)))
             self._track(rows)

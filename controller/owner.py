@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import survival
+from rostrum.controller.core.durable import Change
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
@@ -175,22 +176,55 @@ class Owner:
             return
         held, self._held = self._held, []
         waiting, self._written = self._written, []
+        changes: list[Change] = []
+        failed: list[survival.Unrecorded] = []
+        if self._late or self.manager.core.durable.urgent:
+            changes, failed = survival.changes(self.manager.core)
+        self._late = False
         try:
-            changes = survival.changes(self.manager.core) if self._late or self.manager.core.durable.urgent else []
-            self._late = False
-            under_way = self.store.write(changes) if changes else None
+            under_way = self._hand_over(changes, failed)
         except StoreError as error:
             self._lose(error, waiting)
             return
-        except Exception:
-            # A record that cannot be made must not take the manager down either.
-            log.exception(line("records could not be written"))
-            under_way = None
+        if failed:
+            held = self._without(held, waiting, failed)
         if under_way is None:
             self._now_written(held, waiting)
         else:
             self._writing = True
             under_way.add_done_callback(lambda done: self._write_done(done, held, waiting))
+
+    def _hand_over(self, changes: list[Change], failed: list[survival.Unrecorded]) -> asyncio.Future[None] | None:
+        """To the store, all that it can encode; the others are added to `failed`. Raises StoreError."""
+        if self.store is None or not changes:
+            return None
+        try:
+            return self.store.write(changes)
+        except StoreError:
+            raise
+        except Exception as error:
+            good, bad = survival.encodable(changes)
+            if not bad:
+                raise StoreError(f"records could not be written: {error!r}") from error
+            failed += bad
+        return self._hand_over(good, failed)
+
+    def _without(
+        self, held: list[act.Action], waiting: list[asyncio.Future[None]], failed: list[survival.Unrecorded]
+    ) -> list[act.Action]:
+        """What may leave of `held` although records could not be made: one that cannot must not take the manager, nor
+        others' paths, down with it.
+        """
+        for one in failed:
+            log.error(line("record could not be made", part=one.part, key=one.key, cause=one.cause))
+        may, instead = survival.withhold(self.manager.core, held, failed)
+        for event in instead:
+            self.post(event)
+        if any(one.part == "repeat" for one in failed):  # after a crash the same request would make a second path
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(StoreError(f"records could not be written: {failed[0].cause}"))
+        return may
 
     def _write_later(self) -> None:
         self._later, self._late = None, True

@@ -167,14 +167,15 @@ class SharedStore:
             await asyncio.sleep(COMPACT_S)
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None]:
-        return asyncio.ensure_future(self._write(changes))
-
-    async def _write(self, changes: Sequence[Change]) -> None:
         ordered = sorted(changes, key=lambda one: ORDER.index(one.part) if one.part in ORDER else len(ORDER))
-        for at in range(0, len(ordered), OPERATIONS_MAX):
-            some = ordered[at : at + OPERATIONS_MAX]
-            puts = {self._name(one): json.dumps(one.value) for one in some if one.value is not None}
-            gone = [self._name(one) for one in some if one.value is None]
+        rows = [(self._name(one), None if one.value is None else json.dumps(one.value)) for one in ordered]
+        return asyncio.ensure_future(self._write(rows))
+
+    async def _write(self, rows: Sequence[tuple[str, str | None]]) -> None:
+        for at in range(0, len(rows), OPERATIONS_MAX):
+            some = rows[at : at + OPERATIONS_MAX]
+            puts = {name: value for name, value in some if value is not None}
+            gone = [name for name, value in some if value is None]
             if not await self._change(puts, gone):
                 raise StoreError("another manager leads by now; this one writes nothing any more")
 

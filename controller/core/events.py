@@ -264,6 +264,15 @@ class GroupDeleted:
 
 
 @dataclass(frozen=True)
+class NotRecorded:
+    """A record could not be made (survival.py): what it is of has to end."""
+
+    part: str
+    key: str
+    cause: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """Nothing happened but time."""
 
@@ -303,5 +312,6 @@ Event = (
     | GroupLeft
     | GroupMade
     | GroupDeleted
+    | NotRecorded
     | Tick
 )

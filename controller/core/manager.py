@@ -69,6 +69,7 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.GroupLeft: membership.left,
     ev.GroupMade: membership.made,
     ev.GroupDeleted: membership.deleted,
+    ev.NotRecorded: survival.not_recorded,
 }
 
 

@@ -105,6 +105,7 @@ class Metrics(Collector):
             ("rostrum_paths_failed", "Granted paths that failed.", "failed"),
             ("rostrum_paths_adopted", "Paths of an earlier run that agents claimed.", "adopted"),
             ("rostrum_leases_over", "Paths taken back because nobody kept them.", "leases_over"),
+            ("rostrum_records_failed", "Records that could not be made; what they were of ended.", "records_failed"),
         ):
             yield CounterMetricFamily(name, words, counts[key])
         granted = {kind: counts[f"accepted_{kind}"] for kind in ("circuit", "packet")}

@@ -87,7 +87,9 @@ class MortalTimeline(Timeline):
     def _let(self, actions: list[act.Action], events: deque[ev.Event]) -> list[act.Action]:
         """What the owner does: records first, then the actions."""
         self._fault_point()
-        for change in survival.changes(self.manager.core):
+        made, failed = survival.changes(self.manager.core)
+        assert not failed
+        for change in made:
             if change.value is None:
                 self.records.get(change.part, {}).pop(change.key, None)
             else:

@@ -113,7 +113,9 @@ def test_quota__counts_survive_a_restart() -> None:
     line = timeline(physics=Quota(paths=1))
     first = ask(line, "physics", "h1", "h3")
     records: dict[str, dict[str, object]] = {}
-    for change in survival.changes(line.manager.core):
+    made, failed = survival.changes(line.manager.core)
+    assert not failed
+    for change in made:
         records.setdefault(change.part, {})[change.key] = change.value
     settings = replace(line.settings, boot_id=2)
     again = Manager(line.topology, settings, line.now)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import pytest
+from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.durable import Change
+from rostrum.controller.core import recovery
+from rostrum.controller.core.durable import Change, Json
 from rostrum.controller.core.manager import Manager
-from rostrum.controller.core.values import REST, PathRequest, Wanted
+from rostrum.controller.core.state import Core
+from rostrum.controller.core.values import REST, PathRequest, State, Wanted
+from rostrum.controller.journal import Journal, show
 from rostrum.controller.owner import LATER_S, Owner
+from rostrum.controller.store import StoreError
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid, hybrid
 
@@ -134,3 +143,117 @@ async def test_what_is_due_while_a_transaction_is_under_way_is_written_after_it(
     store.end()
     await until(lambda: store.written == [[("leaving", "ocs")]], "the record is written")
     owner.close()
+
+
+class Deliveries:
+    """What leaves for devices and agents, by name of the action and the path it is for."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.left: list[tuple[str, str]] = []
+        for kind in (act.InstallRules, act.RemoveRules, act.Connect, act.Disconnect):
+            owner.hearers[kind] = [self._note]
+
+    def _note(self, action: Any) -> None:
+        self.left.append((type(action).__name__, getattr(action, "path_id", "")))
+
+    def of(self, path_id: str) -> set[str]:
+        return {name for name, of in self.left if of == path_id}
+
+
+def paths_of(owner: Owner) -> dict[str, str]:
+    """Request -> path."""
+    return {one.request.request_id: one.id for one in owner.manager.core.paths.values()}
+
+
+@pytest.mark.parametrize("kind", ["its dump raises", "what it dumps is no JSON"])
+@pytest.mark.parametrize("where", ["journal", "shared"])
+async def test_a_record_that_cannot_be_made__costs_only_its_own_path(
+    kind: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Write-ahead: the other records of the turn are written, and nothing leaves that only the missing one explains."""
+    dump, broken = recovery.Paths.dump, set[str]()
+
+    def sometimes(self: recovery.Paths, core: Core, key: str) -> Json | None:
+        path = core.paths.get(key)
+        if path and path.request.request_id == "r1" and not path.final:
+            broken.add(key)
+            if kind == "its dump raises":
+                raise ZeroDivisionError("a defect")
+            return {"request": object()}
+        return dump(self, core, key)
+
+    monkeypatch.setattr(recovery.Paths, "dump", sometimes)
+    journal = Journal(tmp_path / "journal", "t") if where == "journal" else None
+    store: Any = journal or Encoding()
+    owner, _ = begun(store)
+    deliveries = Deliveries(owner)
+    for number in range(3):
+        ask(owner, number)
+    ids = paths_of(owner)
+    await until(lambda: not owner.writing(), "all is written")
+    assert broken == {ids["r1"]}
+    assert deliveries.of(ids["r0"]) == deliveries.of(ids["r2"]) == {"InstallRules"}
+    assert "InstallRules" not in deliveries.of(ids["r1"])
+    found = owner.path(ids["r1"])
+    assert found is not None and found.state is State.FAILED and "its record cannot be written" in found.cause
+    assert owner.manager.core.counts["records_failed"] == 1
+    owner.close()
+    if journal:
+        journal.close()
+        assert set(show(tmp_path / "journal")["records"]["path"]) == {ids["r0"], ids["r2"]}
+    else:
+        assert {key for part, key in store.rows if part == "path"} == {ids["r0"], ids["r2"]}
+
+
+async def test_a_circuit_whose_record_cannot_be_made__is_not_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: recovery.Circuits, core: Core, key: str) -> Json | None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(recovery.Circuits, "dump", fails)
+    owner, _ = begun()
+    for ocs in owner.manager.core.topology.ocs:
+        owner.post(ev.OcsUp(ocs))
+        owner.post(ev.CrossConnectsFound(ocs, (), owner.clock()))
+    await until(lambda: not owner.writing(), "what the start led to is written")
+    deliveries = Deliveries(owner)
+    request = PathRequest("r0", REST, "h1", ("h3",), data_size=1, remaining_size=1, wanted=Wanted.CIRCUIT)
+    owner.post(ev.RequestReceived(request))
+    assert len(list(owner.manager.core.resources.circuits)) == 1
+    await until(lambda: not owner.writing(), "all is written")
+    assert not [name for name, _ in deliveries.left if name == "Connect"]
+    assert not list(owner.manager.core.resources.circuits)
+    found = owner.path(paths_of(owner)["r0"])
+    assert found is not None and found.state is State.FAILED and "circuit" in found.cause
+    owner.close()
+
+
+async def test_a_store_that_fails_without_a_word_of_why__lets_nothing_out() -> None:
+    class Broken(Transactions):
+        def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
+            raise ZeroDivisionError("a defect")
+
+    owner = Owner(Manager(load_text(hybrid(Hybrid(4, 2, 8, 2, fanout=2)))))
+    lost: list[StoreError] = []
+    owner.on_lost = lost.append
+    owner.begin(Broken(), [])
+    for switch in owner.manager.core.topology.switches:
+        owner.post(ev.SwitchUp(switch))
+    deliveries = Deliveries(owner)
+    ask(owner, 1)
+    await until(lambda: lost, "the owner gives up")
+    assert "records could not be written" in str(lost[0]) and not deliveries.left
+
+
+class Encoding(Transactions):
+    """Encodes before it starts, as the shared store."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[tuple[str, str], str] = {}
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[None]:
+        for one in [(one.part, one.key, json.dumps(one.value)) for one in changes if one.value is not None]:
+            self.rows[one[:2]] = one[2]
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
