@@ -30,7 +30,7 @@ from rostrum.controller.execution import Devices
 from rostrum.controller.group_options import group_options, group_settings
 from rostrum.controller.journal import Journal
 from rostrum.controller.keyvalue import line
-from rostrum.controller.memory import settle_memory
+from rostrum.controller.memory import raise_descriptor_limit, settle_memory
 from rostrum.controller.northbound import quota_file
 from rostrum.controller.northbound import rest as rest_api
 from rostrum.controller.northbound.access import Access, AccessError, AccessOptions
@@ -97,6 +97,7 @@ class App:
             self.thrift.tls.certificates if self.thrift.tls else dict,
         )  # fmt: skip
         self.http = HttpServer(rest_api.create(self.rest))
+        self.rest.meter.connections, self.rest.meter.ended = self.http.connections, self.http.ended
         self.thrift_port = self.rest_port = 0
         self.journal: Journal | None = None
         self._whole: asyncio.TimerHandle | None = None
@@ -522,6 +523,7 @@ def _journal(given: Path | None, run: Path) -> Path | None:
 
 
 def _serve(config: Config) -> None:
+    raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(config))

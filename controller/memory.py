@@ -1,8 +1,10 @@
-"""Python's collector of reference cycles, for a process that keeps much and makes few of them."""
+"""What the process may take: memory, by Python's collector of reference cycles, and descriptors."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import resource
 
 # Objects more than before; then of the young and the middle generation, how often. One turn of the loop makes some
 # thousands and frees them again; with less than many times that the collector runs often and finds nothing. Looking
@@ -17,3 +19,12 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+
+
+def raise_descriptor_limit() -> None:
+    """To what it may be (the default is 1,024, for programs that use select(2)); fewer than the bounds of the doors
+    together are no disaster: nobody new is taken while there are none.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -167,6 +167,9 @@ class Metrics(Collector):
         words = "REST: from a request's header to its answer's; long polls and event streams included."
         yield _histogram("rostrum_rest_response_seconds", words, "route", self._rest.times)
         yield GaugeMetricFamily("rostrum_rest_requests_under_way", "REST requests not answered.", self._rest.under_way)
+        yield _gauge("rostrum_rest_connections", "Connections to REST.", ("door",), _rows(self._rest.connections()))
+        words = "Connections to REST that the manager ended: for others, for want of room, for slowness or garbage."
+        yield _counter("rostrum_rest_connections_ended", words, "reason", self._rest.ended())
 
 
 def _care(core: Core, now: int) -> Iterator[Metric]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 
 from rostrum.controller.stats import ANSWER_BOUNDS_S, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +19,8 @@ class RestMeter:
         self.answers: Counter[tuple[str, str, int]] = Counter()
         self.times: dict[str, Histogram] = defaultdict(lambda: Histogram(ANSWER_BOUNDS_S))  # s, by route
         self.under_way = 0
+        self.connections: Callable[[], Mapping[str, int]] = dict  # now, by door
+        self.ended: Callable[[], Mapping[str, int]] = dict  # connections, by reason
 
     def around(self, app: ASGIApp) -> ASGIApp:
         async def metered(scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,7 +17,7 @@ from tests.controller.programs import Program, program
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = DOCS / "systemd"
 MANAGER, AGENT, STORE = "rostrum-manager.service", "rostrumd.service", "srv-rostrum.mount"
-TARGETS = "sysinit basic multi-user local-fs local-fs-pre network network-online shutdown umount swap".split()
+TARGETS = ["sysinit", "basic", "multi-user", "local-fs", "network-online", "shutdown", "umount"]
 Unit = dict[str, list[str]]
 
 
