@@ -38,6 +38,7 @@ from rostrum.controller.northbound.agent_gate import AgentGate
 from rostrum.controller.northbound.http_server import HttpServer
 from rostrum.controller.northbound.thrift_service import ThriftService
 from rostrum.controller.owner import Owner
+from rostrum.controller.run_clock import CLOCK
 from rostrum.controller.store import Store, StoreError
 from rostrum.topologies import loader
 from rostrum.topologies.units import Duration, Size
@@ -69,7 +70,7 @@ class App:
         self.access = Access(config.access)
         self.doors = {address: self.access.door(address) for address in config.addresses}
         topology, settings = config.topology, config.settings
-        self.owner = Owner(Manager(topology, settings, time.monotonic_ns()))
+        self.owner = Owner(Manager(topology, settings, CLOCK.ns()), CLOCK.ns)
         post = self.owner.post
         if fabric:
             self.fabric = fabric(
@@ -89,7 +90,6 @@ class App:
             self.owner, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens),
             config.care.thrift_tls,
         )  # fmt: skip
-        self.thrift.answers = memory is not None
         self.owner.devices, self.owner.agents = self.devices, self.thrift
         self.devices.request_of = self._request_of
         self.rest = rest_api.Rest(
@@ -102,6 +102,7 @@ class App:
         self.journal: Journal | None = None
         self._whole: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[StoreError] | None = None  # why it cannot go on
+        self._end_watch: Callable[[], None] | None = None
 
     async def start(self) -> None:
         """Goes on where the manager before was, listens everywhere and connects to the devices. Raises OSError,
@@ -111,6 +112,8 @@ class App:
         config.run.mkdir(parents=True, exist_ok=True)
         self.lost = asyncio.get_running_loop().create_future()
         self.owner.on_lost = self._lose
+        self._end_watch = CLOCK.watch()
+        CLOCK.on_pause.append(self._paused)
         if self.memory:
             self._remember(self.memory.store, self.memory.records, self.memory.complete)
         elif config.journal:
@@ -201,6 +204,12 @@ class App:
             except AccessError as error:
                 log.error(line("quotas not read", cause=error))
 
+    def _paused(self, lost_ns: int) -> None:
+        """Records name times by the wall clock, which went on."""
+        self.owner.manager.core.durable.later_by(lost_ns)
+        words = "bounds on the silence of agents and devices go on where they were"
+        log.warning(line("this manager did not run", s=round(lost_ns / 1e9, 1), then=words))
+
     def give_up(self, error: StoreError) -> None:
         """Another manager has to go on: nothing is decided here any more."""
         self.owner.close()
@@ -212,6 +221,10 @@ class App:
 
     async def close(self) -> None:
         """Stops serving. Rules and circuits stay: transfers under way finish, and the next manager adopts them."""
+        if self._end_watch:
+            self._end_watch()
+            CLOCK.on_pause.remove(self._paused)
+            self._end_watch = None
         log.info(line("manager stops", paths=sum(p.granted for p in self.owner.manager.core.paths.values())))
         self.owner.close()
         self.rest.events.close()

@@ -14,6 +14,7 @@ from rostrum.controller.keyvalue import line
 from rostrum.controller.logs import say
 from rostrum.controller.rule_lines import RuleLines
 from rostrum.controller.rule_orders import Done, Failures, RuleOrders
+from rostrum.controller.run_clock import Within
 from rostrum.controller.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
 from rostrum.topologies.model import Topology
@@ -109,7 +110,7 @@ class Devices:
 
     async def _rearm(self, action: act.RearmRules, switch: str) -> None:
         try:
-            async with asyncio.timeout(self._bound_s):
+            async with Within(self._bound_s):
                 await self._fabric.rearm([rule for rule in action.rules if rule.switch == switch])
         except (SouthboundError, TimeoutError) as error:
             # Its receivers tell the sender of light too: nothing but time is lost.
@@ -119,7 +120,7 @@ class Devices:
     async def _connect(self, action: act.Connect) -> None:
         bound_s = self._bound_s + self._topology.ocs[action.ocs].reconfiguration_s
         try:
-            async with asyncio.timeout(bound_s):
+            async with Within(bound_s):
                 rows = await self._ocs[action.ocs].connect(action.pairs)
             pairs = ",".join(f"{pair.input}>{pair.output}" for pair in action.pairs)
             request = self.request_of(action.path_id)
@@ -134,7 +135,7 @@ class Devices:
     async def _disconnect(self, action: act.Disconnect) -> None:
         cause = ""
         try:
-            async with asyncio.timeout(self._bound_s):
+            async with Within(self._bound_s):
                 await self._ocs[action.ocs].disconnect(action.pairs)
         except SouthboundError as error:
             cause = str(error)
@@ -164,17 +165,17 @@ class Devices:
 
     async def refresh(self, ocs: str) -> None:
         """Reads an OCS's cross-connects and powers anew. Raises SouthboundError, TimeoutError."""
-        async with asyncio.timeout(self._bound_s):
+        async with Within(self._bound_s):
             await self._found(ocs)
 
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         """What these rules did, from the switches that count. Raises SouthboundError, TimeoutError."""
-        async with asyncio.timeout(self._bound_s):
+        async with Within(self._bound_s):
             return await self._fabric.rule_counters(rules)
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         """Raises SouthboundError, TimeoutError."""
-        async with asyncio.timeout(self._bound_s):
+        async with Within(self._bound_s):
             return await self._fabric.switch_counters(switch)
 
     def discover(self) -> None:
@@ -183,7 +184,7 @@ class Devices:
 
     async def read_rules(self, switch: str) -> set[MulticastRule]:
         """The multicast rules that are on a switch now. Raises SouthboundError, TimeoutError."""
-        async with asyncio.timeout(self._bound_s):
+        async with Within(self._bound_s):
             return await self._fabric.read(switch)
 
     async def _found(self, ocs: str) -> None:
@@ -193,7 +194,7 @@ class Devices:
     async def _tries(self, what: str, device: str, tries: int, order: Callable[[], Awaitable[None]]) -> bool:
         for attempt in range(1, tries + 1):
             try:
-                async with asyncio.timeout(READ_BOUND_S):
+                async with Within(READ_BOUND_S):
                     await order()
                 return True
             except (SouthboundError, TimeoutError) as error:

@@ -109,7 +109,8 @@ struct PathResponse {
   9: optional i64 reconfiguration_ns,
   /** What the path can carry at most (bits/s on the wire); the agent finds the rest. */
   10: optional i64 rate_bps,
-  /** The manager takes the path back when the agent is silent this long (Manager.keepalive). */
+  /** When the agent is silent this long (Manager.keepalive) the manager moves the path off its circuit, or takes it back if the connection is
+   *  gone too. */
   11: optional i32 lease_ms,
   /** Report Manager.no_light for receivers that got no first packet in this time. */
   12: optional i32 light_bound_ms,
@@ -343,7 +344,8 @@ service Manager {
 }
 
 service Agent {
-  /** Answers Manager.keepalive where there are several managers: an agent that hears nothing any more tries the next one. */
+  /** Answers Manager.keepalive. An agent that hears nothing any more tries the next manager, if there are several; one that was stopped itself
+   *  knows by it that it has read whatever was said about its paths meanwhile. */
   oneway void alive(),
   oneway void welcome(1: string manager, 2: i64 manager_boot_id),
   oneway void goodbye(1: string reason),

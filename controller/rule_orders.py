@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from rostrum.controller.core.model import MulticastRule, SouthboundError
 from rostrum.controller.rule_batches import Batch, Done, Failures, Order, Waiting, Work
+from rostrum.controller.run_clock import CLOCK
 from rostrum.controller.southbound.api import SwitchFabric
 
 __all__ = ["Done", "Failures", "RuleOrders"]
@@ -26,7 +27,7 @@ class RuleOrders:
         self._waiting = Waiting()
         self._tasks: dict[str, asyncio.Task[None]] = {}  # one for each switch, from its first order on
         self._asleep: dict[str, asyncio.Future[None]] = {}  # those of them that wait for orders
-        self._asked: dict[str, float] = {}  # switch -> when (s, the loop's clock) it was asked for what it does now
+        self._asked: dict[str, float] = {}  # switch -> when (s, the process's clock) it was asked for what it does now
         self._late: set[str] = set()  # did not answer in time; what it was asked for is given up
         self._watch: asyncio.TimerHandle | None = None
 
@@ -71,7 +72,7 @@ class RuleOrders:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Gives up calls that take too long. One timer for all switches: one for each call costs more than the call."""
-        now = loop.time()
+        now = CLOCK.s()
         for switch, asked in self._asked.items():
             if asked + self._bound_s <= now:
                 self._late.add(switch)
@@ -110,7 +111,7 @@ class RuleOrders:
 
     async def _ask(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> str:
         """What failed; empty = nothing. Raises SouthboundError."""
-        self._asked[switch] = loop.time()
+        self._asked[switch] = CLOCK.s()
         try:
             if batch.removals:
                 await self._fabric.remove(list(batch.removals.values()))

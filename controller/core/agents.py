@@ -8,10 +8,12 @@ from dataclasses import replace
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import adopt, membership, rdcm
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.configure import to_packet
 from rostrum.controller.core.intake import release, run_queue, withdraw
+from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path, Transfer
 from rostrum.controller.core.state import Agent, Core
-from rostrum.controller.core.values import LivePath, State
+from rostrum.controller.core.values import REST, LivePath, State
 from rostrum.controller.core.words import seconds
 
 REPORT_RECEIVERS_MAX = 4096
@@ -43,8 +45,10 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
     for path in core.paths.live_of(event.server):
         if path.id in named:
             path.unconfirmed_until = None
+            if path.granted:
+                core.resources.share_ports(path.id, event.server, path.request.receivers)
         elif known and known.boot_id != event.boot_id:
-            _take_back(core, path, f"the agent of {event.server} was restarted", now)
+            _take_back(core, path, f"the agent of {event.server} was restarted", now, given_back=True)
         elif path.granted:
             # Perhaps the grant was lost on its way; a repeated request fetches it.
             path.unconfirmed_until = now + core.settings.lease_ns
@@ -76,6 +80,9 @@ def agent_down(core: Core, event: ev.AgentDown, now: int) -> None:
     agent = core.agents.get(event.server)
     if agent and agent.boot_id == event.boot_id:
         agent.connected, agent.cause = False, event.cause
+        if agent.lapsed:
+            agent.left = now
+        core.look_at("leases", max(agent.heard, agent.left) + core.settings.lease_ns)
         core.log("agent down", agent=event.server, cause=event.cause)
 
 
@@ -85,8 +92,18 @@ def keep_alive(core: Core, event: ev.KeepAlive, now: int) -> None:
 
 def heard(core: Core, server: str, now: int) -> None:
     agent = core.agents.get(server)
-    if agent:
-        agent.heard = now
+    if agent is None:
+        return
+    agent.heard = now
+    if agent.lapsed:
+        agent.lapsed = False
+        core.log("agent back", agent=server)
+        for path in core.paths.live_of(server):
+            if path.granted:
+                core.resources.share_ports(path.id, path.request.sender, path.request.receivers)
+        membership.agent_back(core, server, now)
+        core.look_at("leases", now + core.settings.lease_ns)
+        run_queue(core, now)
 
 
 def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
@@ -112,21 +129,38 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
 
 
 def leases(core: Core, now: int) -> None:
-    """Takes back what nobody keeps alive."""
-    lease = core.settings.lease_ns
-    silent = [name for name, agent in core.agents.items() if now >= agent.heard + lease]
-    for name in silent:
-        membership.agent_silent(core, name, now)
-    freed = False
-    for name in silent:
-        for path in core.paths.live_of(name):
-            heard = core.agents[name].heard
-            _take_back(core, path, f"lease over: the agent of {name} is silent for {seconds(now - heard)}", now)
-            freed = True
+    """Takes back what nobody keeps alive.
+
+    An agent that says nothing though it is connected is stopped, or its machine is: it will go on. So it loses its
+    circuits and its share of servers' ports, which others wait for, and keeps its packet paths and its place in the
+    queue. One that is not connected either loses all of it.
+    """
+    lease, freed, due = core.settings.lease_ns, False, []
+    for name, agent in core.agents.items():
+        if now < agent.heard + lease:
+            due.append(agent.heard + lease)
+            continue
+        paths, first = core.paths.live_of(name), not agent.lapsed
+        if first:
+            agent.lapsed = freed = True
+            membership.agent_silent(core, name, now)
+        end = agent.heard + core.settings.away if agent.connected else max(agent.heard, agent.left) + lease
+        for path in paths:
+            silent = f"the agent of {name} is silent for {seconds(now - agent.heard)}"
+            if end <= now:
+                path.lapsed = True
+                _take_back(core, path, f"lease over: {silent}", now)
+                freed = True
+            elif path.granted and first:
+                core.resources.leave_ports(path.id, path.request.sender, path.request.receivers)
+                if path.kind is PathKind.CIRCUIT:
+                    core.counts["leases_over"] += 1
+                    to_packet(core, path, f"{silent}; its circuit is for others", now)
+        if paths and end > now:
+            due.append(end)
     while core.expiries and core.expiries[0][0] <= now:
         _, path_id = heapq.heappop(core.expiries)
         freed = _expire(core, path_id, now) or freed
-    due = [agent.heard + lease for agent in core.agents.values() if now < agent.heard + lease]
     due += [at for at, _ in core.expiries[:1]]
     if due:
         core.look_at("leases", min(due))
@@ -140,7 +174,7 @@ def _expire(core: Core, path_id: str, now: int) -> bool:
     if path is None or path.final:
         return False
     if path.unconfirmed_until is not None and now >= path.unconfirmed_until:
-        _take_back(core, path, f"the agent of {path.request.origin} does not hold it any more", now)
+        _take_back(core, path, f"the agent of {path.request.origin} does not hold it any more", now, given_back=True)
         return True
     if path.lease_until is not None and now >= path.lease_until and path.granted:
         _take_back(core, path, f"lease of {path.request.lease_ms} ms over", now)
@@ -148,9 +182,12 @@ def _expire(core: Core, path_id: str, now: int) -> bool:
     return False
 
 
-def _take_back(core: Core, path: Path, cause: str, now: int) -> None:
+def _take_back(core: Core, path: Path, cause: str, now: int, given_back: bool = False) -> None:
+    """`given_back`: its sender does not use it any more, as far as that can be known. Who may, is told."""
     if path.state is State.QUEUED:
         withdraw(core, path, cause, now)
-    else:
-        core.counts["leases_over"] += 1
-        release(core, path, cause, now)
+        return
+    core.counts["leases_over"] += 1
+    if not given_back and path.request.origin != REST:
+        core.emit(act.NotifyFailed(path.request.origin, path.id, cause))
+    release(core, path, cause, now, given_back)

@@ -123,7 +123,6 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
         fail(core, path, f"{cause}; and not over the packet network: {plan.reason}", now)
         return
     assert path.group is not None
-    core.resources.leave_circuit(path.id, now)
     core.durable.mark("path", path.id)
     old, path.hops = path.rules, plan.hops
     path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
@@ -137,8 +136,8 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
         path.to(State.CONFIGURING, now)
     if path.request.origin != REST:
         core.emit(act.NotifyMoved(path.request.origin, path.id, PathKind.PACKET, cause))
-    core.remove(tuple(rule for rule in old if rule_making.key(rule) not in replaced), path.id, now)
-    core.install(path, now)
+    removal = core.remove(tuple(rule for rule in old if rule_making.key(rule) not in replaced), path.id, now)
+    core.leave_circuit_after(path.id, (removal, core.install(path, now)), now)
     retree.follow(core, path, cause, now)
     core.counts["moved"] += 1
     core.warn("moved to the packet network", path=path.id, request=path.request.request_id, cause=cause)
@@ -167,6 +166,7 @@ def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
     membership.rules_answered(core, event.op, (), now)
     core.idle_rules.installed(event.op)
     pending = core.rule_ops.pop(event.op, None)
+    lift_fence(core, event.op, "", now)
     path = core.paths.get(pending.path_id) if pending else None
     if path and pending and pending.mends:
         seen_in_place(core, path, pending.mends, now)
@@ -176,6 +176,24 @@ def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
     core.log("rules in", path=path.id, rules=len(path.rules), ms=_since_accepted(path, now))
     retree.rules_in(core, path, now)
     maybe_active(core, path, now)
+
+
+def lift_fence(core: Core, op: int, failed: str, now: int) -> None:
+    """An order to switches is answered (`failed`: those that did not carry it out). With the last one that a path's
+    circuit is kept for, it is free; if its old rules may still be there, it is taken down, so that what a sender that
+    was not reached sends by them gets nowhere.
+    """
+    path_id = core.fences.pop(op, None)
+    circuit = core.resources.circuits.of_user(path_id) if path_id else None
+    if path_id is None or circuit is None:
+        return
+    if failed:
+        lose_circuit(core, circuit, f"the rules of {path_id} may still lead there: {failed} did not change them", now)
+    elif path_id not in core.fences.values():
+        core.resources.leave_circuit(path_id, now)
+    else:
+        return
+    run_queue(core, now, news=False)
 
 
 def seen_in_place(core: Core, path: Path, switch: str, now: int) -> None:
@@ -192,6 +210,7 @@ def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
     membership.rules_answered(core, event.op, event.failures, now)
     core.discard(core.idle_rules.failed(event.op), now)
     pending = core.rule_ops.pop(event.op, None)
+    lift_fence(core, event.op, listed([switch for switch, _ in event.failures]), now)
     path = core.paths.get(pending.path_id) if pending else None
     if path is None or pending is None or not path.granted:
         return
@@ -215,6 +234,7 @@ def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
 def rules_removed(core: Core, event: ev.RulesRemoved, now: int) -> None:
     """What stayed is tried again after the grace time, like anything of ours that nothing explains."""
     pending = core.rule_ops.pop(event.op, None)
+    lift_fence(core, event.op, listed([switch for switch, _ in event.failures]), now)
     if pending is not None and event.failures:
         rules_stuck(core, pending.rules, dict(event.failures), now)
 

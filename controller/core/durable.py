@@ -90,5 +90,9 @@ class Durable:
     def wall(self, at: int) -> int:
         return at + self._offset
 
+    def later_by(self, lost: int) -> None:
+        """The manager's clock stood still for so long (ns): what it says from now on is so much later."""
+        self._offset += lost
+
     def monotonic(self, at: int) -> int:
         return at - self._offset

@@ -41,7 +41,7 @@ NOTICE_NS = 1_000_000_000  # an agent is not told more often why its request wai
 def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
     request = event.request
     known = core.by_request.get((request.origin, request.request_id))
-    if known is not None:
+    if known is not None and not core.paths[known].lapsed:
         core.paths[known].unconfirmed_until = None
         answer(core, core.paths[known])
         return
@@ -187,7 +187,9 @@ def _decided(core: Core, path: Path, decision: SchedulerDecision, now: int) -> N
 
 
 def _waiting(core: Core, path: Path, now: int) -> Waiting | None:
-    """The path as the scheduler sees it; None if its time has not come."""
+    """The path as the scheduler sees it; None if its time has not come, or nobody is there to use it."""
+    if is_silent(core, path):
+        return None
     if path.follows:
         if _before_its_turn(core, path):
             return None
@@ -203,7 +205,15 @@ def _waiting(core: Core, path: Path, now: int) -> Waiting | None:
     return Waiting(path.id, request, path.waiting_since, path.circuit_until, blockers, path.reason if blockers else "")
 
 
+def is_silent(core: Core, path: Path) -> bool:
+    """Its agent has said nothing for its lease."""
+    agent = core.agents.get(path.request.origin)
+    return agent is not None and agent.lapsed
+
+
 def _undecided(core: Core, path: Path) -> str:
+    if is_silent(core, path):
+        return f"the agent of {path.request.origin} is silent"
     if path.follows:
         return f"the session before it still has its circuit ({path.follows})"
     if path.over_quota:
@@ -472,7 +482,7 @@ def released(core: Core, event: ev.Released, now: int) -> None:
         cause = "taken back by request over REST" if by_others else ""
         if by_others:
             core.emit(act.NotifyFailed(path.request.origin, path.id, cause))
-        release(core, path, cause, now)
+        release(core, path, cause, now, given_back=not by_others)
     run_queue(core, now, news=False)
     core.forget_old()
 
@@ -508,21 +518,30 @@ def withdraw(core: Core, path: Path, cause: str, now: int) -> None:
     core.emit(act.PathChanged(path.id))
 
 
-def release(core: Core, path: Path, cause: str, now: int) -> None:
-    """The path's circuit stays live and its rules stay in, for an identical path to come; everything else is free."""
-    core.resources.release(path.id, path.request.sender, path.request.receivers, now)
+def release(core: Core, path: Path, cause: str, now: int, given_back: bool = True) -> None:
+    """The path's circuit stays live and its rules stay in, for an identical path to come; everything else is free.
+
+    Not `given_back` by its sender, who may still use it: its rules go, and nobody gets its circuit before they have.
+    """
+    if given_back:
+        core.resources.release(path.id, path.request.sender, path.request.receivers, now)
+    else:
+        core.resources.leave_ports(path.id, path.request.sender, path.request.receivers)
+    removal = None
     path.cause = cause
     path.to(State.RELEASED, now)
     core.durable.mark("path", path.id)
     if path.group is not None:
-        may_stay = path.hops and not path.retired and core.groups.contains(path.group)
+        may_stay = given_back and path.hops and not path.retired and core.groups.contains(path.group)
         if may_stay and (path.rules_in or path.rules_op is not None):
             circuit_id = path.circuit_id if path.kind is PathKind.CIRCUIT else None
             rule_set = RuleSet(path.hops, path.group, path.rules, circuit_id, path.rules_op)
             core.discard(core.idle_rules.keep(rule_set), now)
         else:
-            core.remove((*path.rules, *path.retired), path.id, now)
+            removal = core.remove((*path.rules, *path.retired), path.id, now)
             core.groups.give_back(path.group)
+    if not given_back:
+        core.leave_circuit_after(path.id, (removal,), now)
     path.rules_op = path.circuit_op = None
     rdcm.end(path)
     core.counts["released"] += 1

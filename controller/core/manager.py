@@ -144,6 +144,7 @@ def _silent_devices(core: Core, now: int) -> None:
         if rules.until > now:
             break  # those after it were given later, and have as long
         del core.rule_ops[op]
+        configure.lift_fence(core, op, "no answer", now)
         if rules.removal:
             configure.rules_stuck(core, rules.rules, {rule.switch: "no answer" for rule in rules.rules}, now)
             continue

@@ -116,6 +116,7 @@ def agent_up(core: Core, event: ev.AgentUp, restarted: bool, moved: bool, now: i
     m = core.members
     server = m.places.number[event.server]
     m.outbox.forget(server)
+    m.lapsed.pop(server, None)
     if restarted or moved:
         m.outbox.moved(server)
     names = m.of_server.get(server)
@@ -135,12 +136,27 @@ def agent_up(core: Core, event: ev.AgentUp, restarted: bool, moved: bool, now: i
 
 
 def agent_silent(core: Core, name: str, now: int) -> None:
-    """Its lease is over: it is out of all groups."""
+    """Its lease is over: it is out of all groups. If it speaks again it is in them again."""
     m = core.members
     server = m.places.number[name]
     if server in m.of_server:
+        m.lapsed[server] = [
+            ev.GroupJoined(name, GroupUse(group.name, group.options), sends_only)
+            for group in (m.groups[one] for one in m.of_server[server])
+            for sends_only, those in ((False, group.members), (True, group.uses))
+            if those >> server & 1
+        ]
         core.log("out of its groups", agent=name, groups=len(m.of_server[server]), cause="its agent is silent")
         _drop(core, server, set(m.of_server[server]), now)
+
+
+def agent_back(core: Core, name: str, now: int) -> None:
+    """It was silent for its lease, and on the same connection: it does not know that it was out of its groups."""
+    m = core.members
+    server = m.places.number[name]
+    m.outbox.forget(server)
+    for event in m.lapsed.pop(server, ()):
+        joined(core, event, now)
 
 
 def mark(core: Core, group: Group, now: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.membership_sharing import Sharing
 from rostrum.controller.core.membership_trees import Places, bits
@@ -168,6 +169,7 @@ class Membership:
         self.flush: Flush | None = None
         self.ops: set[int] = set()  # orders not yet answered, of earlier flushes too
         self.outbox = Outbox(self.places)
+        self.lapsed: dict[int, list[ev.GroupJoined]] = {}  # silent for their leases: what they were in
         self.unconfirmed: dict[int, tuple[set[str], int]] = {}  # came back: groups not told again -> until when
         self.empty: dict[str, int] = {}  # groups without anybody -> when they go
         self.held: dict[str, int] = {}

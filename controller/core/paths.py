@@ -67,6 +67,7 @@ class Path:
     follows: str = ""  # queued: the path of its transfer's session before, until that one is out of the way
     lease_until: int | None = None
     unconfirmed_until: int | None = None  # its agent came back without naming it
+    lapsed: bool = False  # taken back because its agent said nothing: it may ask for the same once more
     adopted: bool = False
     unread: set[str] = field(default_factory=set)  # restored: switches not yet seen to have its rules
     rules_in: bool = False

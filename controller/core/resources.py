@@ -196,9 +196,12 @@ class Resources:
 
     def release(self, path_id: str, sender: str, receivers: Iterable[str], now: int) -> None:
         """Everything the path held is free again; its circuit stays, idle."""
+        self.leave_ports(path_id, sender, receivers)
+        self.leave_circuit(path_id, now)
+
+    def leave_ports(self, path_id: str, sender: str, receivers: Iterable[str]) -> None:
         self._sending.remove((sender,), path_id)
         self._receiving.remove(receivers, path_id)
-        self.leave_circuit(path_id, now)
 
     def leave_circuit(self, path_id: str, now: int) -> Circuit | None:
         return self.circuits.leave(path_id, now)

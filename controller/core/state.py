@@ -36,7 +36,9 @@ BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass
 class Agent:
-    """A server's agent. `heard`: the last word from it; its paths live one lease beyond that."""
+    """A server's agent. `heard`: the last word from it; its circuits live one lease beyond that. `lapsed`: it has said
+    nothing since; what waits for a path of it is passed over until it does.
+    """
 
     server: str
     boot_id: int
@@ -48,6 +50,8 @@ class Agent:
     wants_light: bool = False
     knows_rdcm: bool = False
     group_protocols: tuple[str, ...] = ()
+    lapsed: bool = False
+    left: int = 0  # when it went while it was silent: it has a lease to come back
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ class Core:
     leaving_in: dict[tuple[str, Pair], str] = field(default_factory=dict)  # (OCS, pair) -> its record
     to_leave: dict[str, set[Pair]] = field(default_factory=dict)  # OCS -> to be taken down when it was read
     leave_after: dict[str, int] = field(default_factory=dict)  # OCS that refused -> when it is asked again (ns)
+    fences: dict[int, str] = field(default_factory=dict)  # order to switches -> the path whose circuit it keeps
 
     @classmethod
     def new(cls, topology: Topology, settings: Settings, now: int) -> Core:
@@ -204,8 +209,8 @@ class Core:
         """The paths that a circuit carries."""
         return [self.paths[path_id] for path_id in circuit.users if path_id in self.paths]
 
-    def install(self, path: Path, now: int) -> None:
-        """Sets the path's rules; they are outstanding until the answer to this op."""
+    def install(self, path: Path, now: int) -> int:
+        """Sets the path's rules; they are outstanding until the answer to this op, which is returned."""
         op = self.next_serial()
         until = now + self.settings.configure_bound_ns
         path.rules_op, path.rules_in = op, False
@@ -215,6 +220,7 @@ class Core:
             self.foreign_rules.pop(rule_making.key(rule), None)
         self.emit(act.InstallRules(op, path.rules, path.id))
         self.look_at("orders", until)
+        return op
 
     def take_over(self, op: int, path: Path) -> None:
         """An installation that is outstanding is this path's from now on."""
@@ -246,14 +252,26 @@ class Core:
             racks=set(self.resources.ends(path.request).remote),
         )
 
-    def remove(self, rules: tuple[MulticastRule, ...], path_id: str, now: int) -> None:
+    def remove(self, rules: tuple[MulticastRule, ...], path_id: str, now: int) -> int | None:
+        """Returns the op that is outstanding until they are gone; None: there are none."""
         if not rules:
-            return
+            return None
         op = self.next_serial()
         until = now + self.settings.configure_bound_ns
         self.rule_ops[op] = PendingRules(path_id, rules, until, removal=True)
         self.emit(act.RemoveRules(op, rules, path_id))
         self.look_at("orders", until)
+        return op
+
+    def leave_circuit_after(self, path_id: str, ops: Iterable[int | None], now: int) -> None:
+        """Its circuit is free for others when these orders to switches are answered: until then its sender, who did not
+        give it back, may still send there.
+        """
+        asked = [op for op in ops if op in self.rule_ops]
+        if not asked or self.resources.circuits.of_user(path_id) is None:
+            self.resources.leave_circuit(path_id, now)
+        for op in asked:
+            self.fences[op] = path_id
 
     def disconnect(self, ocs: str, pairs: tuple[Pair, ...], reason: str, recheck: bool = False) -> None:
         if not pairs:
@@ -336,7 +354,9 @@ class Core:
         """Keeps the history of ended paths and transfers bounded."""
         while self.paths.ended > self.settings.history_max:
             gone = self.paths.forget_oldest()
-            self.by_request.pop((gone.request.origin, gone.request.request_id), None)
+            asked = (gone.request.origin, gone.request.request_id)
+            if self.by_request.get(asked) == gone.id:
+                del self.by_request[asked]
         while len(self.transfers) > self.settings.history_max:
             transfer_id, transfer = self.transfers.popitem(last=False)
             if self.newest_transfer.get(transfer.key) == transfer_id:

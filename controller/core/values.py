@@ -238,6 +238,7 @@ class Settings:
     wait_ns: int = 30 * S  # how long a request waits for any path before it is denied
     wait_max_ns: int = 3600 * S
     lease_ns: int = 3 * S
+    away_ns: int | None = None  # connected and silent so long, an agent loses packet paths too; None: 2 min, or a lease
     light_bound_ms: int | None = None  # None: from the OCS's reconfiguration time
     configure_bound_ns: int = 5 * S  # beyond the reconfiguration time: devices that do not answer
     grace_ns: int | None = None  # what is found at start and unclaimed lives this long; None: lease + AGENT_BACKOFF_NS
@@ -262,6 +263,11 @@ class Settings:
     @property
     def grace(self) -> int:
         return self.lease_ns + AGENT_BACKOFF_NS if self.grace_ns is None else self.grace_ns
+
+    @property
+    def away(self) -> int:
+        """An agent that is connected, and silent for so long (ns), loses its packet paths too."""
+        return max(self.lease_ns, 120 * S) if self.away_ns is None else self.away_ns
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from rostrum.controller.northbound import groups_metrics, rdcm_rest
 from rostrum.controller.northbound.meters import REASON_CLASSES, Meters
 from rostrum.controller.northbound.rest_meter import RestMeter
 from rostrum.controller.owner import Owner
+from rostrum.controller.run_clock import CLOCK
 from rostrum.controller.stats import Histogram, Latency
 from rostrum.topologies.model import Ocs
 
@@ -78,6 +79,10 @@ class Metrics(Collector):
         yield InfoMetricFamily("rostrum_manager", "What runs here.", facts)
         uptime_s = (self._owner.clock() - self._started) / 1e9
         yield GaugeMetricFamily("rostrum_uptime_seconds", "Since the manager's start.", uptime_s)
+        words = "Times that the manager did not run for half a second or more: stopped, paused, or starved."
+        yield CounterMetricFamily("rostrum_manager_pauses", words, CLOCK.pauses)
+        words = "How long the manager did not run, in those."
+        yield CounterMetricFamily("rostrum_manager_paused_seconds", words, CLOCK.paused_ns / 1e9)
         connected = sum(agent.connected for agent in core.agents.values())
         yield GaugeMetricFamily("rostrum_agents_connected", "Agents connected now.", connected)
         yield GaugeMetricFamily("rostrum_servers", "Servers of the topology.", len(core.topology.servers))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -26,6 +27,7 @@ from rostrum.controller.northbound.agent_gate import AgentGate
 from rostrum.controller.northbound.probes import Probes
 from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.owner import Owner
+from rostrum.controller.run_clock import CLOCK
 from rostrum.controller.stats import Latency
 
 log = logging.getLogger("rostrum.thrift")
@@ -65,7 +67,6 @@ class ThriftService:
         self.connections_max = max(CONNECTIONS_MAX, 2 * len(owner.manager.core.topology.servers))
         self.strangers = Sparing(*STRANGERS_LINES)
         self.tls = thrift_tls.TlsDoor(tls, self.strangers) if tls else None
-        self.answers = False  # keepalives; of several managers, the one that leads
         self._arrived: dict[tuple[str, str], int] = {}
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
@@ -210,16 +211,27 @@ class ThriftService:
 
     async def _sweep(self) -> None:
         """Closes connections that do not speak."""
-        lease_s = self.owner.manager.core.settings.lease_ns / 1e9
+        settings = self.owner.manager.core.settings
+        lease_s, away_s = settings.lease_ns / 1e9, settings.away / 1e9
         while True:
             await asyncio.sleep(SWEEP_S)
-            now = time.monotonic()
+            now = CLOCK.s()
             for connection in list(self.connections):
                 silent = now - connection.heard
                 if not connection.boot_known and now - connection.connected > HELLO_BOUND_S:
                     connection.close(f"no hello within {HELLO_BOUND_S:g} s")
-                elif silent > max(SILENCE_LEASES * lease_s, HELLO_BOUND_S):
+                elif silent > max(SILENCE_LEASES * lease_s, away_s, HELLO_BOUND_S):
                     connection.close(f"nothing heard for {silent:.1f} s; send keepalive at least three times per lease")
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Has TCP end the connection some 10 s after the agent's machine is gone. A stopped agent's machine answers."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 4), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3)):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class AgentConnection(asyncio.Protocol):
@@ -235,7 +247,7 @@ class AgentConnection(asyncio.Protocol):
         self.certified: frozenset[str] | None = None  # names in its certificate; None: no TLS
         self.boot_id = 0
         self.boot_known = False
-        self.connected = self.heard = time.monotonic()
+        self.connected = self.heard = CLOCK.s()
         self._renew_at = 0.0
         self.peer = "?"
         self._transport: asyncio.Transport | None = None
@@ -248,6 +260,7 @@ class AgentConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.certified = transport.get_extra_info("certified")
+        keep_alive(transport)
         self.service.connections.add(self)
         if len(self.service.connections) > self.service.connections_max:
             self.service.crowded_out(self)
@@ -260,7 +273,7 @@ class AgentConnection(asyncio.Protocol):
         if self._closing:
             return
         arrived = time.perf_counter_ns()
-        self.heard = time.monotonic()
+        self.heard = CLOCK.s()
         source: bytes | bytearray = data
         if self._buffer:
             self._buffer += data
@@ -373,9 +386,10 @@ class AgentConnection(asyncio.Protocol):
         self.service.owner.post(ev.Cancelled(values.need(args, "request_id", str), self.server))
 
     def on_keepalive(self, args: Any, arrived: int) -> None:
-        """Heard is all there is to it, unless the agent has another manager to go to."""
-        if self.service.answers:
-            self.call("alive", {})
+        """The agent may have another manager to go to, or was stopped itself: by this answer it knows that it has read
+        all that it was told meanwhile.
+        """
+        self.call("alive", {})
 
     def on_no_light(self, args: Any, arrived: int) -> None:
         path_id = values.need(args, "response_id", str)

@@ -15,21 +15,22 @@ from rostrum.controller.core.splitters import TorPort
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, Protocol, S
 from rostrum.controller.northbound import schemas as view
+from rostrum.controller.run_clock import CLOCK
 from rostrum.topologies.model import Ocs, Splitter, Topology
 
 
 @dataclass(frozen=True)
 class WallClock:
-    """Turns the manager's clock into wall-clock ns, by the difference at start: a stepped wall clock does not tear
-    timelines apart."""
+    """Turns the manager's clock into wall-clock ns, by the difference at start and by the time in which the manager did
+    not run: a stepped wall clock does not tear timelines apart."""
 
-    offset_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
+    offset_ns: int = field(default_factory=lambda: time.time_ns() - CLOCK.ns() - CLOCK.paused_ns)
 
     def __call__(self, stamp: int) -> int:
-        return stamp + self.offset_ns
+        return stamp + self.offset_ns + CLOCK.lost_before(stamp)
 
     def maybe(self, stamp: int | None) -> int | None:
-        return None if stamp is None else stamp + self.offset_ns
+        return None if stamp is None else self(stamp)
 
 
 def path(core: Core, one: Path, wall: WallClock) -> view.PathView:

@@ -20,6 +20,7 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.keyvalue import Sparing
+from rostrum.controller.run_clock import Within
 from rostrum.controller.southbound import openflow_discovery
 from rostrum.controller.southbound import openflow_messages as messages
 from rostrum.controller.southbound.api import OnPort, OnSighting, OnSwitchDown, OnSwitchUp
@@ -78,7 +79,7 @@ class _SwitchLink:
         try:
             if not self.connection.send(messages.serialize(batch)):
                 raise SouthboundError(f"{self.switch.name}: cannot {what}: {self.connection.cause}")
-            async with asyncio.timeout(CONFIRM_S):
+            async with Within(CONFIRM_S):
                 await waiting.done
         except TimeoutError:
             raise SouthboundError(f"{self.switch.name} did not confirm within {CONFIRM_S:g} s: {what}") from None

@@ -14,6 +14,7 @@ import grpc
 from finsy import P4Schema
 from finsy.proto import U128, p4r, p4r_grpc, rpc_code
 from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.run_clock import Within
 from rostrum.controller.southbound import p4runtime_errors as errors
 from rostrum.controller.southbound.p4runtime_pipeline import Pipeline
 
@@ -96,7 +97,7 @@ class Connection:
             self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with Within(CONNECT_S):
                 self._stream = self._stub.StreamChannel(wait_for_ready=True)
                 await self._stream.write(self._candidacy())
                 self._reader = asyncio.create_task(self._read())
@@ -135,7 +136,7 @@ class Connection:
         request = p4r.ReadRequest(device_id=self._device_id, entities=entities)
         found: list[p4r.Entity] = []
         try:
-            async with asyncio.timeout(CONFIRM_S):
+            async with Within(CONFIRM_S):
                 async for part in self._stub.Read(request):
                     found.extend(part.entities)
                     if len(found) > ENTITIES_MAX:

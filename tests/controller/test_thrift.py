@@ -160,7 +160,7 @@ async def test_restart__agents_keep_their_paths(tmp_path: Path) -> None:
 
 
 async def test_lease__a_silent_agent_loses_its_paths(tmp_path: Path) -> None:
-    async with running(tmp_path, Settings(lease_ns=200_000_000)) as manager:
+    async with running(tmp_path, Settings(lease_ns=200_000_000, away_ns=400_000_000)) as manager:
         agent = await manager.agent("h1")
         agent.request("r1", "h1", "h3")
         path = manager.app.owner.path((await agent.response("r1", ACCEPTED)).response_id)

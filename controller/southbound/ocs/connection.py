@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.run_clock import Within
 from rostrum.controller.southbound.ocs.tl1 import (
     MAX_MESSAGE_BYTES,
     Answer,
@@ -71,7 +72,7 @@ class Tl1Connection(asyncio.Protocol):
             self._asked[ctag] = asked
             self._transport.write(f"{replace(command, ctag=ctag)}\r\n".encode("ascii", "replace"))
             try:
-                async with asyncio.timeout(timeout_s):
+                async with Within(timeout_s):
                     answer = await asked.done
             except TimeoutError:
                 raise AnswerTimeout(f"{self.name} did not answer {command.verb} within {timeout_s:.3g} s") from None
@@ -131,7 +132,7 @@ async def open_connection(
     """Connect, without login. Raises SouthboundError."""
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(CONNECT_S):
+        async with Within(CONNECT_S):
             _, connection = await loop.create_connection(lambda: Tl1Connection(name, on_autonomous), host, port)
             return connection
     except TimeoutError:

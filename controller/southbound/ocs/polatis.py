@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
+from rostrum.controller.run_clock import CLOCK
 from rostrum.controller.southbound.ocs.connection import Tl1Connection
 from rostrum.controller.southbound.ocs.dialect import settle_s
 from rostrum.controller.southbound.ocs.glimmerglass import parse_power
@@ -45,13 +46,12 @@ class Polatis:
 
     async def _watch(self, link: Tl1Connection, pairs: Sequence[Pair]) -> dict[Pair, CrossConnect]:
         """Poll powers until each pair has steady light or patience ends."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._settle_s
+        deadline = CLOCK.s() + self._settle_s
         results: dict[Pair, CrossConnect] = {}
         before: dict[Pair, float | None] = {}
         while todo := [p for p in pairs if p not in results]:
             seen = await self._powers(link, todo)
-            late = loop.time() >= deadline
+            late = CLOCK.s() >= deadline
             for pair in todo:
                 source, light = seen.get(pair.input), seen.get(self._ports + pair.output)
                 last, before[pair] = before.get(pair), light
