@@ -122,12 +122,13 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
         packet->payload_length != rs_fragment_length(&x->t, h.sn))
         return verdict(RS_RX_BAD);
     x->stats.peer_repairs_received++;
-    if (!is_predecessor(r, from)) {
-        r->stray = from;
-        rs_rdcm_say(node, r, RS_RDCM_STRAY);
-    }
     uint64_t top = r->here.top;
     rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
+    if (!is_predecessor(r, from)) { /* of an older ring, or of a newer one: it comes again if it is needed */
+        r->stray = from;
+        rs_rdcm_say(node, r, RS_RDCM_STRAY);
+        return result;
+    }
     if (x->state == RS_RX_RECEIVING)
         result = store(x, h.sn);
     if (result.verdict == RS_RX_STORE) {

@@ -314,6 +314,56 @@ static void a_receiver_leaves__nobody_waits_for_its_word(void **state) {
     }
 }
 
+typedef struct {
+    uint8_t header[RS_HEADER_MAX];
+    size_t length;
+} heard_packet;
+
+/* A data packet that nobody has. */
+static void hear_data(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
+                      size_t length, void *context) {
+    heard_packet *p = context;
+    (void)n, (void)from, (void)to;
+    if (channel != RS_CH_GROUP || arrives || p->length > 0)
+        return;
+    memcpy(p->header, header, length);
+    p->length = length;
+}
+
+/* Of all servers that the agent knows, only a predecessor repairs: what another sends as a repair is not stored, and
+ * the only answer is one acknowledgement, which says that no repairs are needed from there. */
+static void a_stranger_to_the_ring_repairs__nothing_is_stored(void **state) {
+    (void)state;
+    world w;
+    rs_config c = config();
+    heard_packet data = {.length = 0};
+    uint32_t strangers = 0;
+    begin(&w, 7, 200, 3, &c);
+    for (rs_peer i = 1; i <= 7; i++)
+        net_dark_until(w.n, i, RS_NEVER);
+    net_knob(w.n)->watch = hear_data;
+    net_knob(w.n)->watch_context = &data;
+    for (rs_time at = 5 * MS; data.length == 0 && at < SEC; at += MS)
+        net_at(w.n, at);
+    assert_true(data.length > 0);
+    for (rs_peer i = 0; i <= 7; i++) {
+        const overlay_place *at = &w.o.at[1];
+        bool predecessor = i == at->leaf.predecessor || i == at->proxy.predecessor;
+        rs_packet_in in = {.channel = RS_CH_PEER_DATAGRAM,
+                           .peer = i,
+                           .header = data.header,
+                           .header_length = data.length,
+                           .payload_length = FRAGMENT};
+        if (predecessor || i == 1)
+            continue;
+        rs_rx_result r = rs_receive(net_node(w.n, 1), net_knob(w.n)->now, &in);
+        assert_int_not_equal(r.verdict, RS_RX_STORE);
+        strangers++;
+    }
+    assert_true(strangers >= 4);
+    net_free(w.n);
+}
+
 /* A new overlay while packets are lost: nothing is lost for good, everybody says that it uses it, and an old ring is
  * left only then. */
 static void the_overlay_changes__without_loss(void **state) {
@@ -682,6 +732,7 @@ int main(void) {
         cmocka_unit_test(a_link_fails__one_report_and_no_pause),
         cmocka_unit_test(a_receiver_dies__its_predecessors_tell),
         cmocka_unit_test(a_receiver_leaves__nobody_waits_for_its_word),
+        cmocka_unit_test(a_stranger_to_the_ring_repairs__nothing_is_stored),
         cmocka_unit_test(the_overlay_changes__without_loss),
         cmocka_unit_test(no_overlay__still_all_arrives),
         cmocka_unit_test(peers_are_mute__it_ends_by_unicast),
