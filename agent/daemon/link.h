@@ -73,10 +73,12 @@ typedef struct {
     const char *predecessor, *successor, *parent;
 } rs_link_ring;
 
-/* What this server must know of the backup overlay of an RDCM path. `servers`: addresses of those named. */
+/* What this server must know of the backup overlay of an RDCM path. `servers`: addresses of those named. Versions are
+ * those of the path, which response id and group tell apart from other paths of the same object. */
 typedef struct {
     const char *response_id;
     uint64_t version;
+    uint32_t group; /* IPv4, host order */
     rs_object_id object;
     const char *sender;
     rs_link_ring leaf, proxy;

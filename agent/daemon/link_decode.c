@@ -191,7 +191,8 @@ static void deliver_view(const rostrumOverlayView *from, rs_link_deliver_fn *del
                          .child_count = from->children->len,
                          .servers = servers,
                          .server_count = count};
-    bool good = from->version >= 0 && from->app_id->len == sizeof to->object.app && from->response_id[0] &&
+    bool good = from->version >= 0 && parse_ipv4(from->group, &to->group) &&
+                from->app_id->len == sizeof to->object.app && from->response_id[0] &&
                 from->children->len <= RS_LINK_RECEIVERS_MAX && fill_receivers(from->addresses, servers) == NULL;
     if (good) {
         memcpy(to->object.app, from->app_id->data, sizeof to->object.app);

@@ -6,6 +6,7 @@
 
 #include "core/rdcm_wire.h"
 #include "daemon/agent.h"
+#include "daemon/sending.h"
 #include "daemon/units.h"
 #include "io/datagrams.h"
 
@@ -17,7 +18,8 @@
 /* A view as numbers: what a transfer of the core takes, and for whose report. `held` are all the peers in it. */
 typedef struct kept_view {
     rs_object_id id;
-    rs_xfer xfer; /* 0: of no transfer yet */
+    uint32_t group; /* of the path it is of: an object that is sent again has another */
+    rs_xfer xfer;   /* 0: of no transfer yet */
     rs_time since;
     char response_id[RS_LINK_NAME_MAX + 1];
     rs_view view;
@@ -75,11 +77,12 @@ static rs_peer peer_at(rs_overlay *o, uint32_t address) {
 
 static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
     rs_overlay *o = context;
-    (void)port;
     if (rs_groups_datagram(o->agent->groups, bytes, length))
         return;
     rs_peer peer = peer_at(o, address);
     size_t header;
+    if (peer != RS_NO_PEER && port != rs_peers_entry(&o->agent->peers, peer)->control_port)
+        return; /* of its server, but not its agent */
     if (peer == RS_NO_PEER || rs_wire_datagram(bytes, length, &header) < 0)
         return; /* a stranger's, or of a transfer long past */
     rs_receiving_datagram(o->agent, peer, bytes, header, bytes + header, (uint32_t)(length - header));
@@ -154,6 +157,7 @@ static kept_view *keep(rs_overlay *o, const rs_link_view *v) {
         return NULL;
     }
     k->id = v->object;
+    k->group = v->group;
     k->since = rs_agent_now(o->agent);
     k->view.version = v->version;
     k->view.children = children;
@@ -175,12 +179,17 @@ static kept_view *keep(rs_overlay *o, const rs_link_view *v) {
     return k;
 }
 
-/* Views that are older than the one that came for the same transfer, or that waited for one too long. */
+static bool same_path(const kept_view *a, const kept_view *b) {
+    return memcmp(&a->id, &b->id, sizeof a->id) == 0 && a->group == b->group;
+}
+
+/* Views that are older than the one that came for the same transfer, or for the same path while that has none, or that
+ * waited for one too long. */
 static void prune(rs_overlay *o, const kept_view *newest) {
     uint32_t early = 0;
     for (kept_view **at = &o->views; *at;) {
         kept_view *k = *at;
-        bool replaced = k != newest && memcmp(&k->id, &newest->id, sizeof k->id) == 0 && k->xfer == newest->xfer;
+        bool replaced = k != newest && k->xfer == newest->xfer && (k->xfer || same_path(k, newest));
         bool late = k->xfer == 0 && (rs_agent_now(o->agent) - k->since > EARLY_BOUND || ++early > EARLY_MOST);
         if (!replaced && !late) {
             at = &k->next;
@@ -193,17 +202,24 @@ static void prune(rs_overlay *o, const kept_view *newest) {
 
 static void hand_in(rs_overlay *o, kept_view *k) {
     rs_status status = rs_set_view(o->agent->node, rs_agent_now(o->agent), k->xfer, &k->view);
-    rs_log(status == RS_OK ? RS_LOG_DEBUG : RS_LOG_WARNING, "overlay", "object=%s view=%llu%s%s", rs_id_text(&k->id),
+    bool usual = status == RS_OK || status == RS_ERR_STATE; /* it goes by unicast, or by Republic */
+    rs_log(usual ? RS_LOG_DEBUG : RS_LOG_WARNING, "overlay", "object=%s view=%llu%s%s", rs_id_text(&k->id),
            (unsigned long long)k->view.version,
            status == RS_OK ? "" : " not used: ", status == RS_OK ? "" : rs_strerror(status));
 }
 
-static const rs_transfer *transfer_of(const rs_agent *agent, const rs_object_id *id) {
-    const rs_transfer *lists[] = {agent->transfers.sending, agent->transfers.receiving};
-    for (int i = 0; i < 2; i++)
-        for (const rs_transfer *t = lists[i]; t; t = t->next)
-            if (memcmp(&t->id, id, sizeof *id) == 0)
-                return t;
+/* Of the transfers of that object the one that this path is for. An object may be received and sent on at a time, and
+ * be sent again while the manager still tells views of the last path. */
+static const rs_transfer *transfer_of(const rs_agent *agent, const rs_link_view *view) {
+    rs_incoming info;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (memcmp(&t->id, &view->object, sizeof t->id) == 0 &&
+            strcmp(rs_sending_of(t)->path.response_id, view->response_id) == 0)
+            return t;
+    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        if (memcmp(&t->id, &view->object, sizeof t->id) == 0 &&
+            rs_incoming_info(agent->node, t->xfer, &info) == RS_OK && info.group_address == view->group)
+            return t;
     return NULL;
 }
 
@@ -215,7 +231,7 @@ void rs_overlay_view(void *context, const rs_link_view *view) {
         rs_log(RS_LOG_WARNING, "overlay", "no room for a view of %u servers", view->server_count);
         return;
     }
-    const rs_transfer *t = transfer_of(agent, &k->id);
+    const rs_transfer *t = transfer_of(agent, view);
     k->xfer = t ? t->xfer : 0;
     k->next = o->views;
     o->views = k;
@@ -224,9 +240,9 @@ void rs_overlay_view(void *context, const rs_link_view *view) {
         hand_in(o, k);
 }
 
-void rs_overlay_transfer(rs_overlay *o, rs_xfer xfer, const rs_object_id *id) {
+void rs_overlay_transfer(rs_overlay *o, rs_xfer xfer, const rs_object_id *id, uint32_t group) {
     for (kept_view *k = o->views; k; k = k->next)
-        if (k->xfer == 0 && memcmp(&k->id, id, sizeof *id) == 0) {
+        if (k->xfer == 0 && k->group == group && memcmp(&k->id, id, sizeof *id) == 0) {
             k->xfer = xfer;
             hand_in(o, k);
             return;

@@ -14,8 +14,8 @@ rs_overlay *rs_overlay_new(rs_agent *agent);
 void rs_overlay_free(rs_overlay *overlay);
 
 void rs_overlay_view(void *agent, const rs_link_view *view); /* on_view of the link */
-/* A transfer of that object began: a view that came before it is handed in. */
-void rs_overlay_transfer(rs_overlay *overlay, rs_xfer xfer, const rs_object_id *id);
+/* A transfer of that object began here, by the path of that group: a view that came before it is handed in. */
+void rs_overlay_transfer(rs_overlay *overlay, rs_xfer xfer, const rs_object_id *id, uint32_t group);
 void rs_overlay_transfer_over(rs_overlay *overlay, rs_xfer xfer);
 /* RS_EV_VIEW_USED, RS_EV_RECEIVER_FAILED, RS_EV_LINK_SUSPECTED. */
 void rs_overlay_event(rs_overlay *overlay, const rs_event *event);

@@ -182,7 +182,7 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     r->base.xfer = xfer;
     r->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
     rs_transfers_add(&agent->transfers, &r->base);
-    rs_overlay_transfer(agent->overlay, xfer, &info.object);
+    rs_overlay_transfer(agent->overlay, xfer, &info.object, info.group_address);
     if (r->base.sink)
         rs_stream_sink_begin(r->base.sink, xfer);
     char address[RS_ADDRESS_TEXT];

@@ -69,6 +69,7 @@ static void view__comes_field_by_field(void **state) {
     assert_true(s.right);
     assert_int_equal(s.view.version, 3);
     assert_int_equal(s.view.object.data, 77);
+    assert_int_equal(s.view.group, 0xefc00005);
     assert_null(s.view.proxy.predecessor);
     assert_null(s.view.proxy.successor);
     assert_int_equal(s.view.server_count, 2);
