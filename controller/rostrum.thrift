@@ -117,7 +117,9 @@ struct PathResponse {
   /** Whom the path serves: all that were asked for, unless PathRequest.splits. */
   13: optional list<ServerAddress> receivers,
   /** REPUBLIC or RDCM; absent = REPUBLIC. With RDCM an Agent.view of this response follows at once, to the sender and to every receiver. */
-  14: optional Protocol protocol
+  14: optional Protocol protocol,
+  /** Ours: of the receivers, those that saw nothing of earlier paths of this kind. The sender need not wait for their first packet; it still reports Manager.no_light for them. */
+  15: optional list<string> dark
 }
 
 /** Which of a receiver's two rings (RDCM, Sec. 3.2). */

@@ -66,6 +66,8 @@ typedef struct {
     rs_protocol protocol;
     const rs_link_server *receivers;
     uint32_t receiver_count; /* may be 0: the owner knows the addresses otherwise */
+    const char *const *dark; /* receivers whose first packet need not be waited for */
+    uint32_t dark_count;
 } rs_link_response;
 
 /* This server's place in a ring of the backup overlay; NULL = none. */

@@ -68,6 +68,7 @@ static const field path_response_fields[] = {
     {12, T_I32_, false, 0, NULL},
     {13, T_LIST_, false, RS_LINK_RECEIVERS_MAX, &server_address},
     {14, T_I32_, false, 0, NULL},
+    {15, T_LIST_, false, RS_LINK_RECEIVERS_MAX, NULL},
 };
 static const shape path_response = SHAPE("PathResponse", path_response_fields);
 

@@ -112,6 +112,7 @@ static void deliver_response(const rostrumPathResponse *from, rs_link_deliver_fn
     const char *wrong = NULL;
     guint count = from->__isset_receivers ? from->receivers->len : 0;
     rs_link_server *receivers = g_new0(rs_link_server, count);
+    GPtrArray *dark = from->__isset_dark ? from->dark : NULL;
     to->request_id = from->request_id;
     to->response_id = from->response_id;
     to->reason = from->reason;
@@ -123,6 +124,8 @@ static void deliver_response(const rostrumPathResponse *from, rs_link_deliver_fn
             wrong = fill_receivers(from->receivers, receivers);
         to->receivers = receivers;
         to->receiver_count = count;
+        to->dark = dark ? (const char *const *)dark->pdata : NULL;
+        to->dark_count = dark ? dark->len : 0;
         break;
     case ROSTRUM_DECISION_QUEUED:
         to->decision = RS_LINK_QUEUED;

@@ -165,6 +165,7 @@ void rs_paths_tell_dark(rs_agent *agent, rs_sending *s) {
         return;
     rs_log(RS_LOG_WARNING, "send", "object=%s no_light_at=%s and_others=%u", rs_id_text(&s->base.id),
            rs_quote(names[0]), count - 1);
+    rs_report_now(agent, s); /* who had light tells the manager whose fault it is */
     rs_link_no_light(agent->link, rs_agent_now(agent), s->path.response_id, names, count);
 }
 
@@ -202,6 +203,18 @@ static uint32_t note_served(const rs_agent *agent, rs_sending *s, const rs_path 
         set_part(s, path, (uint32_t)rs_sending_receiver(s, served[i]), true);
     if (count == 0)
         served[count++] = RS_NO_PEER; /* none of them: not all of them */
+    return count;
+}
+
+/* Of the receivers, those whose light the manager does not expect. */
+static uint32_t note_dark(const rs_agent *agent, const rs_sending *s, const rs_link_response *response,
+                          rs_peer dark[RS_LINK_RECEIVERS_MAX]) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < response->dark_count && count < RS_LINK_RECEIVERS_MAX; i++) {
+        rs_peer peer = rs_peers_find(&agent->peers, response->dark[i]);
+        if (peer != RS_NO_PEER && rs_sending_receiver(s, peer) >= 0)
+            dark[count++] = peer;
+    }
     return count;
 }
 
@@ -243,7 +256,8 @@ static bool fits_stream(const rs_link_response *response) {
 
 static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link_response *response) {
     uint16_t port = response->data_port ? response->data_port : agent->options.data_port;
-    rs_peer served[RS_LINK_RECEIVERS_MAX];
+    rs_peer served[RS_LINK_RECEIVERS_MAX], dark[RS_LINK_RECEIVERS_MAX];
+    uint32_t dark_count = note_dark(agent, s, response, dark);
     uint32_t served_count = note_served(agent, s, path, response, served);
     note_grant(agent, s, path, response);
     path->group = rs_data_use(agent->data, response->group, port);
@@ -266,7 +280,9 @@ static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link
                                  .light_bound = response->light_bound,
                                  .protocol = response->protocol,
                                  .receivers = served,
-                                 .receiver_count = served_count};
+                                 .receiver_count = served_count,
+                                 .dark = dark,
+                                 .dark_count = dark_count};
     rs_status status = RS_ERR_LIMIT;
     if (path->group != RS_NO_GROUP)
         status = rs_path_granted(agent->node, rs_agent_now(agent), s->base.xfer, &grant);

@@ -333,6 +333,7 @@ static void receiver_event(rs_agent *agent, rs_sending *s, const rs_event *event
     switch (event->kind) {
     case RS_EV_FIRST_LIGHT:
         receiver->state = ROSTRUM_RECEIVER_RECEIVING;
+        receiver->cause[0] = '\0'; /* it was dark */
         if (receiver->first_light_ns == 0) {
             receiver->first_light_ns = rs_wall_clock();
             receiver->initial_sn = event->sn;
@@ -382,10 +383,14 @@ void rs_sending_event(rs_agent *agent, const rs_event *event) {
         if (index >= 0 && !s->dark[index]) {
             s->dark[index] = true;
             s->dark_count++;
+            snprintf(s->receivers[index].cause, sizeof s->receivers[index].cause,
+                     "%.120s: it got the rest by unicast; look at its firewall and its IGMP or multicast filters",
+                     event->cause);
         }
         break;
     case RS_EV_PATH_DONE:
         s->result.data_done_ns = rs_wall_clock();
+        rs_paths_tell_dark(agent, s); /* while the path is still this one */
         rs_sending_sample(agent, s);
         rs_sending_tell_phase(agent, s, "data-done", "");
         rs_paths_session_over(agent, s);

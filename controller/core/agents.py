@@ -9,6 +9,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import adopt, membership, rdcm
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.configure import to_packet
+from rostrum.controller.core.darkness import note_light
 from rostrum.controller.core.intake import release, run_queue, withdraw
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path, Transfer
@@ -119,6 +120,8 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
     receivers = set(transfer.receivers)  # of all its paths
     kept = tuple(one for one in report.receivers[:REPORT_RECEIVERS_MAX] if one.server in receivers)
     was = transfer.report.phase if transfer.report else ""
+    if core.resources.health.darkness and path.granted and not path.stamps.moved and transfer.sessions[0] == path.id:
+        note_light(core, path, [one.server for one in kept if one.first_light_ns and one.server not in path.dark])
     transfer.report, transfer.reported = replace(report, receivers=kept), now
     if report.phase != was:
         core.emit(act.PathChanged(path.id))  # for those who follow its transfer

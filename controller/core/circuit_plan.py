@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Foreign, OcsState
 from rostrum.controller.core.fabric import Ends
-from rostrum.controller.core.model import Pair
+from rostrum.controller.core.model import Pair, PathKind
 from rostrum.controller.core.rules import circuit_hops
 from rostrum.controller.core.splitters import Cascade, TorPort, best_budget, branches, fit, needed
 from rostrum.controller.core.trees import Hop
-from rostrum.controller.core.values import Obstacle, PathRequest
+from rostrum.controller.core.values import Obstacle, PathRequest, Wanted
 from rostrum.controller.core.words import listed, seconds
 from rostrum.topologies.model import Ocs, Splitter
 
@@ -53,6 +53,8 @@ def plan(resources: Resources, request: PathRequest, now: int) -> CircuitPlan | 
         return Obstacle("all receivers are in the sender's rack", ever=True)
     if not resources.topology.ocs:
         return Obstacle("the topology has no optical circuit switch", ever=True)
+    if resources.health.darkness and (dark := _all_dark(resources, request, ends, now)):
+        return dark
     found = [_on_ocs(resources, ocs, ends, now) for ocs in resources.topology.ocs.values()]
     plans = [one for one in found if isinstance(one, CircuitPlan)]
     if plans:
@@ -63,6 +65,21 @@ def plan(resources: Resources, request: PathRequest, now: int) -> CircuitPlan | 
         return least
     waiting = [one.blockers for one in obstacles if not one.ever]
     return replace(least, blockers=tuple(chain(*waiting)) if all(waiting) else ())
+
+
+def _all_dark(resources: Resources, request: PathRequest, ends: Ends, now: int) -> Obstacle | None:
+    """No circuit for receivers that saw no light of earlier ones, unless it is demanded."""
+    if request.wanted is Wanted.CIRCUIT:
+        return None
+    names = [place.server for rack in ends.remote for place in ends.below[rack]]
+    until = 0
+    for name in names:
+        one = resources.health.darkness.expected(name, PathKind.CIRCUIT, request.sender, now)
+        if one is None:
+            return None
+        until = max(until, one)
+    words = f"{listed(names, 6)} saw no light of earlier circuits; they are tried again in {seconds(until - now)}"
+    return Obstacle(words, until=now + 2**62)
 
 
 def share(resources: Resources, request: PathRequest) -> CircuitPlan | None:
@@ -97,16 +114,17 @@ def _on_ocs(resources: Resources, ocs: Ocs, ends: Ends, now: int) -> CircuitPlan
         return Obstacle(f"waiting for {ocs.name} to connect")
     if status.state is not OcsState.UP:
         return Obstacle(f"{ocs.name} is not connected: {status.cause or 'it has not answered yet'}", until=now + 2**62)
-    live = _reusable(resources, ocs, source, racks)
+    live = _reusable(resources, ocs, ends, racks, now)
     if live:
         reconfiguration = 0 if live.state is CircuitState.LIVE else round(ocs.reconfiguration_s * 1e9)
         return _finish(resources, ocs, ends, live.cascade, live.id, (), reconfiguration)
-    uplink = _take(resources, ocs, source, "input", now)
+    asker = ends.sender.server
+    uplink = _take(resources, ocs, source, "input", asker, now)
     if isinstance(uplink, Obstacle):
         return uplink
     downlinks = []
     for tor in racks:
-        taken = _take(resources, ocs, tor, "output", now)
+        taken = _take(resources, ocs, tor, "output", asker, now)
         if isinstance(taken, Obstacle):
             return taken
         downlinks.append(taken)
@@ -146,22 +164,26 @@ def _never(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Obstacl
     return obstacle
 
 
-def _reusable(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Circuit | None:
+def _reusable(resources: Resources, ocs: Ocs, ends: Ends, racks: Racks, now: int) -> Circuit | None:
     """The idle circuit from this rack to exactly these racks, live ones and the last used first."""
-    same = [one for one in resources.circuits.on_route((ocs.name, source, racks)) if not one.users]
+    same = [one for one in resources.circuits.on_route((ocs.name, ends.sender.tor, racks)) if not one.users]
+    if resources.health.darkness:
+        asker, suspected = ends.sender.server, resources.health.suspected
+        same = [one for one in same if not any(suspected(ocs, s, now, asker) for s in one.cascade.splitters)]
     if not same:
         return None
     return max(same, key=lambda one: (one.state is CircuitState.LIVE, one.last_used))
 
 
-def _take(resources: Resources, ocs: Ocs, tor: str, side: str, now: int) -> _Taken | Obstacle:
+def _take(resources: Resources, ocs: Ocs, tor: str, side: str, asker: str, now: int) -> _Taken | Obstacle:
     """A port of `tor` whose fibre on this side is free, else one that an idle circuit holds."""
     idle: list[tuple[int, _Taken]] = []
     busy: list[str] = []
     until: list[int] = []
     health, down = resources.health, resources.ports_down
     for port in resources.ports[ocs.name, tor]:
-        ill = None if health.spotless else (health.input if side == "input" else health.output)(ocs, port.ocs_port, now)
+        verdict = health.input if side == "input" else health.output
+        ill = None if health.spotless else verdict(ocs, port.ocs_port, now, asker)
         holder = resources.circuits.holder(ocs.name, side, port.ocs_port)
         if down and (tor, port.tor_port) in down:
             busy.append(f"port {port.tor_port} is down")
@@ -202,7 +224,7 @@ def _with_splitters(
 ) -> CircuitPlan | Obstacle:
     ports = [taken.port for taken in downlinks]
     if len(ports) == 1:
-        ill = resources.health.pair(ocs, Pair(uplink.port.ocs_port, ports[0].ocs_port), now)
+        ill = resources.health.pair(ocs, Pair(uplink.port.ocs_port, ports[0].ocs_port), now, ends.sender.server)
         if ill:
             pair = f"{uplink.port.ocs_port}>{ports[0].ocs_port}"
             return Obstacle(f"cross-connect {pair} of {ocs.name} is {ill[0]}", until=ill[1])
@@ -213,13 +235,13 @@ def _with_splitters(
         if one.ocs == ocs.name and one.cascade.splitters and one.id not in evict
     ]
     while True:
-        available = _available(resources, ocs, evict.keys(), now)
-        made = _fit(resources, ocs, uplink.port, ports, available)
+        available = _available(resources, ocs, evict.keys(), ends.sender.server, now)
+        made = _fit_unsuspected(resources, ocs, ends, uplink.port, ports, available, now)
         if made:
             spared = _spare(resources, ocs, evict, made, [taken.victim for taken in (uplink, *downlinks)])
             return _finish(resources, ocs, ends, made, None, spared, round(ocs.reconfiguration_s * 1e9))
         if not reclaimable:
-            return _no_splitter(resources, ocs, len(ports), available, now)
+            return _no_splitter(resources, ocs, ends, len(ports), available, now)
         evict[reclaimable.pop(0)] = None
 
 
@@ -235,12 +257,30 @@ def _fit(
     return found[0]
 
 
-def _available(resources: Resources, ocs: Ocs, evicted: Collection[str], now: int) -> list[Splitter]:
+def _fit_unsuspected(
+    resources: Resources,
+    ocs: Ocs,
+    ends: Ends,
+    uplink: TorPort,
+    ports: list[TorPort],
+    available: list[Splitter],
+    now: int,
+) -> Cascade | None:
+    """Without splitters under suspicion if the others will do."""
+    if resources.health.darkness:
+        asker, suspected = ends.sender.server, resources.health.suspected
+        better = [one for one in available if not suspected(ocs, one.name, now, asker)]
+        if len(better) < len(available) and (made := _fit(resources, ocs, uplink, ports, better)):
+            return made
+    return _fit(resources, ocs, uplink, ports, available)
+
+
+def _available(resources: Resources, ocs: Ocs, evicted: Collection[str], asker: str, now: int) -> list[Splitter]:
     free = []
     for splitter in ocs.splitters.values():
         holders = _splitter_holders(resources, ocs, splitter)
         gone = all(isinstance(one, Circuit) and one.id in evicted for one in holders)
-        if gone and resources.health.splitter(ocs, splitter.name, now) is None:
+        if gone and resources.health.splitter(ocs, splitter.name, now, asker) is None:
             free.append(splitter)
     return free
 
@@ -264,13 +304,15 @@ def _spare(
     return tuple(kept)
 
 
-def _no_splitter(resources: Resources, ocs: Ocs, racks: int, available: list[Splitter], now: int) -> Obstacle:
+def _no_splitter(
+    resources: Resources, ocs: Ocs, ends: Ends, racks: int, available: list[Splitter], now: int
+) -> Obstacle:
     users: set[str] = set()
     busy: list[str] = []
     ill: list[tuple[str, int]] = []
     until: list[int] = []
     for splitter in ocs.splitters.values():
-        verdict = resources.health.splitter(ocs, splitter.name, now)
+        verdict = resources.health.splitter(ocs, splitter.name, now, ends.sender.server)
         holders = _splitter_holders(resources, ocs, splitter)
         users.update(*(one.users for one in holders if isinstance(one, Circuit)))
         until += [one.until for one in holders if isinstance(one, Foreign)]
@@ -289,11 +331,11 @@ def _no_splitter(resources: Resources, ocs: Ocs, racks: int, available: list[Spl
     if not parts:
         parts.append(f"the light budget fails with the free ones ({listed(s.name for s in available)})")
     waits_for_users = bool(users)
-    ends = until + [end for _, end in ill]
+    over = until + [end for _, end in ill]
     return Obstacle(
         f"waiting for {what}: {'; '.join(parts)}",
-        until=min(ends) if ends and not waits_for_users else None,
-        blockers=tuple((ocs.name, "output", ocs.splitters[name].input) for name in busy) if not ends else (),
+        until=min(over) if over and not waits_for_users else None,
+        blockers=tuple((ocs.name, "output", ocs.splitters[name].input) for name in busy) if not over else (),
     )
 
 

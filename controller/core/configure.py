@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import membership, rdcm, retree
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import Circuit, Conflict, Foreign
+from rostrum.controller.core.darkness import note_dark
 from rostrum.controller.core.intake import LIGHT_MARGIN_MS, maybe_active, run_queue
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair, PathKind
 from rostrum.controller.core.paths import Path
@@ -127,6 +128,7 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
     old, path.hops = path.rules, plan.hops
     path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
     path.take_tree(plan.tree)
+    path.dark.clear()
     core.set_rules(path)
     replaced = {rule_making.key(rule) for rule in path.rules}
     path.reason, path.circuit_op, path.circuit_id, path.cascade = cause, None, None, None
@@ -299,7 +301,8 @@ def no_light(core: Core, event: ev.NoLight, now: int) -> None:
     path = core.paths.get(event.path_id)
     if path is None or not path.granted or event.origin not in (REST, path.request.origin):
         return
-    dark = [name for name in event.receivers if name in path.request.receivers]
+    mine = set(path.request.receivers)
+    dark = [name for name in dict.fromkeys(event.receivers) if name in mine]
     if not dark:
         return
     since = path.stamps.moved or path.stamps.accepted or now
@@ -309,14 +312,11 @@ def no_light(core: Core, event: ev.NoLight, now: int) -> None:
     waited = seconds(now - since)
     cause = f"no light at {listed(dark)} within {waited}"
     if path.kind is PathKind.CIRCUIT:
-        racks = _dark_racks(core, path, dark)
-        if not racks:
-            path.stamps.notes.append(f"{cause}; not moved: their agents are gone, or others in their racks have light")
-            core.warn("no light, but not the circuit's fault", path=path.id, receivers=listed(dark))
-            return
-        _dark_circuit(core, path, racks, cause, now)
-        run_queue(core, now)
+        _dark_circuit(core, path, dark, cause, now)
         return
+    if path.rules_in:
+        there = [name for name in dark if not _is_gone(core, name)]
+        note_dark(core, path, there, _with_light(core, path, dark), now)
     for name in dark:
         path.complaints[name] = path.complaints.get(name, 0) + 1
     path.stamps.notes.append(cause)
@@ -329,29 +329,40 @@ def no_light(core: Core, event: ev.NoLight, now: int) -> None:
         core.install(path, now)
 
 
-def _dark_racks(core: Core, path: Path, dark: list[str]) -> set[str]:
-    """Racks that the circuit leaves dark: not those where another receiver has light, nor those whose agents are known
-    to be gone.
-    """
-    servers = core.topology.servers
+def _is_gone(core: Core, server: str) -> bool:
+    """Its agent is known not to be there."""
+    return server in core.agents and not core.agents[server].connected
+
+
+def _with_light(core: Core, path: Path, dark: Collection[str]) -> set[str]:
+    """Receivers that have light of the path, by its sender's last report."""
     transfer = core.transfers.get(path.transfer_id)
     report = transfer.report if transfer else None
     reports = report.receivers if report and report.response_id == path.id else ()
-    lit = {servers[one.server].tor for one in reports if one.first_light_ns and one.server in servers}
-    gone = {name for name in dark if name in core.agents and not core.agents[name].connected}
-    return {servers[name].tor for name in dark if name not in gone} - lit
+    return {one.server for one in reports if one.first_light_ns and one.server in core.topology.servers} - {*dark}
 
 
-def _dark_circuit(core: Core, path: Path, racks: set[str], cause: str, now: int) -> None:
-    circuit = core.resources.circuits.get(path.circuit_id or "")
-    if circuit is None:
-        to_packet(core, path, cause, now)
+def _dark_circuit(core: Core, path: Path, dark: Collection[str], cause: str, now: int) -> None:
+    """The path moves if most of its receivers are dark. Otherwise those that have light go on undisturbed, and its
+    sender serves the others by unicast.
+    """
+    path.dark.update(name for name in dark if not _is_gone(core, name))
+    lit = _with_light(core, path, path.dark)
+    if path.dark:
+        note_dark(core, path, path.dark, lit, now)
+        core.counts["dark_receivers"] += len(dark)
+    if len(path.dark) <= len(lit) or not path.dark:
+        why = f"{len(lit)} others have light" if path.dark else "their agents are gone"
+        path.stamps.notes.append(f"{cause}; not moved: {why}")
+        del path.stamps.notes[:-16]
+        core.warn("no light, but not the circuit's fault", path=path.id, receivers=listed(dark), lit=len(lit))
         return
-    by_output = {pair.output: pair for pair in circuit.cascade.pairs}
-    for port in circuit.cascade.downlinks:
-        if port.tor in racks:
-            core.resources.health.fault(core.topology.ocs[circuit.ocs], by_output[port.ocs_port], cause, now)
-    lose_circuit(core, circuit, cause, now)
+    circuit_id = path.circuit_id or ""
+    to_packet(core, path, cause, now)
+    circuit = core.resources.circuits.get(circuit_id)
+    if circuit is not None and not circuit.users:
+        lose_circuit(core, circuit, cause, now)
+    run_queue(core, now)
 
 
 def _since_accepted(path: Path, now: int) -> float:

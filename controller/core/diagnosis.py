@@ -12,7 +12,7 @@ from rostrum.controller.core import cabling
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.circuits import Circuit, OcsState
 from rostrum.controller.core.findings import Finding, ordered
-from rostrum.controller.core.model import CrossConnectState, MulticastRule
+from rostrum.controller.core.model import CrossConnectState, MulticastRule, PathKind
 from rostrum.controller.core.splitters import expected_dbm
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import S
@@ -112,6 +112,28 @@ def _ocs(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
 def _ill(subject: str, words: str) -> Finding:
     mend = "clean or replace its fibre; it is tried again by itself when the time is over"
     return Finding("warning", "optics", subject, f"{subject} is {words}", mend)
+
+
+def _dark(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    by_packets = {one.server for one in core.resources.health.darkness.suspects(now) if one.kind is PathKind.PACKET}
+    for one in core.resources.health.darkness.suspects(now):
+        if one.kind is PathKind.CIRCUIT and one.server in by_packets:
+            continue  # the packet path says more
+        name, seen, tor = one.server, one.seen, core.topology.servers[one.server].tor
+        what = f"{name} got no multicast packet on {seen.times} {one.kind.value} path(s) from {listed(one.origins, 4)}"
+        what += f", last {seen.path}"
+        look = f"the firewall of {name} (nft list ruleset, iptables -L), its IGMP and multicast filters"
+        look += f", and its port of {tor}"
+        if seen.beside:
+            what += f", though {listed(seen.beside)} behind the same switch did"
+        elif seen.elsewhere:
+            what += f", though {seen.elsewhere} others did"
+            look += f"; if they are well, {tor}'s fibre" if one.kind is PathKind.CIRCUIT else f"; {tor}'s uplinks"
+        else:
+            what += "; no other receiver of these had light either"
+            look += f"; the same on {listed(one.origins, 4)}, and the light between them"
+        mend = f"look at {look}. Until it has light it is served by unicast and nobody waits for it"
+        yield Finding("warning", "dark", name, what, mend)
 
 
 def _light(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
@@ -286,6 +308,7 @@ def _queue(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
 _CHECKS: tuple[Check, ...] = (
     _switches,
     _ocs,
+    _dark,
     _light,
     _ports,
     _cabling,

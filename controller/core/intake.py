@@ -456,7 +456,16 @@ def _accepted(core: Core, path: Path) -> PathResponse:
         light_bound_ms=_light_bound_ms(core, path),
         receivers=tuple([core.address(name) for name in path.request.receivers]),
         protocol=path.protocol,
+        dark=_expected_dark(core, path) if core.resources.health.darkness else (),
     )
+
+
+def _expected_dark(core: Core, path: Path) -> tuple[str, ...]:
+    """Receivers whose light the sender need not wait for."""
+    if path.kind is None or path.protocol is Protocol.RDCM:
+        return ()
+    darkness, request, now = core.resources.health.darkness, path.request, path.stamps.accepted or 0
+    return tuple([one for one in request.receivers if darkness.expected(one, path.kind, request.origin, now)])
 
 
 def _light_bound_ms(core: Core, path: Path) -> int:

@@ -30,7 +30,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.circuits import FOREVER
 from rostrum.controller.core.configure import fail, lose_circuit
 from rostrum.controller.core.state import Core
-from rostrum.controller.core.values import Settings
+from rostrum.controller.core.values import MS, Settings
 from rostrum.controller.core.words import seconds
 from rostrum.topologies.model import Topology
 
@@ -127,6 +127,8 @@ class Manager:
 def _unclaimed(core: Core, now: int) -> None:
     adopt.sweep(core, now)
     core.resources.health.expire(now)
+    if not core.resources.health.spotless:
+        core.look_at("unclaimed", now + max(core.settings.quarantine_ns, MS))
 
 
 def _silent_devices(core: Core, now: int) -> None:

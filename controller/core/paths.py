@@ -73,6 +73,7 @@ class Path:
     rules_in: bool = False
     rules_retried: bool = False
     complaints: dict[str, int] = field(default_factory=dict)  # receiver -> times without light
+    dark: set[str] = field(default_factory=set)  # receivers that saw nothing of its circuit
     light: dict[str, FirstLight] = field(default_factory=dict)  # by receivers' rack, where its switch tells
     told: str = ""  # the last reason sent with QUEUED
     told_at: int = 0

@@ -99,6 +99,7 @@ class PathResponse:
     light_bound_ms: int = 0
     receivers: tuple[ServerAddress, ...] = ()
     protocol: Protocol = Protocol.REPUBLIC
+    dark: tuple[str, ...] = ()  # of the receivers: whose first packet is not expected
 
 
 class RingKind(Enum):

@@ -17,6 +17,7 @@ _text: Final = Struct(">bhi").pack
 _i32: Final = Struct(">bhi").pack
 _i64: Final = Struct(">bhq").pack
 _grant: Final = Struct(">bhi bhq bhq bhi bhi bhbi").pack  # fields 8 to 13, the last with the list's head
+_texts: Final = Struct(">bhbi").pack
 _length: Final = Struct(">I").pack
 _END: Final = b"\0"
 
@@ -50,6 +51,11 @@ def response(value: PathResponse, reason_max: int) -> bytes:
         for one in value.receivers:
             parts.append(_server(one))
         parts.append(_i32(I32, 14, 3 if value.protocol is Protocol.RDCM else 2))
+        if value.dark:
+            parts.append(_texts(LIST, 15, STRING, len(value.dark)))
+            for name in value.dark:
+                written = name.encode("utf-8", "replace")
+                parts += (_length(len(written)), written)
     parts.append(_END)  # of the response
     parts.append(_END)  # of the arguments
     body = b"".join(parts)

@@ -187,6 +187,8 @@ rostrumPathResponse *link_granting(const char *request_id, const char *response_
     g_ptr_array_add(r->receivers, address_of("h3", "10.0.2.1"));
     g_ptr_array_add(r->receivers, address_of("h5", "10.0.3.1"));
     r->__isset_receivers = TRUE;
+    g_ptr_array_add(r->dark, g_strdup("h5"));
+    r->__isset_dark = TRUE;
     return r;
 }
 

@@ -26,6 +26,9 @@ class Network:
         self.faults: set[tuple[str, Pair]] = set()
         self.dim: dict[str, float] = {}
         self.refusing: set[str] = set()
+        self.blind: set[tuple[str, int | str]] = (
+            set()
+        )  # ("input" | "output" | "splitter", which): light ends there, unseen
         self.lenient = False  # ports that are taken answer FAULT, as after a Disconnect that was refused
 
     def install(self, rules: tuple[MulticastRule, ...]) -> None:
@@ -113,11 +116,11 @@ class Network:
         lit, ends = [fibre], []
         while lit:
             pair = self.crossed[ocs].get(lit.pop())
-            if pair is None:
+            if pair is None or {("input", pair.input), ("output", pair.output)} & self.blind:
                 continue
             splitter = next((one for one in device.splitters.values() if one.input == pair.output), None)
             if splitter:
-                lit += splitter.outputs
+                lit += () if ("splitter", splitter.name) in self.blind else splitter.outputs
             elif pair.output in device.attached:
                 end = device.attached[pair.output]
                 ends.append((end.node, end.port))

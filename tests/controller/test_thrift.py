@@ -354,6 +354,7 @@ def test_response__is_written_as_the_idl_says(rng: random.Random) -> None:
                 for number in rng.sample(range(256), rng.randint(0, 40))
             ),
             protocol=rng.choice([Protocol.REPUBLIC, Protocol.RDCM]),
+            dark=tuple(f"h{number}" for number in range(rng.choice([0, 0, 1, 40]))),
         )
         wanted = idl.PathResponse(
             request_id=value.request_id,
@@ -368,6 +369,7 @@ def test_response__is_written_as_the_idl_says(rng: random.Random) -> None:
             wanted.kind = idl.PathKind.CIRCUIT if value.kind is PathKind.CIRCUIT else idl.PathKind.PACKET
             wanted.receivers = addresses(value.receivers)
             wanted.protocol = value.protocol.value
+            wanted.dark = list(value.dark) or None
         assert response(value, 20) == encode("Agent", "response", {"response": wanted})
 
 

@@ -126,6 +126,7 @@ def _receiver_cells(result: SendResult, one: Receiver) -> tuple[str, str, str, s
     words = f"{one.state}: {one.cause}" if one.cause else one.state
     if one.digest_ok:
         words = "had it" if one.had_it else "digest right"
+        words += f" ({one.cause})" if one.cause else ""
     after = ms_after(result, one.complete_ns)
     first = "-" if one.initial_sn is None else str(one.initial_sn)
     return words, first, str(one.patched_fragments), "-" if after is None else f"{after:.2f} ms"

@@ -74,7 +74,7 @@ typedef struct {
     uint64_t initial_sn; /* first fragment it got; means something once first_light_ns is set */
     uint64_t patched_fragments;
     int64_t first_light_ns, complete_ns;
-    char cause[ROSTRUM_WORDS_MAX + 1]; /* of a failure */
+    char cause[ROSTRUM_WORDS_MAX + 1]; /* of a failure; or why it was served by unicast though others were not */
 } rostrum_receiver;
 
 typedef enum { ROSTRUM_PATH_NONE = 0, ROSTRUM_PATH_CIRCUIT = 1, ROSTRUM_PATH_PACKET = 2 } rostrum_path;
