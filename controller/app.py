@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -48,12 +49,15 @@ log = logging.getLogger("rostrum.manager")
 
 @dataclass(frozen=True)
 class Memory:
-    """What a manager goes on from, other than a journal of its own. `may_act`: it may still give orders to devices."""
+    """What a manager goes on from, other than a journal of its own. `may_act`: whether it may still give orders to
+    devices, and that for at least so many seconds.
+    """
 
     store: Store
     records: Records
     complete: bool
-    may_act: Callable[[], bool]
+    may_act: Callable[[float], bool]
+    margin_s: float = 0.0  # an order to a device that cannot tell who leads has left, and is there, within this
 
 
 class App:
@@ -81,10 +85,11 @@ class App:
             )
         else:
             self.fabric = drivers.switches(config, post)
-        self.ocs = drivers.circuit_switches(config, post, ocs)
+        may_order = partial(memory.may_act, memory.margin_s) if memory else None
+        self.ocs = drivers.circuit_switches(config, post, ocs, may_order)
         self.devices = Devices(
             topology, self.fabric, self.ocs, post, self.owner.clock, settings.configure_bound_ns / 1e9,
-            memory.may_act if memory else None,
+            partial(memory.may_act, 0.0) if memory else None, may_order,
         )  # fmt: skip
         self.thrift = ThriftService(
             self.owner, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens),

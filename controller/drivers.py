@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from rostrum.controller.config import Config
@@ -56,10 +57,14 @@ def switches(config: Config, post: Post) -> MixedFabric:
     return MixedFabric(config.topology, fabrics)
 
 
-def circuit_switches(config: Config, post: Post, factory: OcsFactory | None = None) -> Mapping[str, CircuitSwitch]:
-    """A TL1 driver for each OCS, or what `factory` makes."""
+def circuit_switches(
+    config: Config, post: Post, factory: OcsFactory | None = None, may_order: Callable[[], bool] | None = None
+) -> Mapping[str, CircuitSwitch]:
+    """A TL1 driver for each OCS, or what `factory` makes. `may_order`: asked before each command that changes
+    something.
+    """
     return {
-        name: (factory or _tl1)(
+        name: (factory or partial(_tl1, may_order))(
             one,
             lambda name=name: post(ev.OcsUp(name)),  # type: ignore[misc]
             lambda cause, name=name: post(ev.OcsDown(name, cause)),  # type: ignore[misc]
@@ -70,8 +75,12 @@ def circuit_switches(config: Config, post: Post, factory: OcsFactory | None = No
 
 
 def _tl1(
-    ocs: Any, up: Callable[[], None], down: Callable[[str], None], changed: Callable[[Any], None]
+    may_order: Callable[[], bool] | None,
+    ocs: Any,
+    up: Callable[[], None],
+    down: Callable[[str], None],
+    changed: Callable[[Any], None],
 ) -> CircuitSwitch:
     from rostrum.controller.southbound.ocs.driver import OcsDriver
 
-    return OcsDriver(ocs, up, down, changed)
+    return OcsDriver(ocs, up, down, changed, may_order=may_order)

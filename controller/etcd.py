@@ -15,10 +15,16 @@ from typing import Any
 
 import httpx
 from rostrum.controller import certificates
-from rostrum.controller.store import StoreError
+from rostrum.controller.store import StoreError, StoreRefused
 
 CALL_S = 1.0  # an endpoint answers within this, or the next one is asked
 UNAVAILABLE = (4, 14)  # gRPC: late, or without its cluster; another member may do better
+PASSING = ("leader", "too many requests")  # said of what another member, or the same one later, may do all the same
+REMEDIES = {  # what etcd says -> what to do
+    "database space exceeded": "compact, defragment and disarm the alarm with etcdctl, or raise --quota-backend-bytes",
+    "request is too large": "raise etcd's --max-request-bytes",
+    "permission denied": "let this certificate or user write under /rostrum",
+}
 RANGE_ROWS = 2000  # of one answer
 
 
@@ -48,7 +54,7 @@ class Tls:
 
 
 class Etcd:
-    """Raises StoreError when no endpoint answers, or one refuses."""
+    """Raises StoreError when no endpoint answers, StoreRefused when one refuses."""
 
     def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
         self._endpoints = [one.rstrip("/") for one in endpoints]
@@ -137,8 +143,8 @@ class Etcd:
                 return value
             words = value.get("message") or value.get("error") if isinstance(value, dict) else value
             code = value.get("code") if isinstance(value, dict) else None
-            if code not in UNAVAILABLE and "leader" not in str(words):
-                raise StoreError(f"etcd at {endpoint} refused {what}: {words}")
+            if code not in UNAVAILABLE and not any(one in str(words) for one in PASSING):
+                raise StoreRefused(f"etcd at {endpoint} refused {what}: {words}{_remedy(str(words))}")
             wrong.append(f"{endpoint}: {words}")
             self._put_last(endpoint)
         raise StoreError(f"no etcd answers ({'; '.join(wrong)})")
@@ -147,6 +153,10 @@ class Etcd:
         if endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
             self._endpoints.append(endpoint)
+
+
+def _remedy(words: str) -> str:
+    return next((f"; {remedy}" for said, remedy in REMEDIES.items() if said in words), "")
 
 
 def _context(tls: Tls) -> ssl.SSLContext:

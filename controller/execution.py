@@ -26,12 +26,18 @@ UNICAST_TRIES = 3
 READ_TRIES = 3
 RETRY_S = 0.5
 READ_BOUND_S = 10.0
+LOOK_S = 0.05  # how often is looked whether orders may be given again
+DEPOSED = "this manager does not lead any more"
 
 Post = Callable[[ev.Event], None]
 
 
 class Devices:
-    """Drivers; orders keep their order. `bound_s`: a device that does not finish one within this has failed it."""
+    """Drivers; orders keep their order. `bound_s`: a device that does not finish one within this has failed it.
+
+    `may_act`: this manager leads. It is asked when an order's turn has come, not when it was given: those before it may
+    have taken longer than the lead. `may_order`: it does, and will for a while: for OCSs, which know no terms.
+    """
 
     def __init__(
         self,
@@ -42,6 +48,7 @@ class Devices:
         clock: Callable[[], int],
         bound_s: float,
         may_act: Callable[[], bool] | None = None,
+        may_order: Callable[[], bool] | None = None,
     ) -> None:
         self._topology = topology
         self._fabric = fabric
@@ -50,9 +57,10 @@ class Devices:
         self._clock = clock
         self._bound_s = bound_s
         self._may_act = may_act or (lambda: True)
+        self._may_order = may_order or self._may_act
         self.request_of: Callable[[str], str] = lambda path_id: ""  # path -> the request it is for, for the log
         self._sequencer = Sequencer()
-        self._rules = RuleOrders(fabric, bound_s)
+        self._rules = RuleOrders(fabric, bound_s, self._may_act)
         self._lines = RuleLines(topology.switches)
 
     @property
@@ -61,10 +69,7 @@ class Devices:
         return self._sequencer.busy + self._rules.busy
 
     def perform(self, action: act.Action) -> None:
-        """Starts an action on devices; returns at once. A manager that may not act any more does nothing."""
-        if not self._may_act():
-            log.warning(line("no order given: this manager does not lead", action=type(action).__name__))
-            return
+        """Starts an action on devices; returns at once."""
         if isinstance(action, act.InstallRules):
             self._rules.order(action.op, action.rules, False, self._written(action, self._installed))
         elif isinstance(action, act.RemoveRules):
@@ -108,7 +113,18 @@ class Devices:
     def _removed(self, op: int, failures: Failures) -> None:
         self._post(ev.RulesRemoved(op, failures))
 
+    async def _permitted(self, bound_s: float) -> None:
+        """Waits while the lead may be over soon. Raises SouthboundError when it stays so."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + bound_s
+        while not self._may_order():
+            if loop.time() >= until or not self._may_act():
+                raise SouthboundError(f"no order given: {DEPOSED}")
+            await asyncio.sleep(LOOK_S)
+
     async def _rearm(self, action: act.RearmRules, switch: str) -> None:
+        if not self._may_act():
+            return
         try:
             async with Within(self._bound_s):
                 await self._fabric.rearm([rule for rule in action.rules if rule.switch == switch])
@@ -120,6 +136,7 @@ class Devices:
     async def _connect(self, action: act.Connect) -> None:
         bound_s = self._bound_s + self._topology.ocs[action.ocs].reconfiguration_s
         try:
+            await self._permitted(self._bound_s)
             async with Within(bound_s):
                 rows = await self._ocs[action.ocs].connect(action.pairs)
             pairs = ",".join(f"{pair.input}>{pair.output}" for pair in action.pairs)
@@ -135,6 +152,7 @@ class Devices:
     async def _disconnect(self, action: act.Disconnect) -> None:
         cause = ""
         try:
+            await self._permitted(self._bound_s)
             async with Within(self._bound_s):
                 await self._ocs[action.ocs].disconnect(action.pairs)
         except SouthboundError as error:
@@ -193,6 +211,9 @@ class Devices:
 
     async def _tries(self, what: str, device: str, tries: int, order: Callable[[], Awaitable[None]]) -> bool:
         for attempt in range(1, tries + 1):
+            if not self._may_act():
+                log.warning(line(f"cannot {what}", device=device, cause=DEPOSED))
+                return False
             try:
                 async with Within(READ_BOUND_S):
                     await order()

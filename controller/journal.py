@@ -33,7 +33,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 from rostrum.controller.core.durable import Change, Json
-from rostrum.controller.store import StoreError
+from rostrum.controller.store import StoreError, encode_each
 
 SCHEMA = 2  # raised, with a step in `Journal._open`, when files of before cannot be read as they are
 READABLE = (1, SCHEMA)
@@ -110,7 +110,11 @@ class Journal:
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         """As `store.Store`."""
         rows = [(one.part, one.key, one.value) for one in changes]
-        text = _encode(rows)  # what is no JSON is told now, and nothing of it written
+        try:
+            text = _encode(rows)
+        except (TypeError, ValueError, RecursionError):
+            encode_each(changes, _encode)
+            raise
         if self._writer is None:
             self._commit(rows, text)
             return None

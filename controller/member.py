@@ -29,11 +29,13 @@ from rostrum.controller.northbound.agent_gate import AgentGate
 from rostrum.controller.northbound.http_server import HttpServer
 from rostrum.controller.shared import Election, Facts, SharedStore
 from rostrum.controller.southbound.fabric import MixedFabric
-from rostrum.controller.store import StoreError
+from rostrum.controller.store import StoreError, StoreRefused
 
 log = logging.getLogger("rostrum.manager")
 
+ORDER_MARGIN = 0.25  # of the lease: an order to an OCS, which knows no terms, leaves only while so much of it is left
 AGAIN_S = 1.0  # before a member that was deposed, or could not begin to lead, stands by again
+AGAIN_MAX_S = 30.0  # the same, when etcd refused what it wrote, and will again
 
 
 class Relay:
@@ -54,6 +56,7 @@ async def run(config: Config, stop: asyncio.Event) -> None:
     _check(config)
     etcd = Etcd(cluster.etcd, Tls(*cluster.tls) if cluster.tls else None)
     prefix = f"/rostrum/{config.topology.name}"
+    pause_s = AGAIN_S
     try:
         while not stop.is_set():
             election = Election(etcd, prefix, _facts(config, cluster), cluster.lease_s)
@@ -62,13 +65,15 @@ async def run(config: Config, stop: asyncio.Event) -> None:
             try:
                 if await _stand_by(config, election, fabric, stop):
                     await _lead(config, etcd, prefix, election, fabric, relay, stop)
+                pause_s = AGAIN_S
             except StoreError as error:
+                pause_s = min(2 * pause_s, AGAIN_MAX_S) if isinstance(error, StoreRefused) else AGAIN_S
                 log.warning(line("deposed", cause=error))
             finally:
                 await fabric.close()
                 await election.resign()
             if not stop.is_set():
-                await asyncio.sleep(AGAIN_S)
+                await _first(asyncio.sleep(pause_s), stop)
     finally:
         await etcd.close()
 
@@ -118,7 +123,7 @@ async def _lead(
     fabric.lead(election.term)
     # Ids made by this leader differ from those of the one before, whatever the machines' clocks say.
     settings = replace(config.settings, boot_id=config.settings.boot_id + 100 * election.term)
-    memory = Memory(store, records, store.complete, election.leads)
+    memory = Memory(store, records, store.complete, election.leads, election.ttl_s * ORDER_MARGIN)
     app = App(replace(config, settings=settings), lambda *_: fabric, memory=memory)
     relay.post = app.owner.post
     tending = asyncio.create_task(store.tend(config.settings.grace / 1e9))
@@ -162,7 +167,8 @@ def _pointing(election: Election) -> FastAPI:
     async def elsewhere(request: Request) -> Response:
         leader = election.leader
         if leader is None:
-            answer = problems.answer(503, "this manager stands by, and none leads yet; ask again in a second")
+            why = f" ({election.obstacle})" if election.obstacle else ""
+            answer = problems.answer(503, f"this manager stands by, and none leads yet{why}; ask again in a second")
             answer.headers["Retry-After"] = "1"
             return answer
         where = f"{leader.rest}{request.url.path}" + (f"?{request.url.query}" if request.url.query else "")

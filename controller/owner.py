@@ -21,7 +21,7 @@ from rostrum.controller.core.values import OverlayView, PathResponse
 from rostrum.controller.execution import Devices
 from rostrum.controller.keyvalue import line
 from rostrum.controller.logs import Said, say_all
-from rostrum.controller.store import Store, StoreError
+from rostrum.controller.store import Store, StoreError, Unencodable
 
 log = logging.getLogger("rostrum.manager")
 
@@ -200,14 +200,14 @@ class Owner:
             return None
         try:
             return self.store.write(changes)
+        except Unencodable as error:
+            wrong = error.failed
         except StoreError:
             raise
         except Exception as error:
-            good, bad = survival.encodable(changes)
-            if not bad:
-                raise StoreError(f"records could not be written: {error!r}") from error
-            failed += bad
-        return self._hand_over(good, failed)
+            raise StoreError(f"records could not be written: {error!r}") from error
+        failed += [survival.Unrecorded(part, key, cause) for (part, key), cause in wrong.items()]
+        return self._hand_over([one for one in changes if (one.part, one.key) not in wrong], failed)
 
     def _without(
         self, held: list[act.Action], waiting: list[asyncio.Future[None]], failed: list[survival.Unrecorded]

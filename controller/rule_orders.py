@@ -8,7 +8,7 @@ tried by itself, so that only the one at fault fails.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rostrum.controller.core.model import MulticastRule, SouthboundError
 from rostrum.controller.rule_batches import Batch, Done, Failures, Order, Waiting, Work
@@ -19,10 +19,13 @@ __all__ = ["Done", "Failures", "RuleOrders"]
 
 
 class RuleOrders:
-    """`bound_s`: a switch that does not finish an order within this has failed it."""
+    """`bound_s`: a switch that does not finish an order within this has failed it. `may_act`: asked when a switch is
+    about to be asked for something.
+    """
 
-    def __init__(self, fabric: SwitchFabric, bound_s: float) -> None:
+    def __init__(self, fabric: SwitchFabric, bound_s: float, may_act: Callable[[], bool] | None = None) -> None:
         self._fabric = fabric
+        self._may_act = may_act or (lambda: True)
         self._bound_s = bound_s
         self._waiting = Waiting()
         self._tasks: dict[str, asyncio.Task[None]] = {}  # one for each switch, from its first order on
@@ -111,6 +114,8 @@ class RuleOrders:
 
     async def _ask(self, switch: str, batch: Batch, loop: asyncio.AbstractEventLoop) -> str:
         """What failed; empty = nothing. Raises SouthboundError."""
+        if not self._may_act():
+            return "no order given: this manager does not lead any more"
         self._asked[switch] = CLOCK.s()
         try:
             if batch.removals:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,18 +43,6 @@ def changes(core: Core) -> tuple[list[Change], list[Unrecorded]]:
         except Exception as error:  # whatever it is, it is this record's alone
             failed.append(Unrecorded(name, key, f"{type(error).__name__}: {error}"))
     return made, failed
-
-
-def encodable(made: Sequence[Change]) -> tuple[list[Change], list[Unrecorded]]:
-    """Which of these changes are JSON, and which are not. For when a store could not encode them all."""
-    good, bad = [], []
-    for one in made:
-        try:
-            json.dumps(one.value)
-            good.append(one)
-        except (TypeError, ValueError, RecursionError) as error:
-            bad.append(Unrecorded(one.part, one.key, f"{type(error).__name__}: {error}"))
-    return good, bad
 
 
 def withhold(

@@ -92,6 +92,9 @@ class Metrics(Collector):
             left = {"manager": ends.pop("")} | ({"agents": min(ends.values())} if ends else {})
             words = "Until the manager's certificate for agents ends; the first of those that agents showed."
             yield _gauge("rostrum_certificate_left_seconds", words, ("of",), _rows(left))
+        retries = getattr(self._owner.store, "retries", 0)
+        words = "Writes to the shared records that were tried again because no etcd answered."
+        yield CounterMetricFamily("rostrum_store_retries", words, retries)
         busy = self._owner.devices.busy if self._owner.devices else 0
         yield GaugeMetricFamily(
             "rostrum_device_orders_under_way", "Orders to switches and OCSs not answered yet.", busy

@@ -18,7 +18,7 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.journal import Journal, show
 from rostrum.controller.owner import LATER_S, Owner
-from rostrum.controller.store import StoreError
+from rostrum.controller.store import StoreError, encode_each
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid, hybrid
 
@@ -252,8 +252,9 @@ class Encoding(Transactions):
         self.rows: dict[tuple[str, str], str] = {}
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[None]:
-        for one in [(one.part, one.key, json.dumps(one.value)) for one in changes if one.value is not None]:
-            self.rows[one[:2]] = one[2]
+        for one, value in zip(changes, encode_each(changes, json.dumps), strict=True):
+            if value is not None:
+                self.rows[one.part, one.key] = value
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done

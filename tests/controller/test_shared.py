@@ -6,22 +6,24 @@ The etcd is a real one, on loopback.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from rostrum.controller import member
+from rostrum.controller import member, shared
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core.durable import Change
 from rostrum.controller.core.values import Settings
-from rostrum.controller.etcd import Etcd
+from rostrum.controller.etcd import Etcd, Row
 from rostrum.controller.shared import Election, Facts, SharedStore
-from rostrum.controller.store import StoreError
+from rostrum.controller.store import StoreError, StoreRefused, Unencodable
 from rostrum.topologies import loader
 from rostrum.topologies.model import Topology
 
@@ -38,13 +40,20 @@ def free_port() -> int:
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
+    with serving(tmp_path) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def serving(tmp_path: Path, *options: str) -> Iterator[str]:
+    """An etcd; its URL."""
     program = shutil.which("etcd")
     assert program, "etcd-server of .ci/packages is not installed"
     client, peer = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
     command = [
         *(program, "--data-dir", str(tmp_path / "etcd"), "--listen-client-urls", client, "--unsafe-no-fsync"),
         *("--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-        *("--initial-cluster", f"default={peer}"),
+        *("--initial-cluster", f"default={peer}", *options),
     ]
     if "unsafe-no-fsync" not in subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout:
         command.remove("--unsafe-no-fsync")
@@ -125,6 +134,109 @@ async def test_etcd__that_does_not_answer_ends_the_lead(url: str, monkeypatch: p
         assert not leader.leads()
         assert "no longer leads" in str(await leader.lost)
     await reached.close()
+
+
+async def test_etcd__that_is_full_ends_the_lead_at_once_and_is_led_again_once_there_is_room(tmp_path: Path) -> None:
+    """The lease lives on in a full etcd: whoever only tried again would lead for ever and answer nobody."""
+    with serving(tmp_path, "--quota-backend-bytes", str(8 << 20)) as url:
+        full = Etcd([url])
+        leader = standing(full, "a", ttl_s=10)
+        async with asyncio.timeout(60):
+            await leader.campaign()
+            store = SharedStore(full, "/t", leader)
+            with pytest.raises(StoreRefused, match=r"space exceeded; compact, defragment and disarm the alarm"):
+                for number in range(64):
+                    await store.write([Change("path", f"p-{number}", "x" * (500 << 10))])
+            assert leader.leads() and store.retries == 0  # it was no matter of waiting
+            await leader.resign()
+            waiting = standing(full, "b")
+            campaign = asyncio.create_task(waiting.campaign())
+            await until(lambda: "space exceeded" in waiting.obstacle, "why nobody leads")
+            async with httpx.AsyncClient(trust_env=False, base_url=url, timeout=10.0) as person:
+                await make_room(person)
+            await campaign
+            again = SharedStore(full, "/t", waiting)
+            assert await again.load() == {}
+            await again.write([Change("path", "p", 1)])
+            assert waiting.obstacle == "" and await again.load() == {"path": {"p": 1}}
+            await waiting.resign()
+        await full.close()
+
+
+async def make_room(person: httpx.AsyncClient) -> None:
+    """As with etcdctl: del, compact, defrag, alarm disarm."""
+
+    async def ask(what: str, body: dict[str, object]) -> dict[str, Any]:
+        answer = await person.post(f"/v3/{what}", json=body)
+        assert answer.is_success, answer.text
+        return dict(answer.json())
+
+    first, last = (base64.b64encode(one.encode()).decode() for one in ("/t/record/", "/t/record0"))
+    gone = await ask("kv/deleterange", {"key": first, "range_end": last})
+    await ask("kv/compaction", {"revision": gone["header"]["revision"]})
+    await ask("maintenance/defragment", {})
+    for one in (await ask("maintenance/alarm", {"action": "GET"})).get("alarms", ()):
+        await ask("maintenance/alarm", {"action": "DEACTIVATE", **one})
+
+
+async def test_records__large_ones_take_transactions_of_their_own_and_too_large_ones_are_told(etcd: Etcd) -> None:
+    leader = standing(etcd, "a")
+    async with asyncio.timeout(BOUND_S):
+        await leader.campaign()
+        store = SharedStore(etcd, "/t", leader)
+        large = "x" * (700 << 10)
+        await store.write([Change("path", f"p-{number}", large) for number in range(3)])
+        assert sorted((await store.load())["path"]) == ["p-0", "p-1", "p-2"]
+        with pytest.raises(Unencodable, match=r"path q: it has \d+ bytes, 1048576 are possible"):
+            store.write([Change("path", "q", 2 * large), Change("path", "r", 1)])
+        await leader.resign()
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        (429, {"code": 8, "error": "etcdserver: too many requests"}, StoreError),
+        (503, {"code": 14, "error": "etcdserver: leader changed"}, StoreError),
+        (400, {"code": 3, "error": "etcdserver: request is too large"}, StoreRefused),
+        (403, {"code": 7, "error": "etcdserver: permission denied"}, StoreRefused),
+        (400, ["garbage"], StoreRefused),
+    ],
+)
+async def test_etcd__what_is_worth_asking_again(status: int, said: object, kind: type[StoreError]) -> None:
+    async def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, json=said)
+
+    etcd = Etcd(["http://127.0.0.1:1"])
+    await etcd._client.aclose()
+    etcd._client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    with pytest.raises(StoreError) as found:
+        await etcd.get("k")
+    assert type(found.value) is kind
+    await etcd.close()
+
+
+async def test_store__that_nobody_answers_while_the_lease_is_renewed_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A member that answers keepalives and nothing else."""
+    now = 0.0
+    monkeypatch.setattr(shared, "_clock", lambda: now)
+    monkeypatch.setattr(shared, "POLL_S", 0.0)
+
+    class Half(Etcd):
+        async def get(self, key: str) -> Row | None:
+            nonlocal now
+            now += 1.0
+            raise StoreError("no etcd answers")
+
+    etcd = Half([])
+    election = standing(etcd, "a")
+    election.guard, election._until = Row("/t/leader", "", 7), 1e9
+    store = SharedStore(etcd, "/t", election)
+    with pytest.raises(StoreError, match="no etcd answers"):
+        await store.write([Change("path", "p", 1)])
+    assert store.retries == shared.WRITE_LEASES * election.ttl_s - 1
+    await etcd.close()
 
 
 @contextlib.asynccontextmanager

@@ -30,6 +30,11 @@ MAX_IN_PROGRESS = 32  # commands sent and not answered; more wait their turn
 MAX_ROWS = 65_536  # of one answer in parts
 
 
+ORDERS = ("ENT-", "DLT-")  # verbs that change something
+
+MayOrder = Callable[[], bool]
+
+
 class AnswerTimeout(SouthboundError):
     """The switch is connected but did not answer a command in time."""
 
@@ -49,10 +54,16 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
 
 
 class Tl1Connection(asyncio.Protocol):
-    """Use `open_connection`. `lost` is done, with the cause in words, when the connection has ended."""
+    """Use `open_connection`. `lost` is done, with the cause in words, when the connection has ended. `may_order`: asked
+    when a command that changes something is about to leave. A TL1 switch cannot tell a deposed manager from its
+    successor, so whoever may be deposed has to keep silent.
+    """
 
-    def __init__(self, name: str, on_autonomous: Callable[[Autonomous], None]) -> None:
+    def __init__(
+        self, name: str, on_autonomous: Callable[[Autonomous], None], may_order: MayOrder | None = None
+    ) -> None:
         self.name = name
+        self._may_order = may_order
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._on_autonomous = on_autonomous
         self._transport: asyncio.Transport | None = None
@@ -69,6 +80,8 @@ class Tl1Connection(asyncio.Protocol):
             asked = _Asked(asyncio.get_running_loop().create_future())
             if self._transport is None or self._transport.is_closing():
                 raise SouthboundError(f"{self.name}: not connected, cannot send {command.verb}")
+            if self._may_order and command.verb.startswith(ORDERS) and not self._may_order():
+                raise SouthboundError(f"{self.name}: {command.verb} not sent: this manager may lead no more")
             self._asked[ctag] = asked
             self._transport.write(f"{replace(command, ctag=ctag)}\r\n".encode("ascii", "replace"))
             try:
@@ -127,13 +140,15 @@ class Tl1Connection(asyncio.Protocol):
 
 
 async def open_connection(
-    name: str, host: str, port: int, on_autonomous: Callable[[Autonomous], None]
+    name: str, host: str, port: int, on_autonomous: Callable[[Autonomous], None], may_order: MayOrder | None = None
 ) -> Tl1Connection:
     """Connect, without login. Raises SouthboundError."""
     loop = asyncio.get_running_loop()
     try:
         async with Within(CONNECT_S):
-            _, connection = await loop.create_connection(lambda: Tl1Connection(name, on_autonomous), host, port)
+            _, connection = await loop.create_connection(
+                lambda: Tl1Connection(name, on_autonomous, may_order), host, port
+            )
             return connection
     except TimeoutError:
         raise SouthboundError(f"{name}: no connection to {host}:{port} within {CONNECT_S:g} s") from None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
 from rostrum.controller.southbound.api import OnCrossConnect, OnOcsDown, OnOcsUp
-from rostrum.controller.southbound.ocs.connection import Tl1Connection, open_connection
+from rostrum.controller.southbound.ocs.connection import MayOrder, Tl1Connection, open_connection
 from rostrum.controller.southbound.ocs.dialect import Dialect
 from rostrum.controller.southbound.ocs.glimmerglass import Glimmerglass
 from rostrum.controller.southbound.ocs.polatis import Polatis
@@ -25,7 +25,8 @@ MAX_PAIRS = 1024  # of one call
 
 class OcsDriver:
     """One OCS. `on_up()` after each login, `on_down(cause)` when the connection is lost, `on_change(cross_connect)`
-    when the switch reports a FAULT by itself. `mode` (Glimmerglass only): SYNC or ASYNC."""
+    when the switch reports a FAULT by itself. `mode` (Glimmerglass only): SYNC or ASYNC. `may_order`: as of
+    `Tl1Connection`."""
 
     def __init__(
         self,
@@ -34,8 +35,10 @@ class OcsDriver:
         on_down: OnOcsDown,
         on_change: OnCrossConnect | None = None,
         mode: str = "SYNC",
+        may_order: MayOrder | None = None,
     ) -> None:
         self.ocs = ocs
+        self._may_order = may_order
         self._on_up = on_up
         self._on_down = on_down
         self._on_change = on_change
@@ -132,7 +135,7 @@ class OcsDriver:
     async def _open(self) -> Tl1Connection:
         """A connection that is logged in. Raises SouthboundError."""
         ocs = self.ocs
-        link = await open_connection(ocs.name, str(ocs.address), ocs.tl1_port, self._autonomous)
+        link = await open_connection(ocs.name, str(ocs.address), ocs.tl1_port, self._autonomous, self._may_order)
         try:
             command = Command("ACT-USER", aid=quote_if_needed(ocs.user), blocks=("", quote_if_needed(ocs.password)))
             answer = await link.ask(command)

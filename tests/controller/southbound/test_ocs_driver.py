@@ -220,6 +220,23 @@ async def test_nobody_there__calls_fail_with_the_address_and_succeed_once_it_is_
     assert states(await drives.connect([Pair(1, 2)])) == [(Pair(1, 2), STEADY)]
 
 
+@pytest.mark.parametrize("dialect", ["glimmerglass", "polatis"])
+async def test_a_manager_that_leads_no_more__sends_no_command_that_changes_anything(
+    make_switch: Make, make_driver: Make, dialect: str
+) -> None:
+    """Asked as late as can be: when a command leaves, not when a driver begins to think about it."""
+    switch = await make_switch(dialect)
+    leads = True
+    drives, _ = await make_driver(switch.ocs, may_order=lambda: leads)
+    assert states(await drives.connect([Pair(1, 2)])) == [(Pair(1, 2), STEADY)]
+    leads = False
+    with pytest.raises(SouthboundError, match=r"DLT-\S+ not sent: this manager may lead no more"):
+        await drives.disconnect([Pair(1, 2)])
+    with pytest.raises(SouthboundError, match=r"ENT-\S+ not sent: this manager may lead no more"):
+        await drives.connect([Pair(3, 4)])
+    assert [one.pair for one in await drives.read()] == [Pair(1, 2)]
+
+
 def test_on_uvloop__as_the_manager_runs_it() -> None:
     ocs = load(Path(__file__).parents[3] / "topologies" / "hybrid-4x2.yaml").ocs["ocs"]
 
