@@ -47,7 +47,7 @@ def send_json(result: SendResult) -> dict[str, Any]:
     goodput = goodput_bps(result)
     value["goodput_bps"] = None if goodput is None else round(goodput)
     value["timeline_ms"] = {field.removesuffix("_ns"): ms_after(result, getattr(result, field)) for field, _ in _TIMES}
-    for row, one in zip(value["receivers"], result.receivers, strict=True):
+    for row in value["receivers"]:
         row["first_light_ms"] = ms_after(result, row["first_light_ns"])
         row["complete_ms"] = ms_after(result, row["complete_ns"])
     return value
