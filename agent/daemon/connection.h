@@ -26,6 +26,7 @@ typedef struct rs_connection {
     rs_connection_phase phase;
     bool outgoing;
     bool choked;  /* the core was told to stop */
+    bool used;    /* something besides connections held its peer while it was up */
     rs_peer peer; /* RS_NO_PEER until it has said its name */
     uint64_t boot;
     uint32_t remote_address;

@@ -70,8 +70,9 @@ static void listener_ready(void *context, uint32_t events) {
             return;
         }
         char words[RS_CONNECTION_WORDS];
-        if (control->stats.connections >= control->options.max_connections) {
-            refuse(control, fd, &remote, "too many connections");
+        const char *full = rs_pool_make_place(control, ntohl(remote.sin_addr.s_addr));
+        if (full) {
+            refuse(control, fd, &remote, full);
             continue;
         }
         rs_connection *c = rs_pool_add(control, fd, false, RS_NO_PEER, &remote);
@@ -113,12 +114,13 @@ static void try_connect(rs_control *control, rs_peer peer) {
     const rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
     if (!p->wanted || p->sending || p->connecting || entry->address == 0 || rs_pool_now(control) < p->retry_at)
         return;
-    char words[RS_CONNECTION_WORDS] = "too many connections";
+    char words[RS_CONNECTION_WORDS] = "";
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(entry->control_port)};
     remote.sin_addr.s_addr = htonl(entry->address);
-    int fd = -1;
-    if (control->stats.connections < control->options.max_connections)
-        fd = start_connect(control, &remote, words);
+    const char *full = rs_pool_make_place(control, 0);
+    int fd = full ? -1 : start_connect(control, &remote, words);
+    if (full)
+        snprintf(words, sizeof words, "%s", full);
     if (fd >= 0) {
         p->connecting = rs_pool_add(control, fd, true, peer, &remote);
         p->knocks = 0;
@@ -150,7 +152,7 @@ static void knock_again(rs_control *control, rs_connection *c) {
     try_connect(control, peer);
     control->peers[peer].knocks = knocks + 1;
     control->stats.knocked++;
-    rs_peers_release(control->options.peers, peer);
+    rs_pool_left(control, peer);
 }
 
 void rs_control_want(rs_control *control, rs_peer peer) {
@@ -172,8 +174,23 @@ void rs_control_want(rs_control *control, rs_peer peer) {
 }
 
 void rs_control_address_known(rs_control *control, rs_peer peer) {
-    if (peer < control->peer_room)
-        try_connect(control, peer);
+    if (peer >= control->peer_room)
+        return;
+    const char *name = rs_peers_name(control->options.peers, peer);
+    for (rs_connection *c = control->connections, *next; c; c = next) {
+        next = c->next;
+        if (c->peer == RS_NO_PEER || rs_pool_may_be(control, peer, c) ||
+            strcmp(rs_peers_name(control->options.peers, c->peer), name) != 0)
+            continue;
+        rs_pool_close(control, c, RS_LOG_WARNING, "it had the name of a server whose address is another");
+        next = control->connections;
+    }
+    try_connect(control, peer);
+}
+
+void rs_control_used(rs_control *control, rs_peer peer) {
+    for (rs_connection *c = control->connections; c; c = c->next)
+        c->used |= c->peer == peer;
 }
 
 bool rs_control_is_up(const rs_control *control, rs_peer peer) {
@@ -232,8 +249,13 @@ static void check_connections(rs_control *control, rs_time now) {
         next = c->next;
         const char *cause = overdue(control, c, now);
         bool idle = !cause && c->phase == RS_CONNECTION_UP && now - c->last_activity >= control->options.idle_timeout;
+        bool in_use = rs_pool_in_use(control, c);
+        bool useless = c->phase == RS_CONNECTION_UP && !in_use && !c->used && !rs_pool_proven(control, c) &&
+                       now - c->phase_since >= control->options.use_bound;
         if (cause)
             control->stats.broken++;
+        else if (useless)
+            cause = "nothing came by it, and nobody has told where its server is";
         if (cause || idle)
             rs_pool_close(control, c, cause ? RS_LOG_WARNING : RS_LOG_DEBUG, cause ? cause : "unused for a while");
         else if (knock_at(control, c) <= now)
@@ -321,6 +343,7 @@ rs_control *rs_control_new(const rs_control_options *options, const rs_control_c
     set_default(&control->options.connect_timeout, 2 * RS_SECOND);
     set_default(&control->options.want_bound, 6 * RS_SECOND);
     set_default(&control->options.idle_timeout, 60 * RS_SECOND);
+    set_default(&control->options.use_bound, 10 * RS_SECOND);
     set_default(&control->options.dead_timeout, 5 * RS_SECOND);
     control->listener = (rs_watch){.ready = listener_ready, .context = control};
     int fd = open_listener(options, error);

@@ -2,7 +2,12 @@
  *
  * Two agents may each have opened one. Each sends on the connection that came up first at its side, as long as that
  * lives, so that messages keep their order, and reads both. A connection unused for a while is closed. A peer that
- * started anew (other boot id) loses its old connections. */
+ * started anew (other boot id) loses its old connections.
+ *
+ * Anybody can connect. A connection is proven when it comes from the address that the manager has told for its name,
+ * and in use while something besides connections holds its peer (a transfer, a view). Places are bounded, for each
+ * source address and in all; whoever comes when they are taken takes the place of the oldest connection that is not in
+ * use: before its HELLO, then unproven, then proven. An eighth of the places is kept for connections opened here. */
 #ifndef RS_DAEMON_CONTROL_H
 #define RS_DAEMON_CONTROL_H
 
@@ -36,6 +41,7 @@ typedef struct {
     rs_time connect_timeout; /* [2 s], and as long for the HELLO */
     rs_time want_bound;      /* a wanted peer is tried this long [6 s] */
     rs_time idle_timeout;    /* [60 s] */
+    rs_time use_bound;       /* an unproven one that has not been in use by then is closed [10 s] */
     rs_time dead_timeout;    /* sent bytes unacknowledged, or output not taken, this long [5 s] */
 } rs_control_options;
 
@@ -48,6 +54,8 @@ void rs_control_free(rs_control *control);
 void rs_control_want(rs_control *control, rs_peer peer);
 /* Its address became known. */
 void rs_control_address_known(rs_control *control, rs_peer peer);
+/* Something of that peer's is under way: its connections are of use, also when it is over before anybody looks. */
+void rs_control_used(rs_control *control, rs_peer peer);
 bool rs_control_is_up(const rs_control *control, rs_peer peer);
 /* Where its connection comes from, host order; 0: it is not up. */
 uint32_t rs_control_address(const rs_control *control, rs_peer peer);
@@ -62,6 +70,7 @@ void rs_control_timeout(rs_control *control);
 
 typedef struct {
     uint64_t accepted, opened, refused, broken, malformed;
+    uint64_t evicted; /* for others who needed the place */
     uint64_t knocked; /* connects begun anew because nothing answered soon */
     uint32_t connections;
 } rs_control_stats;

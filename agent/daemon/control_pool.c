@@ -41,6 +41,18 @@ typedef struct {
     rs_control *control;
 } pooled;
 
+/* A connection that leads to the peer. */
+static void belongs_to(rs_control *control, rs_peer peer) {
+    rs_pool_peer *p = rs_pool_peer_of(control, peer); /* there: whoever gave it its number has made sure */
+    p->connections++;
+    rs_peers_hold(control->options.peers, peer);
+}
+
+void rs_pool_left(rs_control *control, rs_peer peer) {
+    control->peers[peer].connections--;
+    rs_peers_release(control->options.peers, peer);
+}
+
 rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer peer, const struct sockaddr_in *remote) {
     pooled *p = calloc(1, sizeof *p);
     if (!p)
@@ -66,8 +78,64 @@ rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer p
     control->connections = c;
     control->stats.connections++;
     if (peer != RS_NO_PEER)
-        rs_peers_hold(control->options.peers, peer);
+        belongs_to(control, peer);
     return c;
+}
+
+bool rs_pool_in_use(rs_control *control, rs_connection *c) {
+    if (c->peer == RS_NO_PEER || c->phase != RS_CONNECTION_UP)
+        return false;
+    const rs_pool_peer *p = &control->peers[c->peer];
+    bool now = rs_peers_entry(control->options.peers, c->peer)->holds > p->connections + p->wanted;
+    c->used |= now;
+    return now;
+}
+
+/* A stranger who knows a name must not speak for its owner. */
+bool rs_pool_may_be(const rs_control *control, rs_peer peer, const rs_connection *c) {
+    uint32_t told = rs_peers_entry(control->options.peers, peer)->address;
+    return c->outgoing || told == 0 || told == c->remote_address;
+}
+
+bool rs_pool_proven(const rs_control *control, const rs_connection *c) {
+    return c->peer != RS_NO_PEER && c->phase == RS_CONNECTION_UP &&
+           (c->outgoing || rs_peers_entry(control->options.peers, c->peer)->address == c->remote_address);
+}
+
+/* Whose place another may take: the lower, the sooner. 0: nobody's. */
+static unsigned evictable(rs_control *control, rs_connection *c) {
+    if (c->phase == RS_CONNECTION_CONNECTING || rs_pool_in_use(control, c))
+        return 0;
+    return c->phase == RS_CONNECTION_GREETING ? 1 : !rs_pool_proven(control, c) ? 2 : 3;
+}
+
+/* New connections are put in front: of those that are alike the last of the list is the oldest. */
+static bool evict(rs_control *control, uint32_t source) {
+    rs_connection *victim = NULL;
+    unsigned least = UINT32_MAX;
+    for (rs_connection *c = control->connections; c; c = c->next) {
+        unsigned rank = source && c->remote_address != source ? 0 : evictable(control, c);
+        if (rank > 0 && rank <= least && !c->outgoing) {
+            victim = c;
+            least = rank;
+        }
+    }
+    if (!victim)
+        return false;
+    control->stats.evicted++;
+    rs_pool_close(control, victim, RS_LOG_WARNING, "its place was needed, and it was not in use");
+    return true;
+}
+
+const char *rs_pool_make_place(rs_control *control, uint32_t source) {
+    uint32_t most = control->options.max_connections, count = 0;
+    for (const rs_connection *c = control->connections; c && source; c = c->next)
+        count += !c->outgoing && c->remote_address == source;
+    if (count >= RS_POOL_SOURCE_MOST)
+        return evict(control, source) ? NULL : "its address has as many connections as one may have, all in use";
+    if (control->stats.connections >= (source ? most - most / RS_POOL_KEPT_PART : most))
+        return evict(control, 0) ? NULL : "too many connections, all in use";
+    return NULL;
 }
 
 /* -------------------------------------------------------------------------------------------------------- closing */
@@ -149,7 +217,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
         if (other && !p->sending)
             come_up(control, other);
     }
-    rs_peers_release(control->options.peers, peer);
+    rs_pool_left(control, peer);
 }
 
 /* ------------------------------------------------------------------------------------------------------- greeting */
@@ -170,16 +238,6 @@ static bool wrong_hello(char *words, const char *format, const char *name) {
     return false;
 }
 
-/* Whether an accepted connection may speak for a peer: not if that one is known to live elsewhere, or a stranger who
- * knows a name could end the connections of its owner. */
-static bool comes_from(const rs_control *control, rs_peer peer, const rs_connection *c) {
-    uint32_t known = rs_peers_entry(control->options.peers, peer)->address;
-    const rs_connection *up = other_up(control, peer, c);
-    if (known == 0 && up)
-        known = up->remote_address;
-    return known == 0 || known == c->remote_address;
-}
-
 /* Whom the connection leads to. Accepted connections learn it here; the pool's own must have reached whom they were
  * opened to. */
 static bool identify(rs_control *control, rs_connection *c, const rs_message *hello, char *words) {
@@ -191,13 +249,13 @@ static bool identify(rs_control *control, rs_connection *c, const rs_message *he
     if (c->outgoing && strcmp(name, rs_peers_name(control->options.peers, c->peer)) != 0)
         return wrong_hello(words, "another server answers there: %s", rs_quote(name));
     if (!c->outgoing) {
-        rs_peer peer = rs_peers_number(control->options.peers, name);
+        rs_peer peer = rs_peers_claim(control->options.peers, name, c->remote_address);
         if (peer == RS_NO_PEER || !rs_pool_peer_of(control, peer))
             return wrong_hello(words, "no room for another peer's name: %s", rs_quote(name));
-        if (!comes_from(control, peer, c))
+        if (!rs_pool_may_be(control, peer, c))
             return wrong_hello(words, "it says that its name is %s, whose address is another", rs_quote(name));
         c->peer = peer;
-        rs_peers_hold(control->options.peers, peer);
+        belongs_to(control, peer);
     }
     c->boot = hello->hello.boot;
     return true;

@@ -11,12 +11,16 @@
 #define RS_POOL_TICK (250 * RS_MILLISECOND)
 #define RS_POOL_BACKOFF_MIN (50 * RS_MILLISECOND)
 #define RS_POOL_BACKOFF_MAX RS_SECOND
+#define RS_POOL_SOURCE_MOST \
+    16u                      /* accepted connections of one address: an agent has one, and its restarts for a moment */
+#define RS_POOL_KEPT_PART 8u /* one in so many places is for connections opened here */
 
 /* What the pool knows of one peer. */
 typedef struct {
     rs_connection *sending;    /* what goes to it goes here; NULL = down */
     rs_connection *connecting; /* ours, not up yet */
     uint32_t knocks;           /* of `connecting`, begun anew so often for want of an answer */
+    uint32_t connections;      /* each of them holds the peer's number, as wanting does */
     bool wanted;
     rs_time wanted_until, retry_at, backoff;
 } rs_pool_peer;
@@ -51,6 +55,16 @@ bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *words);
 void rs_pool_watch(rs_control *control, rs_connection *c);
 /* Could not be reached: the next attempt waits longer. */
 void rs_pool_back_off(rs_control *control, rs_peer peer);
+/* Makes a place for one more connection, from `source` (0: opened here), at the cost of one that is not in use. NULL:
+ * there is one; else why there is none. */
+const char *rs_pool_make_place(rs_control *control, uint32_t source);
+/* Whether something needs the connection's peer. Remembers it if so. */
+bool rs_pool_in_use(rs_control *control, rs_connection *c);
+/* False: the manager has told that this peer is at another address. */
+bool rs_pool_may_be(const rs_control *control, rs_peer peer, const rs_connection *c);
+/* One connection fewer leads to the peer. */
+void rs_pool_left(rs_control *control, rs_peer peer);
+bool rs_pool_proven(const rs_control *control, const rs_connection *c);
 void rs_pool_stop_wanting(rs_control *control, rs_peer peer);
 
 #endif

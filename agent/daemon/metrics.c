@@ -121,6 +121,7 @@ static void control(const rs_agent *agent, page *p) {
     by(p, "control_connections_total", "kind", "accepted", s.accepted);
     by(p, "control_connections_total", "kind", "opened", s.opened);
     by(p, "control_connections_total", "kind", "refused", s.refused);
+    by(p, "control_connections_total", "kind", "evicted", s.evicted);
     by(p, "control_connections_total", "kind", "broken", s.broken);
     counter(p, "control_messages_bad_total", s.malformed, "Messages on them that could not be read.");
     counter(p, "data_packets_bad_total", agent->packets_bad, "Data packets that could not be read.");

@@ -129,7 +129,7 @@ static bool learn_servers(rs_overlay *o, const rs_link_view *v, kept_view *k) {
     for (uint32_t i = 0; i < v->server_count; i++) {
         if (strcmp(v->servers[i].server, o->agent->options.server) == 0)
             continue;
-        rs_peer peer = rs_peers_number(&o->agent->peers, v->servers[i].server);
+        rs_peer peer = rs_peers_at(&o->agent->peers, v->servers[i].server, v->servers[i].address);
         if (peer == RS_NO_PEER)
             return false;
         rs_peers_hold(&o->agent->peers, peer);

@@ -171,10 +171,21 @@ void rs_paths_tell_dark(rs_agent *agent, rs_sending *s) {
 
 /* -------------------------------------------------------------------------------------------------------- inwards */
 
-static void learn_addresses(rs_agent *agent, const rs_link_response *response) {
+/* The number by which this send knows a receiver; RS_NO_PEER: it has none by that name. */
+static rs_peer receiver_named(const rs_agent *agent, const rs_sending *s, const char *name) {
+    rs_peer peer = rs_peers_find(&agent->peers, name);
+    if (peer != RS_NO_PEER && rs_sending_receiver(s, peer) >= 0)
+        return peer;
+    for (uint32_t i = 0; i < s->receiver_count; i++)
+        if (strcmp(s->receivers[i].name, name) == 0)
+            return s->peers[i];
+    return RS_NO_PEER;
+}
+
+static void learn_addresses(rs_agent *agent, const rs_sending *s, const rs_link_response *response) {
     for (uint32_t i = 0; i < response->receiver_count; i++) {
         const rs_link_server *server = &response->receivers[i];
-        rs_peer peer = rs_peers_find(&agent->peers, server->server);
+        rs_peer peer = receiver_named(agent, s, server->server);
         if (peer == RS_NO_PEER)
             continue;
         rs_peer_entry *entry = rs_peers_entry(&agent->peers, peer);
@@ -192,7 +203,7 @@ static uint32_t note_served(const rs_agent *agent, rs_sending *s, const rs_path 
     if (response->receiver_count == 0)
         return 0;
     for (uint32_t i = 0; i < response->receiver_count && count < RS_LINK_RECEIVERS_MAX; i++) {
-        rs_peer peer = rs_peers_find(&agent->peers, response->receivers[i].server);
+        rs_peer peer = receiver_named(agent, s, response->receivers[i].server);
         int64_t index = peer == RS_NO_PEER ? -1 : rs_sending_receiver(s, peer);
         if (index >= 0 && s->parts[index] & part_bit(s, path))
             served[count++] = peer;
@@ -261,7 +272,7 @@ static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link
     uint32_t served_count = note_served(agent, s, path, response, served);
     note_grant(agent, s, path, response);
     path->group = rs_data_use(agent->data, response->group, port);
-    learn_addresses(agent, response);
+    learn_addresses(agent, s, response);
     if (s->base.source && !fits_stream(response)) {
         give_back(agent, s, path);
         fail_path(

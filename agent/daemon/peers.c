@@ -17,12 +17,21 @@ static uint32_t hash_of(const char *name) {
     return hash;
 }
 
+static bool is_named(const rs_peer_entry *entry, uint32_t hash, const char *name) {
+    return entry->hash == hash && entry->used && strcmp(entry->name, name) == 0;
+}
+
 rs_peer rs_peers_find(const rs_peers *peers, const char *name) {
     uint32_t hash = hash_of(name);
-    for (uint32_t i = 0; i < peers->room; i++)
-        if (peers->entries[i].hash == hash && peers->entries[i].used && strcmp(peers->entries[i].name, name) == 0)
+    rs_peer first = RS_NO_PEER;
+    for (uint32_t i = 0; i < peers->room; i++) {
+        if (!is_named(&peers->entries[i], hash, name))
+            continue;
+        if (peers->entries[i].address != 0)
             return i;
-    return RS_NO_PEER;
+        first = first == RS_NO_PEER ? i : first;
+    }
+    return first;
 }
 
 /* A number never used, or the one that was not spoken of for the longest time. */
@@ -50,22 +59,61 @@ static bool grow(rs_peers *peers) {
     return true;
 }
 
-rs_peer rs_peers_number(rs_peers *peers, const char *name) {
+static rs_peer new_number(rs_peers *peers, const char *name) {
     size_t length = strlen(name);
     if (length == 0 || length > RS_NAME_MAX)
         return RS_NO_PEER;
-    rs_peer peer = rs_peers_find(peers, name);
-    if (peer == RS_NO_PEER) {
+    rs_peer peer = choose(peers);
+    if (peer == RS_NO_PEER && grow(peers))
         peer = choose(peers);
-        if (peer == RS_NO_PEER && grow(peers))
-            peer = choose(peers);
-        if (peer == RS_NO_PEER)
-            return RS_NO_PEER;
-        peers->entries[peer] = (rs_peer_entry){.used = true, .hash = hash_of(name)};
-        memcpy(peers->entries[peer].name, name, length + 1);
-    }
-    peers->entries[peer].last_used = ++peers->uses;
+    if (peer == RS_NO_PEER)
+        return RS_NO_PEER;
+    peers->entries[peer] = (rs_peer_entry){.used = true, .hash = hash_of(name)};
+    memcpy(peers->entries[peer].name, name, length + 1);
     return peer;
+}
+
+static rs_peer used_now(rs_peers *peers, rs_peer peer) {
+    if (peer != RS_NO_PEER)
+        peers->entries[peer].last_used = ++peers->uses;
+    return peer;
+}
+
+rs_peer rs_peers_number(rs_peers *peers, const char *name) {
+    rs_peer peer = rs_peers_find(peers, name);
+    return used_now(peers, peer == RS_NO_PEER ? new_number(peers, name) : peer);
+}
+
+/* Of a name whose address nobody has told; RS_NO_PEER: nobody of that name came from there. */
+static rs_peer find_claim(const rs_peers *peers, const char *name, uint32_t from) {
+    uint32_t hash = hash_of(name);
+    for (uint32_t i = 0; i < peers->room; i++)
+        if (is_named(&peers->entries[i], hash, name) && peers->entries[i].claimed == from)
+            return i;
+    return RS_NO_PEER;
+}
+
+rs_peer rs_peers_claim(rs_peers *peers, const char *name, uint32_t from) {
+    rs_peer peer = rs_peers_find(peers, name);
+    if (peer != RS_NO_PEER && peers->entries[peer].address != 0)
+        return used_now(peers, peer);
+    peer = find_claim(peers, name, from);
+    if (peer == RS_NO_PEER)
+        peer = find_claim(peers, name, 0); /* known by name alone */
+    if (peer == RS_NO_PEER)
+        peer = new_number(peers, name);
+    if (peer != RS_NO_PEER)
+        peers->entries[peer].claimed = from;
+    return used_now(peers, peer);
+}
+
+rs_peer rs_peers_at(rs_peers *peers, const char *name, uint32_t address) {
+    rs_peer peer = rs_peers_find(peers, name);
+    if (peer != RS_NO_PEER && peers->entries[peer].address == 0) {
+        rs_peer there = find_claim(peers, name, address);
+        peer = there == RS_NO_PEER ? peer : there;
+    }
+    return used_now(peers, peer == RS_NO_PEER ? new_number(peers, name) : peer);
 }
 
 rs_peer_entry *rs_peers_entry(const rs_peers *peers, rs_peer peer) {

@@ -118,6 +118,7 @@ static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cau
     r->allocated = info->size == 0;
     r->started_ns = rs_wall_clock();
     rs_peers_hold(&agent->peers, r->sender);
+    rs_control_used(agent->control, r->sender);
     if (!(info->size == RS_STREAM ? prepare_stream(agent, r, info, cause, cause_size)
                                   : prepare_object(agent, r, info, cause, cause_size)))
         goto fail;

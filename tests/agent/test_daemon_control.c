@@ -397,7 +397,7 @@ static void control__garbage_is_closed_and_others_go_on(void **state) {
     assert_int_equal(w->h1.downs, 0);
 }
 
-/* A name is no secret: neither one that we connected to, nor one that connected to us, is taken from its address. */
+/* A name is no secret: one whose address is told is not taken from it. */
 static void control__borrowed_name_is_refused_and_its_owner_goes_on(void **state) {
     world *w = *state;
     end impostor = {0};
@@ -405,19 +405,139 @@ static void control__borrowed_name_is_refused_and_its_owner_goes_on(void **state
     rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
     rs_control_want(w->h1.control, h2);
     wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
-    const struct {
-        const char *name;
-        end *victim;
-    } attempts[] = {{"h2", &w->h1}, {"h1", &w->h2}};
-    for (int i = 0; i < 2; i++) {
-        open_end(w, &impostor, attempts[i].name, 0x7f000003, 33, (rs_control_options){0});
-        rs_control_want(impostor.control, know(&impostor, i ? "h2" : "h1", attempts[i].victim->address, w->port));
-        wait_until(w, impostor.downs >= 1);
-        close_end(&impostor);
-    }
+    open_end(w, &impostor, "h2", 0x7f000003, 33, (rs_control_options){0});
+    rs_control_want(impostor.control, know(&impostor, "h1", w->h1.address, w->port));
+    wait_until(w, impostor.downs >= 1);
+    close_end(&impostor);
     assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
     wait_until(w, w->h2.messages == 1);
     assert_int_equal(w->h1.downs + w->h2.downs, 0);
+}
+
+/* A stranger at one of the loopback's addresses that says HELLO. */
+static int stranger_by_name(const world *w, uint32_t from, uint32_t address, const char *name) {
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(from)}};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(address)}};
+    uint8_t bytes[RS_HEADER_MAX];
+    rs_message hello = {.type = RS_MSG_HELLO, .hello = {.version = RS_WIRE_VERSION, .boot = 5}};
+    hello.hello.name_length = (uint16_t)strlen(name);
+    memcpy(hello.hello.name, name, strlen(name));
+    size_t length = rs_wire_encode(&hello, 0, bytes, sizeof bytes);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), length);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+/* Who comes first by a name does not keep its owner out, nor does the owner's coming help the first. */
+static void control__the_first_to_use_a_name_does_not_keep_its_owner_out(void **state) {
+    world *w = *state;
+    end impostor = {0};
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    open_end(w, &impostor, "h1", 0x7f000003, 33, (rs_control_options){0});
+    rs_control_want(impostor.control, know(&impostor, "h2", w->h2.address, w->port));
+    wait_until(w, impostor.ups == 1 && w->h2.ups == 1);
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 2);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 1);
+    assert_int_equal(w->h1.downs + w->h2.downs + impostor.downs, 0); /* each speaks for itself */
+
+    /* The manager tells where h1 is: it keeps its number, and nobody else has the name. */
+    rs_peer h1 = rs_peers_at(&w->h2.peers, "h1", w->h1.address);
+    assert_int_equal(rs_control_address(w->h2.control, h1), w->h1.address);
+    rs_peers_entry(&w->h2.peers, h1)->address = w->h1.address;
+    rs_control_address_known(w->h2.control, h1);
+    wait_until(w, impostor.downs == 1);
+    assert_int_equal(rs_peers_find(&w->h2.peers, "h1"), h1);
+    assert_true(rs_control_is_up(w->h2.control, h1));
+    assert_int_equal(w->h1.downs, 0);
+    int fd = stranger_by_name(w, 0x7f000003, w->h2.address, "h1");
+    wait_until(w, hung_up(fd));
+    close(fd);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 2);
+    close_end(&impostor);
+}
+
+/* The same when h2 had wanted h1, by its name alone, before anybody came. */
+static void control__an_address_told_later_ends_who_had_the_name(void **state) {
+    world *w = *state;
+    end impostor = {0};
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    rs_peer h1 = rs_peers_number(&w->h2.peers, "h1");
+    open_end(w, &impostor, "h1", 0x7f000003, 33, (rs_control_options){0});
+    rs_control_want(impostor.control, know(&impostor, "h2", w->h2.address, w->port));
+    wait_until(w, impostor.ups == 1 && w->h2.ups == 1);
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    assert_int_equal(know(&w->h2, "h1", w->h1.address, w->port), h1);
+    rs_control_address_known(w->h2.control, h1);
+    wait_until(w, impostor.downs == 1 && w->h2.downs == 1);
+    rs_control_want(w->h2.control, h1);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 2);
+    assert_int_equal(rs_control_address(w->h2.control, h1), w->h1.address);
+    close_end(&impostor);
+}
+
+/* 100 HELLOs from one address, and more from others than there are places: who is needed gets in all the same, both
+ * ways, and who is of use stays. */
+static void control__hellos_do_not_block_those_who_are_needed(void **state) {
+    world *w = *state;
+    enum { ONE = 100, OTHERS = 96, PLACES = 32 };
+    int fds[ONE + OTHERS];
+    char name[32];
+    end h3 = {0};
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.max_connections = PLACES});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    rs_control_want(w->h2.control, know(&w->h2, "h1", w->h1.address, w->port));
+    wait_until(w, w->h2.ups == 1 && w->h1.ups == 1);
+    rs_peer h2 = rs_peers_find(&w->h1.peers, "h2");
+    rs_peers_hold(&w->h1.peers, h2); /* as a transfer does */
+    for (int i = 0; i < ONE + OTHERS; i++) {
+        snprintf(name, sizeof name, "s%d", i);
+        fds[i] = stranger_by_name(w, 0x7f000009 + (i < ONE ? 0u : (uint32_t)(i - ONE) / 8 + 1), w->h1.address, name);
+        wait_until(w, rs_control_stats_get(w->h1.control).accepted + rs_control_stats_get(w->h1.control).refused ==
+                          (uint64_t)i + 2);
+        if (i == ONE - 1)
+            assert_true(rs_control_stats_get(w->h1.control).connections <= 17); /* of one address, and h2 */
+        assert_true(rs_control_stats_get(w->h1.control).connections <= PLACES);
+    }
+    open_end(w, &h3, "h3", 0x7f000003, 33, (rs_control_options){0});
+    rs_control_want(h3.control, know(&h3, "h1", w->h1.address, w->port)); /* somebody new has something for us */
+    wait_until(w, h3.ups == 1);
+    assert_true(send_message(&h3, rs_peers_find(&h3.peers, "h1"), (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h1.messages == 1);
+    end h4 = {0};
+    open_end(w, &h4, "h4", 0x7f000004, 44, (rs_control_options){0});
+    rs_control_want(w->h1.control, know(&w->h1, "h4", h4.address, w->port)); /* and we for somebody */
+    wait_until(w, h4.ups == 1);
+    assert_int_equal(w->h2.downs, 0);
+    assert_true(rs_control_is_up(w->h1.control, h2));
+    rs_peers_release(&w->h1.peers, h2);
+    for (int i = 0; i < ONE + OTHERS; i++)
+        close(fds[i]);
+    close_end(&h3);
+    close_end(&h4);
+}
+
+/* One that says HELLO and then nothing that is of use is closed long before the idle bound; one whose address is told
+ * is not. */
+static void control__who_is_of_no_use_is_closed_soon(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.use_bound = 200 * RS_MILLISECOND});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h2.control, know(&w->h2, "h1", w->h1.address, w->port));
+    int fd = stranger_by_name(w, 0x7f000009, w->h1.address, "stranger");
+    wait_until(w, w->h1.ups == 2);
+    wait_until(w, hung_up(fd));
+    close(fd);
+    wait_until(w, rs_control_stats_get(w->h1.control).connections == 1);
+    assert_int_equal(w->h2.downs, 0);
 }
 
 static void control__silent_stranger_is_closed(void **state) {
@@ -436,7 +556,7 @@ static void control__connections_are_capped(void **state) {
     int fds[5];
     for (int i = 0; i < 5; i++)
         fds[i] = stranger(w);
-    wait_until(w, rs_control_stats_get(w->h1.control).refused == 2);
+    wait_until(w, rs_control_stats_get(w->h1.control).evicted == 2); /* the oldest go: a HELLO comes at once */
     assert_int_equal(rs_control_stats_get(w->h1.control).connections, 3);
     for (int i = 0; i < 5; i++)
         close(fds[i]);
@@ -484,6 +604,10 @@ int main(void) {
         with_world(control__shortened_file_breaks_the_connection),
         with_world(control__garbage_is_closed_and_others_go_on),
         with_world(control__borrowed_name_is_refused_and_its_owner_goes_on),
+        with_world(control__the_first_to_use_a_name_does_not_keep_its_owner_out),
+        with_world(control__an_address_told_later_ends_who_had_the_name),
+        with_world(control__hellos_do_not_block_those_who_are_needed),
+        with_world(control__who_is_of_no_use_is_closed_soon),
         with_world(control__silent_stranger_is_closed),
         with_world(control__connections_are_capped),
         with_world(control__idle_connection_is_closed),
