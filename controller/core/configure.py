@@ -357,11 +357,11 @@ def _dark_circuit(core: Core, path: Path, dark: Collection[str], cause: str, now
         del path.stamps.notes[:-16]
         core.warn("no light, but not the circuit's fault", path=path.id, receivers=listed(dark), lit=len(lit))
         return
-    circuit_id = path.circuit_id or ""
-    to_packet(core, path, cause, now)
-    circuit = core.resources.circuits.get(circuit_id)
-    if circuit is not None and not circuit.users:
+    circuit = core.resources.circuits.get(path.circuit_id or "")
+    if circuit is not None and circuit.users == (path.id,):
         lose_circuit(core, circuit, cause, now)
+    else:
+        to_packet(core, path, cause, now)  # others use it, and may have light
     run_queue(core, now)
 
 
