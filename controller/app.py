@@ -380,7 +380,7 @@ def _ns(seconds: float) -> int:
     "--rest-client-ca",
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
-    help="Clients with a certificate signed by this may use REST (PEM file; with --rest-tls).",
+    help="Clients with a certificate of an operator signed by this may use REST (PEM file; with --rest-tls).",
 )
 @click.option(
     "--rest-open", is_flag=True, help="Let everybody use REST who reaches its address: for private networks only."

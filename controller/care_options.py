@@ -44,8 +44,8 @@ _OPTIONS = (
         "--openflow-tls",
         type=(File, File, File),
         metavar="CERTIFICATE KEY CA",
-        help="Switches connect by TLS and show a certificate that CA signed (PEM files); plain OpenFlow is then taken "
-        "from this machine only.",
+        help="Switches connect by TLS and show a certificate that CA signed and that names them (PEM files); "
+        "plain OpenFlow is then not taken.",
     ),
     click.option(
         "--p4runtime-tls",

@@ -10,15 +10,16 @@ import os
 import re
 import secrets
 import ssl
-from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 
 from rostrum.controller import certificates
+from rostrum.controller.certificates import Identity
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound import problems
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("rostrum.access")
@@ -132,15 +133,46 @@ class Access:
             return Caller(door.caller.name, door.caller.tenant, door.caller.role)
         if self.options.tokens and stamp(self.options.tokens) != self._seen:
             self.reload()
-        peer = _common_name(scope.get("state", {}).get(PEER))
-        if peer:
-            known = self._callers.get(f"tls:{peer}")
-            if known or not self.options.tokens:
-                return known or Caller(peer, peer, "write")
+        shown = scope.get("state", {}).get(PEER)
+        if shown and isinstance(known := self._certified(certificates.identity(shown)), Caller):
+            return known
         values = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(values) == 1 and values[0][:7].lower() == b"bearer ":
             return self._callers.get("sha256:" + hashlib.sha256(values[0][7:].strip()).hexdigest())
         return None
+
+    def _certified(self, shown: Identity) -> Caller | str:
+        """Whom a certificate is taken for; or why for nobody. The CA signs for agents and switches too: it takes the
+        role of an operator, or, with no role, a line in the token file.
+        """
+        if shown.roles and "operator" not in shown.roles:
+            return (
+                f"this certificate is for {shown}, and is worth nothing here: operators have their own "
+                '(subjectAltName=URI:rostrum:operator:NAME; docs/care.md, "Roles")'
+            )
+        name = shown.common_name or min(shown.names_as("operator"), default="")
+        known = self._callers.get(f"tls:{name}")
+        if known:
+            return known
+        if self.options.tokens:
+            return f"this certificate is for {shown}, and --rest-tokens has no line with tls:{name}"
+        if not shown.roles:
+            return (
+                f"this certificate is for {shown} and says no role: have it signed anew with "
+                f"subjectAltName=URI:rostrum:operator:{name or 'NAME'}, or give the manager --rest-tokens with a line "
+                f'for tls:{name} (docs/care.md, "Roles")'
+            )
+        return Caller(name, name, "write")
+
+    def _refusal(self, scope: Scope) -> Response:
+        """Of a caller whom nobody knows."""
+        shown = scope.get("state", {}).get(PEER)
+        words = self._certified(certificates.identity(shown)) if shown and self.options.client_ca else None
+        if isinstance(words, str):
+            return problems.answer(403, f"{words}. Or {ASK}" if self.options.tokens else words)
+        refusal = problems.answer(401, f"who are you? {ASK}")
+        refusal.headers["WWW-Authenticate"] = "Bearer"
+        return refusal
 
     def around(self, app: ASGIApp) -> ASGIApp:
         """ASGI middleware: asks who calls, refuses who may not, writes the audit log."""
@@ -162,10 +194,9 @@ class Access:
                     place = headers.get(b"location", b"").decode("latin-1")
                 await send(message)
 
-            refusal = None
+            refusal: Response | None = None
             if caller is None:
-                refusal = problems.answer(401, f"who are you? {ASK}")
-                refusal.headers["WWW-Authenticate"] = "Bearer"
+                refusal = self._refusal(scope)
             elif writes and caller.role != "write":
                 words = f"{caller.name} may only read; a token with role write is needed for {scope['method']}"
                 refusal = problems.answer(403, words)
@@ -246,11 +277,6 @@ def stamp(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _common_name(certificate: Any) -> str:
-    parts: Iterable[Any] = (certificate or {}).get("subject", ())
-    return next((value for group in parts for key, value in group if key == "commonName"), "")
 
 
 def _loopback(host: str) -> bool:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from rostrum.controller.certificates import Identity
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
@@ -244,7 +245,7 @@ class AgentConnection(asyncio.Protocol):
         self.tenant = TENANT
         self.software = ""
         self.knows_probes = False
-        self.certified: frozenset[str] | None = None  # names in its certificate; None: no TLS
+        self.certified: Identity | None = None  # as its certificate says; None: no TLS
         self.boot_id = 0
         self.boot_known = False
         self.connected = self.heard = CLOCK.s()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from rostrum.controller import certificates
+from rostrum.controller.certificates import Identity
 from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound import access
 from rostrum.controller.northbound.access import AccessError
@@ -132,13 +133,12 @@ def read(files: Files) -> ssl.SSLContext:
     return made
 
 
-def admit(server: str, certified: frozenset[str] | None) -> None:
-    """Raises BadMessage unless the certificate is that server's. `certified` None: it came without TLS."""
-    if certified is not None and server not in certified:
-        names = ", ".join(sorted(certified)) or "nobody"
+def admit(server: str, certified: Identity | None) -> None:
+    """Raises BadMessage unless the certificate is that server's agent's. `certified` None: it came without TLS."""
+    if certified is not None and not certified.is_for("agent", server):
         raise BadMessage(
-            f"the agent calls itself {server}, and its certificate is for {names}; give rostrumd --manager-tls the "
-            f"certificate of {server} (its common name, or subjectAltName=DNS:{server})"
+            f"the agent calls itself {server}, and its certificate is for {certified}; give rostrumd --manager-tls the "
+            f"certificate of {server} (subjectAltName=DNS:{server},URI:rostrum:agent:{server})"
         )
 
 
@@ -150,7 +150,7 @@ def meant_tls(length: int) -> bool:
 class TlsConnection(asyncio.Protocol):
     """TLS between a TCP connection and `upper`, to which it is the transport. `upper` hears of it after the handshake.
 
-    get_extra_info("certified"): frozenset of the names in the agent's certificate, common name and DNS names.
+    get_extra_info("certified"): the Identity that the agent's certificate says.
     """
 
     def __init__(self, door: TlsDoor, context: ssl.SSLContext, upper: Upper) -> None:
@@ -159,7 +159,7 @@ class TlsConnection(asyncio.Protocol):
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._certified: frozenset[str] = frozenset()
+        self._certified = Identity()
         self.ends_s = 0.0  # of the agent's certificate, since the epoch
         self._peer = "?"
         self._error: Exception | None = None
@@ -212,7 +212,7 @@ class TlsConnection(asyncio.Protocol):
         if self._timer:
             self._timer.cancel()
         shown: Any = self._tls.getpeercert()
-        self._certified = _names(shown)
+        self._certified = certificates.identity(shown)
         self.ends_s = _end(shown)
         self._door.open.add(self)
         self._upper.connection_made(cast(asyncio.Transport, self))
@@ -303,12 +303,6 @@ def _why(error: ssl.SSLError) -> str:
         alert = reason.split("_ALERT_", 1)[1].replace("_", " ").lower()
         return f"it refuses this manager's certificate or TLS ({alert}); its log says why"
     return _REFUSALS.get(reason, f"TLS failed: {reason.replace('_', ' ').lower()}")
-
-
-def _names(certificate: Any) -> frozenset[str]:
-    """Those that it is for: its common name and its DNS names (RFC 6125), letter by letter."""
-    common = {value for group in certificate.get("subject", ()) for key, value in group if key == "commonName"}
-    return frozenset(common | {value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"})
 
 
 def _end(certificate: Any) -> float:

@@ -336,8 +336,14 @@ class OpenFlowFabric:
     def _ready(self, connection: Connection) -> None:
         switch = self._by_dpid.get(connection.id)
         if switch is None:
-            log.warning("a switch with datapath id %#x at %s is not in the topology", connection.id, connection.address)
-            connection.drop("its datapath id is not in the topology")
+            connection.drop(f"its datapath id {connection.id:#x} is not in the topology")
+            return
+        shown = self._door.shown(connection.address) if self._door else None
+        if self._door and (shown is None or not shown.is_for("switch", switch.name)):
+            connection.drop(
+                f"by its datapath id it is {switch.name}, and its certificate is for {shown or 'nobody'}; give it one "
+                f"with subjectAltName=DNS:{switch.name},URI:rostrum:switch:{switch.name}"
+            )
             return
         if self._thread is None:
             return

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rostrum.controller import certificates
+from rostrum.controller.certificates import Identity
 from rostrum.controller.core.model import SouthboundError
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,11 @@ class TlsDoor:
         self._port = port  # on loopback
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[Any]] = set()
+        self._shown: dict[int, Identity] = {}  # by the port of the connection to the plain port
+
+    def shown(self, address: Any) -> Identity | None:
+        """Whose certificate stands behind a connection to the plain port; None: it did not come through here."""
+        return self._shown.get(address[1])
 
     async def start(self, host: str, port: int) -> int:
         """Returns the port. Raises SouthboundError."""
@@ -82,8 +88,11 @@ class TlsDoor:
             return
         self._open.add(task)
         inner: asyncio.StreamWriter | None = None
+        own = 0
         try:
             inside, inner = await asyncio.open_connection("127.0.0.1", self._port, limit=CHUNK)
+            own = inner.get_extra_info("sockname")[1]
+            self._shown[own] = certificates.identity(writer.get_extra_info("peercert") or {})
             async with asyncio.TaskGroup() as both:
                 both.create_task(_pass(reader, inner))
                 both.create_task(_pass(inside, writer))
@@ -91,6 +100,7 @@ class TlsDoor:
             pass
         finally:
             self._open.discard(task)
+            self._shown.pop(own, None)
             for one in (writer, inner):
                 if one is not None:
                     with contextlib.suppress(OSError):

@@ -27,8 +27,9 @@ class Authority:
         authority: bool = False,
         dns: Sequence[str] = ("localhost",),
         hours: tuple[float, float] = (-1, 1),
+        uris: Sequence[str] = (),
     ) -> tuple[Path, Path]:
-        """Certificate and key of `name` (its common name), for `dns` and 127.0.0.1, valid from now on `hours`."""
+        """Certificate and key of `name` (common name), for `dns`, `uris` and 127.0.0.1, valid from now on `hours`."""
         key = self.key if authority else ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         made = (
@@ -41,7 +42,13 @@ class Authority:
             .not_valid_after(now + datetime.timedelta(hours=hours[1]))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
             .add_extension(
-                x509.SubjectAlternativeName([*map(x509.DNSName, dns), x509.IPAddress(ip_address("127.0.0.1"))]),
+                x509.SubjectAlternativeName(
+                    [
+                        *map(x509.DNSName, dns),
+                        *map(x509.UniformResourceIdentifier, uris),
+                        x509.IPAddress(ip_address("127.0.0.1")),
+                    ]
+                ),
                 critical=False,
             )
             .sign(self.key, hashes.SHA256())

@@ -182,11 +182,48 @@ async def test_mutual_tls__a_certificate_says_who(
             await post(others.sign("alice"))
         if with_tokens:
             assert await post(ours.sign("alice")) == 403  # named in the file, with role read
-            assert await post(ours.sign("stranger")) == 401
+            assert await post(ours.sign("stranger")) == 403
+            assert await post(ours.sign("h1", uris=["rostrum:agent:h1"]), bearer(token)) == 201  # by the token
             assert await post(None) == 401
             assert await post(None, bearer(token)) == 201
         else:
-            assert await post(ours.sign("alice")) == 201
+            assert await post(ours.sign("alice", uris=["rostrum:operator"])) == 201
             with pytest.raises(httpx.TransportError):
                 await post(None)
     assert ("who=ann tenant=physics" if with_tokens else "who=alice") in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "uris", "status", "words"),
+    [
+        ("h1", ["rostrum:agent:h1"], 403, "is for h1 (agent), and is worth nothing here"),
+        ("tor1", ["rostrum:switch:tor1"], 403, "is for tor1 (switch)"),
+        ("manager", ["rostrum:manager"], 403, "(manager), and is worth nothing here"),
+        ("h1", [], 403, "says no role: have it signed anew with subjectAltName=URI:rostrum:operator:h1"),
+        ("h1", ["rostrum:operators:h1"], 403, "is for h1 (operators)"),
+        ("alice", ["rostrum:operator:alice"], 201, ""),
+        ("alice", ["https://example.org", "rostrum:operator", "rostrum:agent:h1"], 201, ""),
+    ],
+)
+@pytest.mark.parametrize("listed", [False, True])
+async def test_roles__an_agents_certificate_is_worth_nothing_at_rest(
+    tmp_path: Path, name: str, uris: list[str], status: int, words: str, listed: bool
+) -> None:
+    """One CA signs for all. A line in the token file makes up for no role, and not for another one."""
+    ours = Authority(tmp_path, "ours")
+    tokens = tmp_path / "tokens" if listed else None
+    if tokens:
+        tokens.write_text(f"someone t write tls:{name}\n")
+        tokens.chmod(0o640)
+        status = status if uris else 201
+    context = ssl.create_default_context(cafile=str(ours.certificate))
+    context.load_cert_chain(*map(str, ours.sign(name, uris=uris)))
+    async with running(tmp_path) as manager:
+        options = AccessOptions(tokens, ours.sign("server"), ours.certificate)
+        port = await guarded(manager, options)
+        manager.app.access.reload()
+        async with httpx.AsyncClient(base_url=f"https://localhost:{port}", verify=context, trust_env=False) as http:
+            answer = await http.post("/v1/paths", json=BODY)
+        assert answer.status_code == status
+        assert status == 201 or words in answer.json()["detail"]
+        assert bool(manager.app.owner.manager.core.paths) == (status == 201)

@@ -19,6 +19,7 @@ import uvloop
 from click.testing import CliRunner
 from rostrum.controller.app import main
 from rostrum.controller.care_options import CareOptions
+from rostrum.controller.certificates import Identity
 from rostrum.controller.northbound import thrift_tls
 from rostrum.controller.northbound.access import AccessError
 from rostrum.controller.northbound.thrift_codec import FRAME_MAX, BadMessage, decode, encode
@@ -321,11 +322,39 @@ def test_files__that_are_wrong_are_named(tmp_path: Path, ours: Authority, harm: 
 
 
 def test_admit__knows_names_letter_by_letter() -> None:
-    for certified in (None, frozenset({"h1"}), frozenset({"h1", "h2"})):
-        thrift_tls.admit("h1", certified)
-    for certified in (frozenset[str](), frozenset({"H1"}), frozenset({"h1.example.org"}), frozenset({"*"})):
+    for names in ({"h1"}, {"h1", "h2"}):
+        thrift_tls.admit("h1", Identity(names=frozenset(names)))
+    thrift_tls.admit("h1", None)
+    for names in (set[str](), {"H1"}, {"h1.example.org"}, {"*"}):
         with pytest.raises(BadMessage, match="its certificate is for"):
-            thrift_tls.admit("h1", certified)
+            thrift_tls.admit("h1", Identity(names=frozenset(names)))
+
+
+@pytest.mark.parametrize(
+    ("name", "uris", "welcome"),
+    [
+        ("h1", ["rostrum:agent:h1"], True),
+        ("h1", ["rostrum:agent"], True),
+        ("rack 1", ["rostrum:agent:h2", "rostrum:agent:h1"], True),
+        ("h1", ["rostrum:agent:h2"], False),
+        ("h1", ["rostrum:operator:h1"], False),
+        ("h1", ["rostrum:switch"], False),
+        ("h1", ["rostrum:"], False),
+        ("h1", ["spiffe://example.org/h1"], True),  # others may say in URIs what they like
+    ],
+)
+async def test_roles__agents_are_those_whose_certificates_say_so(
+    tmp_path: Path, ours: Authority, name: str, uris: list[str], welcome: bool
+) -> None:
+    async with guarded(tmp_path, ours) as manager:
+        agent = await manager.agent(tls=client(ours, ours.sign(name, uris=uris)))
+        agent.hello("h1")
+        if welcome:
+            await agent.expect("welcome")
+        else:
+            reason = (await agent.expect("goodbye")).reason
+            assert "calls itself h1, and its certificate is for" in reason and "URI:rostrum:agent:h1" in reason
+        await agent.close()
 
 
 async def test_doctor__tells_certificates_that_end_soon(tmp_path: Path, ours: Authority) -> None:

@@ -121,13 +121,25 @@ def test_certificate_of_another_ca_is_refused_until_it_is_mended(
 
 
 def test_agent_cannot_take_the_place_of_another_server(lab: Lab, certificates: Path, tmp_path: Path) -> None:
-    words = "the agent calls itself h5, and its certificate is for h3"
+    words = "the agent calls itself h5, and its certificate is for h3 (agent)"
     with shown_instead(certificates, "h3", certificates, tmp_path, as_name="h5"):
         restart(lab, "h5")
         for who in ("h5", "manager"):
             until(lambda who=who: logged(lab, who, words), f"words of {who}")  # type: ignore[misc]
         assert connected(lab) == set(lab.topology.servers) - {"h5"}
     until(lambda: everyone(lab), "the agent with its own certificate, without a restart")
+
+
+def test_operators_and_switches_cannot_take_the_place_of_an_agent(lab: Lab, certificates: Path, tmp_path: Path) -> None:
+    for number, (name, role) in enumerate((("admin", "operator"), ("tor1", "switch"))):
+        aside = tmp_path / str(number)
+        aside.mkdir()
+        words = f"the agent calls itself h6, and its certificate is for {name} ({role})"
+        with shown_instead(certificates, name, certificates, aside, as_name="h6"):
+            restart(lab, "h6")
+            until(lambda words=words: logged(lab, "manager", words), "words of the manager")  # type: ignore[misc]
+            assert connected(lab) == set(lab.topology.servers) - {"h6"}
+        until(lambda: everyone(lab), "the agent with its own certificate, without a restart")
 
 
 def test_agents_leave_a_manager_that_shows_a_wrong_certificate(

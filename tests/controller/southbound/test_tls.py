@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,68 @@ async def test_openflow__only_switches_with_a_certificate_of_ours(tmp_path: Path
         stranger.load_verify_locations(good[2])
         assert await greeted(fabric.port, stranger) == b""
         assert await greeted(fabric.port, client(good)) == HELLO[:2]
+    finally:
+        await fabric.close()
+
+
+def features(dpid: int) -> bytes:
+    """What a switch says to end the handshake."""
+    reply = struct.pack("!BBHIQIBBHII", 4, 6, 32, 1, dpid, 256, 254, 0, 0, 0, 0)
+    return reply + struct.pack("!BBHIHHI", 4, 19, 16, 1, 13, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "uris", "taken"),
+    [
+        ("tor1", ["rostrum:switch:tor1"], True),
+        ("tor1", ["rostrum:switch"], True),
+        ("tor1", [], True),  # as before there were roles: by its name
+        ("tor2", ["rostrum:switch:tor2"], False),
+        ("h1", ["rostrum:agent:h1"], False),
+        ("tor1", ["rostrum:agent:tor1"], False),
+        ("h1", [], False),
+    ],
+)
+async def test_openflow__a_certificate_is_good_for_the_switch_it_names(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, uris: list[str], taken: bool
+) -> None:
+    """Any certificate of the CA could be any switch."""
+    ours = Authority(tmp_path, "ours")
+    topology = hybrid()
+    fabric = OpenFlowFabric(topology, lambda _: None, lambda *_: None, tls=tls.server_context(files(ours, "manager")))
+    await fabric.start("127.0.0.1", 0)
+    try:
+        certificate = (*ours.sign(name, uris=uris), ours.certificate)
+        reader, writer = await asyncio.open_connection("127.0.0.1", fabric.port, ssl=client(certificate))
+        dpid = topology.switches["tor1"].dpid
+        assert dpid is not None
+        writer.write(HELLO + features(dpid))
+        if taken:
+            await wait_until(lambda: "tor1" in fabric._links)
+        else:
+            await asyncio.wait_for(reader.read(), 10)  # to its end
+            await wait_until(lambda: "its certificate is for" in caplog.text)
+            assert "it is tor1" in caplog.text and "URI:rostrum:switch:tor1" in caplog.text
+            assert not fabric._links
+        writer.close()
+    finally:
+        await fabric.close()
+
+
+async def test_openflow__with_tls_nobody_comes_in_behind_the_door(tmp_path: Path) -> None:
+    """The plain port behind it is on loopback, where others of this machine could find it."""
+    ours = Authority(tmp_path, "ours")
+    fabric = OpenFlowFabric(hybrid(), lambda _: None, lambda *_: None, tls=tls.server_context(files(ours, "manager")))
+    await fabric.start("127.0.0.1", 0)
+    try:
+        assert fabric._door
+        reader, writer = await asyncio.open_connection("127.0.0.1", fabric._door._port)
+        dpid = hybrid().switches["tor1"].dpid
+        assert dpid is not None
+        writer.write(HELLO + features(dpid))
+        await asyncio.wait_for(reader.read(), 10)
+        assert not fabric._links
+        writer.close()
     finally:
         await fabric.close()
 
