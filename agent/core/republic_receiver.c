@@ -232,12 +232,12 @@ static bool take_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_di
 
 /* A session of a transfer that is known here: a repetition, or the next one. */
 static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
-    bool ends = x->t.size == RS_STREAM && m->open.size != RS_STREAM && !x->t.finished;
+    bool ends = x->t.size == RS_STREAM && m->open.size != RS_STREAM;
     if ((m->open.size != x->t.size && !ends) || m->open.fragment_size != x->t.fragment_size)
         return RS_RX_BAD;
-    if (ends && !rs_rdcm_stream_ends(node, now, x, m->open.size))
+    if (ends && !x->t.finished && !rs_rdcm_stream_ends(node, now, x, m->open.size))
         return RS_RX_BAD;
-    if (x->t.finished) {
+    if (x->t.finished) { /* of a stream that was left here before its end, too */
         if (x->last_word)
             rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
         return RS_RX_NONE;

@@ -523,6 +523,132 @@ static void memory_is_short__it_ends_all_the_same(void **state) {
     }
 }
 
+/* ---------------------------------------------------------------------------------------------------------- chaos */
+
+/* What the manager does meanwhile: overlays of whoever is not gone, told late, in pieces, of wrong members, again. */
+static void some_views(world *w, uint64_t seed, uint64_t step, uint64_t version, const bool *gone) {
+    overlay o;
+    bool without[OVERLAY_SERVERS];
+    uint32_t left = 0;
+    for (rs_peer i = 1; i <= w->receivers; i++) { /* the manager may know of a failure, or not */
+        without[i] = gone[i] && dice(seed, step, 20 + i) < 0.7;
+        left += !without[i];
+    }
+    if (left == 0)
+        return;
+    overlay_make(&o, w->receivers, dice(seed, step, 2) < 0.5 ? seed : seed * 100 + step, without);
+    double how = dice(seed, step, 3);
+    if (how < 0.5) {
+        overlay_tell(w->n, &o, w->receivers, w->xfer, version);
+        return;
+    }
+    for (rs_peer i = 0; i <= w->receivers; i++) /* not everybody hears of it */
+        if (!gone[i] && dice(seed, step, 200 + i) < how)
+            overlay_tell_one(w->n, &o, i, i == 0 ? w->xfer : net_receiving(w->n, i), version);
+}
+
+static void something_happens(world *w, uint64_t seed, uint64_t step, bool *gone, uint64_t *version) {
+    net *n = w->n;
+    rs_peer who = 1 + (rs_peer)(dice(seed, step, 5) * w->receivers);
+    double what = dice(seed, step, 6);
+    if (gone[0])
+        return;
+    if (what < 0.35) {
+        some_views(w, seed, step, *version += dice(seed, step, 7) < 0.9, gone);
+    } else if (what < 0.45) {
+        net_mute(n, who, dice(seed, step, 8) < 0.6); /* its ACKs and repairs stall, or come again */
+    } else if (what < 0.5) {
+        for (rs_peer i = 1; i <= w->receivers; i++)
+            net_mute(n, i, dice(seed, step, 8) < 0.5);
+    } else if (what < 0.58 && !gone[who]) {
+        gone[who] = true;
+        net_kill(n, who);
+    } else if (what < 0.62 && gone[who]) {
+        net_restart(n, who);
+        gone[who] = false;
+    } else if (what < 0.68 && !gone[who]) {
+        rs_receive_cancel(net_node(n, who), net_knob(n)->now, net_receiving(n, who), "no room");
+        net_call(n, who, RS_OK);
+    } else if (what < 0.76) {
+        net_cut(n, 0, who);
+    } else if (what < 0.86) {
+        net_dark_until(n, who, net_knob(n)->now + (rs_time)(dice(seed, step, 9) * 400) * MS);
+    } else if (what < 0.88) {
+        rs_path_failed(net_node(n, 0), net_knob(n)->now, w->xfer, "the manager says so");
+        net_call(n, 0, RS_OK);
+    } else if (what < 0.9) {
+        rs_path_moved(net_node(n, 0), net_knob(n)->now, w->xfer, RS_PATH_PACKET);
+        net_call(n, 0, RS_OK);
+    } else if (what < 0.91) {
+        rs_send_cancel(net_node(n, 0), net_knob(n)->now, w->xfer, "enough");
+        net_call(n, 0, RS_OK);
+    } else if (what < 0.95) {
+        net_knob(n)->peer_loss = 0.5 * dice(seed, step, 9);
+    } else {
+        net_knob(n)->loss = 0.2 * dice(seed, step, 9);
+    }
+}
+
+static void chaotic_run(uint64_t seed) {
+    bool gone[OVERLAY_SERVERS] = {false};
+    rs_config c = config();
+    c.receiver_silence_bound = c.sender_silence_bound = 1 * SEC;
+    c.no_path_bound = 4 * SEC;
+    c.rdcm.no_congestion_control = dice(seed, 1, 1) < 0.2;
+    c.rdcm.window_packets = dice(seed, 1, 2) < 0.3 ? 512 : 0;
+    world w = {.receivers = 1 + (uint32_t)(dice(seed, 1, 3) * (dice(seed, 1, 4) < 0.2 ? 100 : 12))};
+    bool stream = dice(seed, 1, 5) < 0.25;
+    uint64_t fragments = 1 + (uint64_t)(dice(seed, 1, 6) * 4000), version = 1, given = 0;
+    w.n = net_new(w.receivers + 1, &c, seed);
+    net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
+    net_knob(w.n)->path.rate_bps = 100000000;
+    net_knob(w.n)->quiet = true;
+    net_knob(w.n)->duplicate = 0.02 * dice(seed, 1, 7);
+    net_knob(w.n)->data_jitter = (rs_time)(300 * dice(seed, 1, 8)) * US;
+    w.xfer = stream ? net_stream_all(w.n, 1, fragments) : net_send_all(w.n, 1, fragments * FRAGMENT);
+    rs_time at = (rs_time)(dice(seed, 1, 9) * 8 * MS); /* views before the path, before OPEN, later */
+    for (uint64_t step = 100; at < 3 * SEC; step++) {
+        net_at(w.n, at);
+        uint64_t first, here, end;
+        if (stream && rs_stream_window(net_node(w.n, 0), w.xfer, &first, &here, &end) == RS_OK && given < fragments) {
+            uint64_t next = given + 200 < end / FRAGMENT ? given + 200 : end / FRAGMENT;
+            given = next > given ? next : given;
+            given = given < fragments ? given : fragments;
+            if (rs_stream_extend(net_node(w.n, 0), net_knob(w.n)->now, w.xfer, given * FRAGMENT, given == fragments))
+                given = 0; /* it is over */
+            net_call(w.n, 0, RS_OK);
+        }
+        if (step % 4 == 0)
+            something_happens(&w, seed, step, gone, &version);
+        if (step == 100 && dice(seed, 1, 10) < 0.8)
+            overlay_make(&w.o, w.receivers, seed, NULL), overlay_tell(w.n, &w.o, w.receivers, w.xfer, version);
+        at += (rs_time)(dice(seed, step, 10) * 24 * MS);
+    }
+    for (rs_peer i = 1; i <= w.receivers; i++)
+        net_mute(w.n, i, false);
+    net_knob(w.n)->loss = net_knob(w.n)->peer_loss = 0;
+    net_at(w.n, 60 * SEC);
+    uint32_t ends = net_events(w.n, 0, RS_EV_SEND_DONE, ANYONE);
+    if (ends != 1 && !(stream && given < fragments))
+        fail_msg("seed %llu: the send ended %u times", (unsigned long long)seed, ends);
+    net_free(w.n);
+}
+
+/* Views, crashes, joins, cuts, stalled ACKs, cancelled ends at any time of a transfer: nothing reads what is gone
+ * (with sanitizers), nothing leaks, and the send ends once, with all or with causes. */
+static void anything_at_any_time__it_ends_once(void **state) {
+    (void)state;
+    const char *one = getenv("RDCM_SEED"), *many = getenv("RDCM_RUNS");
+    uint64_t runs = many ? strtoull(many, NULL, 10) : 40;
+    if (one) {
+        chaotic_run(strtoull(one, NULL, 10));
+        return;
+    }
+    print_message("seeds 1 to %llu\n", (unsigned long long)runs);
+    for (uint64_t seed = 1; seed <= runs; seed++)
+        chaotic_run(seed);
+}
+
 /* -------------------------------------------------------------------------------------------------------- streams */
 
 static void extend(world *w, uint64_t fragments, bool last) {
@@ -627,6 +753,31 @@ static void a_stream_pauses__its_last_packet_arrives(void **state) {
     extend(&w, 12, true);
     net_at(w.n, 5 * SEC);
     all_have_it(&w);
+    net_free(w.n);
+}
+
+/* One cancelled a stream, and the sender, which has not heard of it, tells the end: the answer is the last word again,
+ * and the connection, which carries other transfers too, stays (the test network takes no malformed message). */
+static void a_stream_ends_that_one_has_cancelled__it_says_so_again(void **state) {
+    (void)state;
+    world w = {.receivers = 3};
+    rs_config c = config();
+    w.n = net_new(4, &c, 1);
+    overlay_make(&w.o, 3, 1, NULL);
+    net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
+    w.xfer = net_stream_all(w.n, 1, 100);
+    net_at(w.n, 5 * MS);
+    overlay_tell(w.n, &w.o, 3, w.xfer, 1);
+    extend(&w, 10, false);
+    net_at(w.n, 20 * MS);
+    net_call(w.n, 2, rs_receive_cancel(net_node(w.n, 2), net_knob(w.n)->now, net_receiving(w.n, 2), "enough"));
+    net_cut(w.n, 0, 2); /* with the word of it on the way */
+    extend(&w, 12, true);
+    net_at(w.n, 2 * SEC);
+    const net_told *done = net_event(w.n, 0, RS_EV_SEND_DONE, ANYONE);
+    assert_non_null(done);
+    assert_int_equal(done->event.bytes, 2);
+    assert_true(net_messages(w.n, 0, 2, RS_MSG_OPEN) >= 2);
     net_free(w.n);
 }
 
@@ -740,9 +891,11 @@ int main(void) {
         cmocka_unit_test(one_is_mute__it_asks_the_sender),
         cmocka_unit_test(the_sender_dies__all_give_up_in_time),
         cmocka_unit_test(memory_is_short__it_ends_all_the_same),
+        cmocka_unit_test(anything_at_any_time__it_ends_once),
         cmocka_unit_test(a_stream__all_arrives_within_its_window),
         cmocka_unit_test(a_stream_cannot_go_by_rdcm__it_fails_with_the_cause),
         cmocka_unit_test(a_stream_pauses__its_last_packet_arrives),
+        cmocka_unit_test(a_stream_ends_that_one_has_cancelled__it_says_so_again),
         cmocka_unit_test(a_stream_is_not_taken__the_sender_waits),
         cmocka_unit_test(a_receiver_of_a_stream_dies__nobody_is_left_behind),
     };
