@@ -24,15 +24,20 @@ static int64_t nic_share(const rs_node *node, rs_time now, const rs_receiving *s
     return node->config.nic_rate_bps / active;
 }
 
+static uint64_t at_most(uint64_t value, uint64_t most) {
+    return value < most ? value : most;
+}
+
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m) {
     m->type = RS_MSG_RATE;
     m->rate.highest = x->ring.prior;
-    m->rate.received = x->session_received;
-    m->rate.repairs = x->session_repairs;
-    m->rate.dropped = x->session_dropped;
-    m->rate.share_bps = (uint64_t)nic_share(node, now, x);
-    m->rate.at = (uint64_t)(x->data_at - x->waited);
-    m->rate.waited = (uint64_t)x->waited;
+    m->rate.received = at_most(x->session_received, RS_RATE_COUNT_MAX);
+    m->rate.repairs = at_most(x->session_repairs, RS_RATE_COUNT_MAX);
+    m->rate.dropped = at_most(x->session_dropped, RS_RATE_COUNT_MAX);
+    m->rate.share_bps = at_most((uint64_t)nic_share(node, now, x), RS_RATE_BPS_MAX);
+    m->rate.at = x->data_at > x->waited ? at_most((uint64_t)(x->data_at - x->waited), RS_RATE_AT_MAX) : 0;
+    m->rate.waited = at_most((uint64_t)x->waited, RS_RATE_WAITED_MAX);
+    m->rate.receivers = 1;
     x->reported_at = now;
     x->report_due = RS_NEVER; /* whatever the reason was */
 }
@@ -201,7 +206,7 @@ static rs_time trip_of(const rs_sending *x, rs_time now, const rs_road_report *r
 static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t pos, const rs_message *m) {
     const rs_mark *mark = rs_marks_at(&x->marks, pos);
     rs_road_report report = {.now = now,
-                             .at = (rs_time)(m->rate.at & INT64_MAX),
+                             .at = (rs_time)m->rate.at,
                              .pos = pos,
                              .sent_at = rs_marks_time(&x->marks, pos),
                              .received = m->rate.received,
@@ -210,7 +215,7 @@ static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t po
                              .idle = x->pacer.lost};
     if (mark && mark->pos > r->trip_pos) {
         r->trip_pos = mark->pos;
-        report.trip = trip_of(x, now, &report, (rs_time)(m->rate.waited & INT64_MAX));
+        report.trip = trip_of(x, now, &report, (rs_time)m->rate.waited);
     }
     r->road.room = 2 * rs_window_room(x, r);
     r->road.reports_every = x->marks.every;
@@ -274,7 +279,7 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
         return RS_RX_NONE;
     if (m->session > x->t.session)
         return RS_RX_BAD;
-    int64_t share = m->rate.share_bps < INT64_MAX ? (int64_t)m->rate.share_bps : INT64_MAX;
+    int64_t share = (int64_t)m->rate.share_bps;
     if (share != r->share_bps) {
         r->share_bps = share;
         find_least_share(x);

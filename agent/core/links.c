@@ -90,9 +90,7 @@ void rs_stray_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message 
     if (!p || !p->up || p->stray_count == RS_STRAYS)
         return; /* it will ask again, or fall silent for us: both are bounded */
     p->strays[p->stray_count++] =
-        (rs_stray){.type = type, .object = about->object, .session = about->session, .cause = cause};
-    if (about->type == RS_MSG_OPEN)
-        p->strays[p->stray_count - 1].opening = about->open.opening;
+        (rs_stray){.type = type, .nonce = about->nonce, .session = about->session, .cause = cause};
     update(node, now, p);
 }
 
@@ -100,10 +98,9 @@ static bool say_stray(rs_peer_state *p, rs_packet_out *out) {
     rs_stray stray = p->strays[0];
     memmove(&p->strays[0], &p->strays[1], (p->stray_count - 1) * sizeof stray);
     p->stray_count--;
-    rs_message m = {.type = stray.type, .object = stray.object, .session = stray.session};
+    rs_message m = {.type = stray.type, .nonce = stray.nonce, .session = stray.session};
     if (stray.type == RS_MSG_OPEN_ACK) {
         m.open_ack.status = RS_ACK_REFUSED;
-        m.open_ack.opening = stray.opening;
         rs_wire_cause_set(&m.open_ack.cause, stray.cause);
     } else {
         rs_wire_cause_set(&m.abort.cause, stray.cause);
@@ -121,7 +118,7 @@ static uint32_t lowest(uint32_t bits) {
 static bool say_next(rs_node *node, rs_time now, rs_link *link, rs_packet_out *out) {
     uint32_t what = lowest(link->say & ~(uint32_t)RS_SAY_CONNECT);
     rs_transfer *t = link->transfer;
-    rs_message m = {.object = t->object, .session = t->session};
+    rs_message m = {.nonce = t->nonce, .session = t->session};
     bool more = false, worth;
     link->say &= ~(what | RS_SAY_CONNECT);
     if (what == RS_SAY_PING) {
@@ -185,7 +182,7 @@ static bool patch_of(rs_sending *x, rs_recipient *r, rs_packet_out *out) {
     uint64_t sn;
     if (r->state != RS_RECIPIENT_ACTIVE || !rs_ranges_pop_sn(&r->want, &sn))
         return false;
-    rs_message m = {.type = RS_MSG_PTCH_DATA, .object = x->t.object, .session = x->t.session, .ptch_data.sn = sn};
+    rs_message m = {.type = RS_MSG_PTCH_DATA, .nonce = x->t.nonce, .session = x->t.session, .ptch_data.sn = sn};
     out->channel = RS_CH_PEER_RELIABLE;
     out->peer = r->link.peer->id;
     out->group = RS_NO_GROUP;

@@ -1,7 +1,6 @@
 #include "core/loss_pattern.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "core/wire.h"
 
@@ -36,9 +35,9 @@ bool rs_loss_pattern_loses(rs_loss_pattern *pattern, const uint8_t *header, size
     rs_data_header data;
     if (length != RS_DATA_HEADER || !rs_wire_decode_data(header, length, &data))
         return false;
-    if (!pattern->begun || memcmp(&pattern->object, &data.object, sizeof data.object) != 0) {
+    if (!pattern->begun || pattern->nonce != data.nonce) {
         pattern->begun = true;
-        pattern->object = data.object;
+        pattern->nonce = data.nonce;
         pattern->next = 0;
     }
     if (data.sn < pattern->next)

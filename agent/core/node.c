@@ -54,11 +54,14 @@ static bool make_tables(rs_node *node) {
     node->slots = rs_allocate(node, node->slot_count * sizeof *node->slots);
     node->slot_generation = rs_allocate(node, node->slot_count * sizeof *node->slot_generation);
     node->transfer_buckets = rs_allocate(node, buckets * sizeof(rs_list));
+    node->nonce_buckets = rs_allocate(node, buckets * sizeof(rs_list));
     node->peer_buckets = rs_allocate(node, buckets * sizeof(rs_list));
-    if (!node->slots || !node->slot_generation || !node->transfer_buckets || !node->peer_buckets)
+    if (!node->slots || !node->slot_generation || !node->transfer_buckets || !node->nonce_buckets ||
+        !node->peer_buckets)
         return false;
     for (uint32_t i = 0; i < buckets; i++) {
         rs_list_init(&node->transfer_buckets[i]);
+        rs_list_init(&node->nonce_buckets[i]);
         rs_list_init(&node->peer_buckets[i]);
     }
     return true;
@@ -68,6 +71,7 @@ static void free_tables(rs_node *node) {
     rs_release(node, node->slots);
     rs_release(node, node->slot_generation);
     rs_release(node, node->transfer_buckets);
+    rs_release(node, node->nonce_buckets);
     rs_release(node, node->peer_buckets);
     rs_release(node, node->events.ring);
     rs_timers_free(&node->timers, &node->allocator);
@@ -116,7 +120,7 @@ void rs_node_free(rs_node *node) {
 }
 
 static bool is_for_receiver(rs_message_type type) {
-    return type == RS_MSG_OPEN || type == RS_MSG_PTCH_DATA || type == RS_MSG_DATA_FNSD;
+    return type == RS_MSG_OPEN || type == RS_MSG_PTCH_DATA || type == RS_MSG_DATA_FNSD || type == RS_MSG_LEAVES;
 }
 
 static bool is_for_either(rs_message_type type) {
@@ -127,7 +131,8 @@ static bool is_for_either(rs_message_type type) {
  * bound. */
 static rs_rx_result nobody(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
     bool waits = m->type == RS_MSG_PING || m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PTCH_DATA ||
-                 m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_PTCH_MAP;
+                 m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_PTCH_MAP ||
+                 m->type == RS_MSG_LEAF_REQ;
     if (waits)
         rs_stray_answer(node, now, peer, m, RS_MSG_ABORT, "no such transfer here; this agent may have been restarted");
     return (rs_rx_result){.verdict = m->type == RS_MSG_PTCH_DATA ? RS_RX_UNKNOWN : RS_RX_NONE};
@@ -139,14 +144,16 @@ static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_
         return (rs_rx_result){.verdict = RS_RX_BAD};
     if (m.type == RS_MSG_HELLO)
         return (rs_rx_result){.verdict = RS_RX_NONE}; /* the caller's business */
-    rs_receiving *in = rs_find_receiving(node, &m.object);
+    if (m.version != RS_WIRE_VERSION)
+        return (rs_rx_result){.verdict = RS_RX_BAD};
     if (m.type == RS_MSG_OPEN)
-        return (rs_rx_result){.verdict = rs_on_open(node, now, packet->peer, in, &m)};
+        return (rs_rx_result){.verdict = rs_on_open(node, now, packet->peer, &m)};
+    rs_receiving *in = (rs_receiving *)rs_find_nonce(node, m.nonce, false);
     if ((is_for_receiver(m.type) || is_for_either(m.type)) && in && in->link.peer->id == packet->peer)
         return rs_receiver_message(node, now, in, &m, packet->payload_length);
     if (is_for_receiver(m.type))
         return nobody(node, now, packet->peer, &m);
-    rs_sending *out = rs_find_sending(node, &m.object);
+    rs_sending *out = (rs_sending *)rs_find_nonce(node, m.nonce, true);
     rs_recipient *r = out ? rs_recipient_of(out, packet->peer) : NULL;
     if (!r)
         return nobody(node, now, packet->peer, &m);

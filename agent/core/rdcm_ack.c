@@ -233,8 +233,7 @@ static void remember_said(rs_rdcm *r, uint64_t expected) {
 
 static void fill(rs_rdcm *r, rs_ring_kind kind, rs_ack *ack) {
     const rs_rdcm_set *set = kind == RS_RING_LEAF ? &r->here : &r->subtree;
-    ack->object = r->transfer->object;
-    ack->opening = r->opening;
+    ack->nonce = r->transfer->nonce;
     ack->version = r->version;
     ack->cum = set->cum;
     ack->settled = settled(r, kind);

@@ -216,18 +216,18 @@ rs_rx_result rs_rdcm_datagram(rs_node *node, rs_time now, const rs_packet_in *pa
     if (packet->peer == RS_NO_PEER)
         return verdict(RS_RX_BAD);
     if (rs_ack_decode(packet->header, packet->header_length, &ack)) {
-        rs_receiving *in = rs_receiving_of_packet(node, &ack.object);
-        if (in && in->rdcm && in->opening == ack.opening && in->state != RS_RX_OFFERED) {
+        rs_receiving *in = rs_receiving_of_packet(node, ack.nonce);
+        if (in && in->rdcm && in->state != RS_RX_OFFERED) {
             on_ack(node, now, in, packet->peer, &ack);
             return verdict(RS_RX_NONE);
         }
-        rs_sending *out = rs_find_sending(node, &ack.object);
-        rs_recipient *from = out && out->opening == ack.opening ? rs_recipient_of(out, packet->peer) : NULL;
+        rs_sending *out = (rs_sending *)rs_find_nonce(node, ack.nonce, true);
+        rs_recipient *from = out ? rs_recipient_of(out, packet->peer) : NULL;
         return verdict(from ? rs_rdcm_on_ack(node, now, out, from, &ack) : RS_RX_UNKNOWN);
     }
     if (!rs_wire_decode_data(packet->header, packet->header_length, &h))
         return verdict(RS_RX_BAD);
-    rs_receiving *x = rs_receiving_of_packet(node, &h.object);
+    rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
     if (!x || !x->rdcm || x->state == RS_RX_OFFERED)
         return verdict(RS_RX_UNKNOWN);
     return on_repair(node, now, x, packet->peer, packet);

@@ -388,7 +388,7 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
 
 static void repair_packet(rs_rdcm *r, rs_rdcm_watch *w, uint64_t sn, rs_packet_out *out) {
     rs_transfer *t = r->transfer;
-    rs_data_header header = {.session = t->session, .object = t->object, .sn = sn};
+    rs_data_header header = {.session = t->session, .engine = RS_PROTOCOL_RDCM, .nonce = t->nonce, .sn = sn};
     if (sn == 0) {
         header.flags = RS_DATA_FIRST;
         header.aux = t->size;

@@ -17,7 +17,6 @@ bool rs_rdcm_begin(rs_node *node, rs_time now, rs_sending *x) {
     if (!r || !rs_watch_start(node, now, r, &r->all, RS_NO_PEER))
         return false;
     x->by_rdcm = true;
-    r->opening = x->opening;
     r->here.end = x->t.fragments; /* all that was sent is here: `cum` is one past the newest */
     r->expected = RS_BIC_FIRST - 1;
     r->progress_at = now;
@@ -156,7 +155,7 @@ void rs_rdcm_schedule(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static void data_packet(rs_sending *x, uint64_t sn, uint64_t most, bool report, rs_packet_out *out) {
-    rs_data_header header = {.session = x->t.session, .object = x->t.object, .sn = sn};
+    rs_data_header header = {.session = x->t.session, .engine = RS_PROTOCOL_RDCM, .nonce = x->t.nonce, .sn = sn};
     if (sn == 0 && x->t.size != RS_STREAM) {
         header.flags = RS_DATA_FIRST;
         header.aux = x->t.size;

@@ -98,7 +98,6 @@ enum { RS_RDCM_READY = 1 << 8, RS_RDCM_STRAY = 1 << 12 };
 
 typedef struct rs_rdcm {
     struct rs_transfer *transfer;
-    uint64_t opening;
     uint64_t capacity; /* sns a window can tell apart: a power of 2 */
     rs_list in_talking, in_mending;
     uint32_t say;   /* bits as above */

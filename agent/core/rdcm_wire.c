@@ -2,8 +2,6 @@
 
 #include "core/wire.h"
 
-#include <string.h>
-
 static uint8_t *put(uint8_t *to, uint64_t value, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
         *to++ = (uint8_t)(value >> (8 * i));
@@ -24,13 +22,14 @@ size_t rs_ack_encode(const rs_ack *ack, uint8_t *out) {
     to = put(to, ack->words, 2);
     uint64_t settled = ack->settled > ack->cum ? ack->settled - ack->cum : 0;
     to = put(to, settled < RS_ACK_SETTLED ? settled : RS_ACK_SETTLED, 2);
-    memcpy(to, ack->object.app, 16);
-    to = put(to + 16, ack->object.data, 8);
-    to = put(to, ack->opening, 8);
+    to = put(to, ack->nonce, 8);
     to = put(to, ack->version, 8);
     to = put(to, ack->cum, 8);
     to = put(to, ack->expected, 8);
     to = put(to, ack->base, 8);
+    to = put(to, 1, 4); /* receivers it speaks for: room for aggregated ones */
+    to = put(to, RS_PROTOCOL_RDCM, 1);
+    to = put(to, 0, 3);
     for (uint32_t i = 0; i < ack->words; i++)
         to = put(to, ack->map[i], 8);
     return (size_t)(to - out);
@@ -51,14 +50,14 @@ bool rs_ack_decode(const uint8_t *bytes, size_t length, rs_ack *ack) {
     ack->words = (uint32_t)get(bytes + 4, 2);
     if (ack->words > RS_ACK_WORDS || length != RS_ACK_HEADER + 8 * (size_t)ack->words)
         return false;
-    memcpy(ack->object.app, bytes + 8, 16);
-    ack->object.data = get(bytes + 24, 8);
-    ack->opening = get(bytes + 32, 8);
-    ack->version = get(bytes + 40, 8);
-    ack->cum = get(bytes + 48, 8);
+    ack->nonce = get(bytes + 8, 8);
+    ack->version = get(bytes + 16, 8);
+    ack->cum = get(bytes + 24, 8);
     ack->settled = ack->cum + get(bytes + 6, 2);
-    ack->expected = get(bytes + 56, 8);
-    ack->base = get(bytes + 64, 8);
+    ack->expected = get(bytes + 32, 8);
+    ack->base = get(bytes + 40, 8);
+    if (get(bytes + 48, 4) != 1 || get(bytes + 52, 4) != RS_PROTOCOL_RDCM)
+        return false;
     for (uint32_t i = 0; i < ack->words; i++)
         ack->map[i] = get(bytes + RS_ACK_HEADER + 8 * i, 8);
     return is_sane(ack);

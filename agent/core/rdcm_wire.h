@@ -6,7 +6,7 @@
 #include "core/types.h"
 
 #define RS_ACK_MAGIC 0x4152
-#define RS_ACK_HEADER 72
+#define RS_ACK_HEADER 56
 #define RS_ACK_SETTLED UINT16_MAX
 #define RS_ACK_WORDS 48 /* of 64 sns each, at most, that one ACK tells of one by one */
 
@@ -22,8 +22,7 @@ enum {
 
 typedef struct {
     uint8_t flags;
-    rs_object_id object;
-    uint64_t opening; /* of the transfer, as in OPEN */
+    uint64_t nonce;   /* of the transfer, as in OPEN */
     uint64_t version; /* of the view it is sent by */
     uint64_t cum;     /* all below */
     uint64_t settled; /* what is below and not acknowledged was lost, rather than late: to be repaired at once. From cum

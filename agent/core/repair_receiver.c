@@ -138,7 +138,7 @@ rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, const rs_packet_in *
     uint32_t missing = 0;
     if (!rs_wire_decode_repair(packet->header, packet->header_length, &h))
         return (rs_rx_result){.verdict = RS_RX_BAD};
-    rs_receiving *x = rs_receiving_of_packet(node, &h.object);
+    rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
     if (!x || x->state == RS_RX_OFFERED)
         return (rs_rx_result){.verdict = RS_RX_UNKNOWN};
     if (h.count && h.member[h.count - 1] >= x->t.fragments)

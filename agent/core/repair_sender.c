@@ -338,7 +338,7 @@ static void fill(rs_sending *x, const rs_repair_set *s, bool mark, rs_packet_out
     rs_repair_header h = {.mark = mark,
                           .done = x->repair.tail,
                           .session = x->t.session,
-                          .object = x->t.object,
+                          .nonce = x->t.nonce,
                           .number = ++x->repair.number,
                           .count = s->count};
     out->channel = RS_CH_GROUP;

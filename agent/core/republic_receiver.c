@@ -51,11 +51,11 @@ rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn) {
     return result;
 }
 
-rs_receiving *rs_receiving_of_packet(rs_node *node, const rs_object_id *object) {
+rs_receiving *rs_receiving_of_packet(rs_node *node, uint64_t nonce) {
     rs_receiving *x = node->last_rx;
-    if (x && x->t.object.data == object->data && memcmp(x->t.object.app, object->app, 16) == 0)
+    if (x && x->t.nonce == nonce)
         return x;
-    x = rs_find_receiving(node, object);
+    x = (rs_receiving *)rs_find_nonce(node, nonce, false);
     if (x)
         node->last_rx = x;
     return x;
@@ -63,11 +63,14 @@ rs_receiving *rs_receiving_of_packet(rs_node *node, const rs_object_id *object) 
 
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet) {
     rs_data_header h;
+    int version = rs_wire_version(packet->header, packet->header_length);
+    if (version >= 0 && version != RS_WIRE_VERSION)
+        return verdict(RS_RX_VERSION);
     if (rs_wire_data_header_length(packet->header, packet->header_length) == RS_REPAIR_HEADER)
         return rs_receiver_repair(node, now, packet);
     if (!rs_wire_decode_data(packet->header, packet->header_length, &h))
         return verdict(RS_RX_BAD);
-    rs_receiving *x = rs_receiving_of_packet(node, &h.object);
+    rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
     if (!x || x->state == RS_RX_OFFERED)
         return verdict(RS_RX_UNKNOWN);
     if (x->t.size == RS_STREAM && packet->payload_length < x->t.fragment_size)
@@ -177,7 +180,6 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
     case RS_SAY_OPEN_ACK:
         m->type = RS_MSG_OPEN_ACK;
         m->open_ack.status = x->ack_status;
-        m->open_ack.opening = x->opening;
         m->open_ack.room = x->room;
         rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
         return true;
@@ -279,15 +281,15 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
             rs_drop_peer_if_idle(node, p);
         return NULL;
     }
-    x->t.object = m->object;
+    x->t.object = m->open.object;
+    x->t.nonce = m->nonce;
     x->t.size = m->open.size;
     x->t.fragment_size = m->open.fragment_size;
     x->t.fragments = rs_fragments(m->open.size, m->open.fragment_size);
     x->t.digest = m->open.digest;
     x->t.session = m->session;
-    x->t.reserved_events = m->open.path_kind == RS_OPEN_RDCM ? 25 : 9;
+    x->t.reserved_events = m->open.engine == RS_PROTOCOL_RDCM ? 25 : 9;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_RECEIVING, .owner = x};
-    x->opening = m->open.opening;
     x->group_address = m->open.group_address;
     x->data_port = m->open.data_port;
     x->path_kind = m->open.path_kind;
@@ -304,22 +306,39 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
         return NULL;
     }
     rs_link_attach(&x->link, p, &x->t, now);
-    if (m->open.path_kind == RS_OPEN_RDCM && !(x->rdcm = rs_rdcm_new(node, &x->t))) {
+    if (m->open.engine == RS_PROTOCOL_RDCM && !(x->rdcm = rs_rdcm_new(node, &x->t))) {
         rs_receiver_free(node, x);
         return NULL;
     }
-    if (x->rdcm) { /* until there is a view, the sender is everybody's parent */
-        x->rdcm->opening = x->opening;
+    if (x->rdcm) /* until there is a view, the sender is everybody's parent */
         x->rdcm->rings[RS_RING_LEAF].parent = peer;
-    }
     x->ping_due = now + node->config.sender_silence_bound / 2;
     return x;
 }
 
-rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_receiving *x, const rs_message *m) {
-    if (x && x->link.peer->id == peer && x->opening == m->open.opening) {
+/* Why an OPEN is refused whoever it is from; NULL: it is not. */
+static const char *cannot_open(const rs_node *node, const rs_message *m) {
+    if (m->open.engine >= 32 || !(RS_ENGINES_KNOWN >> m->open.engine & 1))
+        return "it is sent by an engine that this agent does not know: update this agent, or choose another protocol";
+    if (m->open.path_kind > RS_PATH_PACKET)
+        return "it comes by a kind of path that this agent does not know: update this agent";
+    if (m->open.epoch != 0)
+        return "its packets are sealed, and this agent has no keys: update this agent";
+    if (rs_find_nonce(node, m->nonce, false) || rs_find_nonce(node, m->nonce, true))
+        return "another transfer of this agent has that nonce";
+    return NULL;
+}
+
+rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
+    rs_receiving *x = rs_find_receiving(node, &m->open.object);
+    if (x && x->link.peer->id == peer && x->t.nonce == m->nonce) {
         x->link.heard_at = now;
         return on_open_again(node, now, x, m);
+    }
+    const char *cause = cannot_open(node, m);
+    if (cause) {
+        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, cause);
+        return RS_RX_NONE;
     }
     if (x && !x->t.finished && x->link.peer->id != peer) {
         rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");

@@ -22,6 +22,7 @@ static void open_apart(const rs_sending *x, rs_message *m) {
     m->open.group_address = 0;
     m->open.data_port = 0;
     m->open.path_kind = RS_OPEN_NO_PATH;
+    m->open.engine = RS_PROTOCOL_REPUBLIC;
 }
 
 /* To one whose session is over: what that did not bring comes by patches. */
@@ -31,6 +32,7 @@ static void open_over(const rs_recipient *r, rs_message *m) {
     m->open.group_address = 0;
     m->open.data_port = 0;
     m->open.path_kind = RS_OPEN_NO_PATH;
+    m->open.engine = RS_PROTOCOL_REPUBLIC;
 }
 
 static void open_says(const rs_sending *x, rs_message *m) {
@@ -39,7 +41,8 @@ static void open_says(const rs_sending *x, rs_message *m) {
     m->open.fragment_size = x->t.fragment_size;
     m->open.first = x->first;
     m->open.end = x->end;
-    m->open.opening = x->opening;
+    m->open.object = x->t.object;
+    m->open.engine = x->by_rdcm ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC;
     m->open.feedback_us = (uint32_t)(x->feedback_interval / 1000);
     m->open.digest = x->t.digest;
     m->open.light_confirm = (uint8_t)x->light_confirm;
@@ -47,7 +50,7 @@ static void open_says(const rs_sending *x, rs_message *m) {
         return;
     m->open.group_address = x->grant.group_address;
     m->open.data_port = x->grant.data_port;
-    m->open.path_kind = x->by_rdcm ? RS_OPEN_RDCM : (uint8_t)x->grant.kind;
+    m->open.path_kind = (uint8_t)x->grant.kind;
 }
 
 bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
@@ -69,8 +72,6 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, r
 
 static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     char cause[RS_CAUSE_MAX];
-    if (m->open_ack.opening != x->opening)
-        return RS_RX_NONE; /* about an earlier transfer of this object */
     r->progress_at = now;
     if (m->open_ack.status == RS_ACK_HAVE) {
         /* One that had accepted it got it here: it has only forgotten this transfer, which it was done with. */

@@ -47,6 +47,16 @@ void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_release(node, x);
 }
 
+/* A node that was restarted with its old seed draws another number all the same. */
+static uint64_t draw_nonce(rs_node *node, rs_time now) {
+    node->random += (uint64_t)now;
+    for (;;) {
+        uint64_t nonce = rs_random(node);
+        if (nonce && !rs_find_nonce(node, nonce, false) && !rs_find_nonce(node, nonce, true))
+            return nonce;
+    }
+}
+
 static rs_sending *make(rs_node *node, const rs_send_params *params) {
     uint32_t places = 4;
     while (places < 2 * params->receiver_count)
@@ -96,6 +106,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     rs_sending *x = make(node, params);
     if (!x)
         return RS_ERR_MEMORY;
+    x->t.nonce = draw_nonce(node, now);
     rs_status status = rs_enter(node, &x->t);
     if (status != RS_OK) {
         rs_release(node, x->index);
@@ -109,8 +120,6 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
         rs_sender_free(node, x);
         return status;
     }
-    node->random += (uint64_t)now; /* a node that was restarted with its old seed draws another number all the same */
-    x->opening = rs_random(node);
     x->tick_due = now + tick(node);
     x->stats.sending = true;
     *out = x->t.id;

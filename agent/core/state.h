@@ -50,9 +50,8 @@ typedef struct rs_receiving rs_receiving;
 /* An answer about a transfer that is not here. */
 typedef struct {
     rs_message_type type;
-    rs_object_id object;
+    uint64_t nonce;
     uint32_t session;
-    uint64_t opening;
     const char *cause;
 } rs_stray;
 
@@ -90,8 +89,10 @@ struct rs_transfer {
     bool sending;
     bool finished; /* SEND_DONE or RECEIVE_DONE is out; kept a while for last words, repeated answers, statistics */
     rs_object_id object;
+    uint64_t nonce; /* drawn by the sender: of all packets and messages of another one none is heeded. Not 0 */
     uint32_t bucket;
-    rs_list hashed, listed; /* `listed` in the node's list of live or of finished transfers, by direction */
+    rs_list hashed, by_nonce; /* by object; by nonce */
+    rs_list listed;           /* in the node's list of live or of finished transfers, by direction */
     rs_timer timer;
     uint64_t size, fragments;
     uint32_t fragment_size;
@@ -172,7 +173,6 @@ struct rs_sending {
     rs_transfer t;
     rs_phase phase;
     bool by_rdcm; /* the present session is */
-    uint64_t opening;
     rs_recipient *recipients;
     uint32_t recipient_count, done, failed;
     uint32_t *index; /* open hash of recipients by peer, place + 1 */
@@ -244,7 +244,6 @@ struct rs_receiving {
     rs_link link;
     rs_receiving_state state;
     rs_rdcm *rdcm; /* NULL: Republic */
-    uint64_t opening;
     uint32_t group_address;
     uint16_t data_port;
     uint8_t path_kind, light_confirm;
@@ -289,7 +288,7 @@ struct rs_node {
     rs_transfer **slots;
     uint32_t slot_count, next_slot;
     uint16_t *slot_generation;
-    rs_list *transfer_buckets, *peer_buckets;
+    rs_list *transfer_buckets, *nonce_buckets, *peer_buckets;
     uint32_t bucket_mask;
     rs_list sending, receiving, sent, received; /* live; finished */
     uint32_t live, kept_sent, kept_received;
@@ -319,6 +318,7 @@ void rs_retire(rs_node *node, rs_transfer *t); /* finished: kept a while, no lon
 rs_transfer *rs_by_id(const rs_node *node, rs_xfer id);
 rs_sending *rs_find_sending(const rs_node *node, const rs_object_id *object);
 rs_receiving *rs_find_receiving(const rs_node *node, const rs_object_id *object);
+rs_transfer *rs_find_nonce(const rs_node *node, uint64_t nonce, bool sending);
 uint64_t rs_random(rs_node *node);
 uint64_t rs_fragments(uint64_t size, uint32_t fragment_size);
 uint32_t rs_fragment_length(const rs_transfer *t, uint64_t sn);
@@ -456,11 +456,11 @@ void rs_straggler_stop(rs_sending *x); /* high rate is over */
 
 /* republic_receiver.c: data packets and one handler per message */
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet);
-rs_receiving *rs_receiving_of_packet(rs_node *node, const rs_object_id *object);
+rs_receiving *rs_receiving_of_packet(rs_node *node, uint64_t nonce);
 rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn);
 rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
                                  uint32_t payload_length);
-rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_receiving *x, const rs_message *m);
+rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m);
 bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m);
 
 /* receiver_loss.c: what is missing, and asking for it */

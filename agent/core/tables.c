@@ -36,6 +36,10 @@ static uint32_t object_bucket(const rs_node *node, const rs_object_id *object, b
     return (uint32_t)mix(mix(mix(a ^ node->config.seed) ^ b) ^ object->data ^ (uint64_t)sending) & node->bucket_mask;
 }
 
+static uint32_t nonce_bucket(const rs_node *node, uint64_t nonce) {
+    return (uint32_t)mix(nonce ^ node->config.seed) & node->bucket_mask;
+}
+
 uint64_t rs_fragments(uint64_t size, uint32_t fragment_size) {
     if (size == RS_STREAM)
         return RS_STREAM_FRAGMENTS;
@@ -144,7 +148,9 @@ rs_status rs_enter(rs_node *node, rs_transfer *t) {
         node->slot_generation[slot] = 1;
     t->id = (uint32_t)node->slot_generation[slot] << 16 | slot;
     rs_list_init(&t->hashed);
+    rs_list_init(&t->by_nonce);
     rs_list_init(&t->listed);
+    rs_list_append(&node->nonce_buckets[nonce_bucket(node, t->nonce)], &t->by_nonce);
     rs_list_append(&node->transfer_buckets[object_bucket(node, &t->object, t->sending)], &t->hashed);
     rs_list_append(t->sending ? &node->sending : &node->receiving, &t->listed);
     return RS_OK;
@@ -163,6 +169,7 @@ void rs_retire(rs_node *node, rs_transfer *t) {
 void rs_leave(rs_node *node, rs_transfer *t) {
     rs_timer_set(&node->timers, &t->timer, RS_NEVER);
     rs_list_remove(&t->hashed);
+    rs_list_remove(&t->by_nonce);
     rs_list_remove(&t->listed);
     node->slots[t->id & 0xffff] = NULL;
     node->timer_count--;
@@ -187,6 +194,16 @@ static rs_transfer *find(const rs_node *node, const rs_object_id *object, bool s
     for (rs_list *at = bucket->next; at != bucket; at = at->next) {
         rs_transfer *t = RS_HOLDER(rs_transfer, hashed, at);
         if (t->sending == sending && t->object.data == object->data && memcmp(t->object.app, object->app, 16) == 0)
+            return t;
+    }
+    return NULL;
+}
+
+rs_transfer *rs_find_nonce(const rs_node *node, uint64_t nonce, bool sending) {
+    const rs_list *bucket = &node->nonce_buckets[nonce_bucket(node, nonce)];
+    for (rs_list *at = bucket->next; at != bucket; at = at->next) {
+        rs_transfer *t = RS_HOLDER(rs_transfer, by_nonce, at);
+        if (t->sending == sending && t->nonce == nonce)
             return t;
     }
     return NULL;

@@ -52,7 +52,7 @@ void rs_data_packet(const rs_sending *x, const rs_data_header *header, rs_packet
 
 static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
     uint64_t sn = x->first + x->pos % (x->end - x->first);
-    rs_data_header header = {.session = x->t.session, .object = x->t.object, .sn = sn};
+    rs_data_header header = {.session = x->t.session, .nonce = x->t.nonce, .sn = sn};
     if (sn == 0 || sn == x->first) {
         header.flags |= RS_DATA_FIRST;
         header.aux = x->t.size;

@@ -90,6 +90,7 @@ typedef enum {
     RS_RX_COMBINE, /* the same, but what to store is the first `length` bytes of payload XOR the pieces in `combine` */
     RS_RX_OLD,     /* a fragment that is already there (or a transfer already done): drop it */
     RS_RX_UNKNOWN, /* no such transfer here: drop it */
+    RS_RX_VERSION, /* of another version of the wire: drop it and count it */
     RS_RX_BAD      /* malformed or contradicting: drop it and count it; on the reliable channel close the connection */
 } rs_rx_verdict;
 
@@ -104,7 +105,8 @@ typedef struct {
 /* How a path carries the data channel. */
 typedef enum { RS_PATH_CIRCUIT = 1, RS_PATH_PACKET = 2 } rs_path_kind;
 
-/* By which protocol a transfer runs: Republic (docs/republic.md), or RDCM (docs/rdcm.md), which is for packet trees. */
+/* By which protocol a transfer runs: Republic (docs/republic.md), or RDCM (docs/rdcm.md), which is for packet trees.
+ * The numbers are those of engines on the wire. */
 typedef enum { RS_PROTOCOL_REPUBLIC = 0, RS_PROTOCOL_RDCM = 1 } rs_protocol;
 
 /* The rings of a backup overlay that a receiver joins (RDCM Sec. 3.2): exactly one leaf ring, if there is more than

@@ -48,14 +48,18 @@ static void get_bytes(cursor *c, void *to, size_t bytes) {
     c->at += bytes;
 }
 
+static bool engine_is_known(uint8_t engine) {
+    return engine < 32 && (RS_ENGINES_KNOWN >> engine & 1);
+}
+
 void rs_wire_encode_data(const rs_data_header *h, uint8_t out[RS_DATA_HEADER]) {
     cursor c = {.write = out, .size = RS_DATA_HEADER};
     put(&c, RS_DATA_MAGIC, 2);
     put(&c, RS_WIRE_VERSION, 1);
     put(&c, h->flags, 1);
-    put(&c, h->session, 4);
-    put_bytes(&c, h->object.app, 16);
-    put(&c, h->object.data, 8);
+    put(&c, h->session, 3);
+    put(&c, h->engine, 1);
+    put(&c, h->nonce, 8);
     put(&c, h->sn, 8);
     put(&c, h->aux, 8);
 }
@@ -65,15 +69,19 @@ bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *h)
     if (length != RS_DATA_HEADER || get(&c, 2) != RS_DATA_MAGIC || get(&c, 1) != RS_WIRE_VERSION)
         return false;
     h->flags = (uint8_t)get(&c, 1);
-    h->session = (uint32_t)get(&c, 4);
-    get_bytes(&c, h->object.app, 16);
-    h->object.data = get(&c, 8);
+    h->session = (uint32_t)get(&c, 3);
+    h->engine = (uint8_t)get(&c, 1);
+    h->nonce = get(&c, 8);
     h->sn = get(&c, 8);
     h->aux = get(&c, 8);
-    if (h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT | RS_DATA_LIMIT))
+    if ((h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT | RS_DATA_LIMIT)) || !engine_is_known(h->engine))
         return false;
     int meanings = ((h->flags & RS_DATA_FIRST) != 0) + ((h->flags & RS_DATA_LIMIT) != 0);
     return meanings == 1 || (meanings == 0 && h->aux == 0);
+}
+
+int rs_wire_version(const uint8_t *bytes, size_t have) {
+    return have > 2 && bytes[1] == RS_DATA_MAGIC >> 8 && bytes[0] == (RS_DATA_MAGIC & 0xff) ? bytes[2] : -1;
 }
 
 size_t rs_wire_data_header_length(const uint8_t *bytes, size_t have) {
@@ -97,9 +105,9 @@ void rs_wire_encode_repair(const rs_repair_header *h, uint8_t out[RS_REPAIR_HEAD
     put(&c, RS_DATA_MAGIC, 2);
     put(&c, RS_WIRE_VERSION, 1);
     put(&c, RS_DATA_REPAIR | (h->mark ? RS_DATA_MARK : 0u) | (h->done ? RS_DATA_DONE : 0u), 1);
-    put(&c, h->session, 4);
-    put_bytes(&c, h->object.app, 16);
-    put(&c, h->object.data, 8);
+    put(&c, h->session, 3);
+    put(&c, h->engine, 1);
+    put(&c, h->nonce, 8);
     put(&c, h->count ? h->member[0] : 0, 8);
     put(&c, h->number, 3);
     put(&c, h->count | (near ? MEMBERS_NEAR : 0), 1);
@@ -130,14 +138,14 @@ bool rs_wire_decode_repair(const uint8_t *bytes, size_t length, rs_repair_header
         return false;
     h->mark = flags & RS_DATA_MARK;
     h->done = flags & RS_DATA_DONE;
-    h->session = (uint32_t)get(&c, 4);
-    get_bytes(&c, h->object.app, 16);
-    h->object.data = get(&c, 8);
+    h->session = (uint32_t)get(&c, 3);
+    h->engine = (uint8_t)get(&c, 1);
+    h->nonce = get(&c, 8);
     uint64_t first = get(&c, 8);
     h->number = (uint32_t)get(&c, 3);
     uint32_t shape = (uint32_t)get(&c, 1);
     h->count = shape & ~MEMBERS_NEAR;
-    return h->number > 0 && get_members(&c, h, first, shape & MEMBERS_NEAR);
+    return h->number > 0 && engine_is_known(h->engine) && get_members(&c, h, first, shape & MEMBERS_NEAR);
 }
 
 void rs_wire_cause_set(rs_wire_cause *cause, const char *text) {
@@ -168,16 +176,19 @@ static void get_cause(cursor *c, rs_wire_cause *cause) {
 }
 
 static void put_open(cursor *c, const rs_message *m) {
+    put_bytes(c, m->open.object.app, 16);
+    put(c, m->open.object.data, 8);
     put(c, m->open.size, 8);
     put(c, m->open.fragment_size, 4);
     put(c, m->open.first, 8);
     put(c, m->open.end, 8);
-    put(c, m->open.opening, 8);
     put(c, m->open.feedback_us, 4);
     put(c, m->open.group_address, 4);
     put(c, m->open.data_port, 2);
+    put(c, m->open.engine, 1);
     put(c, m->open.path_kind, 1);
     put(c, m->open.light_confirm, 1);
+    put(c, m->open.epoch, 4);
     put(c, m->open.digest.algorithm, 1);
     put(c, m->open.digest.length, 1);
     if (m->open.digest.length > sizeof m->open.digest.value)
@@ -186,35 +197,44 @@ static void put_open(cursor *c, const rs_message *m) {
         put_bytes(c, m->open.digest.value, m->open.digest.length);
 }
 
-/* Ring, sizes and kind are checked here once, so that nobody behind the decoder divides by zero or overflows. */
+/* Ring, sizes and kind are checked here once, so that nobody behind the decoder divides by zero or overflows. An engine
+ * or a path kind that is not known is refused in words by who knows the peer. */
 static bool open_is_sane(const rs_message *m) {
     uint64_t fragments = m->open.size / (m->open.fragment_size ? m->open.fragment_size : 1);
     if (m->open.fragment_size == 0 || m->open.fragment_size > RS_FRAGMENT_MAX)
         return false;
     if (m->open.size % m->open.fragment_size != 0 || m->open.size == 0)
         fragments++;
-    if (m->open.size == RS_STREAM && (m->open.path_kind != RS_OPEN_RDCM || m->open.end != RS_STREAM_FRAGMENTS))
+    bool by_rdcm = m->open.engine == RS_PROTOCOL_RDCM;
+    if (by_rdcm && m->open.path_kind != RS_PATH_PACKET)
+        return false;
+    if (m->open.size == RS_STREAM && m->open.end != RS_STREAM_FRAGMENTS)
+        return false;
+    if (m->open.size == RS_STREAM && m->open.engine == RS_PROTOCOL_REPUBLIC)
         return false;
     if (m->open.first >= m->open.end || m->open.end > fragments || m->open.end > INT64_MAX)
         return false;
-    if (m->open.path_kind > RS_OPEN_RDCM || m->open.light_confirm == 0)
+    if (m->open.light_confirm == 0 || m->nonce == 0)
         return false;
     if (m->open.path_kind == RS_OPEN_NO_PATH)
         return m->open.group_address == 0 && m->open.data_port == 0;
-    return true;
+    return m->open.group_address >> 28 == 14; /* 224.0.0.0/4: a receiver binds a socket to it */
 }
 
 static void get_open(cursor *c, rs_message *m) {
+    get_bytes(c, m->open.object.app, 16);
+    m->open.object.data = get(c, 8);
     m->open.size = get(c, 8);
     m->open.fragment_size = (uint32_t)get(c, 4);
     m->open.first = get(c, 8);
     m->open.end = get(c, 8);
-    m->open.opening = get(c, 8);
     m->open.feedback_us = (uint32_t)get(c, 4);
     m->open.group_address = (uint32_t)get(c, 4);
     m->open.data_port = (uint16_t)get(c, 2);
+    m->open.engine = (uint8_t)get(c, 1);
     m->open.path_kind = (uint8_t)get(c, 1);
     m->open.light_confirm = (uint8_t)get(c, 1);
+    m->open.epoch = (uint32_t)get(c, 4);
     m->open.digest.algorithm = (uint8_t)get(c, 1);
     m->open.digest.length = (uint8_t)get(c, 1);
     if (m->open.digest.length > sizeof m->open.digest.value)
@@ -226,7 +246,7 @@ static void get_open(cursor *c, rs_message *m) {
 }
 
 static void put_hello(cursor *c, const rs_message *m) {
-    put(c, m->hello.version, 4);
+    put(c, m->hello.engines, 4);
     put(c, m->hello.boot, 8);
     put(c, m->hello.name_length, 2);
     if (m->hello.name_length > RS_NAME_MAX)
@@ -236,7 +256,7 @@ static void put_hello(cursor *c, const rs_message *m) {
 }
 
 static void get_hello(cursor *c, rs_message *m) {
-    m->hello.version = (uint32_t)get(c, 4);
+    m->hello.engines = (uint32_t)get(c, 4);
     m->hello.boot = get(c, 8);
     m->hello.name_length = (uint16_t)get(c, 2);
     if (m->hello.name_length > RS_NAME_MAX) {
@@ -276,6 +296,57 @@ static void get_map(cursor *c, rs_message *m) {
         c->bad = true;
 }
 
+/* Bounds within which the sums and products of feedback.c and road.c do not overflow. */
+static void get_rate(cursor *c, rs_message *m) {
+    m->rate.highest = get(c, 8);
+    m->rate.received = get(c, 8);
+    m->rate.repairs = get(c, 8);
+    m->rate.dropped = get(c, 8);
+    m->rate.share_bps = get(c, 8);
+    m->rate.at = get(c, 8);
+    m->rate.waited = get(c, 8);
+    m->rate.receivers = (uint32_t)get(c, 4);
+    c->bad |= m->rate.highest > RS_STREAM_FRAGMENTS || m->rate.received > RS_RATE_COUNT_MAX ||
+              m->rate.repairs > RS_RATE_COUNT_MAX || m->rate.dropped > RS_RATE_COUNT_MAX ||
+              m->rate.share_bps > RS_RATE_BPS_MAX || m->rate.at > RS_RATE_AT_MAX ||
+              m->rate.waited > RS_RATE_WAITED_MAX || m->rate.receivers != 1;
+}
+
+static bool leaves_are_sane(const rs_message *m) {
+    uint32_t width = m->leaves.width;
+    return m->leaves.count > 0 && width > 0 && width <= sizeof m->open.digest.value &&
+           m->leaves.count * width <= RS_LEAVES_BYTES && m->leaves.first < RS_STREAM_FRAGMENTS;
+}
+
+static void put_leaves(cursor *c, const rs_message *m) {
+    put(c, m->leaves.first, 8);
+    put(c, m->leaves.count, 2);
+    put(c, m->leaves.width, 1);
+    if (leaves_are_sane(m))
+        put_bytes(c, m->leaves.bytes, (size_t)m->leaves.count * m->leaves.width);
+    else
+        c->bad = true;
+}
+
+static void get_leaves(cursor *c, rs_message *m) {
+    m->leaves.first = get(c, 8);
+    m->leaves.count = (uint16_t)get(c, 2);
+    m->leaves.width = (uint8_t)get(c, 1);
+    if (leaves_are_sane(m))
+        get_bytes(c, m->leaves.bytes, (size_t)m->leaves.count * m->leaves.width);
+    else
+        c->bad = true;
+}
+
+static void get_leaf_req(cursor *c, rs_message *m) {
+    m->leaf_req.first = get(c, 8);
+    m->leaf_req.count = (uint16_t)get(c, 2);
+    uint8_t retake = (uint8_t)get(c, 1);
+    m->leaf_req.retake = retake;
+    c->bad |= m->leaf_req.count == 0 || m->leaf_req.first >= RS_STREAM_FRAGMENTS || retake > 1 ||
+              (retake && m->leaf_req.count > 1);
+}
+
 static void put_fields(cursor *c, const rs_message *m) {
     switch (m->type) {
     case RS_MSG_HELLO:
@@ -286,7 +357,6 @@ static void put_fields(cursor *c, const rs_message *m) {
         break;
     case RS_MSG_OPEN_ACK:
         put(c, m->open_ack.status, 1);
-        put(c, m->open_ack.opening, 8);
         put(c, m->open_ack.room, 8);
         put_cause(c, &m->open_ack.cause);
         break;
@@ -315,6 +385,7 @@ static void put_fields(cursor *c, const rs_message *m) {
         put(c, m->rate.share_bps, 8);
         put(c, m->rate.at, 8);
         put(c, m->rate.waited, 8);
+        put(c, m->rate.receivers, 4);
         break;
     case RS_MSG_ABORT:
         put_cause(c, &m->abort.cause);
@@ -325,6 +396,14 @@ static void put_fields(cursor *c, const rs_message *m) {
         break;
     case RS_MSG_PTCH_MAP:
         put_map(c, m);
+        break;
+    case RS_MSG_LEAF_REQ:
+        put(c, m->leaf_req.first, 8);
+        put(c, m->leaf_req.count, 2);
+        put(c, m->leaf_req.retake, 1);
+        break;
+    case RS_MSG_LEAVES:
+        put_leaves(c, m);
         break;
     }
 }
@@ -340,7 +419,6 @@ static void get_fields(cursor *c, rs_message *m) {
     case RS_MSG_OPEN_ACK:
         m->open_ack.status = (uint8_t)get(c, 1);
         c->bad |= m->open_ack.status > RS_ACK_HAVE;
-        m->open_ack.opening = get(c, 8);
         m->open_ack.room = get(c, 8);
         get_cause(c, &m->open_ack.cause);
         break;
@@ -363,13 +441,7 @@ static void get_fields(cursor *c, rs_message *m) {
         get_cause(c, &m->data_rcvd.cause);
         break;
     case RS_MSG_RATE:
-        m->rate.highest = get(c, 8);
-        m->rate.received = get(c, 8);
-        m->rate.repairs = get(c, 8);
-        m->rate.dropped = get(c, 8);
-        m->rate.share_bps = get(c, 8);
-        m->rate.at = get(c, 8);
-        m->rate.waited = get(c, 8);
+        get_rate(c, m);
         break;
     case RS_MSG_ABORT:
         get_cause(c, &m->abort.cause);
@@ -381,11 +453,22 @@ static void get_fields(cursor *c, rs_message *m) {
     case RS_MSG_PTCH_MAP:
         get_map(c, m);
         break;
+    case RS_MSG_LEAF_REQ:
+        get_leaf_req(c, m);
+        break;
+    case RS_MSG_LEAVES:
+        get_leaves(c, m);
+        break;
     }
 }
 
 static bool type_is_known(uint8_t type) {
-    return type >= RS_MSG_HELLO && type <= RS_MSG_PTCH_MAP;
+    return type >= RS_MSG_HELLO && type <= RS_MSG_LEAVES;
+}
+
+/* Their first fields are the same in every version; others may follow. */
+static bool speaks_any_version(uint8_t type) {
+    return type == RS_MSG_HELLO || type == RS_MSG_ABORT;
 }
 
 size_t rs_wire_encode(const rs_message *m, uint32_t payload_length, uint8_t *out, size_t capacity) {
@@ -396,9 +479,9 @@ size_t rs_wire_encode(const rs_message *m, uint32_t payload_length, uint8_t *out
         return 0;
     put(&c, 0, RS_CONTROL_LENGTH);
     put(&c, (uint64_t)m->type, 1);
-    put(&c, 0, 3);
-    put_bytes(&c, m->object.app, 16);
-    put(&c, m->object.data, 8);
+    put(&c, RS_WIRE_VERSION, 1);
+    put(&c, 0, 2);
+    put(&c, m->nonce, 8);
     put(&c, m->session, 4);
     put_fields(&c, m);
     if (c.bad)
@@ -413,26 +496,31 @@ bool rs_wire_decode(const uint8_t *bytes, size_t length, uint32_t payload_length
     cursor c = {.read = bytes, .size = length};
     uint64_t stated = get(&c, RS_CONTROL_LENGTH);
     uint8_t type = (uint8_t)get(&c, 1);
-    if (get(&c, 3) != 0 || c.bad || !type_is_known(type))
+    m->version = (uint8_t)get(&c, 1);
+    if (get(&c, 2) != 0 || c.bad || !type_is_known(type))
+        return false;
+    bool ours = m->version == RS_WIRE_VERSION;
+    if (!ours && !speaks_any_version(type))
         return false;
     if (payload_length > RS_FRAGMENT_MAX || (type != RS_MSG_PTCH_DATA && payload_length != 0))
         return false;
     if (length > RS_CONTROL_LENGTH + CONTROL_MAX || stated != length - RS_CONTROL_LENGTH + payload_length)
         return false;
     m->type = (rs_message_type)type;
-    get_bytes(&c, m->object.app, 16);
-    m->object.data = get(&c, 8);
+    m->nonce = get(&c, 8);
     m->session = (uint32_t)get(&c, 4);
     get_fields(&c, m);
-    return !c.bad && c.at == length;
+    return !c.bad && (c.at == length || !ours);
 }
 
 int rs_wire_frame(const uint8_t *bytes, size_t have, size_t *header_length, uint32_t *payload_length) {
     cursor c = {.read = bytes, .size = have};
-    if (have < RS_CONTROL_LENGTH + 1)
+    if (have < RS_CONTROL_PEEK)
         return 0;
     uint64_t stated = get(&c, RS_CONTROL_LENGTH);
-    uint8_t type = (uint8_t)get(&c, 1);
+    uint8_t type = (uint8_t)get(&c, 1), version = (uint8_t)get(&c, 1);
+    if (version != RS_WIRE_VERSION && !speaks_any_version(type))
+        return -1;
     uint64_t most = type == RS_MSG_PTCH_DATA ? RS_PATCH_HEADER - RS_CONTROL_LENGTH + RS_FRAGMENT_MAX : CONTROL_MAX;
     uint64_t least = (type == RS_MSG_PTCH_DATA ? RS_PATCH_HEADER : RS_CONTROL_COMMON) - RS_CONTROL_LENGTH;
     if (!type_is_known(type) || stated < least || stated > most)

@@ -225,7 +225,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
 bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *words) {
     rs_message hello = {.type = RS_MSG_HELLO};
     uint8_t bytes[RS_HEADER_MAX];
-    hello.hello.version = RS_WIRE_VERSION;
+    hello.hello.engines = RS_ENGINES_KNOWN;
     hello.hello.boot = control->options.boot;
     hello.hello.name_length = (uint16_t)strlen(control->options.server);
     memcpy(hello.hello.name, control->options.server, hello.hello.name_length);
@@ -242,8 +242,12 @@ static bool wrong_hello(char *words, const char *format, const char *name) {
  * opened to. */
 static bool identify(rs_control *control, rs_connection *c, const rs_message *hello, char *words) {
     const char *name = hello->hello.name;
-    if (hello->hello.version != RS_WIRE_VERSION)
-        return wrong_hello(words, "it speaks another version of the control protocol%s", "");
+    if (hello->version != RS_WIRE_VERSION) {
+        snprintf(words, RS_CONNECTION_WORDS,
+                 "it speaks version %u of the wire and %s speaks version %u: update the older agent", hello->version,
+                 control->options.server, RS_WIRE_VERSION);
+        return false;
+    }
     if (strlen(name) != hello->hello.name_length || strcmp(name, control->options.server) == 0)
         return wrong_hello(words, "it says that its name is %s", rs_quote(name));
     if (c->outgoing && strcmp(name, rs_peers_name(control->options.peers, c->peer)) != 0)
@@ -276,14 +280,30 @@ static void close_replaced(rs_control *control, const rs_connection *fresh) {
     }
 }
 
+/* To one whose HELLO is of another version: ABORT reads the same in all. */
+static void say_why(rs_control *control, rs_connection *c, const char *cause) {
+    rs_message abort = {.type = RS_MSG_ABORT};
+    uint8_t bytes[RS_HEADER_MAX];
+    char words[RS_CONNECTION_WORDS];
+    rs_wire_cause_set(&abort.abort.cause, cause);
+    size_t length = rs_wire_encode(&abort, 0, bytes, sizeof bytes);
+    rs_connection_send(c, rs_pool_now(control), bytes, length, NULL, words);
+}
+
 static bool greeted(rs_control *control, rs_connection *c, const uint8_t *bytes, size_t length, char *words) {
     rs_message hello;
-    if (!rs_wire_decode(bytes, length, 0, &hello) || hello.type != RS_MSG_HELLO) {
+    bool read = rs_wire_decode(bytes, length, 0, &hello);
+    if (read && hello.type == RS_MSG_ABORT)
+        return wrong_hello(words, "it refused: %s", rs_quote(hello.abort.cause.text));
+    if (!read || hello.type != RS_MSG_HELLO) {
         control->stats.malformed++;
         return wrong_hello(words, "it does not begin with HELLO%s", "");
     }
-    if (!identify(control, c, &hello, words))
+    if (!identify(control, c, &hello, words)) {
+        if (hello.version != RS_WIRE_VERSION)
+            say_why(control, c, words);
         return false;
+    }
     c->phase = RS_CONNECTION_UP;
     c->phase_since = rs_pool_now(control);
     rs_pool_peer *p = &control->peers[c->peer];

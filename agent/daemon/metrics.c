@@ -125,6 +125,8 @@ static void control(const rs_agent *agent, page *p) {
     by(p, "control_connections_total", "kind", "broken", s.broken);
     counter(p, "control_messages_bad_total", s.malformed, "Messages on them that could not be read.");
     counter(p, "data_packets_bad_total", agent->packets_bad, "Data packets that could not be read.");
+    counter(p, "data_packets_other_version_total", agent->packets_other_version,
+            "Data packets of another version of the wire.");
     counter(p, "data_socket_drops_total", agent->totals.socket_drops, "Data packets dropped at full socket buffers.");
     counter(p, "data_packets_intercepted_total", rs_data_intercepted(agent->data), "Lost on purpose (--loss).");
 }

@@ -247,6 +247,18 @@ static void count_bad(rs_agent *agent, const char *road, const char *from) {
     rs_log_limited(&agent->complaints, 5, RS_LOG_WARNING, "receive", "malformed on=%s from=%s", road, rs_quote(from));
 }
 
+/* On the data channel nobody can be answered: whose agent it is, its control connection tells. */
+static void count_wrong(rs_agent *agent, const rs_packet_in *packet, rs_rx_verdict what) {
+    if (what == RS_RX_BAD)
+        count_bad(agent, "data-channel", "somebody");
+    if (what != RS_RX_VERSION)
+        return;
+    agent->packets_other_version++;
+    rs_log_limited(&agent->complaints, 5, RS_LOG_WARNING, "receive",
+                   "data packet of wire version %d, this agent speaks version %d: update the older agent",
+                   rs_wire_version(packet->header, packet->header_length), RS_WIRE_VERSION);
+}
+
 uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *header, size_t header_length,
                               uint32_t payload_length) {
     rs_agent *agent = context;
@@ -259,8 +271,8 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
     if (rs_wire_data_header_length(header, header_length) == RS_REPAIR_HEADER && header_length == RS_DATA_HEADER)
         return rs_repairs_take(agent->repairs, group, header, payload_length);
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
-    if (result.verdict == RS_RX_BAD)
-        count_bad(agent, "data-channel", "somebody");
+    if (result.verdict == RS_RX_BAD || result.verdict == RS_RX_VERSION)
+        count_wrong(agent, &packet, result.verdict);
     if (result.verdict != RS_RX_STORE)
         return NULL;
     rs_receiving *r = find(agent, result.xfer);
@@ -283,8 +295,8 @@ static void take_repair(rs_agent *agent, const rs_repair_packet *repair) {
                                  .header_length = sizeof repair->header,
                                  .payload_length = repair->payload_length};
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
-    if (result.verdict == RS_RX_BAD)
-        count_bad(agent, "data-channel", "somebody");
+    if (result.verdict == RS_RX_BAD || result.verdict == RS_RX_VERSION)
+        count_wrong(agent, &packet, result.verdict);
     if (result.verdict != RS_RX_STORE && result.verdict != RS_RX_COMBINE)
         return;
     rs_receiving *r = find(agent, result.xfer);

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RS_IO_HEADER_BYTES 48 /* data header in front of every payload (docs/protocol.md) */
+#define RS_IO_HEADER_BYTES 32 /* data header in front of every payload (docs/protocol.md) */
 #define RS_IO_BATCH 126       /* most datagrams of one send or receive call: 18 times the 7 jumbo frames of a message */
 #define RS_IO_ERROR_MAX 256
 #define RS_IO_PAYLOAD_MAX 65507

@@ -73,9 +73,9 @@ header rostrum_t {
     bit<1>   report;
     bit<1>   attempt;
     bit<1>   first;   // the first sn of the session's ring
-    bit<32>  session;
-    bit<128> app_id;
-    bit<64>  data_id;
+    bit<32>  session; // its number, and in the highest byte the engine
+                      // (0: Republic, whose light is watched)
+    bit<64>  nonce;   // of the transfer
     bit<64>  sn;
     bit<64>  aux;
 }

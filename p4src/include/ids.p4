@@ -68,7 +68,7 @@ const bit<16> ETHERTYPE_VLAN = 0x8100;
 const bit<16> ETHERTYPE_LLDP = 0x88cc;
 const bit<48> ARP_IPV4_OVER_ETHERNET = 0x0001_0800_0604; // hardware, protocol, and the lengths of their addresses
 const bit<8> PROTOCOL_UDP = 17;
-const bit<24> ROSTRUM_DATA = 0x535201; // magic 0x5253 as it lies on the wire, version 1
+const bit<24> ROSTRUM_DATA = 0x535202; // magic 0x5253 as it lies on the wire, version 2
 const bit<4> MULTICAST_PREFIX = 0xe;   // 224.0.0.0/4
 
 #endif

@@ -71,7 +71,7 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
     state udp {
         packet.extract(hdr.udp);
         transition select(hdr.udp.total_bytes) {
-            0 .. 55: accept; // 8 of its own and 48: no room for a rostrum header
+            0 .. 39: accept; // 8 of its own and 32: no room for a rostrum header
             default: rostrum_magic;
         }
     }

@@ -80,7 +80,7 @@ static void incoming(node_engine *e, rs_time now, rs_xfer xfer) {
         return;
     transfer *t = transfer_of(e, info.object.data);
     t->xfer = xfer;
-    rs_group group = info.group_address ? info.group_address : RS_NO_GROUP;
+    rs_group group = info.group_address ? info.group_address & 0x0fffffff : RS_NO_GROUP;
     if (rs_incoming_accept(e->node, now, xfer, group, e->room) != RS_OK)
         rs_incoming_refuse(e->node, now, xfer, "out of memory");
     hand_in_view(e, now, t);
@@ -176,7 +176,7 @@ static bool node_poll_tx(sim_engine *engine, rs_time now, rs_packet_out *out) {
 static void node_granted(sim_engine *engine, rs_time now, uint32_t xfer) {
     const sim_path_params *path = &of(engine)->path;
     rs_path_grant grant = {.group = path->group,
-                           .group_address = path->group,
+                           .group_address = 0xe0000000 | path->group,
                            .data_port = 7070,
                            .accepted_size = path->accepted_bytes ? path->accepted_bytes : UINT64_MAX,
                            .kind = path->circuit ? RS_PATH_CIRCUIT : RS_PATH_PACKET,

@@ -48,7 +48,7 @@ static uint8_t *deliver(void *context, rs_io_group group, const uint8_t *header,
         return NULL;
     }
     uint64_t sn;
-    memcpy(&sn, header + 32, sizeof sn);
+    memcpy(&sn, header + 16, sizeof sn);
     if (sn >= FRAGMENTS || payload_length != io_fragment_length((unsigned)sn) || f->present[sn])
         return NULL;
     f->present[sn] = true;
@@ -162,7 +162,7 @@ void io_fixture_free(io_fixture *f) {
 rs_io_packet io_fragment_packet(const io_fixture *f, unsigned sn, uint8_t *header) {
     uint64_t number = sn;
     memset(header, 0xab, RS_IO_HEADER_BYTES);
-    memcpy(header + 32, &number, sizeof number);
+    memcpy(header + 16, &number, sizeof number);
     return (rs_io_packet){.address = f->group,
                           .port = f->port,
                           .header = header,

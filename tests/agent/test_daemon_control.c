@@ -419,7 +419,7 @@ static int stranger_by_name(const world *w, uint32_t from, uint32_t address, con
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(from)}};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(address)}};
     uint8_t bytes[RS_HEADER_MAX];
-    rs_message hello = {.type = RS_MSG_HELLO, .hello = {.version = RS_WIRE_VERSION, .boot = 5}};
+    rs_message hello = {.type = RS_MSG_HELLO, .hello = {.engines = RS_ENGINES_KNOWN, .boot = 5}};
     hello.hello.name_length = (uint16_t)strlen(name);
     memcpy(hello.hello.name, name, strlen(name));
     size_t length = rs_wire_encode(&hello, 0, bytes, sizeof bytes);

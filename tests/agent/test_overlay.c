@@ -30,7 +30,7 @@ typedef struct {
     char directory[64], store[96], socket[96], port[8], data_port[8];
     rs_agent *agent;
     rs_peer sender;
-    uint64_t opening;
+    uint64_t nonce;
     uint16_t neighbour_port; /* of the agent at NEIGHBOUR */
 } world;
 
@@ -100,22 +100,23 @@ static void say(world *w, const rs_message *m) {
 
 /* The sender opens the object on the path of that group. */
 static void open_by(world *w, uint32_t group) {
-    rs_message m = {.type = RS_MSG_OPEN, .object = object()};
+    rs_message m = {.type = RS_MSG_OPEN, .nonce = ++w->nonce};
+    m.open.object = object();
     m.open.size = SIZE;
     m.open.fragment_size = FRAGMENT;
     m.open.end = SIZE / FRAGMENT;
-    m.open.opening = ++w->opening;
     m.open.feedback_us = 5000;
     m.open.group_address = group;
     m.open.data_port = (uint16_t)atoi(w->data_port);
-    m.open.path_kind = RS_OPEN_RDCM;
+    m.open.engine = RS_PROTOCOL_RDCM;
+    m.open.path_kind = RS_PATH_PACKET;
     m.open.light_confirm = 1;
     m.open.digest = (rs_digest){.algorithm = 1, .length = 16};
     say(w, &m);
 }
 
 static void abandon(world *w) {
-    rs_message m = {.type = RS_MSG_ABORT, .object = object()};
+    rs_message m = {.type = RS_MSG_ABORT, .nonce = w->nonce};
     rs_wire_cause_set(&m.abort.cause, "cancelled by the sender: a test");
     say(w, &m);
 }
@@ -184,7 +185,7 @@ static void send_ack(const world *w, int fd) {
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(w->port)), .sin_addr.s_addr = htonl(LOOPBACK)};
     uint8_t bytes[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
-    rs_ack ack = {.flags = RS_ACK_TO_PREDECESSOR, .object = object(), .opening = w->opening, .version = 1};
+    rs_ack ack = {.flags = RS_ACK_TO_PREDECESSOR, .nonce = w->nonce, .version = 1};
     size_t length = rs_ack_encode(&ack, bytes);
     assert_int_equal(sendto(fd, bytes, length, 0, (struct sockaddr *)&to, sizeof to), length);
 }

@@ -13,7 +13,7 @@ import pytest
 from rostrum.client import wire
 from rostrum.client.values import Cancelled, Denied, Receiver, RostrumError, SendResult, TimedOut, Unavailable
 
-from tests.agent_e2e.agents import APP, World, content, wait_until, world
+from tests.agent_e2e.agents import World, content, wait_until, world
 from tests.agent_e2e.fake_manager import Answer, on_loop
 from tests.agent_e2e.network import Network, network
 
@@ -312,12 +312,13 @@ def test_garbage_on_the_network_harms_nobody(lab: World) -> None:
     lab.agents["h1"].wait_log("phase=high-rate")
     group = next(iter(lab.manager.paths.values())).group
     with stranger(lab, "h2", socket.SOCK_DGRAM) as datagrams:
-        right = bytes.fromhex("53520100") + bytes(4) + APP.bytes + (1).to_bytes(8, "little")
+        right = bytes.fromhex("53520200") + bytes(4)
         for _ in range(300):
-            noise = dice.randbytes(dice.choice([0, 1, 47, 48, 49, 1000, 8900, 8944]))
+            noise = dice.randbytes(dice.choice([0, 1, 31, 32, 33, 1000, 8900, 8928]))
             datagrams.sendto(noise, (group, 7070))
             sn = dice.choice([0, 3, 2**64 - 1, dice.randrange(2**64)])
-            forged = right + sn.to_bytes(8, "little") + bytes(8) + dice.randbytes(dice.choice([0, 5, 8895, 8950]))
+            forged = right + dice.randbytes(8) + sn.to_bytes(8, "little") + bytes(8)
+            forged += dice.randbytes(dice.choice([0, 5, 8895, 8950]))
             datagrams.sendto(forged, (group, 7070))
     for to in ("h1", "h2"):
         for size in (1, 3, 64, 5000, 200_000):

@@ -19,14 +19,15 @@ from collections.abc import Callable
 BOUND_S = 0.05  # how long a round listens: rubbish mostly gets no answer
 
 TCP: dict[int, list[Callable[[random.Random], bytes]]] = {
-    7071: [  # control channel: length, type, zeros, appID, dataID, session
+    7071: [  # control channel: length, type, version, zeros, nonce, session; HELLO
         lambda rng: struct.pack("<I", 0xFFFFFFFF) + rng.randbytes(100),
-        lambda rng: struct.pack("<IB3x", 508, rng.randrange(256)) + rng.randbytes(504),
-        lambda rng: struct.pack("<IB3x16xQIIQH", 32 + 16, 1, 0, 0, 1, rng.getrandbits(64), 2) + b"h3",
+        lambda rng: struct.pack("<IBB2x", 508, rng.randrange(256), 2) + rng.randbytes(504),
+        lambda rng: struct.pack("<IBB2xQIIQH", 30 + 2, 1, 2, 0, 0, 3, rng.getrandbits(64), 2) + b"h3",
+        lambda rng: struct.pack("<IBB2xQIIQH", 30 + 2, 1, rng.randrange(256), 0, 0, 3, 1, 2) + b"h3",
         lambda rng: (
-            struct.pack("<IB3x16xQIIQH", 32 + 16, 1, 0, 0, 1, rng.getrandbits(64), 2) + b"zz" + rng.randbytes(9000)
+            struct.pack("<IBB2xQIIQH", 30 + 2, 1, 2, 0, 0, 3, rng.getrandbits(64), 2) + b"zz" + rng.randbytes(9000)
         ),
-        lambda rng: struct.pack("<IB3x16xQIIQH", 32 + 16, 1, 0, 0, 1, rng.getrandbits(64), 65535) + b"zz",
+        lambda rng: struct.pack("<IBB2xQIIQH", 30 + 2, 1, 2, 0, 0, 3, rng.getrandbits(64), 65535) + b"zz",
     ],
     9090: [  # Thrift, framed or not, binary protocol
         lambda rng: struct.pack(">I", 0x7FFFFFFF) + rng.randbytes(100),
@@ -87,12 +88,12 @@ def datagram(rng: random.Random) -> bytes:
     """A data channel packet that is wrong in some way (docs/protocol.md)."""
     flags, aux = rng.choice([(0, 0), (1, rng.getrandbits(64)), (255, 1), (2, 0)])
     magic, session = rng.choice([0x5253, rng.getrandbits(16)]), rng.choice([0, rng.getrandbits(32)])
-    data_id, sn = rng.getrandbits(64), rng.choice([0, rng.getrandbits(64)])
-    header = struct.pack("<HBBI16sQQQ", magic, 1, flags, session, rng.randbytes(16), data_id, sn, aux)
+    nonce, sn = rng.getrandbits(64), rng.choice([0, rng.getrandbits(64)])
+    header = struct.pack("<HBBIQQQ", magic, rng.choice([2, 2, 2, 1]), flags, session, nonce, sn, aux)
     return rng.choice(
         [
             header,
-            header[: rng.randrange(48)],
+            header[: rng.randrange(32)],
             header + rng.randbytes(rng.randrange(8896)),
             rng.randbytes(rng.randrange(200)),
         ]

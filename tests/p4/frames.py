@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from ipaddress import IPv4Address
 
-MAGIC, VERSION = 0x5253, 1
+MAGIC, VERSION = 0x5253, 2
 FIRST, ATTEMPT, REPORT, REPAIR = 1, 2, 4, 8
-APP_ID = bytes(range(16))
+NONCE = 0x0F0E_0D0C_0B0A_0908
 DATA_PORT = 7070
 
 IPV4, ARP, VLAN = 0x0800, 0x0806, 0x8100
@@ -90,7 +90,7 @@ def rostrum(
     *, session: int = 0, sn: int = 0, flags: int = 0, version: int = VERSION, magic: int = MAGIC, payload: bytes = b""
 ) -> bytes:
     """The data channel's header (docs/protocol.md) and a fragment."""
-    return struct.pack("<HBBI16sQQQ", magic, version, flags, session, APP_ID, 1, sn, 0) + payload
+    return struct.pack("<HBBIQQQ", magic, version, flags, session, NONCE, sn, 0) + payload
 
 
 def arp_request(sender: str, target: str) -> bytes:

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from tests.p4.frames import ARP, IPV4, UDP, VLAN, checksum, remark
 
 MALFORMED, CHECKSUM, OTHER_FRAME, UNKNOWN, REFUSED, FOREIGN, NO_PATH, WAY_BACK = range(1, 9)
-OWN_HEADER = b"\x53\x52\x01"
+OWN_HEADER = b"\x53\x52\x02"
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def short_udp(rest: bytes) -> bool:
     """A header is announced, and the frame ends within it."""
     if len(rest) < 8:
         return True
-    if int.from_bytes(rest[4:6], "big") < 56:
+    if int.from_bytes(rest[4:6], "big") < 40:
         return False
-    return len(rest) < 11 or (rest[8:11] == OWN_HEADER and len(rest) < 56)
+    return len(rest) < 11 or (rest[8:11] == OWN_HEADER and len(rest) < 40)
 
 
 def judge(state: State, port: int, frame: bytes) -> tuple[int, dict[int, bytes]]:

@@ -51,7 +51,7 @@ static void pattern__has_the_share_and_runs_asked_for(void **state) {
 }
 
 static bool loses(rs_loss_pattern *pattern, uint64_t object, uint64_t sn) {
-    const rs_data_header header = {.session = 1, .object = {.data = object}, .sn = sn};
+    const rs_data_header header = {.session = 1, .nonce = object, .sn = sn};
     uint8_t bytes[RS_DATA_HEADER];
     rs_wire_encode_data(&header, bytes);
     return rs_loss_pattern_loses(pattern, bytes, sizeof bytes);
@@ -77,7 +77,7 @@ static void first_copies__are_lost_and_repeated_ones_pass(void **state) {
 static void other_packets__pass(void **state) {
     (void)state;
     rs_loss_pattern pattern = rs_loss_pattern_of(3, 1, 1);
-    const rs_repair_header repair = {.session = 1, .object = {.data = 1}, .number = 1, .mark = true};
+    const rs_repair_header repair = {.session = 1, .nonce = 1, .number = 1, .mark = true};
     uint8_t bytes[RS_REPAIR_HEADER] = {0};
     rs_wire_encode_repair(&repair, bytes);
     assert_false(rs_loss_pattern_loses(&pattern, bytes, sizeof bytes));

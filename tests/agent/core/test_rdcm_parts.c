@@ -208,8 +208,7 @@ static void passes__tell_time_within_a_grain(void **state) {
 static void ack__round_trip_and_golden_bytes(void **state) {
     (void)state;
     rs_ack ack = {.flags = RS_ACK_TO_PREDECESSOR,
-                  .object = {.app = "0123456789abcde", .data = 0x1122},
-                  .opening = 3,
+                  .nonce = 0x1122,
                   .version = 4,
                   .cum = 0x500,
                   .settled = 0x500 + 0x201,
@@ -220,11 +219,11 @@ static void ack__round_trip_and_golden_bytes(void **state) {
     uint8_t bytes[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
     rs_ack other;
     size_t length = rs_ack_encode(&ack, bytes);
-    assert_int_equal(length, 88);
-    const uint8_t start[] = {0x52, 0x41, 1, 1, 2, 0, 1, 2, '0', '1'};
+    assert_int_equal(length, 72);
+    const uint8_t start[] = {0x52, 0x41, 2, 1, 2, 0, 1, 2, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 5};
     assert_memory_equal(bytes, start, sizeof start);
-    const uint8_t numbers[] = {0x22, 0x11, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 5};
-    assert_memory_equal(bytes + 24, numbers, sizeof numbers);
+    const uint8_t end[] = {1, 0, 0, 0, 1, 0, 0, 0, 0xfe}; /* one receiver, engine */
+    assert_memory_equal(bytes + 48, end, sizeof end);
     memset(&other, 0, sizeof other);
     assert_true(rs_ack_decode(bytes, length, &other));
     assert_memory_equal(&other, &ack, sizeof ack);
@@ -242,7 +241,8 @@ static void ack__contradictions_are_refused(void **state) {
     struct {
         size_t at;
         uint8_t value;
-    } changes[] = {{0, 0}, {2, 2}, {3, 0}, {3, 32}, {4, 2}, {4, 0}, {5, 1}, {48 + 7, 0x80}, {64, 1}, {64 + 7, 0x80}};
+    } changes[] = {{0, 0},         {2, 1},  {3, 0},         {3, 32}, {4, 2},  {4, 0}, {5, 1},
+                   {24 + 7, 0x80}, {40, 1}, {40 + 7, 0x80}, {48, 2}, {52, 0}, {53, 1}};
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         memcpy(bytes, good, length);
         bytes[changes[i].at] = changes[i].value;

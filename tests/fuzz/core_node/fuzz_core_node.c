@@ -33,7 +33,7 @@ typedef struct {
     rs_time now;
     flying queue[QUEUE];
     uint32_t head, queued;
-    uint64_t opening; /* of the OPEN that flew last */
+    uint64_t nonce; /* of the OPEN that flew last */
     uint8_t stored[NODES][FRAGMENTS_MOST];
     rs_xfer stored_of[NODES];
     int64_t outstanding;
@@ -63,6 +63,12 @@ static void counted_release(void *context, void *memory) {
 
 static rs_object_id object(world *w) {
     return (rs_object_id){.app = "fuzz", .data = take(w, 1) % 3};
+}
+
+/* Of a transfer under way, or of none, or of a forged one. */
+static uint64_t nonce(world *w) {
+    uint64_t choice = take(w, 1);
+    return choice % 4 ? w->nonce : 1 + choice / 4 % 3;
 }
 
 static void receive(world *w, uint32_t to, const rs_packet_in *in) {
@@ -146,7 +152,7 @@ static void pump(world *w, uint32_t n) {
             rs_message m;
             if (out.channel == RS_CH_PEER_RELIABLE &&
                 rs_wire_decode(out.header, out.header_length, out.payload_length, &m) && m.type == RS_MSG_OPEN)
-                w->opening = m.open.opening;
+                w->nonce = m.nonce;
             for (uint32_t to = 0; to < NODES; to++)
                 if (w->queued < QUEUE && to != n && (out.channel == RS_CH_GROUP || out.peer == to))
                     w->queue[(w->head + w->queued++) % QUEUE] = (flying){n, to, out};
@@ -167,23 +173,24 @@ static void forge(world *w, uint32_t to) {
     rs_message m;
     uint8_t header[RS_HEADER_MAX];
     memset(&m, 0, sizeof m);
-    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_PTCH_MAP);
-    m.object = object(w);
+    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_LEAVES);
+    m.nonce = nonce(w);
     m.session = (uint32_t)(take(w, 1) % 5);
     if (m.session == 4)
         m.session = RS_SESSION_OBJECT;
     uint64_t a = take(w, 2), b = take(w, 2);
     uint32_t payload = 0;
     if (m.type == RS_MSG_OPEN) {
+        m.open.object = object(w);
         m.open.size = take(w, 1) % 8 ? a : a << 40;
         m.open.fragment_size = 1 + (uint32_t)(b % 300);
         m.open.first = take(w, 1) % 8;
         m.open.end = m.open.first + 1 + take(w, 1);
-        m.open.opening = take(w, 1) % 3;
-        m.open.path_kind = (uint8_t)(take(w, 1) % 4);
-        m.open.group_address = m.open.path_kind ? 5 : 0;
+        m.open.engine = (uint8_t)(take(w, 1) % 3);
+        m.open.path_kind = m.open.engine == RS_PROTOCOL_RDCM ? RS_PATH_PACKET : (uint8_t)(take(w, 1) % 4);
+        m.open.group_address = m.open.path_kind ? 0xe0000005 : 0;
         m.open.light_confirm = (uint8_t)(1 + take(w, 1) % 3);
-        if (m.open.path_kind == RS_OPEN_RDCM && take(w, 1) % 4 == 0) {
+        if (m.open.engine == RS_PROTOCOL_RDCM && take(w, 1) % 4 == 0) {
             m.open.size = RS_STREAM;
             m.open.first = 0;
             m.open.end = RS_STREAM_FRAGMENTS;
@@ -199,6 +206,14 @@ static void forge(world *w, uint32_t to) {
         m.ptch_map.bits = 24;
         for (int i = 0; i < 3; i++)
             m.ptch_map.map[i] = (uint8_t)take(w, 1);
+    } else if (m.type == RS_MSG_LEAF_REQ) {
+        m.leaf_req.first = a;
+        m.leaf_req.count = (uint16_t)(1 + b % 40);
+        m.leaf_req.retake = m.leaf_req.count == 1;
+    } else if (m.type == RS_MSG_LEAVES) {
+        m.leaves.first = a;
+        m.leaves.count = (uint16_t)(1 + b % 28);
+        m.leaves.width = 16;
     } else if (m.type == RS_MSG_OPEN_ACK || m.type == RS_MSG_DATA_RCVD) {
         m.open_ack.status = m.data_rcvd.status = (uint8_t)(a % 3);
         rs_wire_cause_set(m.type == RS_MSG_OPEN_ACK ? &m.open_ack.cause : &m.data_rcvd.cause, "\x1b[2J forged");
@@ -206,7 +221,8 @@ static void forge(world *w, uint32_t to) {
         m.ptch_req.start = a;
         m.ptch_req.end = b;
         if (m.type == RS_MSG_RATE)
-            m.rate.share_bps = take(w, 8);
+            m.rate.share_bps = take(w, 8) >> 14;
+        m.rate.receivers = m.type == RS_MSG_RATE;
     }
     size_t length = rs_wire_encode(&m, payload, header, sizeof header);
     rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
@@ -220,7 +236,7 @@ static void forge(world *w, uint32_t to) {
 
 static void forge_data(world *w, uint32_t to) {
     uint8_t header[RS_DATA_HEADER];
-    rs_data_header h = {.object = object(w), .session = (uint32_t)(take(w, 1) % 4), .sn = take(w, 2)};
+    rs_data_header h = {.nonce = nonce(w), .session = (uint32_t)(take(w, 1) % 4), .sn = take(w, 2)};
     h.flags = (uint8_t)(take(w, 1) % 4);
     h.aux = h.flags & RS_DATA_FIRST ? take(w, 2) : 0;
     rs_wire_encode_data(&h, header);
@@ -235,7 +251,7 @@ static void forge_data(world *w, uint32_t to) {
 
 static void forge_repair(world *w, uint32_t to) {
     uint8_t header[RS_REPAIR_HEADER];
-    rs_repair_header h = {.object = object(w),
+    rs_repair_header h = {.nonce = nonce(w),
                           .session = (uint32_t)(take(w, 1) % 4),
                           .number = 1 + (uint32_t)take(w, 1),
                           .count = (uint32_t)(take(w, 1) % (RS_COMBINE_MAX + 1))};
@@ -275,8 +291,7 @@ static void view(world *w, uint32_t n) {
 
 static void forge_ack(world *w, uint32_t to) {
     uint8_t header[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
-    rs_ack ack = {.flags = (uint8_t)(take(w, 1) % 128), .object = object(w), .version = take(w, 1)};
-    ack.opening = take(w, 1) % 4 ? w->opening : take(w, 1) % 3;
+    rs_ack ack = {.flags = (uint8_t)(take(w, 1) % 128), .nonce = nonce(w), .version = take(w, 1)};
     ack.cum = take(w, 1) % 8 ? take(w, 1) : take(w, 8) >> 3;
     ack.expected = take(w, 1) % 8 ? take(w, 2) : take(w, 8);
     ack.base = (take(w, 1) % 8 ? take(w, 1) : take(w, 7)) / 64 * 64;

@@ -20,6 +20,7 @@ static void data_header(const uint8_t *bytes, size_t size) {
     uint8_t again[RS_DATA_HEADER];
     if (!rs_wire_decode_data(bytes, size, &header))
         return;
+    must(rs_wire_version(bytes, size) == RS_WIRE_VERSION);
     rs_wire_encode_data(&header, again);
     must(size == RS_DATA_HEADER && memcmp(again, bytes, size) == 0);
 }
@@ -52,13 +53,17 @@ static void control(const uint8_t *bytes, size_t size, uint32_t payload) {
     uint8_t again[RS_HEADER_MAX];
     if (!rs_wire_decode(bytes, size, payload, &message))
         return;
+    if (message.version != RS_WIRE_VERSION) { /* what came behind is not known */
+        must(message.type == RS_MSG_HELLO || message.type == RS_MSG_ABORT);
+        return;
+    }
     size_t length = rs_wire_encode(&message, payload, again, sizeof again);
     must(length == size && memcmp(again, bytes, size) == 0);
     must(rs_wire_encode(&message, payload, again, size - 1) == 0);
     /* A reader of the stream cuts it out as it is. */
     size_t header_length = 0;
     uint32_t payload_length = 0;
-    must(rs_wire_frame(bytes, 5, &header_length, &payload_length) == 1);
+    must(rs_wire_frame(bytes, RS_CONTROL_PEEK, &header_length, &payload_length) == 1);
     must(header_length == size && payload_length == payload);
 }
 

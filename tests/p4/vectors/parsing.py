@@ -91,15 +91,15 @@ DROPPED = [
     dropped(
         "a datagram that ends within the rostrum header that it announces",
         1,
-        to_group(ipv4(S, G, udp(S, G, rostrum())[:40])),
+        to_group(ipv4(S, G, udp(S, G, rostrum())[:30])),
     ),
 ]
 
 NOT_OURS = [
     no_light("another magic", datagram(rostrum(magic=MAGIC ^ 1))),
-    no_light("another version", datagram(rostrum(version=2))),
+    no_light("another version", datagram(rostrum(version=1))),
     no_light("the magic in the other byte order", datagram(rostrum(magic=0x5352))),
-    no_light("a datagram too short for a header", datagram(rostrum()[:47])),
+    no_light("a datagram too short for a header", datagram(rostrum()[:31])),
     no_light("a fragment of a datagram", to_group(ipv4(S, G, udp(S, G, rostrum()), fragment=0x2000))),
     no_light(
         "the last fragment of one, whatever its bytes look like",
