@@ -314,6 +314,8 @@ def no_light(core: Core, event: ev.NoLight, now: int) -> None:
     if path.kind is PathKind.CIRCUIT:
         _dark_circuit(core, path, dark, cause, now)
         return
+    darkness, origin = core.resources.health.darkness, path.request.origin
+    news = not all(darkness.expected(name, PathKind.PACKET, origin, now) for name in dark)
     if path.rules_in:
         there = [name for name in dark if not _is_gone(core, name)]
         note_dark(core, path, there, _with_light(core, path, dark), now)
@@ -324,7 +326,7 @@ def no_light(core: Core, event: ev.NoLight, now: int) -> None:
     if all(path.complaints.get(name, 0) >= COMPLAINTS_MAX for name in path.request.receivers):
         fail(core, path, f"{cause}, over the packet network too", now)
         run_queue(core, now)
-    elif path.rules_op is None and max(path.complaints.values()) < COMPLAINTS_MAX:
+    elif news and path.rules_op is None and max(path.complaints.values()) < COMPLAINTS_MAX:
         core.warn("no light on the packet path; its rules are set again", path=path.id, receivers=listed(dark))
         core.install(path, now)
 

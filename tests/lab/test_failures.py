@@ -220,15 +220,25 @@ def test_dim_splitter_moves_the_transfer_to_the_packet_network(lab: Lab, seed: i
 
 
 def test_no_light_moves_the_transfer_to_the_packet_network(lab: Lab, seed: int) -> None:
-    """All that the OCS reports is well, and nothing arrives at one rack: only the receivers can tell."""
+    """The OCS reports nothing, and nothing arrives at the rack of most receivers: only they can tell."""
     lab.ocs_fault(kind="noisy", port=3, loss=1.0)
     data = data_of(2_000_000, seed)
-    result = send(lab, "h7", ["h1", "h3", "h5"], data)
-    check(lab, result, ["h1", "h3", "h5"], data)
+    result = send(lab, "h7", ["h1", "h5", "h6"], data)
+    check(lab, result, ["h1", "h5", "h6"], data)
     path = released(lab, result.response_id)
     assert path["kind"] == "packet"
     words = (path["reason"] + path["cause"] + " ".join(path["notes"])).lower()
     assert "light" in words and "h5" in words, path
+
+
+def test_no_light_at_the_smaller_part_is_made_up_for_by_unicast(lab: Lab, seed: int) -> None:
+    lab.ocs_fault(kind="noisy", port=3, loss=1.0)
+    data = data_of(2_000_000, seed)
+    result = send(lab, "h7", ["h1", "h3", "h5"], data)
+    check(lab, result, ["h1", "h3", "h5"], data)
+    assert result.path == "circuit"
+    causes = {row.name: row.cause for row in result.receivers}
+    assert "2 others had light" in causes["h5"] and not causes["h1"] and not causes["h3"], causes
 
 
 def test_lossy_fibre_is_made_up_for_by_patches(lab: Lab, seed: int) -> None:
