@@ -59,7 +59,7 @@ class Preflight:
         self._running += 1
         try:
             self._owner.post(ev.RequestReceived(request))
-            path_id = core.by_request[REST, number]
+            path_id = core.by_request.get((REST, number), "")  # a manager that stops makes none
             path = await waiting.path_until(self._owner, path_id, lambda one: one.state is State.ACTIVE, wait_s + 1.0)
             try:
                 if path is None or path.state is not State.ACTIVE:

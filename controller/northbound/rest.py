@@ -130,7 +130,10 @@ class Rest:
             raise Refused(503, f"{len(self.core.queue)} requests are waiting already; ask again later")
         self.owner.post(ev.RequestReceived(wanted))
         self.latency.add(time.perf_counter_ns() - began)
-        return self.find(self.core.by_request[REST, number])
+        made = self.core.by_request.get((REST, number))
+        if made is None:  # it takes nothing any more: its memory is lost, or another manager leads
+            raise Refused(503, "this manager stops, ask again when there is one")
+        return self.find(made)
 
     def request_once(self, new: schemas.NewPath, caller: Caller, key: str | None) -> Path:
         """As `request`, but a repetition with the same key finds the path that the first one made."""

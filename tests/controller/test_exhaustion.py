@@ -5,14 +5,17 @@ Real processes.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import socket
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.controller.programs import Program, program
+from tests.controller.programs import BOUND_S, Program, program
 
 DESCRIPTORS = 96
 
@@ -51,3 +54,109 @@ def test_descriptors__run_out_and_come_back_at_each_door(tmp_path: Path, door: s
         manager.until(lambda: manager.descriptors() <= before, "it holds as many descriptors as before")
         assert manager.stop() == 0
         assert "Traceback" not in manager.log
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_log_that_nobody_reads__stops_nothing(tmp_path: Path, kind: str) -> None:
+    """As when journald hangs: a write to its socket or pipe waited, and with it everybody."""
+    if kind == "pipe":
+        ends = os.pipe()
+    else:
+        pair = socket.socketpair()
+        ends = (pair[0].detach(), pair[1].detach())
+    with program(tmp_path, stderr=ends[1]) as manager, os.fdopen(ends[0], "rb", buffering=0) as reader:
+        os.close(ends[1])
+        for _ in range(8):  # some 300 bytes of log each; a pipe holds 64 KiB
+            with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=5.0) as client:
+                for _ in range(1000):
+                    assert client.delete("http://manager/v1/paths/" + "p" * 150).status_code == 404
+        assert manager.welcomes() and manager.rest_answers()
+        os.set_blocking(reader.fileno(), False)
+        read = bytearray()
+
+        def told() -> bool:
+            while part := reader.read(1 << 16):
+                read.extend(part)
+            return b"log lines left out: " in read
+
+        manager.until(told, "the log goes on, and says that some of it is missing")
+        manager.rest("DELETE", "/v1/paths/the-last-one", by_socket=True)
+        manager.until(lambda: told() and b"the-last-one" in read, "what is logged after that is there")
+        lines = read.decode().splitlines()
+        lost = sum(int(line.split("left out: ")[1].split(";")[0]) for line in lines if "log lines left out: " in line)
+        assert sum("rostrum.audit" in line for line in lines) + lost >= 8001
+        assert manager.stop() == 0
+
+
+def test_log__full_of_lines_at_the_end_is_no_reason_to_stay(tmp_path: Path) -> None:
+    ends = os.pipe()
+    with program(tmp_path, stderr=ends[1]) as manager:
+        os.close(ends[1])
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=5.0) as client:
+            for _ in range(1000):
+                client.delete("http://manager/v1/paths/" + "p" * 150)
+        assert manager.stop() == 0
+        os.close(ends[0])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """A file that takes what room there is."""
+    file = folder / "filler"
+    with file.open("wb", buffering=0) as out, contextlib.suppress(OSError):
+        while True:
+            out.write(bytes(4096))
+    return file
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("sync", ["normal", "full"])
+def test_disk_full_under_the_journal__ends_the_manager_and_loses_nothing(
+    tmp_path: Path, small_disk: Path, sync: str
+) -> None:
+    """What it cannot write it tells nobody; when there is room again, all that it told is there."""
+    options = ("--journal", str(small_disk / "manager.journal"), "--journal-sync", sync)
+    told: dict[str, str] = {}  # path by key
+
+    def ask(manager: Program, key: str) -> None:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=5.0) as client:
+            body = {"sender": "h1", "receivers": ["h3"], "wait_ms": 600_000}
+            answer = client.post("http://manager/v1/paths", json=body, headers={"Idempotency-Key": key})
+            if answer.status_code == 201:
+                told[key] = answer.json()["id"]
+
+    with program(tmp_path, *options) as manager:
+        ask(manager, "first")
+        filler = fill(small_disk)
+        with contextlib.suppress(httpx.HTTPError):
+            for number in range(2000):
+                ask(manager, f"key-{number}")
+        assert manager.process.wait(BOUND_S) == 1
+        assert "takes nothing any more: database or disk is full" in manager.log and "Traceback" not in manager.log
+    (tmp_path / "manager.log").unlink()
+    with program(tmp_path, *options, wait=False) as manager:  # systemd starts it again and again
+        with contextlib.suppress(AssertionError):
+            manager.until(lambda: manager.started() or manager.process.poll() is not None, "it starts, or does not")
+        assert "Traceback" not in manager.log
+        if manager.process.poll() is not None:
+            assert str(small_disk) in manager.log and "full" in manager.log
+    filler.unlink()
+    with program(tmp_path, *options) as manager:
+        known = set(told)
+        for key in known:
+            before = told[key]
+            ask(manager, key)
+            assert told[key] == before, "an acknowledged path was forgotten"
+        assert "first" in known
+        ask(manager, "after")
+        assert "after" in told
+        assert manager.stop() == 0

@@ -82,6 +82,14 @@ def test_systemd__finds_nothing_wrong_in_any_unit(tmp_path: Path) -> None:
     assert (said.returncode, said.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("name", [MANAGER, AGENT])
+def test_restarts__are_not_given_up(name: str) -> None:
+    """systemd's default is five starts in ten seconds, and then none any more (systemd.unit(5))."""
+    settings = unit(name)
+    assert one(settings, "Restart") in ("always", "on-failure")
+    assert one(settings, "StartLimitIntervalSec") == "0"
+
+
 def test_manager__what_has_to_survive_lies_where_nothing_is_removed() -> None:
     settings = unit(MANAGER)
     _, options = command(settings)
