@@ -83,6 +83,8 @@ class Devices:
             self._sequencer.submit(_fibres(action.ocs, action.pairs), lambda: self._disconnect(action))
         elif isinstance(action, act.InstallUnicast):
             self._rules.between(action.switch, lambda: self._unicast(action))
+        elif isinstance(action, act.Discover):
+            self._fabric.discover(action.ports)
         elif isinstance(action, act.ReadRules):
             self._rules.between(action.switch, lambda: self._read_rules(action.switch))
         elif isinstance(action, act.ReadCrossConnects):

@@ -83,6 +83,13 @@ class InstallUnicast:
 
 
 @dataclass(frozen=True)
+class Discover:
+    """Discovery frames out of these ports (switch, port) now. Not answered; what is heard comes as Sighted."""
+
+    ports: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
 class ReadRules:
     """Answered by RulesFound."""
 
@@ -167,6 +174,7 @@ Action = (
     | RemoveRules
     | RearmRules
     | InstallUnicast
+    | Discover
     | ReadRules
     | Connect
     | Disconnect

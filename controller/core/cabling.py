@@ -15,12 +15,21 @@ from rostrum.controller.core.circuits import Circuit, CircuitState
 from rostrum.controller.core.model import Sighting
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import S
-from rostrum.topologies.model import End, Ocs
+from rostrum.topologies.model import End, Ocs, Topology
 
+INTERVAL_S = 1.0  # between two discovery frames out of a port
+FRAMES_PER_S = 400  # of all ports: large networks are asked less often
 STALE_NS = 20 * S  # not heard for so long: nothing is said of the port any more
 SETTLE_NS = 1 * S  # after a circuit changed, frames on the way before prove nothing
 
 State = Literal["as expected", "miscabled", "silent", "down", "not looked at", "not heard"]
+
+
+def interval_ns(topology: Topology) -> int:
+    """Between two discovery frames out of each port to another device."""
+    ends = [end for one in topology.switches.values() for end in one.neighbours.values()]
+    ports = sum(end.node not in topology.servers for end in ends)
+    return round(max(INTERVAL_S, ports / FRAMES_PER_S) * S)
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,8 @@ def sighted(core: Core, event: ev.Sighted, now: int) -> None:
     if wrong is None:
         return
     before = core.heard.get((seen.switch, seen.port))
+    if "silence" not in core.alarms:
+        core.look_at("silence", now)  # from the first frame on, silence means something
     core.heard[seen.switch, seen.port] = Heard(seen, now, wrong)
     was = before.wrong if before else ""
     if wrong and wrong != was:

@@ -181,6 +181,8 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, asker: str, now: 
     busy: list[str] = []
     until: list[int] = []
     health, down = resources.health, resources.ports_down
+    if (ocs.name, tor) in resources.failed.links:
+        return Obstacle(f"waiting for {tor}'s fibres to {ocs.name}: they are drained", until=FOREVER)
     for port in resources.ports[ocs.name, tor]:
         verdict = health.input if side == "input" else health.output
         ill = None if health.spotless else verdict(ocs, port.ocs_port, now, asker)

@@ -23,6 +23,7 @@ def switch_up(core: Core, event: ev.SwitchUp, now: int) -> None:
         return
     core.resources.switches_down.pop(event.switch, None)
     membership_rules.switch_up(core, event.switch)
+    core.silence.from_switch[event.switch] = now
     core.unicast[event.switch] = rule_making.unicast(core.topology, event.switch, retree.dead_ports(core))
     core.emit(act.InstallUnicast(event.switch, core.unicast[event.switch]))
     core.emit(act.ReadRules(event.switch))

@@ -184,6 +184,21 @@ def _cabling(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
         yield Finding("note", "cabling", listed(blind), what, mend)
 
 
+def _links(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    for one in core.resources.failed:
+        subject = "-".join(one.link)
+        mend = "check the cable, the optics and both ports; rostrum links drain takes it out of use meanwhile"
+        if one.silent:
+            yield Finding("error", "link", subject, f"{subject} is left alone: {one.cause}", mend)
+        else:
+            what = f"{subject} is left alone for {seconds(max(one.until - now, 0))} more: {one.cause}"
+            yield Finding("warning", "link", subject, what, mend)
+    for drained in core.resources.failed.all_drained:
+        subject = "-".join(drained.link)
+        what = f"{subject} is drained" + (f": {drained.reason}" if drained.reason else "")
+        yield Finding("note", "link", subject, what, f"rostrum links undrain {' '.join(drained.link)} puts it back")
+
+
 def _ports(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
     for (switch, port), words in core.resources.ports_down.items():
         mend = f"see that {switch}'s port {port} is enabled and that both ends have power and light"
@@ -311,6 +326,7 @@ _CHECKS: tuple[Check, ...] = (
     _dark,
     _light,
     _ports,
+    _links,
     _cabling,
     _rules,
     _agents,

@@ -115,6 +115,17 @@ class LinkSuspected:
 
 
 @dataclass(frozen=True)
+class LinkDrained:
+    """REST: an operator takes a link out of use until he says otherwise (`drained` False). Between two switches, or a
+    switch and an OCS.
+    """
+
+    link: tuple[str, str]
+    reason: str = ""
+    drained: bool = True
+
+
+@dataclass(frozen=True)
 class FailureReported:
     report: FailureReport
     origin: str
@@ -293,6 +304,7 @@ Event = (
     | ReceiverJoins
     | ReceiverLeaves
     | LinkSuspected
+    | LinkDrained
     | SwitchUp
     | SwitchDown
     | PortChanged

@@ -17,6 +17,7 @@ from rostrum.controller.core import (
     cabling,
     configure,
     devices,
+    drains,
     failures,
     intake,
     light,
@@ -24,6 +25,7 @@ from rostrum.controller.core import (
     ports,
     rdcm,
     retree,
+    silent_links,
     survival,
 )
 from rostrum.controller.core import events as ev
@@ -52,6 +54,7 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.ReceiverJoins: retree.receiver_joins,
     ev.ReceiverLeaves: retree.receiver_leaves,
     ev.LinkSuspected: retree.link_suspected,
+    ev.LinkDrained: drains.link_drained,
     ev.PortChanged: ports.port_changed,
     ev.Sighted: cabling.sighted,
     ev.RulesFound: devices.rules_found,
@@ -166,6 +169,7 @@ _LOOKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several
     "leases": agents.leases,
     "orders": _silent_devices,
     "unclaimed": _unclaimed,
+    "silence": silent_links.look,
     "links": retree.activate,
     "accused": failures.judge,
     "suspected": failures.weigh,

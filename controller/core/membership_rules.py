@@ -88,6 +88,9 @@ def links_changed(core: Core, now: int) -> None:
         end = topology.switches[switch].neighbours.get(port)
         if end and end.node in topology.switches:
             dead |= {(switch, port), (end.node, end.port)}
+    for a, b in core.resources.failed.links:
+        if a in topology.switches and b in topology.switches:
+            dead |= {(a, port) for port, end in topology.switches[a].neighbours.items() if end.node == b}
     moved = core.members.sharing.links_changed(dead)
     if moved:
         core.warn("group trees leave links", dead=len(dead) // 2, groups=len(moved))

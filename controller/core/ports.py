@@ -22,6 +22,7 @@ def port_changed(core: Core, event: ev.PortChanged, now: int) -> None:
         return
     if event.up:
         del core.resources.ports_down[key]
+        core.silence.from_port[key] = now
         core.log("port up", switch=event.switch, port=event.port, to=f"{end.node}:{end.port}")
     else:
         cause = f"{event.switch} port {event.port} (to {end.node}:{end.port}) is down"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import rdcm, trees
+from rostrum.controller.core import membership_rules, rdcm, trees
 from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core.fabric import Link
 from rostrum.controller.core.failed_links import key as record_key
@@ -28,9 +28,11 @@ class CannotChange(Exception):
     """The text says why a path's receivers stay as they are."""
 
 
-def fail_links(core: Core, links: Iterable[Link], cause: str, now: int) -> tuple[Link, ...]:
-    """Leaves links alone from now on, for all paths; returns those that were not known."""
-    new = core.resources.failed.add(links, cause, now)
+def fail_links(core: Core, links: Iterable[Link], cause: str, now: int, wait_ns: int | None = None) -> tuple[Link, ...]:
+    """Leaves links alone from now on, for all paths; returns those that were not known. `wait_ns`: as `hold_ns` of
+    `FailedLinks.add`.
+    """
+    new = core.resources.failed.add(links, cause, now, wait_ns)
     if not new:
         return ()
     for link in new:
@@ -40,11 +42,18 @@ def fail_links(core: Core, links: Iterable[Link], cause: str, now: int) -> tuple
         core.look_at("links", failed.until)
         core.warn("link left alone", link="-".join(link), cause=cause, ms=(failed.until - now) // 1_000_000)
     core.counts["links_failed"] += len(new)
+    leave_links(core, new, cause, now)
+    return new
+
+
+def leave_links(core: Core, links: Iterable[Link], cause: str, now: int) -> None:
+    """What runs over links that are not to be used any more is led around them, where there is a way."""
+    new = list(links)
     for path in [one for one in core.paths.values() if one.granted and one.tree]:
         if path.tree and any(link in path.tree.links for a, b in new for link in ((a, b), (b, a))):
             around(core, path, cause, now)
     reroute_unicast(core)
-    return new
+    membership_rules.links_changed(core, now)
 
 
 def activate(core: Core, now: int) -> None:
@@ -54,6 +63,7 @@ def activate(core: Core, now: int) -> None:
         core.log("link used again", link="-".join(failed.link), cause=failed.cause)
         core.counts["links_activated"] += 1
         reroute_unicast(core)
+        membership_rules.links_changed(core, now)
     if core.resources.failed:
         core.look_at("links", min(one.until for one in core.resources.failed))
 
@@ -84,6 +94,8 @@ def dead_ports(core: Core) -> set[tuple[str, int]]:
     """Ports that are down, and those of links left alone."""
     dead = set(core.resources.ports_down)
     for a, b in core.resources.failed.links:
+        if a not in core.topology.switches:
+            continue  # a drained fibre to an OCS
         dead |= {(a, port) for port, end in core.topology.switches[a].neighbours.items() if end.node == b}
     return dead
 

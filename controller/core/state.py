@@ -15,6 +15,7 @@ from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.circuits import FOREVER, Circuit, Foreign
 from rostrum.controller.core.durable import Durable
+from rostrum.controller.core.failed_links import Silence
 from rostrum.controller.core.groups import Groups
 from rostrum.controller.core.membership_state import Membership
 from rostrum.controller.core.model import MulticastRule, Pair, UnicastRule
@@ -118,6 +119,7 @@ class Core:
     expiries: list[tuple[int, str]] = field(default_factory=list)  # heap: when a path's own lease may be over, its id
     addresses: dict[str, ServerAddress] = field(default_factory=dict)  # of servers, as last told to agents
     heard: dict[tuple[str, int], Heard] = field(default_factory=dict)  # (switch, port) -> by discovery
+    silence: Silence = field(default_factory=Silence)
     started: int = 0
     quotas: Quotas = field(default_factory=lambda: Quotas({}))
     durable: Durable = field(default_factory=Durable)

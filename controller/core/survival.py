@@ -14,6 +14,7 @@ from rostrum.controller.core.state import Core
 
 PARTS: tuple[Part, ...] = (  # in the order in which they are restored
     failed_links.Records(),
+    failed_links.DrainRecords(),
     recovery.Circuits(),
     recovery.Leaving(),
     recovery.Agents(),

@@ -78,6 +78,9 @@ class CableView(BaseModel):
     port: int
     expected: str = Field(description="Node and port at the other end, by the topology file")
     state: cabling.State
+    use: Literal["in use", "failed", "silent", "drained"] = Field(
+        description="Whether paths are led over it; the reasons are in /v1/failed-links"
+    )
     sees: str = Field(description="The port whose discovery frames come in; empty = none lately")
     words: str
 
@@ -131,6 +134,13 @@ class TenantList(BaseModel):
     tenants: list[TenantView]
 
 
+def _link_use(core: Core, switch: str, node: str) -> Literal["in use", "failed", "silent", "drained"]:
+    found = core.resources.failed.get((switch, node))
+    if core.resources.failed.is_drained((switch, node)):
+        return "drained"
+    return "in use" if found is None else "silent" if found.silent else "failed"
+
+
 def install(app: FastAPI, rest: Rest) -> None:
     _probing(app, rest)
 
@@ -145,6 +155,7 @@ def install(app: FastAPI, rest: Rest) -> None:
                     port=one.port,
                     expected=f"{one.expected.node}:{one.expected.port}",
                     state=one.state,
+                    use=_link_use(rest.core, one.switch, one.expected.node),
                     sees=one.sees,
                     words=one.words,
                 )

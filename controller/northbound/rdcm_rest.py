@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI, Request
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import BaseModel, ConfigDict, Field
+from rostrum.controller.core import drains, retree
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import retree
 from rostrum.controller.core.paths import Path
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import RingPlace
@@ -80,10 +80,28 @@ class FailedLinkView(BaseModel):
     since_ns: int
     until_ns: int = Field(description="Then it is used again")
     times: int = Field(description="How often in a row it was suspected")
+    silent: bool = Field(description="Discovery frames do not come through; `until_ns` moves on as long as that is so")
+
+
+class DrainedLinkView(BaseModel):
+    """A link that an operator took out of use."""
+
+    link: list[str]
+    reason: str
+    since_ns: int
 
 
 class FailedLinkList(BaseModel):
     failed_links: list[FailedLinkView]
+    drained_links: list[DrainedLinkView] = Field(description="Out of use until an operator puts them back")
+
+
+class Drain(BaseModel):
+    """Why a link is taken out of use, for whoever looks later."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    reason: str = Field(default="", max_length=200, examples=["new cable"])
 
 
 class SuspectedLink(BaseModel):
@@ -95,6 +113,8 @@ class SuspectedLink(BaseModel):
 
 
 def install(app: FastAPI, rest: Rest) -> None:
+    _draining(app, rest)
+
     @app.get("/v1/paths/{path_id}/overlay", tags=["paths"], responses=problems.responses(404, 409))
     async def show_overlay(path_id: str) -> OverlayShown:
         """RDCM: the backup overlay of a path's receivers, and what happened to it and to the tree."""
@@ -123,7 +143,7 @@ def install(app: FastAPI, rest: Rest) -> None:
     @app.get("/v1/failed-links", tags=["network"])
     async def list_failed_links() -> FailedLinkList:
         """Links between switches that are left alone because packets did not get through."""
-        return FailedLinkList(failed_links=_failed(rest.core, rest.wall))
+        return _left_alone(rest)
 
     @app.post("/v1/failed-links", status_code=201, tags=["network"], responses=problems.responses(409, 413, 422))
     async def suspect_link(new: SuspectedLink, request: Request) -> FailedLinkList:
@@ -133,7 +153,7 @@ def install(app: FastAPI, rest: Rest) -> None:
         await rest.settled()
         if link not in rest.core.resources.failed.links:
             raise Refused(409, f"nothing but {'-'.join(link)} leads there; it stays in use")
-        return FailedLinkList(failed_links=_failed(rest.core, rest.wall))
+        return _left_alone(rest)
 
     @app.delete("/v1/failed-links/{a}/{b}", tags=["network"], responses=problems.responses(404, 422))
     async def use_link_again(a: str, b: str) -> FailedLinkList:
@@ -143,7 +163,46 @@ def install(app: FastAPI, rest: Rest) -> None:
             raise Refused(404, f"{a}-{b} is in use; GET /v1/failed-links lists those that are not")
         rest.owner.post(ev.LinkSuspected(link, "", up=True))
         await rest.settled()
-        return FailedLinkList(failed_links=_failed(rest.core, rest.wall))
+        return _left_alone(rest)
+
+
+def _draining(app: FastAPI, rest: Rest) -> None:
+    @app.put("/v1/links/{a}/{b}/drain", tags=["network"], responses=problems.responses(409, 413, 422))
+    async def drain_link(a: str, b: str, new: Drain) -> FailedLinkList:
+        """Takes a link out of use until it is put back: between two switches, or the fibres of a switch to an OCS. What
+        runs over it is led around it; this survives restarts and other managers' takeovers.
+        """
+        link = _drainable(rest.core, a, b)
+        if words := drains.obstacle(rest.core, link):
+            raise Refused(409, words)
+        rest.owner.post(ev.LinkDrained(link, new.reason))
+        await rest.settled()
+        return _left_alone(rest)
+
+    @app.delete("/v1/links/{a}/{b}/drain", tags=["network"], responses=problems.responses(404, 422))
+    async def undrain_link(a: str, b: str) -> FailedLinkList:
+        """A drained link may be used again. Nobody is moved to it."""
+        link = _drainable(rest.core, a, b)
+        if not rest.core.resources.failed.is_drained(link):
+            raise Refused(404, f"{a}-{b} is not drained; GET /v1/failed-links lists those that are")
+        rest.owner.post(ev.LinkDrained(link, drained=False))
+        await rest.settled()
+        return _left_alone(rest)
+
+
+def _drainable(core: Core, a: str, b: str) -> tuple[str, str]:
+    for switch, ocs in ((a, b), (b, a)):
+        if ocs in core.topology.ocs and (ocs, switch) in core.resources.ports:
+            return switch, ocs
+    return _link(core, a, b)
+
+
+def _left_alone(rest: Rest) -> FailedLinkList:
+    drained = [
+        DrainedLinkView(link=list(one.link), reason=one.reason, since_ns=rest.wall(one.since))
+        for one in rest.core.resources.failed.all_drained
+    ]
+    return FailedLinkList(failed_links=_failed(rest.core, rest.wall), drained_links=drained)
 
 
 def collect(core: Core) -> Iterator[Metric]:
@@ -152,11 +211,14 @@ def collect(core: Core) -> Iterator[Metric]:
     yield GaugeMetricFamily("rostrum_rdcm_paths", "Paths with a backup overlay now.", live)
     words = "Links between switches left alone now because packets did not get through."
     yield GaugeMetricFamily("rostrum_failed_links", words, len(core.resources.failed))
+    words = "Links out of use until an operator puts them back."
+    yield GaugeMetricFamily("rostrum_drained_links", words, len(core.resources.failed.all_drained))
     for name, words, key in (
         ("rostrum_rdcm_views", "Views of overlays told to agents.", "views_told"),
         ("rostrum_rdcm_receiver_reports", "Reports of receivers that are gone.", "reports_receiver"),
         ("rostrum_rdcm_link_reports", "Reports of receivers that get everything by repair.", "reports_link"),
         ("rostrum_rdcm_receivers_failed", "Receivers taken out of paths because they failed.", "receivers_failed"),
+        ("rostrum_links_silent", "Links left alone because discovery frames stayed away.", "links_silent"),
         ("rostrum_links_failed", "Links left alone from then on.", "links_failed"),
         ("rostrum_links_activated", "Failed links that were used again after their time.", "links_activated"),
         ("rostrum_trees_changed", "Trees changed under traffic, confirmed by switches.", "retrees"),
@@ -174,7 +236,12 @@ def _link(core: Core, a: str, b: str) -> tuple[str, str]:
 def _failed(core: Core, wall: WallClock) -> list[FailedLinkView]:
     return [
         FailedLinkView(
-            link=list(one.link), cause=one.cause, since_ns=wall(one.since), until_ns=wall(one.until), times=one.times
+            link=list(one.link),
+            cause=one.cause,
+            since_ns=wall(one.since),
+            until_ns=wall(one.until),
+            times=one.times,
+            silent=one.silent,
         )
         for one in core.resources.failed
     ]

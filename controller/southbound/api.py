@@ -8,7 +8,7 @@ the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from rostrum.controller.core.model import (
@@ -65,8 +65,9 @@ class SwitchFabric(Protocol):
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         """Of a switch's ports, and why it dropped; None from a switch that is not asked for them."""
 
-    def discover(self) -> None:
-        """Have discovery frames sent now, besides those that go out now and then; what comes of it is told."""
+    def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
+        """Have discovery frames sent now, besides those that go out now and then, by all ports between devices or by
+        these (switch, port); what comes of it is told."""
 
 
 class CircuitSwitch(Protocol):

@@ -7,13 +7,12 @@ driver knows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from rostrum.controller.core import cabling
 from rostrum.controller.core.model import Sighting
 from rostrum.controller.southbound import lldp
 from rostrum.topologies.model import End, Switch, Topology
-
-INTERVAL_S = 5.0
 
 Frames = Sequence[tuple[int, bytes]]  # (port, what leaves by it)
 Send = Callable[[str, Frames], None]  # (switch, frames): best effort
@@ -39,6 +38,7 @@ class Discovery:
     ) -> None:
         self._up, self._send, self._seen, self._key = up, send, seen, key
         self._ports = {one.name: watched_ports(topology, one) for one in topology.switches.values()}
+        self._interval_s = cabling.interval_ns(topology) / 1e9
         self._sender: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -51,10 +51,16 @@ class Discovery:
     def ports(self, switch: str) -> list[int]:
         return self._ports[switch]
 
-    def round(self) -> None:
-        """One frame out of every port of every switch that is up."""
+    def round(self, ports: Collection[tuple[str, int]] | None = None) -> None:
+        """One frame out of every port of every switch that is up, or out of those of `ports` that are theirs."""
+        wanted: dict[str, list[int]] | None = None
+        if ports is not None:
+            wanted = {}
+            for switch, port in ports:
+                wanted.setdefault(switch, []).append(port)
         for switch in list(self._up()):
-            frames = [(port, lldp.frame(self._key, lldp.Origin(switch, port))) for port in self._ports[switch]]
+            own = self._ports[switch] if wanted is None else wanted.get(switch, ())
+            frames = [(port, lldp.frame(self._key, lldp.Origin(switch, port))) for port in own]
             if frames:
                 self._send(switch, frames)
 
@@ -67,4 +73,4 @@ class Discovery:
     async def _rounds(self) -> None:
         while True:
             self.round()
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(self._interval_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from rostrum.controller.core.model import (
@@ -93,9 +93,9 @@ class MixedFabric:
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return await self._fabric(switch).switch_counters(switch)
 
-    def discover(self) -> None:
+    def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         for fabric in self._fabrics.values():
-            fabric.discover()
+            fabric.discover(ports)
 
     def _fabric(self, switch: str) -> SwitchFabric:
         if switch not in self._of:

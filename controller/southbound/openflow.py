@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
@@ -243,9 +243,9 @@ class OpenFlowFabric:
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return None
 
-    def discover(self) -> None:
+    def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         if self._discovery:
-            self._discovery.round()
+            self._discovery.round(ports)
 
     def _connections(self) -> dict[str, Connection]:
         return {name: link.connection for name, link in self._links.items() if link.up}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rostrum.controller.core.model import (
@@ -101,9 +101,9 @@ class P4RuntimeFabric:
         parts = await together(self._switch(name).rule_counters(own) for name, own in by_switch(rules).items())
         return [one for part in parts for one in part]
 
-    def discover(self) -> None:
+    def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         if self._discovery:
-            self._discovery.round()
+            self._discovery.round(ports)
 
     def _send(self, switch: str, frames: Frames) -> None:
         task = asyncio.create_task(self._switches[switch].send_out(frames))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class FakeFabric:
         counting = [rule for rule in rules if self.network.topology.switches[rule.switch].p4]
         return [RuleCounters(rule, one, one, tuple((port, one) for port in rule.out_ports)) for rule in counting]
 
-    def discover(self) -> None:
+    def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         """Nobody is asked."""
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:

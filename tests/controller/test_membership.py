@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
@@ -350,7 +352,16 @@ def test_switch__a_root_that_stays_away_loses_its_trees() -> None:
     assert not any(switch == "core0" and in_port == 0 for switch, in_port, _ in _keys(line)), "nothing is left there"
 
 
-def test_link__a_tree_over_one_that_goes_down_is_left() -> None:
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        lambda tor, port: ev.PortChanged("core0", port, False),
+        lambda tor, port: ev.LinkSuspected((tor, "core0"), "nothing comes out of it"),
+        lambda tor, port: ev.LinkDrained((tor, "core0"), "new cable"),
+    ],
+    ids=["its port goes down", "it passes nothing", "it is drained"],
+)
+def test_link__a_tree_over_one_that_goes_down_is_left(trouble: Callable[[str, int], ev.Event]) -> None:
     line = GroupLine(spine(4, 2, 2))
     for number in range(4):
         line.join(f"g{number}", "h1", "h3", "h8")
@@ -361,7 +372,7 @@ def test_link__a_tree_over_one_that_goes_down_is_left() -> None:
     end = line.topology.switches[tor].neighbours[port]
     over = {name for name, shared in sharing.at.items() if shared.root == "core0"}
     assert 0 < len(over) < 4
-    line.do(ev.PortChanged("core0", end.port, False))
+    line.do(trouble(tor, end.port))
     line.wait_alive(10_000)
     assert all((tor, port) not in _links(line, shared) for shared in sharing.at.values())
     line.assert_told()

@@ -64,7 +64,29 @@ async def test_failed_links__said_by_people_and_taken_back(rest: Client) -> None
     metrics = (await rest.http.get("/metrics")).text
     assert "rostrum_failed_links 1.0" in metrics and "rostrum_rdcm_paths 1.0" in metrics
     assert (await rest.call("GET", "/v1/failed-links", 200)) == failed
-    assert (await rest.call("DELETE", f"/v1/failed-links/{link[1]}/{link[0]}", 200)) == {"failed_links": []}
+    assert (await rest.call("DELETE", f"/v1/failed-links/{link[1]}/{link[0]}", 200)) == {
+        "failed_links": [],
+        "drained_links": [],
+    }
     assert "is in use" in (await rest.call("DELETE", f"/v1/failed-links/{link[0]}/{link[1]}", 404))["detail"]
     wrong = await rest.call("POST", "/v1/failed-links", 422, json={"link": ["core0-0", "core0-1"]})
     assert "no two switches" in wrong["detail"]
+
+
+async def test_links__drained_by_people_and_put_back(rest: Client) -> None:
+    link = ["core0-0", "agg0-0"]
+    drained = await rest.call("PUT", "/v1/links/core0-0/agg0-0/drain", 200, json={"reason": "new cable"})
+    assert [(one["link"], one["reason"]) for one in drained["drained_links"]] == [(sorted(link), "new cable")]
+    assert (await rest.call("GET", "/v1/failed-links", 200)) == drained
+    ports = (await rest.call("GET", "/v1/links", 200))["links"]
+    uses = {(one["switch"], one["expected"].partition(":")[0]): one["use"] for one in ports}
+    assert {ends for ends, use in uses.items() if use == "drained"} == {("core0-0", "agg0-0"), ("agg0-0", "core0-0")}
+    assert "rostrum_drained_links 1.0" in (await rest.http.get("/metrics")).text
+    found = (await rest.call("GET", "/v1/doctor", 200))["findings"]
+    assert any("agg0-0-core0-0 is drained: new cable" in one["what"] for one in found)
+    assert (await rest.call("DELETE", "/v1/links/agg0-0/core0-0/drain", 200))["drained_links"] == []
+    assert "is not drained" in (await rest.call("DELETE", "/v1/links/agg0-0/core0-0/drain", 404))["detail"]
+    assert "no two switches" in (await rest.call("PUT", "/v1/links/core0-0/h0-0-0/drain", 422, json={}))["detail"]
+    await rest.call("PUT", "/v1/links/edge0-0/agg0-0/drain", 200, json={})
+    refused = await rest.call("PUT", "/v1/links/edge0-0/agg0-1/drain", 409, json={})
+    assert "a rack would be cut off" in refused["detail"]

@@ -36,6 +36,7 @@ COMMANDS = {
     "paths": Subcommand("rostrum.controller.commands", "paths", "Multicast paths: list, request, release."),
     "groups": Subcommand("rostrum.controller.group_commands", "groups", "Message groups: list, make, delete."),
     "circuits": Subcommand("rostrum.controller.commands", "circuits", "Show the optical circuits."),
+    "links": Subcommand("rostrum.controller.link_commands", "links", "Links: what is heard on them; drain, undrain."),
     "preflight": Subcommand(
         "rostrum.controller.care_commands", "preflight", "Try a path before anything is sent on it."
     ),
