@@ -3,6 +3,7 @@
 #define RS_API_INTERNAL_H
 
 #include "api/wire.h"
+#include "daemon/accept.h"
 #include "daemon/api_server.h"
 #include "daemon/digest.h"
 
@@ -67,7 +68,7 @@ struct rs_api_server {
     bool reap;
     rs_time now;
     rs_time read_deadline;  /* the nearest of the waiting reads, or earlier */
-    rs_time accept_again;   /* descriptors ran out: not listening until then */
+    rs_accept_pause pause;
     rs_api_request request; /* the one being served */
     rs_api_message message; /* the one being built */
     uint8_t input[RS_API_MESSAGE_MAX];

@@ -16,7 +16,6 @@
 #define MESSAGES_PER_ROUND 32 /* of one client, so that a busy one does not starve the others */
 #define EVENTS_PER_ROUND 64
 #define LISTENER_ID 0
-#define ACCEPT_PAUSE 1000000000
 #define FREE_BYTES ((uint64_t)8 << 20) /* per dispatch: about 1 ms */
 
 void rs_api_log(rs_api_server *server, const char *format, ...) {
@@ -46,7 +45,7 @@ rs_api_server *rs_api_server_new(const rs_api_config *config, const rs_api_handl
     server->handlers = *handlers;
     server->store = store;
     server->epoll = server->listener = -1;
-    server->read_deadline = server->accept_again = RS_NEVER;
+    server->read_deadline = RS_NEVER;
     server->config.max_clients += config->max_clients ? 0 : 256;
     server->config.max_pending += config->max_pending ? 0 : 1024;
     server->config.max_queued_bytes += config->max_queued_bytes ? 0 : (uint64_t)4 << 20;
@@ -130,7 +129,8 @@ int rs_api_server_fd(const rs_api_server *server) {
 rs_time rs_api_server_deadline(const rs_api_server *server) {
     if (server->work_count || server->store_work || server->reap)
         return 0;
-    return server->read_deadline < server->accept_again ? server->read_deadline : server->accept_again;
+    bool paused = server->pause.again != 0 && server->pause.again < server->read_deadline;
+    return paused ? server->pause.again : server->read_deadline;
 }
 
 rs_api_client *rs_api_client_find(rs_api_server *server, uint64_t id) {
@@ -253,14 +253,15 @@ static void serve_client(rs_api_server *server, rs_api_client *client) {
 static void accept_clients(rs_api_server *server) {
     for (int i = 0; i < ACCEPTS_PER_ROUND; i++) {
         int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-            /* Nothing to accept with: the level-triggered listener would spin. */
-            rs_api_log(server, "no client can be accepted: %s; trying again in 1 s", strerror(errno));
+        char words[RS_ACCEPT_WORDS];
+        if (fd < 0 && rs_accept_failed(&server->pause, errno, server->now, "the socket of applications", words)) {
+            if (words[0])
+                rs_api_log(server, "%s", words);
             (void)watch(server, EPOLL_CTL_MOD, server->listener, 0, LISTENER_ID);
-            server->accept_again = server->now + ACCEPT_PAUSE;
         }
         if (fd < 0)
             return;
+        rs_accept_worked(&server->pause);
         rs_api_client *client = server->client_count < server->config.max_clients ? calloc(1, sizeof *client) : NULL;
         if (!client) {
             rs_api_encode_error(&server->message, 0, ROSTRUM_ERR_LIMIT,
@@ -289,10 +290,8 @@ static void accept_clients(rs_api_server *server) {
 void rs_api_server_dispatch(rs_api_server *server, rs_time now) {
     struct epoll_event events[EVENTS_PER_ROUND];
     server->now = now;
-    if (now >= server->accept_again) {
-        server->accept_again = RS_NEVER;
+    if (rs_accept_resumes(&server->pause, now))
         (void)watch(server, EPOLL_CTL_MOD, server->listener, EPOLLIN, LISTENER_ID);
-    }
     /* Before what is new: a file that is to be sent has its path asked for before its digest is begun. */
     if (server->work_count)
         rs_api_waits_work(server);

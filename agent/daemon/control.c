@@ -60,15 +60,17 @@ static void listener_ready(void *context, uint32_t events) {
         socklen_t length = sizeof remote;
         int fd = accept4(control->listener.fd, (struct sockaddr *)&remote, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            /* Out of descriptors: nobody is accepted until the next tick, else this would spin. */
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                rs_log_limited(&control->complaints, 20, RS_LOG_WARNING, "control", "cannot accept: %s",
-                               strerror(errno));
+            char words[RS_ACCEPT_WORDS];
+            if (rs_accept_failed(&control->pause, errno, rs_pool_now(control), "the control channel", words)) {
+                if (words[0])
+                    rs_log(RS_LOG_ERROR, "control", "%s", words);
                 rs_loop_watch(control->options.loop, &control->listener, control->listener.fd, 0);
-                control->next_tick = rs_pool_now(control) + RS_POOL_TICK;
+                if (control->next_tick > control->pause.again)
+                    control->next_tick = control->pause.again;
             }
             return;
         }
+        rs_accept_worked(&control->pause);
         char words[RS_CONNECTION_WORDS];
         const char *full = rs_pool_make_place(control, ntohl(remote.sin_addr.s_addr));
         if (full) {
@@ -283,8 +285,8 @@ static void check_wanted(rs_control *control, rs_time now) {
 }
 
 static rs_time next_tick(const rs_control *control, rs_time now) {
-    if (!control->connections && control->wanted_count == 0 && control->listener.events != 0)
-        return RS_NEVER;
+    if (!control->connections && control->wanted_count == 0)
+        return control->pause.again ? control->pause.again : RS_NEVER;
     rs_time tick = now + RS_POOL_TICK;
     for (rs_peer peer = 0; peer < control->peer_room && control->wanted_count > 0; peer++)
         if (control->peers[peer].wanted && control->peers[peer].retry_at > now && control->peers[peer].retry_at < tick)
@@ -303,7 +305,8 @@ void rs_control_timeout(rs_control *control) {
     rs_time now = rs_pool_now(control);
     if (now < control->next_tick)
         return;
-    rs_loop_watch(control->options.loop, &control->listener, control->listener.fd, EPOLLIN);
+    if (rs_accept_resumes(&control->pause, now))
+        rs_loop_watch(control->options.loop, &control->listener, control->listener.fd, EPOLLIN);
     check_connections(control, now);
     check_wanted(control, now);
     control->next_tick = next_tick(control, now);

@@ -5,6 +5,7 @@
 
 #include <netinet/in.h>
 
+#include "daemon/accept.h"
 #include "daemon/control.h"
 #include "daemon/log.h"
 
@@ -29,6 +30,7 @@ struct rs_control {
     rs_control_options options;
     rs_control_callbacks callbacks;
     rs_watch listener;
+    rs_accept_pause pause;
     rs_connection *connections;
     rs_pool_peer *peers; /* by rs_peer */
     uint32_t peer_room;

@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/accept.h"
+#include "daemon/log.h"
 #include "daemon/units.h"
 
 #define HEAD_MAX 256
@@ -31,6 +33,7 @@ struct rs_metrics_server {
     rs_metrics_page_fn *page;
     void *context;
     rs_watch watch;
+    rs_accept_pause pause;
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     connection connections[RS_METRICS_CONNECTIONS_MAX];
 };
@@ -153,15 +156,25 @@ static void on_accept(void *context, uint32_t events) {
     rs_metrics_server *server = context;
     (void)events;
     int fd = accept4(server->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    char words[RS_ACCEPT_WORDS];
+    if (fd < 0 && rs_accept_failed(&server->pause, errno, rs_loop_now(server->loop), "the page of metrics", words)) {
+        if (words[0])
+            rs_log(RS_LOG_ERROR, "metrics", "%s", words);
+        rs_loop_watch(server->loop, &server->watch, server->watch.fd, 0);
+    }
     if (fd < 0)
         return;
+    rs_accept_worked(&server->pause);
     connection *c = NULL;
     for (unsigned i = 0; i < RS_METRICS_CONNECTIONS_MAX && !c; i++)
         if (!server->connections[i].used)
             c = &server->connections[i];
-    if (!c) {
-        close(fd);
-        return;
+    if (!c) { /* whoever has been here longest has had time to ask */
+        c = &server->connections[0];
+        for (unsigned i = 1; i < RS_METRICS_CONNECTIONS_MAX; i++)
+            if (server->connections[i].until < c->until)
+                c = &server->connections[i];
+        drop(c);
     }
     c->server = server;
     c->used = true;
@@ -260,7 +273,7 @@ void rs_metrics_server_free(rs_metrics_server *server) {
 }
 
 rs_time rs_metrics_server_deadline(const rs_metrics_server *server) {
-    rs_time first = RS_NEVER;
+    rs_time first = server->pause.again ? server->pause.again : RS_NEVER;
     for (unsigned i = 0; i < RS_METRICS_CONNECTIONS_MAX; i++)
         if (server->connections[i].used && server->connections[i].until < first)
             first = server->connections[i].until;
@@ -269,6 +282,8 @@ rs_time rs_metrics_server_deadline(const rs_metrics_server *server) {
 
 void rs_metrics_server_timeout(rs_metrics_server *server) {
     rs_time now = rs_loop_now(server->loop);
+    if (rs_accept_resumes(&server->pause, now))
+        rs_loop_watch(server->loop, &server->watch, server->watch.fd, EPOLLIN);
     for (unsigned i = 0; i < RS_METRICS_CONNECTIONS_MAX; i++)
         if (server->connections[i].used && server->connections[i].until <= now)
             drop(&server->connections[i]);
