@@ -172,7 +172,7 @@ static void on_peer_writable(void *context, rs_peer peer, bool writable) {
 static void on_dropped(void *context, rs_group group, uint64_t count) {
     rs_agent *agent = context;
     agent->totals.socket_drops += count;
-    rs_log_limited(&agent->complaints, 5, RS_LOG_WARNING, "data", "the socket's buffer was full: dropped=%llu",
+    rs_log_limited(&agent->drops, 5, RS_LOG_WARNING, "data", "the socket's buffer was full: dropped=%llu",
                    (unsigned long long)count);
     rs_receive_drops(agent->node, rs_agent_now(agent), group, count);
 }
@@ -208,8 +208,8 @@ static void log_io(void *context, rs_io_log_level level, const char *text) {
 }
 
 static void log_api(void *context, const char *words) {
-    (void)context;
-    rs_log(RS_LOG_INFO, "api", "%s", words);
+    rs_agent *agent = context;
+    rs_log_limited(&agent->programs, 50, RS_LOG_INFO, "api", "%s", words);
 }
 
 static void *core_alloc(void *context, size_t size) {

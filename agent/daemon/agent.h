@@ -75,8 +75,8 @@ typedef struct rs_agent {
     rs_stream_reader *stream_readers; /* programs that wait for a stream to begin */
     rs_time prepare_at;               /* next piece of the store's reserve, when nothing is being transferred */
     uint64_t packets_bad;
-    uint64_t packets_other_version; /* of the data channel */
-    rs_log_limit complaints;
+    uint64_t packets_other_version;                                               /* of the data channel */
+    rs_log_limit malformed, versions, drops, offers, refusals, endings, programs; /* lines that others cause, by kind */
     bool stopping;
 } rs_agent;
 

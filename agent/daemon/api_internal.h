@@ -67,7 +67,7 @@ struct rs_api_server {
     bool store_work;
     bool reap;
     rs_time now;
-    rs_time read_deadline;  /* the nearest of the waiting reads, or earlier */
+    rs_time read_deadline; /* the nearest of the waiting reads, or earlier */
     rs_accept_pause pause;
     rs_api_request request; /* the one being served */
     rs_api_message message; /* the one being built */

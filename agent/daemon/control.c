@@ -47,7 +47,7 @@ static void set_options(const rs_control *control, int fd) {
 static void refuse(rs_control *control, int fd, const struct sockaddr_in *remote, const char *cause) {
     char address[RS_ADDRESS_TEXT];
     control->stats.refused++;
-    rs_log_limited(&control->complaints, 20, RS_LOG_WARNING, "control", "refused address=%s:%u cause=%s",
+    rs_log_limited(&control->refusals, 5, RS_LOG_WARNING, "control", "refused address=%s:%u cause=%s",
                    rs_address_text(ntohl(remote->sin_addr.s_addr), address), ntohs(remote->sin_port), rs_quote(cause));
     close(fd);
 }

@@ -195,7 +195,7 @@ void rs_pool_back_off(rs_control *control, rs_peer peer) {
 
 void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, const char *cause) {
     char address[RS_ADDRESS_TEXT];
-    rs_log_limited(&control->complaints, 20, level, "control", "closed peer=%s address=%s:%u opened_by=%s cause=%s",
+    rs_log_limited(&control->endings, 10, level, "control", "closed peer=%s address=%s:%u opened_by=%s cause=%s",
                    rs_quote(name_of(control, c)), rs_address_text(c->remote_address, address), c->remote_port,
                    c->outgoing ? "us" : "them", rs_quote(cause));
     rs_peer peer = c->peer;

@@ -37,7 +37,7 @@ struct rs_control {
     uint32_t wanted_count;
     rs_time next_tick;
     rs_control_stats stats;
-    rs_log_limit complaints;
+    rs_log_limit refusals, endings; /* lines that strangers cause */
 };
 
 static inline rs_time rs_pool_now(const rs_control *control) {

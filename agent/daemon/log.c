@@ -1,6 +1,11 @@
-/* Writes log lines, each with one write so that lines of several processes do not mix. */
+/* Writes log lines, each with one write so that lines of several processes do not mix: at once, or by a thread that may
+ * wait where the loop must not. */
 #include "daemon/log.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +14,7 @@
 
 #define LINE_MAX_BYTES 1024
 #define JSON_MAX_BYTES (6 * LINE_MAX_BYTES + 256) /* every byte escaped */
+#define TIME_BYTES 64
 #define QUOTES 8
 #define QUOTE_BYTES 272
 
@@ -27,6 +33,147 @@ bool rs_log_set_level(const char *name) {
             return true;
         }
     return false;
+}
+
+/* ---- the way out ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t more, done;
+    pthread_t thread;
+    bool running, stopping, busy; /* busy: a line is being written */
+    uint64_t dropped, told;       /* lines */
+    size_t head, used;
+    char ring[RS_LOG_ROOM];
+} out_queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+/* A log that cannot be written has nowhere to say so. */
+static void write_all(const char *bytes, size_t length) {
+    while (length > 0) {
+        ssize_t written = write(STDERR_FILENO, bytes, length);
+        if (written < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+            (void)poll(&ready, 1, -1);
+        } else if (written < 0 && errno != EINTR) {
+            return;
+        } else if (written > 0) {
+            bytes += written;
+            length -= (size_t)written;
+        }
+    }
+}
+
+static void put_bytes(const char *bytes, size_t length) {
+    size_t at = (out_queue.head + out_queue.used) % RS_LOG_ROOM;
+    size_t first = length < RS_LOG_ROOM - at ? length : RS_LOG_ROOM - at;
+    memcpy(out_queue.ring + at, bytes, first);
+    memcpy(out_queue.ring, bytes + first, length - first);
+    out_queue.used += length;
+}
+
+static void take_bytes(void *bytes, size_t length) {
+    size_t first = length < RS_LOG_ROOM - out_queue.head ? length : RS_LOG_ROOM - out_queue.head;
+    memcpy(bytes, out_queue.ring + out_queue.head, first);
+    memcpy((char *)bytes + first, out_queue.ring, length - first);
+    out_queue.head = (out_queue.head + length) % RS_LOG_ROOM;
+    out_queue.used -= length;
+}
+
+static void *write_lines(void *context) {
+    (void)context;
+    static char line[JSON_MAX_BYTES];
+    pthread_mutex_lock(&out_queue.lock);
+    for (;;) {
+        while (out_queue.used == 0 && !out_queue.stopping)
+            pthread_cond_wait(&out_queue.more, &out_queue.lock);
+        if (out_queue.used == 0)
+            break;
+        uint32_t length;
+        take_bytes(&length, sizeof length);
+        take_bytes(line, length);
+        out_queue.busy = true;
+        pthread_mutex_unlock(&out_queue.lock);
+        write_all(line, length);
+        pthread_mutex_lock(&out_queue.lock);
+        out_queue.busy = false;
+        if (out_queue.used == 0)
+            pthread_cond_signal(&out_queue.done);
+    }
+    pthread_mutex_unlock(&out_queue.lock);
+    return NULL;
+}
+
+void rs_log_start(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    out_queue.stopping = false;
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the loop's */
+    out_queue.running = pthread_create(&out_queue.thread, NULL, write_lines, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void rs_log_stop(uint32_t most_ms) {
+    if (!out_queue.running)
+        return;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += most_ms / 1000;
+    until.tv_nsec += (long)(most_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&out_queue.lock);
+    out_queue.stopping = true;
+    pthread_cond_signal(&out_queue.more);
+    int waited = 0;
+    while ((out_queue.used > 0 || out_queue.busy) && waited == 0)
+        waited = pthread_cond_timedwait(&out_queue.done, &out_queue.lock, &until);
+    bool all = out_queue.used == 0 && !out_queue.busy;
+    out_queue.used = 0; /* what nobody read in time */
+    pthread_mutex_unlock(&out_queue.lock);
+    if (all)
+        pthread_join(out_queue.thread, NULL);
+    else
+        pthread_detach(out_queue.thread); /* it waits for a reader; the end of the process ends it */
+    out_queue.running = !all;             /* what comes now must not wait either */
+}
+
+uint64_t rs_log_dropped(void) {
+    pthread_mutex_lock(&out_queue.lock);
+    uint64_t dropped = out_queue.dropped;
+    pthread_mutex_unlock(&out_queue.lock);
+    return dropped;
+}
+
+static void queue_line(const char *line, size_t length) {
+    uint32_t size = (uint32_t)length;
+    if (out_queue.used + sizeof size + length > RS_LOG_ROOM) {
+        out_queue.dropped++;
+        return;
+    }
+    put_bytes((const char *)&size, sizeof size);
+    put_bytes(line, length);
+    pthread_cond_signal(&out_queue.more);
+}
+
+static size_t line_of_dropped(char *line, size_t size, const char *time, uint64_t count);
+
+/* `line` with its end. */
+static void put_line(const char *time, const char *line, size_t length) {
+    if (!out_queue.running) {
+        write_all(line, length);
+        return;
+    }
+    pthread_mutex_lock(&out_queue.lock);
+    if (out_queue.dropped > out_queue.told && out_queue.used < RS_LOG_ROOM / 2) {
+        char words[LINE_MAX_BYTES];
+        uint64_t count = out_queue.dropped - out_queue.told;
+        out_queue.told = out_queue.dropped;
+        queue_line(words, line_of_dropped(words, sizeof words, time, count));
+    }
+    queue_line(line, length);
+    pthread_mutex_unlock(&out_queue.lock);
 }
 
 /* ---- JSON ---- */
@@ -128,8 +275,7 @@ __attribute__((format(printf, 4, 0))) static void write_json(const char *time, r
     put_member(&out, "event", 5, event, strlen(event));
     put_pairs(&out, line);
     put_raw(&out, "}\n");
-    ssize_t written = write(STDERR_FILENO, out.bytes, out.used);
-    (void)written;
+    put_line(time, out.bytes, out.used);
 }
 
 /* ---- lines ---- */
@@ -143,8 +289,10 @@ __attribute__((format(printf, 3, 0))) static void write_line(rs_log_level level,
     gmtime_r(&now.tv_sec, &parts);
     size_t used = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &parts);
     used += (size_t)snprintf(line + used, sizeof line - used, ".%06ldZ", now.tv_nsec / 1000);
+    char time[TIME_BYTES];
+    memcpy(time, line, used + 1);
     if (as_json) {
-        write_json(line, level, event, format, arguments);
+        write_json(time, level, event, format, arguments);
         return;
     }
     used += (size_t)snprintf(line + used, sizeof line - used, " %s %s ", level_names[level], event);
@@ -153,8 +301,14 @@ __attribute__((format(printf, 3, 0))) static void write_line(rs_log_level level,
     if (used > sizeof line - 1)
         used = sizeof line - 1;
     line[used++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, used);
-    (void)written; /* a log that cannot be written has nowhere to say so */
+    put_line(time, line, used);
+}
+
+static size_t line_of_dropped(char *line, size_t size, const char *time, uint64_t count) {
+    const char *format = as_json ? "{\"time\":\"%s\",\"level\":\"warning\",\"event\":\"log\",\"dropped\":\"%llu\","
+                                   "\"text\":\"lines were dropped: nobody read this log for a while\"}\n"
+                                 : "%s warning log dropped=%llu lines: nobody read this log for a while\n";
+    return (size_t)snprintf(line, size, format, time, (unsigned long long)count);
 }
 
 void rs_log(rs_log_level level, const char *event, const char *format, ...) {

@@ -27,6 +27,16 @@ typedef struct {
 __attribute__((format(printf, 5, 6))) void rs_log_limited(rs_log_limit *limit, uint32_t per_second, rs_log_level level,
                                                           const char *event, const char *format, ...);
 
+/* From now on lines are written by a thread of their own: whoever reads stderr, and however slowly, the loop does not
+ * wait for it. RS_LOG_ROOM bytes may wait; lines that find no room are dropped, and when there is some again a line
+ * says how many. Without it, or if there can be no thread, lines are written at once. */
+#define RS_LOG_ROOM (256u << 10)
+void rs_log_start(void);
+/* Writes what waits, for so many ms at most; lines after that are written at once. */
+void rs_log_stop(uint32_t most_ms);
+/* Lines dropped so far. */
+uint64_t rs_log_dropped(void);
+
 /* The text in double quotes, control bytes and quotes escaped, cut at some 250 bytes. Valid until eight calls later. */
 const char *rs_quote(const char *text);
 

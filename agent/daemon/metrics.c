@@ -111,6 +111,7 @@ static void manager(const rs_agent *agent, page *p) {
     counter(p, "manager_requests_repeated_total", s.requests_repeated, "Requests said again after a reconnect.");
     gauge(p, "manager_calls_kept", s.kept, "Releases and final reports kept for a reconnect.");
     counter(p, "manager_calls_dropped_total", s.kept_dropped, "Of these, dropped because too many were kept.");
+    counter(p, "log_lines_dropped_total", rs_log_dropped(), "Lines of the log that nobody read in time.");
     counter(p, "probes_total", agent->totals.probes, "Reports about probes that the manager ordered.");
 }
 

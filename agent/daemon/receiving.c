@@ -133,8 +133,8 @@ fail:
 }
 
 static void refuse(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const char *cause) {
-    rs_log(RS_LOG_WARNING, "receive", "object=%s from=%s refused=%s", rs_id_text(&info->object),
-           rs_quote(rs_peers_name(&agent->peers, info->sender)), rs_quote(cause));
+    rs_log_limited(&agent->refusals, 5, RS_LOG_WARNING, "receive", "object=%s from=%s refused=%s",
+                   rs_id_text(&info->object), rs_quote(rs_peers_name(&agent->peers, info->sender)), rs_quote(cause));
     rs_incoming_refuse(agent->node, rs_agent_now(agent), xfer, cause);
     rs_api_object_failed(agent->api, &info->object, cause);
 }
@@ -145,8 +145,8 @@ static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info
     if (alike && rs_digest_follows(&info->digest))
         return; /* it may be the same: its digest will tell */
     if (alike && rs_digest_equal(&object->digest, &info->digest)) {
-        rs_log(RS_LOG_INFO, "receive", "object=%s from=%s is here already", rs_id_text(&info->object),
-               rs_quote(rs_peers_name(&agent->peers, info->sender)));
+        rs_log_limited(&agent->offers, 20, RS_LOG_INFO, "receive", "object=%s from=%s is here already",
+                       rs_id_text(&info->object), rs_quote(rs_peers_name(&agent->peers, info->sender)));
         rs_incoming_have(agent->node, rs_agent_now(agent), xfer);
         return;
     }
@@ -154,7 +154,8 @@ static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info
     snprintf(cause, sizeof cause, "%.60s has another object by that id%s", agent->options.server,
              object->phase == RS_OBJECT_WHOLE ? "" : ", not whole yet");
     rs_incoming_refuse(agent->node, rs_agent_now(agent), xfer, cause);
-    rs_log(RS_LOG_WARNING, "receive", "object=%s refused=%s", rs_id_text(&info->object), rs_quote(cause));
+    rs_log_limited(&agent->refusals, 5, RS_LOG_WARNING, "receive", "object=%s refused=%s", rs_id_text(&info->object),
+                   rs_quote(cause));
 }
 
 static void incoming(rs_agent *agent, rs_xfer xfer) {
@@ -187,10 +188,10 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     if (r->base.sink)
         rs_stream_sink_begin(r->base.sink, xfer);
     char address[RS_ADDRESS_TEXT];
-    rs_log(RS_LOG_INFO, "receive", "%s=%s from=%s bytes=%llu group=%s:%u session=%u",
-           r->base.sink ? "stream" : "object", rs_id_text(&info.object),
-           rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)r->size,
-           rs_address_text(info.group_address, address), info.data_port, info.session);
+    rs_log_limited(&agent->offers, 20, RS_LOG_INFO, "receive", "%s=%s from=%s bytes=%llu group=%s:%u session=%u",
+                   r->base.sink ? "stream" : "object", rs_id_text(&info.object),
+                   rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)r->size,
+                   rs_address_text(info.group_address, address), info.data_port, info.session);
     tell(agent, r, ROSTRUM_EVENT_PHASE, "accepted", "");
 }
 
@@ -244,7 +245,7 @@ bool rs_receiving_predict(void *context, rs_group group, uint32_t ahead, uint8_t
 
 static void count_bad(rs_agent *agent, const char *road, const char *from) {
     agent->packets_bad++;
-    rs_log_limited(&agent->complaints, 5, RS_LOG_WARNING, "receive", "malformed on=%s from=%s", road, rs_quote(from));
+    rs_log_limited(&agent->malformed, 5, RS_LOG_WARNING, "receive", "malformed on=%s from=%s", road, rs_quote(from));
 }
 
 /* On the data channel nobody can be answered: whose agent it is, its control connection tells. */
@@ -254,7 +255,7 @@ static void count_wrong(rs_agent *agent, const rs_packet_in *packet, rs_rx_verdi
     if (what != RS_RX_VERSION)
         return;
     agent->packets_other_version++;
-    rs_log_limited(&agent->complaints, 5, RS_LOG_WARNING, "receive",
+    rs_log_limited(&agent->versions, 5, RS_LOG_WARNING, "receive",
                    "data packet of wire version %d, this agent speaks version %d: update the older agent",
                    rs_wire_version(packet->header, packet->header_length), RS_WIRE_VERSION);
 }
@@ -467,9 +468,9 @@ rs_time rs_receiving_work(rs_agent *agent) {
 /* --------------------------------------------------------------------------------------------------------- events */
 
 static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event) {
-    rs_log(event->ok ? RS_LOG_INFO : RS_LOG_WARNING, "receive", "object=%s from=%s %s%s%s", rs_id_text(&r->base.id),
-           rs_quote(rs_peers_name(&agent->peers, r->sender)), event->ok ? "done" : "failed",
-           event->ok ? "" : " cause=", event->ok ? "" : rs_quote(event->cause));
+    rs_log_limited(&agent->endings, 20, event->ok ? RS_LOG_INFO : RS_LOG_WARNING, "receive", "object=%s from=%s %s%s%s",
+                   rs_id_text(&r->base.id), rs_quote(rs_peers_name(&agent->peers, r->sender)),
+                   event->ok ? "done" : "failed", event->ok ? "" : " cause=", event->ok ? "" : rs_quote(event->cause));
     tell(agent, r, ROSTRUM_EVENT_PHASE, "done", event->ok ? "" : event->cause);
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);

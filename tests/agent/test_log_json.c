@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,7 +60,50 @@ static void log__pairs_are_members(void **state) {
     assert_non_null(strstr(line, " warning data the socket's buffer was full: dropped=5\n"));
 }
 
+/* stderr is a pipe that nobody reads: logging goes on without waiting, and drops. Then somebody reads: what was kept is
+ * there, whole and in order, and how much is not. */
+static void log__a_reader_that_stands_still_holds_up_nobody(void **state) {
+    (void)state;
+    enum { LINES = 20000 };
+    int ends[2], kept = dup(STDERR_FILENO);
+    char line[512] = "";
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    rs_log_start();
+    for (int i = 0; i < LINES; i++)
+        rs_log(RS_LOG_INFO, "test", "n=%d some words to make it as long as lines are", i);
+    uint64_t dropped = rs_log_dropped();
+    assert_true(dropped > 0 && dropped < LINES);
+    FILE *from = fdopen(ends[0], "r");
+    uint64_t whole = 0, told = 0;
+    int before = -1, number = -1;
+    while (number != LINES) {
+        unsigned long long some;
+        assert_non_null(fgets(line, sizeof line, from));
+        const char *at = strchr(line, ' ');
+        assert_non_null(at);
+        if (sscanf(at, " warning log dropped=%llu lines", &some) == 1) {
+            told += some;
+            continue;
+        }
+        assert_int_equal(sscanf(at, " info test n=%d", &number), 1);
+        assert_true(number > before);
+        before = number;
+        if (++whole == LINES - dropped)
+            rs_log(RS_LOG_INFO, "test", "n=%d", LINES); /* there is room again */
+    }
+    assert_int_equal(told, dropped);
+    for (int i = 0; i < LINES; i++)
+        rs_log(RS_LOG_INFO, "test", "n=%d some words to make it as long as lines are", i);
+    rs_log_stop(1); /* nor does the end of the program wait for a reader */
+    dup2(kept, STDERR_FILENO);
+    fclose(from);
+    close(ends[1]);
+    close(kept);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(log__pairs_are_members)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(log__pairs_are_members),
+                                       cmocka_unit_test(log__a_reader_that_stands_still_holds_up_nobody)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
