@@ -1,5 +1,5 @@
-/* When descriptors or memory run out, nobody can be accepted, and a listener that is watched all the same makes the
- * loop spin. So it is left alone for a while, and what to do about it is said once, until somebody is accepted again. */
+/* When descriptors or memory run out, nobody can be accepted, and a listener that is watched all the same makes
+ * the loop spin. So it is left alone for a while, and what to do is said once, until somebody is accepted again. */
 #ifndef RS_DAEMON_ACCEPT_H
 #define RS_DAEMON_ACCEPT_H
 

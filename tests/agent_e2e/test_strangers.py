@@ -15,6 +15,7 @@ from tests.agent_e2e.network import Namespace, Network, network
 
 Made = TypeVar("Made")
 CONTROL_PORT = 7071
+BOOT, NAME = 24, 34  # where they are in a HELLO (docs/protocol.md)
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +50,9 @@ def say_hello(address: str, name: str) -> socket.socket:
     stranger = socket.create_connection((address, CONTROL_PORT), WAIT_S)
     try:
         theirs = stranger.recv(4096)
-        length = struct.unpack_from("<H", theirs, 48)[0] if len(theirs) >= 50 else 0
+        length = struct.unpack_from("<H", theirs, NAME - 2)[0] if len(theirs) >= NAME else 0
         encoded = name.encode()
-        body = theirs[4:40] + struct.pack("<QH", 5, len(encoded)) + encoded + theirs[50 + length :]
+        body = theirs[4:BOOT] + struct.pack("<QH", 5, len(encoded)) + encoded + theirs[NAME + length :]
         stranger.sendall(struct.pack("<I", len(body)) + body)
     except OSError:  # it was turned away
         pass
