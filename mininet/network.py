@@ -24,7 +24,9 @@ logging.setLoggerClass(logging.Logger)
 
 MANAGEMENT_BRIDGE = "mgmt"
 INTERFACE_NAME_MAX = 15  # Linux's limit
-DSCP_FIRST = "0xb8"  # DSCP 46 in the IPv4 TOS byte
+DSCP_CONTROL = "0xc0"  # DSCP 48 in the IPv4 TOS byte: agents' acknowledgements, reports and control channels
+DSCP_FIRST = "0xb8"  # DSCP 46: multicast
+CONTROL_SHARE = 50  # of a port: the part of its rate that control has before all else, and at most
 WIRE_OVERHEAD_BYTES = 24  # preamble, frame check sequence and gap, which the kernel does not count
 
 
@@ -232,16 +234,24 @@ class Network:
         )
 
     def _shape(self, end: End, rate_bps: int, *, priority: bool) -> None:
-        """A switch port's rate; towards servers DSCP 46 goes first (Republic, III-A2: multicast has high priority)."""
+        """A switch port's rate; towards servers DSCP 46 goes first (Republic, III-A2: multicast has high priority), but
+        for a small share of DSCP 48: what tells senders of losses must not wait behind what causes them. ARP neither:
+        without it nothing reaches a server whose address was forgotten.
+        """
         port, burst = switch_interface(end), _burst(rate_bps)
         lines = [f"qdisc add dev {port} root handle 1: htb default 20"]
         lines += [f"class add dev {port} parent 1: classid 1:1 htb rate {rate_bps}bit ceil {rate_bps}bit {burst}"]
         if priority:
-            most, least = rate_bps * 99 // 100, max(1000, rate_bps // 1000)
+            control, least = rate_bps // CONTROL_SHARE, max(1000, rate_bps // 1000)
+            most = rate_bps * 99 // 100 - control
             lines += [
-                f"class add dev {port} parent 1:1 classid 1:10 htb rate {most}bit ceil {rate_bps}bit prio 0 {burst}",
-                f"class add dev {port} parent 1:1 classid 1:20 htb rate {least}bit ceil {rate_bps}bit prio 1 {burst}",
+                f"class add dev {port} parent 1:1 classid 1:5 htb rate {control}bit ceil {control}bit prio 0 {burst}",
+                f"class add dev {port} parent 1:1 classid 1:10 htb rate {most}bit ceil {rate_bps}bit prio 1 {burst}",
+                f"class add dev {port} parent 1:1 classid 1:20 htb rate {least}bit ceil {rate_bps}bit prio 2 {burst}",
+                f"qdisc add dev {port} parent 1:5 handle 5: pfifo limit 1000",
                 f"qdisc add dev {port} parent 1:10 handle 10: pfifo limit 1000",
+                f"filter add dev {port} parent 1: protocol arp u32 match u32 0 0 flowid 1:5",
+                f"filter add dev {port} parent 1: protocol ip u32 match ip tos {DSCP_CONTROL} 0xfc flowid 1:5",
                 f"filter add dev {port} parent 1: protocol ip u32 match ip tos {DSCP_FIRST} 0xfc flowid 1:10",
             ]
         else:

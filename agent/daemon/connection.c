@@ -2,12 +2,17 @@
 #include "daemon/connection.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "io/datagrams.h"
 
 #define IN_FIRST 4096u
 #define READ_TURN (256u << 10) /* bytes read of one connection before others have their turn */
@@ -29,6 +34,26 @@ void rs_connection_free(rs_connection *connection) {
 }
 
 /* --------------------------------------------------------------------------------------------------------- output */
+
+void rs_connection_mark_control(int fd) {
+    const int tos = RS_DSCP_CONTROL << 2;
+    setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+}
+
+/* The mark holds for all that the socket still has to send. */
+static void mark(rs_connection *c, bool bulk) {
+    const int none = 0;
+    int waiting = 0;
+    if (c->bulk == bulk)
+        return;
+    if (!bulk && (c->out_length > 0 || ioctl(c->fd, SIOCOUTQ, &waiting) != 0 || waiting > 0))
+        return;
+    if (bulk)
+        setsockopt(c->fd, IPPROTO_IP, IP_TOS, &none, sizeof none);
+    else
+        rs_connection_mark_control(c->fd);
+    c->bulk = bulk;
+}
 
 static bool would_block(int cause) {
     return cause == EAGAIN || cause == EWOULDBLOCK || cause == EINTR;
@@ -86,6 +111,7 @@ static bool keep_rest(rs_connection *c, const uint8_t *header, size_t header_len
 bool rs_connection_send(rs_connection *c, rs_time now, const uint8_t *header, size_t header_length,
                         const rs_connection_payload *payload, char *words) {
     size_t sent = 0, total = header_length + (payload ? payload->length : 0);
+    mark(c, payload && payload->length > 0);
     if (c->out_length == 0 && c->phase != RS_CONNECTION_CONNECTING) {
         struct iovec parts[2] = {{(void *)(uintptr_t)header, header_length}};
         if (payload)

@@ -26,6 +26,7 @@ typedef struct rs_connection {
     rs_connection_phase phase;
     bool outgoing;
     bool choked;  /* the core was told to stop */
+    bool bulk;    /* patches are under way on it: by best effort, not as control */
     bool used;    /* something besides connections held its peer while it was up */
     rs_peer peer; /* RS_NO_PEER until it has said its name */
     uint64_t boot;
@@ -48,6 +49,10 @@ typedef struct {
 } rs_connection_payload;
 
 /* All of these return false when the connection is broken; `words` (RS_CONNECTION_WORDS bytes) then says why. */
+
+/* A socket of the control channel is marked RS_DSCP_CONTROL (io/datagrams.h), so that switches let its messages, few
+ * and small, go before multicast; while payloads are under way it is not, as these are as large as objects. */
+void rs_connection_mark_control(int fd);
 
 /* Sends as much as the socket takes and keeps the rest. The caller stops at RS_CONNECTION_HIGH; what does not fit at
  * all breaks the connection. */

@@ -32,6 +32,7 @@
 static void set_options(const rs_control *control, int fd) {
     int one = 1, idle_s = 5, interval_s = 2, probes = 3, retransmit_us = RETRANSMIT_LEAST_US, delay_us = DELAY_MOST_US;
     unsigned user_timeout_ms = (unsigned)(control->options.dead_timeout / RS_MILLISECOND);
+    rs_connection_mark_control(fd);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &retransmit_us, sizeof retransmit_us);
@@ -318,6 +319,8 @@ static int open_listener(const rs_control_options *options, char *error) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(options->port)};
     address.sin_addr.s_addr = htonl(options->address);
+    if (fd >= 0)
+        rs_connection_mark_control(fd); /* of the answer to a SYN, too */
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
         bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 256) == 0)
         return fd;

@@ -29,7 +29,7 @@ typedef struct {
     struct mmsghdr messages[BATCH];
     struct sockaddr_in to[BATCH];
     struct iovec pieces[2 * BATCH];
-    _Alignas(struct cmsghdr) uint8_t control[BATCH][CMSG_SPACE(sizeof(uint16_t))];
+    _Alignas(struct cmsghdr) uint8_t control[BATCH][CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
     uint16_t first[BATCH], last[BATCH], count[BATCH]; /* of its datagrams, as slots */
     uint32_t bytes[BATCH];
 } outgoing;
@@ -114,12 +114,16 @@ void rs_datagrams_send(rs_datagrams *d, uint32_t address, uint16_t port, const u
     s->pieces[1] = (struct iovec){(void *)(uintptr_t)payload, payload_length};
 }
 
+static bool is_control(const slot *s) {
+    return s->pieces[1].iov_len == 0;
+}
+
 static bool follows(const rs_datagrams *d, unsigned message, const slot *s) {
     const outgoing *o = &d->out;
     const slot *first = &d->slots[o->first[message]], *last = &d->slots[o->last[message]];
-    return first->address == s->address && first->port == s->port && last->length == first->length && s->length > 0 &&
-           s->length <= first->length && o->count[message] < SEGMENTS &&
-           o->bytes[message] + s->length <= RS_DATAGRAM_MAX;
+    return first->address == s->address && first->port == s->port && is_control(first) == is_control(s) &&
+           last->length == first->length && s->length > 0 && s->length <= first->length &&
+           o->count[message] < SEGMENTS && o->bytes[message] + s->length <= RS_DATAGRAM_MAX;
 }
 
 /* The datagrams of the batch into messages; returns how many. Each joins the newest message to its peer, if that goes
@@ -148,6 +152,14 @@ static unsigned join(rs_datagrams *d) {
     return messages;
 }
 
+/* One ancillary item at `at`; returns the bytes it takes there. */
+static size_t tell_kernel(uint8_t *at, int level, int type, const void *value, size_t length) {
+    const struct cmsghdr c = {.cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(length)};
+    memcpy(at, &c, sizeof c);
+    memcpy(at + CMSG_LEN(0), value, length);
+    return CMSG_SPACE(length);
+}
+
 static void lay_out(rs_datagrams *d, unsigned messages) {
     outgoing *o = &d->out;
     struct iovec *piece = o->pieces;
@@ -163,14 +175,14 @@ static void lay_out(rs_datagrams *d, unsigned messages) {
                 *piece++ = d->slots[i].pieces[1];
         }
         h->msg_iovlen = (size_t)(piece - h->msg_iov);
-        if (o->count[m] == 1)
-            continue;
         uint16_t segment = (uint16_t)first->length;
-        h->msg_control = o->control[m];
-        h->msg_controllen = sizeof o->control[m];
-        struct cmsghdr *c = CMSG_FIRSTHDR(h);
-        *c = (struct cmsghdr){.cmsg_level = SOL_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof segment)};
-        memcpy(CMSG_DATA(c), &segment, sizeof segment);
+        size_t used = 0;
+        if (is_control(first))
+            used += tell_kernel(o->control[m], IPPROTO_IP, IP_TOS, &(int){RS_DSCP_CONTROL << 2}, sizeof(int));
+        if (o->count[m] > 1)
+            used += tell_kernel(o->control[m] + used, SOL_UDP, UDP_SEGMENT, &segment, sizeof segment);
+        h->msg_control = used ? o->control[m] : NULL;
+        h->msg_controllen = used;
     }
 }
 
@@ -186,7 +198,7 @@ static bool send_apart(rs_datagrams *d, unsigned message, int cause) {
         const struct msghdr alone = {.msg_name = &d->out.to[message],
                                      .msg_namelen = sizeof d->out.to[message],
                                      .msg_iov = d->slots[i].pieces,
-                                     .msg_iovlen = 2};
+                                     .msg_iovlen = 2}; /* by best effort: rare */
         ssize_t sent;
         do
             sent = sendmsg(d->fd, &alone, 0);

@@ -14,6 +14,7 @@
 
 #define RS_DATAGRAM_HEADER_MAX 672 /* the longest head of a repair of group messages has 656 */
 #define RS_DATAGRAM_MAX 65507
+#define RS_DSCP_CONTROL 48 /* CS6, network control: above multicast's 46 (docs/operating.md, "Queues") */
 
 typedef struct rs_datagrams rs_datagrams;
 
@@ -27,7 +28,8 @@ void rs_datagrams_close(rs_datagrams *d);
 int rs_datagrams_fd(const rs_datagrams *d); /* readable when datagrams are waiting */
 
 /* Put into the next batch: the header is copied, the payload (which may be NULL) must not change until the flush.
- * Those to one peer keep their order. */
+ * Those to one peer keep their order. Without payload it is control (an acknowledgement, a report) and marked
+ * RS_DSCP_CONTROL: switches have a class for that above multicast, whose losses it tells of. */
 void rs_datagrams_send(rs_datagrams *d, uint32_t address, uint16_t port, const uint8_t *header, size_t header_length,
                        const uint8_t *payload, size_t payload_length);
 void rs_datagrams_flush(rs_datagrams *d);

@@ -18,6 +18,7 @@
 
 #include "daemon/control.h"
 #include "daemon/log.h"
+#include "io/datagrams.h"
 
 #define WAIT (5 * RS_SECOND)
 #define FRAGMENT 8896u
@@ -219,6 +220,37 @@ static void control__patches_wait_when_the_peer_is_slow(void **state) {
     assert_int_equal(w->h2.payload_bytes, (uint64_t)PATCHES * FRAGMENT);
     assert_true(choked_before > 0);
     assert_int_equal(w->h1.downs, 0);
+}
+
+/* The DSCP of this process's connection to that address; -1: there is none. */
+static int dscp_towards(uint32_t address) {
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_in remote = {0};
+        socklen_t length = sizeof remote, tos_length = sizeof(int);
+        int tos = 0;
+        if (getpeername(fd, (struct sockaddr *)&remote, &length) == 0 && remote.sin_family == AF_INET &&
+            ntohl(remote.sin_addr.s_addr) == address && getsockopt(fd, IPPROTO_IP, IP_TOS, &tos, &tos_length) == 0)
+            return tos >> 2;
+    }
+    return -1;
+}
+
+/* Messages are few and small and go before multicast, which would starve them at a full port; patches are as large as
+ * objects, and do not. */
+static void control__is_marked_but_while_patches_are_under_way(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    assert_int_equal(dscp_towards(w->h2.address), RS_DSCP_CONTROL);
+    assert_int_equal(dscp_towards(w->h1.address), RS_DSCP_CONTROL);
+    assert_true(send_patch(w, &w->h1, h2, 0));
+    assert_int_equal(dscp_towards(w->h2.address), 0);
+    assert_int_equal(dscp_towards(w->h1.address), RS_DSCP_CONTROL);
+    wait_until(w, w->h2.messages == 1);
+    wait_until(w, send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}) &&
+                      dscp_towards(w->h2.address) == RS_DSCP_CONTROL);
 }
 
 static void control__simultaneous_opens_both_serve(void **state) {
@@ -592,6 +624,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         with_world(control__connects_and_carries_messages_both_ways),
         with_world(control__patches_wait_when_the_peer_is_slow),
+        with_world(control__is_marked_but_while_patches_are_under_way),
         with_world(control__simultaneous_opens_both_serve),
         with_world(control__tries_again_until_the_peer_is_there),
         with_world(control__a_lost_first_segment_is_sent_anew_before_the_kernel_would),

@@ -149,6 +149,53 @@ static void datagrams__one_that_cannot_be_read_is_lost_alone(void **state) {
     munmap(gone, (size_t)page);
 }
 
+/* The DSCP and length of the next datagram at a plain socket. */
+static int dscp_of_next(int fd, size_t *length) {
+    uint8_t bytes[2048];
+    _Alignas(struct cmsghdr) uint8_t control[64];
+    struct iovec room = {bytes, sizeof bytes};
+    struct msghdr h = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, 5000), 1);
+    ssize_t got = recvmsg(fd, &h, 0);
+    assert_true(got >= 0);
+    *length = (size_t)got;
+    const struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+    assert_true(c && c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS);
+    return *CMSG_DATA(c) >> 2;
+}
+
+/* Acknowledgements and reports are few and small: marked so that switches let them go before multicast. Repairs are
+ * not, of the same length and to the same peer neither. */
+static void control_is_marked__bulk_is_not(void **state) {
+    (void)state;
+    for (int joined = 0; joined < 2; joined++) {
+        struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(LOCALHOST)};
+        socklen_t length = sizeof own;
+        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
+        assert_int_equal(bind(fd, (const struct sockaddr *)&own, sizeof own), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &length), 0);
+        assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof one), 0);
+        rs_datagrams *d = open_at(free_port(), joined);
+        const uint8_t header[80] = {0};
+        for (int i = 0; i < 12; i++) {
+            if (i / 3 % 2)
+                rs_datagrams_send(d, LOCALHOST, ntohs(own.sin_port), header, 30, payload, 50);
+            else
+                rs_datagrams_send(d, LOCALHOST, ntohs(own.sin_port), header, 80, NULL, 0);
+        }
+        rs_datagrams_flush(d);
+        for (int i = 0; i < 12; i++) {
+            size_t got;
+            assert_int_equal(dscp_of_next(fd, &got), i / 3 % 2 ? 0 : RS_DSCP_CONTROL);
+            assert_int_equal(got, 80);
+        }
+        assert_int_equal(rs_datagrams_lost(d), 0);
+        rs_datagrams_close(d);
+        close(fd);
+    }
+}
+
 int main(void) {
     for (unsigned i = 0; i < sizeof payload; i++)
         payload[i] = (uint8_t)(i * 7 + i / 256);
@@ -156,6 +203,7 @@ int main(void) {
         cmocka_unit_test(datagrams__joined_ones_come_whole_and_in_order),
         cmocka_unit_test(datagrams__each_side_may_join_alone),
         cmocka_unit_test(datagrams__one_that_cannot_be_read_is_lost_alone),
+        cmocka_unit_test(control_is_marked__bulk_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 
 receive GROUP PORT COUNT BOUND_S NIC_ADDRESS: joins GROUP (or just listens, if it is unicast), prints `listening`, then,
 after COUNT datagrams or BOUND_S seconds without one, a JSON line {"received", "distinct", "tos", "bytes"}.
-send GROUP PORT COUNT SIZE INTERVAL_S NIC_ADDRESS: sends COUNT numbered datagrams.
+send GROUP PORT COUNT SIZE INTERVAL_S NIC_ADDRESS [DSCP]: sends COUNT numbered datagrams.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def receive(group: str, port: int, count: int, bound_s: float, nic: str) -> None
     print(json.dumps({"received": received, "distinct": len(seen), "tos": sorted(tos), "bytes": size}), flush=True)
 
 
-def send(group: str, port: int, count: int, size: int, interval_s: float, nic: str) -> None:
+def send(group: str, port: int, count: int, size: int, interval_s: float, nic: str, dscp: int) -> None:
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    link.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
     link.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(nic))
     link.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 8)
     start = time.monotonic()
@@ -54,4 +55,5 @@ if __name__ == "__main__":
     if what == "receive":
         receive(group, int(port), int(count), float(rest[0]), rest[1])
     else:
-        send(group, int(port), int(count), int(rest[0]), float(rest[1]), rest[2])
+        dscp = int(rest[3]) if len(rest) > 3 else 0
+        send(group, int(port), int(count), int(rest[0]), float(rest[1]), rest[2], dscp)

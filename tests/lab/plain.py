@@ -20,11 +20,19 @@ SIZE = 8944
 
 
 def send_argv(
-    lab: Lab, sender: str, target: str, count: int, interval_s: float, *, size: int = SIZE, port: int = PORT
+    lab: Lab,
+    sender: str,
+    target: str,
+    count: int,
+    interval_s: float,
+    *,
+    size: int = SIZE,
+    port: int = PORT,
+    dscp: int = 0,
 ) -> list[str]:
     """The command line of a sender; to be run on its server."""
     nic = str(lab.topology.servers[sender].address)
-    return [sys.executable, PROGRAM, "send", target, str(port), str(count), str(size), str(interval_s), nic]
+    return [sys.executable, PROGRAM, "send", target, str(port), str(count), str(size), str(interval_s), nic, str(dscp)]
 
 
 def listen(lab: Lab, name: str, target: str, count: int, port: int = PORT) -> Entered:
@@ -45,7 +53,7 @@ def heard(program: Entered) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def overload(lab: Lab, senders: list[str], victim: str) -> Iterator[None]:
+def overload(lab: Lab, senders: list[str], victim: str, dscp: int = 0) -> Iterator[None]:
     """Unicast from each of the senders to one server, as fast as they can, from beginning to end.
 
     It goes to OTHER_PORT; what the server's port does not carry is lost there.
@@ -54,7 +62,7 @@ def overload(lab: Lab, senders: list[str], victim: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         floods = []
         for name in senders:
-            argv = send_argv(lab, name, address, 10**9, 0, port=OTHER_PORT)
+            argv = send_argv(lab, name, address, 10**9, 0, port=OTHER_PORT, dscp=dscp)
             floods.append(stack.enter_context(lab.popen(name, argv)))
             stack.callback(floods[-1].kill)
         yield
@@ -62,7 +70,9 @@ def overload(lab: Lab, senders: list[str], victim: str) -> Iterator[None]:
 
 
 def drops(lab: Lab, interface: str) -> dict[str, int]:
-    """Packets dropped so far by each queue of a switch port: "10:" of DSCP 46, "20:" of the rest (lab network.py)."""
+    """Packets dropped so far by each queue of a switch port: "5:" of DSCP 48, "10:" of DSCP 46, "20:" of the rest
+    (lab network.py).
+    """
     shown = json.loads(lab.execute("manager", ["tc", "-s", "-j", "qdisc", "show", "dev", interface]))
     return {row["handle"]: row["drops"] for row in shown if row["handle"] != "0:"}
 
@@ -76,8 +86,9 @@ def deliver(
     count: int,
     size: int = SIZE,
     interval_s: float = 0.0005,
+    dscp: int = 0,
 ) -> dict[str, dict[str, Any]]:
     """Sends numbered datagrams from one server to listening ones; what each got, as datagrams.py says it."""
     programs = {name: listen(lab, name, target, count) for name in receivers}
-    lab.execute(sender, send_argv(lab, sender, target, count, interval_s, size=size))
+    lab.execute(sender, send_argv(lab, sender, target, count, interval_s, size=size, dscp=dscp))
     return {name: heard(program) for name, program in programs.items()}

@@ -10,6 +10,7 @@ import pytest
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError
 
+from tests.lab.objects import until
 from tests.lab.plain import OTHER_PORT, deliver, drops, heard, listen, overload
 
 pytestmark = pytest.mark.lab
@@ -109,6 +110,22 @@ def test_priority_traffic_is_not_lost_to_congestion(lab: Lab) -> None:
     assert got["h3"]["distinct"] == 2000
     dropped = drops(lab, "tor2-p1")
     assert dropped["10:"] == 0 and dropped["20:"] > 0
+
+
+def test_control_passes_a_port_that_multicast_fills(lab: Lab) -> None:
+    """A server's port is offered more of DSCP 46 than it carries, and repairs, which are unicast without a mark: what
+    agents mark as control (DSCP 48) arrives all the same. And a flood of control leaves multicast its port.
+    """
+    port, before = "tor2-p1", drops(lab, "tor2-p1")
+    with overload(lab, ["h4", "h8"], "h3", dscp=46), overload(lab, ["h7"], "h3"):
+        until(lambda: drops(lab, port)["20:"] > before["20:"], "the port is full")
+        control = deliver(lab, "h1", ["h3"], "10.0.2.1", count=1000, size=200, interval_s=0.001, dscp=48)
+    assert control["h3"]["distinct"] == 1000
+    before = drops(lab, port)
+    with overload(lab, ["h4"], "h3", dscp=48):
+        until(lambda: drops(lab, port)["5:"] > before["5:"], "control has more than its share")
+        got = deliver(lab, "h1", ["h3"], "10.0.2.1", count=2000, dscp=46)
+    assert got["h3"]["distinct"] == 2000
 
 
 def test_nothing_is_forwarded_without_a_rule(lab: Lab) -> None:
