@@ -24,7 +24,7 @@ def _print_finding(one: dict[str, Any], indent: str = "") -> None:
 @click.command()
 @with_api
 def doctor(api: Api, as_json: bool) -> None:
-    """What is wrong with the fabric, and how to mend it.
+    """What is wrong with the fabric, and how to mend it: causes first, and below each what follows from it.
 
     Looks at switches, OCSs, cabling (LLDP), ports, rules, light, agents, MTUs, clocks and versions. Exit status: 0 =
     healthy, 1 = warnings, 2 = errors, 3 = the manager cannot be asked.
@@ -38,8 +38,12 @@ def doctor(api: Api, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
+        causes = {one["subject"] for one in found["findings"] if not one["because"]}
         for one in found["findings"]:
-            _print_finding(one)
+            if one["because"] in causes:
+                OUT.print(f"         so: {escape(one['what'])}")
+            else:
+                _print_finding(one)
         if found["healthy"]:
             OUT.print("healthy: nothing was found that has to be mended")
     raise click.exceptions.Exit(2 if "error" in worst else 1 if "warning" in worst else 0)

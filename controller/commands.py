@@ -22,7 +22,7 @@ OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty()
 TIMEOUT_S = 10.0
 POLL_MARGIN_S = 5.0
 TRACE_MAX = 1000  # transfers; as many as a manager remembers
-MANAGER_HELP = "URLs or sockets of managers, with commas between; default: $ROSTRUM_MANAGER, then the lab's."
+MANAGER_HELP = "URLs or sockets of managers, with commas between; default: $ROSTRUM_MANAGER, the lab's, this machine's."
 
 
 class Api:
@@ -45,7 +45,8 @@ class Api:
         except httpx.HTTPError as error:
             raise click.ClickException(
                 f"no manager at {' or '.join(self._managers.places)}: {error}. "
-                "Start a lab (rostrum lab up), or name one with --lab or --manager"
+                "Start one (systemctl start rostrum-manager, or a lab: rostrum lab up), or name one with --lab or "
+                "--manager"
             ) from error
         except ValueError as error:
             raise click.ClickException(f"what answers at {self.where} is no rostrum manager") from error

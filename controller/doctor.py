@@ -36,7 +36,7 @@ class Doctor:
         self._running: asyncio.Task[list[Finding]] | None = None
 
     async def examine(self) -> list[Finding]:
-        """What is wrong, the worst first. Whoever asks while an examination is under way gets its outcome."""
+        """What is wrong, causes first. Whoever asks while an examination is under way gets its outcome."""
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._examine())
         return await asyncio.shield(self._running)

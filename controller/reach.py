@@ -20,15 +20,19 @@ TAKEOVER_S = 12.0  # while one stands by and none leads: a lease, an election, a
 REFUSED_S = 3.0  # of several, none may listen for a moment: one has gone, another is taking over
 LOOK_S = 0.4  # between two looks for a leader
 HOPS_MAX = 3
+LAB = "lab"  # when none is named
+SYSTEM_SOCKET = Path("/run/rostrum-manager/manager.sock")
 
 
 class Managers:
     """Those of one topology, asked in turn until one answers as the leader, which is asked first from then on."""
 
     def __init__(self, named: str | None, lab: str) -> None:
-        """`named`: URLs, addresses or sockets, with commas between; else the managers of a running lab."""
+        """`named`: URLs, addresses or sockets, with commas between; else the managers of a running lab, or, where no
+        lab was named and none runs, this machine's.
+        """
         self.places = [_place(one.strip()) for one in named.split(",") if one.strip()] if named else []
-        self.places = self.places or _of_lab(lab)
+        self.places = self.places or _running(lab) or (_of_system() if lab == LAB else []) or _of_lab(lab)[:1]
         self._clients: dict[str, httpx.Client] = {}
 
     @property
@@ -112,6 +116,23 @@ def _of_lab(lab: str) -> list[str]:
     run = labs_folder() / lab
     first = run / "manager.sock"
     return [str(one) for one in dict.fromkeys([first, *sorted(run.glob("manager[0-9]*/manager.sock"))])]
+
+
+def _running(lab: str) -> list[str]:
+    """Those sockets of a lab that are there; the first manager's too when another one's is, since it may come back."""
+    places = _of_lab(lab)
+    return places if len(places) > 1 or Path(places[0]).exists() else []
+
+
+def _of_system() -> list[str]:
+    """The socket of the manager that systemd runs here (docs/systemd). Raises click.ClickException."""
+    try:
+        return [str(SYSTEM_SOCKET)] if SYSTEM_SOCKET.exists() else []
+    except PermissionError as error:
+        raise click.ClickException(
+            f"a manager runs here, and {SYSTEM_SOCKET.parent} is for its group: become a member of that (usermod -aG "
+            "rostrum USER), be root, or name its address with --manager and a token in $ROSTRUM_TOKEN"
+        ) from error
 
 
 def _origin(location: str) -> str:

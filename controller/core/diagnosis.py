@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rostrum.controller.core import cabling
 from rostrum.controller.core import rules as rule_making
@@ -23,6 +23,8 @@ DIM_DB = 3.0  # below what the budget says: worth a look
 MARGIN_LOW_DB = 1.0
 CLOCK_OFF_NS = 100 * 1_000_000  # an agent's wall clock this far off spoils timelines across machines
 WAIT_LONG_NS = 10 * S
+PLACES_MAX = 200  # where something is wrong, that are held against what cannot be reached
+_FAR = 1 << 20  # links
 DAY_S = 86_400
 RENEW_DAYS = 14  # before its end a certificate is to be renewed
 
@@ -71,8 +73,69 @@ Check = Callable[[Core, Evidence, int], Iterator[Finding]]
 
 
 def diagnose(core: Core, evidence: Evidence, now: int) -> list[Finding]:
-    """All findings, the worst first."""
-    return ordered(one for check in _CHECKS for one in check(core, evidence, now))
+    """All findings: causes first, and below each what follows from it."""
+    places = _ill_places(core, now)
+    found = [_explained(core, places, one) for check in _CHECKS for one in check(core, evidence, now)]
+    return ordered([*found, *_reach(core, evidence, places)])
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where something is wrong that packets notice. `port` None: the whole switch. `subject`: of its finding."""
+
+    subject: str
+    switch: str
+    port: int | None = None
+
+
+def _ill_places(core: Core, now: int) -> list[_Place]:
+    """Switches and ports of which another check tells, those first that are surer. Both ends of a link that is ill are
+    one place.
+    """
+    found = [_Place(name, name) for name in core.resources.switches_down]
+    ports = list(core.resources.ports_down)
+    wrong = [link for link in cabling.links(core, now) if link.state in ("miscabled", "silent")]
+    ports += [(link.switch, link.port) for link in sorted(wrong, key=lambda link: link.state)]
+    seen: set[tuple[str, int]] = set()
+    for switch, port in ports:
+        end = core.topology.switches[switch].neighbours.get(port)
+        if end is not None and (end.node, end.port) not in seen and (switch, port) not in seen:
+            seen.add((switch, port))
+            found.append(_Place(f"{switch} port {port}", switch, port))
+    return found[:PLACES_MAX]
+
+
+def _explained(core: Core, places: list[_Place], one: Finding) -> Finding:
+    """With the place that explains it, if it is about the other end of an ill link, or a server behind one."""
+    server = core.topology.servers.get(one.subject) if one.check == "dark" else None
+    for place in places if server or one.check in ("port", "cabling") else ():
+        if place.subject == one.subject:
+            break
+        end = core.topology.switches[place.switch].neighbours.get(place.port) if place.port is not None else None
+        if server:
+            ill = end.node == server.name if end else place.switch == server.tor and place.port is None
+        else:
+            ill = end is not None and one.subject == f"{end.node} port {end.port}"
+        if ill:
+            return replace(one, because=place.subject)
+    return one
+
+
+def _between(core: Core, place: _Place, server: str, to: str) -> bool:
+    """Whether it is on a shortest way between two servers."""
+    fabric, topology = core.resources.fabric, core.topology
+    here, there = topology.servers[server].tor, topology.servers[to].tor
+    far, near = fabric.depths(there), fabric.depths(here)
+    if place.port is None:
+        via = place.switch
+        return via in (here, there) or near.get(via, _FAR) + far.get(via, _FAR) == near.get(there, _FAR)
+    end = topology.switches[place.switch].neighbours[place.port].node
+    if end in topology.servers:
+        return end in (server, to)
+    if end not in topology.switches:
+        return False
+    ways = ((place.switch, end), (end, place.switch))
+    return any(near.get(one, _FAR) + 1 + far.get(other, _FAR) == near.get(there, -1) for one, other in ways)
 
 
 def _switches(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
@@ -296,17 +359,37 @@ def _certificates(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]
             yield Finding("warning", "certificate", agents, what, f"{make}; the agent shows it when it connects next")
 
 
-def _reach(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
-    by_target: dict[str, list[Unreached]] = {}
-    for one in evidence.unreached:
-        by_target.setdefault(one.to, []).append(one)
-    for to, who in sorted(by_target.items()):
-        agent = core.agents.get(to)
-        if agent is None or not agent.connected:
-            continue  # told as an agent that is not there
-        what = f"{listed(one.server for one in who)} cannot connect to the control port of {to}: {who[0].cause}"
-        mend = f"check the links towards {to}, its address in the topology, and firewalls; see findings about ports"
-        yield Finding("error", "reachability", to, what, mend)
+def _reach(core: Core, evidence: Evidence, places: list[_Place]) -> Iterator[Finding]:
+    """Blame falls on what most of the failed connections have in common: an ill place on their ways, else a server."""
+    left = sorted(
+        (one for one in evidence.unreached if (agent := core.agents.get(one.to)) and agent.connected),
+        key=lambda one: (one.server, one.to),
+    )  # others are told as agents that are not there
+    while left:
+        through = {place: [one for one in left if _between(core, place, one.server, one.to)] for place in places}
+        place, failed = max(through.items(), key=lambda item: len(item[1]), default=(None, []))
+        if place is None or not failed:
+            break
+        left = [one for one in left if one not in failed]
+        one, more = failed[0], f" and {len(failed) - 1} other connections" if len(failed) > 1 else ""
+        what = f"{one.server} cannot connect to the control port of {one.to}{more}: {one.cause}"
+        mend = f"their ways go by {place.subject}: mend that first"
+        yield Finding("error", "reachability", listed(one.to for one in failed), what, mend, place.subject)
+    while left:
+        count = Counter(name for one in left for name in (one.server, one.to))
+        targets = Counter(one.to for one in left)
+        name = max(sorted(count), key=lambda each: (count[each], targets[each]))
+        failed = [one for one in left if name in (one.server, one.to)]
+        left = [one for one in left if one not in failed]
+        into, out_of = [one.server for one in failed if one.to == name], [one.to for one in failed if one.to != name]
+        if not out_of:
+            what = f"{listed(into)} cannot connect to the control port of {name}"
+        elif not into:
+            what = f"{name} cannot connect to the control port of {listed(out_of)}"
+        else:
+            what = f"no connection works between {name} and {listed([*into, *out_of])}"
+        mend = f"check the links towards {name}, its address in the topology, and firewalls"
+        yield Finding("error", "reachability", name, f"{what}: {failed[0].cause}", mend)
 
 
 def _queue(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
@@ -332,6 +415,5 @@ _CHECKS: tuple[Check, ...] = (
     _agents,
     _versions,
     _certificates,
-    _reach,
     _queue,
 )

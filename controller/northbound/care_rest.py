@@ -44,6 +44,7 @@ class FindingView(BaseModel):
     subject: str
     what: str
     mend: str = Field(description="What to do")
+    because: str = Field("", description="Subject of the finding that explains this one; empty = none does")
 
 
 class PreflightReceiverView(BaseModel):
@@ -70,7 +71,7 @@ class PreflightView(BaseModel):
 
 class DoctorView(BaseModel):
     healthy: bool = Field(description="No errors and no warnings")
-    findings: list[FindingView] = Field(description="The worst first")
+    findings: list[FindingView] = Field(description="Causes first, the worst of them first; below each its symptoms")
 
 
 class CableView(BaseModel):
@@ -204,7 +205,14 @@ def _probing(app: FastAPI, rest: Rest) -> None:
 
 
 def _finding(one: Finding) -> FindingView:
-    return FindingView(severity=one.severity, check=one.check, subject=one.subject, what=one.what, mend=one.mend)
+    return FindingView(
+        severity=one.severity,
+        check=one.check,
+        subject=one.subject,
+        what=one.what,
+        mend=one.mend,
+        because=one.because,
+    )
 
 
 def _flight(core: Core, sender: str, flight: Flight) -> PreflightView:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import httpx
 import pytest
 from rostrum.controller import reach
@@ -148,6 +149,33 @@ def test_lab__all_its_managers_are_known(tmp_path: Path, monkeypatch: pytest.Mon
     assert Managers(None, "x").places == [
         str(tmp_path / "x" / name) for name in ("manager.sock", "manager2/manager.sock")
     ]
+
+
+def test_machine__its_own_manager_is_found_where_no_lab_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rostrum doctor` on the manager's host asked for a lab to be started."""
+    system = tmp_path / "run" / "manager.sock"
+    monkeypatch.setattr(reach, "labs_folder", lambda: tmp_path / "labs")
+    monkeypatch.setattr(reach, "SYSTEM_SOCKET", system)
+    assert Managers(None, "lab").places == [str(tmp_path / "labs" / "lab" / "manager.sock")]
+    system.parent.mkdir()
+    system.touch()
+    assert Managers(None, "lab").places == [str(system)]
+    assert Managers("http://a", "lab").places == ["http://a"]
+    (tmp_path / "labs" / "lab").mkdir(parents=True)
+    (tmp_path / "labs" / "lab" / "manager.sock").touch()
+    assert Managers(None, "lab").places == [str(tmp_path / "labs" / "lab" / "manager.sock")]
+    assert Managers(None, "other").places == [str(tmp_path / "labs" / "other" / "manager.sock")]  # it was meant
+
+
+def test_machine__who_may_not_enter_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(type(tmp_path)):  # type: ignore[misc]
+        def exists(self) -> bool:
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(reach, "labs_folder", lambda: tmp_path)
+    monkeypatch.setattr(reach, "SYSTEM_SOCKET", Closed("/run/rostrum-manager/manager.sock"))
+    with pytest.raises(click.ClickException, match="usermod -aG rostrum"):
+        Managers(None, "lab")
 
 
 async def works(where: str, *words: str) -> str:
