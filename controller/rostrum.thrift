@@ -5,9 +5,11 @@
  * the agent calls service Manager, the manager calls service Agent, so a response needs no second connection and no waiting thread. Any
  * Thrift client that sends Manager.hello first can request paths.
  *
+ * Bounds stand with the fields: bytes of a text (255 where nothing is said), elements of a list; `unknown = "pass"`: a value that is not known
+ * here is handed on, not refused. The agent's C types and its checks are made from this file (agent/daemon/manager/thrift_generate.py).
+ *
  * Units are in the names. Servers are named as in the topology file. 64-bit ids are signed only because Thrift has no unsigned type.
  */
-namespace c_glib rostrum
 namespace py rostrum
 
 /** Protocol version carried in hello; the manager refuses another major with Agent.goodbye. */
@@ -48,7 +50,7 @@ struct LivePath {
   2: required string response_id,
   3: required string group,
   4: required PathKind kind,
-  5: required list<string> receivers,
+  5: required list<string> receivers (max = "1024"),
   6: required i64 accepted_size
 }
 
@@ -58,15 +60,15 @@ struct AgentInfo {
   /** Differs at each start of the agent: paths of an earlier boot are released. */
   3: required i64 boot_id,
   4: required i32 control_port,
-  5: required list<LivePath> live_paths,
+  5: required list<LivePath> live_paths (max = "4096"),
   /** Ours: call Agent.light for the paths it holds. */
   6: optional bool wants_light,
   /** Ours: it can send and receive by RDCM. Only such agents are called by Agent.view and named in paths of RDCM. */
   7: optional bool knows_rdcm,
   /** Ours: the protocols of groups it has engines for (GroupOptions.protocol); groups of others are refused to it. Absent = it knows no groups. */
-  8: optional list<string> group_protocols,
+  8: optional list<string> group_protocols (max = "16"),
   /** Ours: the secret that makes this agent known to a manager that asks for one (rostrum-manager --agent-tokens). */
-  9: optional string token,
+  9: optional string token (max = "4096"),
   /** Ours: the release of its program. */
   10: optional string software,
   /** Ours: it carries out Agent.probe. Others are not asked. */
@@ -76,12 +78,12 @@ struct AgentInfo {
 struct PathRequest {
   /** Locally generated, unique (a UUID's text). Repeating a request with the same id has no further effect. */
   1: required string request_id,
-  2: required binary app_id,
+  2: required binary app_id (max = "16"),
   3: required i64 data_id,
   4: required i64 data_size,
   5: required i64 remaining_size,
   6: required string sender,
-  7: required list<string> receivers,
+  7: required list<string> receivers (max = "1024"),
   /** Ours: give up (DENIED) when not accepted within this time; absent = the manager's default. */
   8: optional i32 wait_ms,
   /** Ours: when the transfer should be done, from now; a hint for schedulers. */
@@ -95,9 +97,9 @@ struct PathRequest {
 struct PathResponse {
   1: required string request_id,
   2: required string response_id,
-  3: required Decision decision,
+  3: required Decision decision (unknown = "pass"),
   /** Why it is queued or denied, or why a packet path was chosen; words for a person. Empty when there is nothing to say. */
-  4: required string reason,
+  4: required string reason (max = "4096"),
   /* The rest only with ACCEPTED. */
   /** Bytes this session may send; less than remaining_size = request the rest when the session is done. */
   5: optional i64 accepted_size,
@@ -115,11 +117,11 @@ struct PathResponse {
   /** Report Manager.no_light for receivers that got no first packet in this time. */
   12: optional i32 light_bound_ms,
   /** Whom the path serves: all that were asked for, unless PathRequest.splits. */
-  13: optional list<ServerAddress> receivers,
+  13: optional list<ServerAddress> receivers (max = "1024"),
   /** REPUBLIC or RDCM; absent = REPUBLIC. With RDCM an Agent.view of this response follows at once, to the sender and to every receiver. */
   14: optional Protocol protocol,
   /** Ours: of the receivers, those that saw nothing of earlier paths of this kind. The sender need not wait for their first packet; it still reports Manager.no_light for them. */
-  15: optional list<string> dark
+  15: optional list<string> dark (max = "1024")
 }
 
 /** Which of a receiver's two rings (RDCM, Sec. 3.2). */
@@ -138,7 +140,7 @@ struct OverlayView {
   2: required i64 version,
   /** IPv4 multicast group of the path. */
   3: required string group,
-  4: required binary app_id,
+  4: required binary app_id (max = "16"),
   5: required i64 data_id,
   6: required string sender,
   7: optional string leaf_predecessor,
@@ -148,9 +150,9 @@ struct OverlayView {
   11: optional string proxy_successor,
   12: optional string proxy_parent,
   /** Who acknowledge to this node as their overlay parent. */
-  13: required list<string> children,
+  13: required list<string> children (max = "1024"),
   /** Of everybody named here. Datagrams between peers go to UDP port `control_port`. */
-  14: required list<ServerAddress> addresses
+  14: required list<ServerAddress> addresses (max = "1025")
 }
 
 enum FailureKind {
@@ -175,7 +177,7 @@ struct ReceiverReport {
   1: required string server,
   /** "waiting", "receiving", "done", "failed" */
   2: required string state,
-  3: required string cause,
+  3: required string cause (max = "4096"),
   4: required i64 initial_sn,
   5: required i64 patched_fragments,
   /** Wall clock, ns since the epoch; 0 = not yet. */
@@ -189,12 +191,12 @@ struct TransferReport {
   2: required string response_id,
   /** "attempt", "high-rate", "patching", "done", "failed" */
   3: required string phase,
-  4: required string cause,
+  4: required string cause (max = "4096"),
   5: required i64 bytes,
   6: required i64 sent_packets,
   7: required i64 redundant_packets,
   8: required i64 patched_packets,
-  9: required list<ReceiverReport> receivers
+  9: required list<ReceiverReport> receivers (max = "1024")
 }
 
 /** How the messages of a group travel; texts, so that engines can be added: "plain" (unreliable), "ricochet"; later "qsm". */
@@ -253,12 +255,12 @@ struct GroupView {
   /** With a delta only when something in it changed. After a change of address, listen at the old one for 5 s more. */
   4: optional GroupFacts facts,
   /** Ids of peers that joined (delta: since the version before; one that was a member already has a new boot id). */
-  5: required list<i32> members,
+  5: required list<i32> members (max = "65536"),
   /** Those that publish without having joined: to them go NAKs. Their own views are full always, with both lists empty: who is in the
    *  group does not concern them. */
-  6: required list<i32> senders,
+  6: required list<i32> senders (max = "65536"),
   /** Delta: no longer of the group. Who turns from member to sender, or the other way round, is in the list of what it is now, and not here. */
-  7: required list<i32> gone
+  7: required list<i32> gone (max = "65536")
 }
 
 /** What preflight and doctor ask of agents. */
@@ -288,14 +290,14 @@ struct ProbeOrder {
   /** Bytes of a full-sized IP packet. */
   7: optional i32 mtu,
   /* SEND and REACH. */
-  8: optional list<ServerAddress> servers
+  8: optional list<ServerAddress> servers (max = "1024")
 }
 
 /** How it went with one of `servers`. */
 struct ProbeReach {
   1: required string server,
   /** Empty = connected. */
-  2: required string cause,
+  2: required string cause (max = "4096"),
   3: required i64 took_ns
 }
 
@@ -303,7 +305,7 @@ struct ProbeReport {
   1: required string probe_id,
   /** "listening", "done", "failed" */
   2: required string phase,
-  3: required string cause,
+  3: required string cause (max = "4096"),
   /* What the agent is, in every report. */
   4: required string software,
   5: required string data_interface,
@@ -317,7 +319,7 @@ struct ProbeReport {
   11: required i32 unicast_small,
   12: required i32 unicast_full,
   /* REACH. */
-  13: required list<ProbeReach> reached
+  13: required list<ProbeReach> reached (max = "1024")
 }
 
 service Manager {
@@ -331,7 +333,7 @@ service Manager {
   /** At least three times per lease. */
   oneway void keepalive(),
   /** These receivers sent no INTL_SEQ within light_bound_ms: the manager moves the path (same group) to the packet network, or fails it. */
-  oneway void no_light(1: string response_id, 2: list<string> receivers),
+  oneway void no_light(1: string response_id, 2: list<string> receivers (max = "1024")),
   oneway void report(1: TransferReport report),
   /** The view of this version is in use: rings of older ones are left, the new predecessors can repair. */
   oneway void view_used(1: string response_id, 2: i64 version),
@@ -350,21 +352,21 @@ service Agent {
    *  knows by it that it has read whatever was said about its paths meanwhile. */
   oneway void alive(),
   oneway void welcome(1: string manager, 2: i64 manager_boot_id),
-  oneway void goodbye(1: string reason),
+  oneway void goodbye(1: string reason (max = "4096")),
   oneway void response(1: PathResponse response),
   /** The path changed under the same group (for example circuit -> packet after a fault); keep attempting. */
-  oneway void moved(1: string response_id, 2: PathKind kind, 3: string reason),
+  oneway void moved(1: string response_id, 2: PathKind kind, 3: string reason (max = "4096")),
   /** Every receivers' rack has light: their switches saw data come through (P4 switches; others say nothing, and then this never comes).
    *  Only to agents that want it; a hint, said again when the path has moved. */
   oneway void light(1: string response_id),
   /** The path is gone. The transfer fails with this cause unless every receiver is done or can be finished by patches. */
-  oneway void failed(1: string response_id, 2: string reason),
+  oneway void failed(1: string response_id, 2: string reason (max = "4096")),
   /** A node's place in the backup overlay of a path of RDCM, to its sender and receivers; may come to a receiver before the sender's OPEN. */
   oneway void view(1: OverlayView view),
   /** Views of groups it has joined or uses, many in one call; each is in force when it is there. */
-  oneway void group_view(1: list<GroupPeer> peers, 2: list<GroupView> views),
+  oneway void group_view(1: list<GroupPeer> peers (max = "65536"), 2: list<GroupView> views (max = "65536")),
   /** It is not in the group (any more): an answer, or the group was deleted. */
-  oneway void group_refused(1: string group, 2: string reason),
+  oneway void group_refused(1: string group, 2: string reason (max = "4096")),
   /** Carried out beside everything else, a few at a time; answered by Manager.probe_report. */
   oneway void probe(1: ProbeOrder order)
 }

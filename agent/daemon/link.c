@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "thrift_schema.h"
+
 enum { READS_PER_TURN = 16, UNANSWERED_MAX = 3 };
 #define MS ((rs_time)1000000)
 #define TELL_PAUSE (1000 * MS)
@@ -63,7 +65,7 @@ static const char *options_wrong(const rs_link_options *o, const rs_link_callbac
     if (!o->manager_address || inet_pton(AF_INET, o->manager_address, &address->sin_addr) != 1)
         return "the manager's address must be an IPv4 address";
     if (!o->server || !o->server[0] || strlen(o->server) > RS_LINK_NAME_MAX ||
-        !rs_link_text_ok((const uint8_t *)o->server, strlen(o->server), RS_LINK_NAME_MAX))
+        !rs_thrift_text_ok((const uint8_t *)o->server, strlen(o->server), RS_LINK_NAME_MAX))
         return "the server's name must have 1 ... 255 bytes of UTF-8";
     if (o->standby_count > RS_LINK_STANDBYS_MAX)
         return "that are too many managers";
@@ -361,38 +363,38 @@ static void handle(void *context, const rs_link_message *message) {
     rs_link *link = ((turn *)context)->link;
     rs_time now = ((turn *)context)->now;
     const rs_link_callbacks *c = &link->callbacks;
-    if (message->call == RS_LINK_CALL_GOODBYE) {
+    if (message->call == RS_THRIFT_AGENT_GOODBYE) {
         link->backoff = link->options.backoff_max;
         rs_link_break(link, "it refused this agent: %s", message->reason);
         if (c->on_goodbye)
             c->on_goodbye(c->context, message->reason);
-    } else if (message->call == RS_LINK_CALL_WELCOME) {
+    } else if (message->call == RS_THRIFT_AGENT_WELCOME) {
         welcomed(link, now, message->id);
     } else if (link->state != RS_LINK_UP) {
         rs_link_break(link, "it spoke before its welcome");
-    } else if (message->call == RS_LINK_CALL_RESPONSE) {
+    } else if (message->call == RS_THRIFT_AGENT_RESPONSE) {
         handle_response(link, now, message);
-    } else if (message->call == RS_LINK_CALL_MOVED) {
+    } else if (message->call == RS_THRIFT_AGENT_MOVED) {
         if (c->on_moved)
             c->on_moved(c->context, message->id, message->kind, message->reason);
-    } else if (message->call == RS_LINK_CALL_LIGHT) {
+    } else if (message->call == RS_THRIFT_AGENT_LIGHT) {
         if (c->on_light)
             c->on_light(c->context, message->id);
-    } else if (message->call == RS_LINK_CALL_PROBE) {
+    } else if (message->call == RS_THRIFT_AGENT_PROBE) {
         if (c->on_probe)
             c->on_probe(c->context, &message->probe);
-    } else if (message->call == RS_LINK_CALL_GROUP_VIEW) {
+    } else if (message->call == RS_THRIFT_AGENT_GROUP_VIEW) {
         for (uint32_t i = 0; c->on_group_peer && i < message->group_peer_count; i++)
             c->on_group_peer(c->context, &message->group_peers[i]);
         for (uint32_t i = 0; c->on_group_view && i < message->group_view_count; i++)
             c->on_group_view(c->context, &message->group_views[i]);
-    } else if (message->call == RS_LINK_CALL_GROUP_REFUSED) {
+    } else if (message->call == RS_THRIFT_AGENT_GROUP_REFUSED) {
         if (c->on_group_refused)
             c->on_group_refused(c->context, message->id, message->reason);
-    } else if (message->call == RS_LINK_CALL_VIEW) {
+    } else if (message->call == RS_THRIFT_AGENT_VIEW) {
         if (c->on_view)
             c->on_view(c->context, &message->view);
-    } else if (message->call == RS_LINK_CALL_FAILED && c->on_failed) {
+    } else if (message->call == RS_THRIFT_AGENT_FAILED && c->on_failed) {
         c->on_failed(c->context, message->id, message->reason);
     }
 }

@@ -1,358 +1,285 @@
 #include "daemon/link_codec.h"
-#include "daemon/link_gobject.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
-#include <thrift/c_glib/protocol/thrift_binary_protocol.h>
-#include <thrift/c_glib/transport/thrift_memory_buffer.h>
 
-#include "rostrum_manager.h"
+#include "thrift_schema.h"
 
 /* What live paths may take of hello's frame; the rest is for its other fields. */
-enum { LIVE_PATHS_BYTES = RS_LINK_FRAME_MAX - 4096, LIVE_PATHS_MAX = 4096 };
+enum { LIVE_PATHS_BYTES = RS_LINK_FRAME_MAX - 8192, LIVE_PATHS_MAX = 4096, ADDRESS_SIZE = INET_ADDRSTRLEN };
 
-typedef struct {
-    ThriftMemoryBuffer *buffer;
-    ThriftProtocol *protocol;
-    rostrumManagerClient *client;
-} encoder;
-
-static rostrumManagerIf *encoder_open(encoder *e) {
-    rs_link_gobject_repair();
-    e->buffer = g_object_new(THRIFT_TYPE_MEMORY_BUFFER, "buf_size", RS_LINK_FRAME_MAX, NULL);
-    e->protocol = g_object_new(THRIFT_TYPE_BINARY_PROTOCOL, "transport", e->buffer, NULL);
-    e->client =
-        g_object_new(ROSTRUM_TYPE_MANAGER_CLIENT, "input_protocol", e->protocol, "output_protocol", e->protocol, NULL);
-    return ROSTRUM_MANAGER_IF(e->client);
-}
-
-/* `written`: what the generated call said. */
-static rs_status encoder_close(encoder *e, gboolean written, GError *error, rs_link_frame *out) {
-    rs_status status = written ? RS_OK : RS_ERR_LIMIT;
-    if (written) {
-        size_t length = e->buffer->buf->len;
-        uint8_t *bytes = malloc(4 + length);
-        if (bytes) {
-            uint32_t prefix = htonl((uint32_t)length);
-            memcpy(bytes, &prefix, 4);
-            memcpy(bytes + 4, e->buffer->buf->data, length);
-            *out = (rs_link_frame){bytes, 4 + length};
-        } else {
-            status = RS_ERR_MEMORY;
-        }
+static rs_status encode(uint32_t call, const void *args, rs_link_frame *out) {
+    uint8_t *bytes;
+    size_t length;
+    switch (rs_thrift_encode(&rs_thrift_service_manager, call, args, RS_LINK_FRAME_MAX, &bytes, &length)) {
+    case RS_THRIFT_OK:
+        *out = (rs_link_frame){bytes, length};
+        return RS_OK;
+    case RS_THRIFT_INVALID:
+        return RS_ERR_INVALID;
+    case RS_THRIFT_TOO_LONG:
+        return RS_ERR_LIMIT;
+    case RS_THRIFT_NO_MEMORY:
+        break;
     }
-    g_clear_error(&error);
-    g_object_unref(e->client);
-    g_object_unref(e->protocol);
-    g_object_unref(e->buffer);
-    return status;
+    return RS_ERR_MEMORY;
 }
 
-static bool text_ok(const char *text, size_t max) {
-    return text && rs_link_text_ok((const uint8_t *)text, strnlen(text, max + 1), max);
+/* What the IDL's bounds do not say: names are not empty. */
+static bool is_named(const char *name) {
+    return name && name[0];
 }
 
-static bool name_ok(const char *name) {
-    return text_ok(name, RS_LINK_NAME_MAX) && name[0];
-}
-
-static bool names_ok(const char *const *names, uint32_t count) {
-    if (count > RS_LINK_RECEIVERS_MAX)
-        return false;
+static bool are_named(const char *const *names, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        if (!name_ok(names[i]))
+        if (!is_named(names[i]))
             return false;
     return true;
 }
 
-static void add_names(GPtrArray *array, const char *const *names, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        g_ptr_array_add(array, g_strdup(names[i]));
+static rs_thrift_list texts(const char *const *items, uint32_t count) {
+    return (rs_thrift_list){items, count};
 }
 
-/* The path as hello tells it, NULL if it cannot be told; `bytes` is about what it takes in the frame. */
-static rostrumLivePath *live_path_object(const rs_link_live_path *path, size_t *bytes) {
-    if (!name_ok(path->request_id) || !name_ok(path->response_id) || !names_ok(path->receivers, path->receiver_count) ||
-        path->accepted_size > INT64_MAX)
-        return NULL;
-    char group[INET_ADDRSTRLEN];
-    struct in_addr address = {htonl(path->group)};
-    inet_ntop(AF_INET, &address, group, sizeof group);
-    rostrumLivePath *object = g_object_new(ROSTRUM_TYPE_LIVE_PATH, NULL);
-    object->request_id = g_strdup(path->request_id);
-    object->response_id = g_strdup(path->response_id);
-    object->group = g_strdup(group);
-    object->kind = path->kind == RS_PATH_CIRCUIT ? ROSTRUM_PATH_KIND_CIRCUIT : ROSTRUM_PATH_KIND_PACKET;
-    object->accepted_size = (gint64)path->accepted_size;
-    add_names(object->receivers, path->receivers, path->receiver_count);
-    *bytes = 64 + strlen(path->request_id) + strlen(path->response_id) + strlen(group);
-    for (uint32_t i = 0; i < path->receiver_count; i++)
-        *bytes += 4 + strlen(path->receivers[i]);
-    return object;
+static const char *dotted(uint32_t address, char text[ADDRESS_SIZE]) {
+    return inet_ntop(AF_INET, &(struct in_addr){htonl(address)}, text, ADDRESS_SIZE);
+}
+
+static const char **copied(const char *const *names, uint32_t count) {
+    const char **copy = calloc(count + 1u, sizeof *copy);
+    if (copy && count > 0)
+        memcpy(copy, names, count * sizeof *copy);
+    return copy;
+}
+
+/* The paths that are held, as many as fit. `groups` keeps the text of their groups; names of receivers are copied,
+ * because the owner's need to hold until the next path only. */
+static uint32_t live_paths(rs_link_live_path_fn *live_path, void *context, rs_thrift_live_path *paths,
+                           char (*groups)[ADDRESS_SIZE]) {
+    uint32_t count = 0;
+    size_t total = 0;
+    rs_link_live_path from;
+    for (uint32_t i = 0; live_path && i < LIVE_PATHS_MAX && live_path(context, i, &from); i++) {
+        rs_thrift_live_path *to = &paths[count];
+        bool circuit = from.kind == RS_PATH_CIRCUIT;
+        *to = (rs_thrift_live_path){.request_id = from.request_id,
+                                    .response_id = from.response_id,
+                                    .group = dotted(from.group, groups[count]),
+                                    .kind = circuit ? RS_THRIFT_PATH_KIND_CIRCUIT : RS_THRIFT_PATH_KIND_PACKET,
+                                    .receivers = texts(from.receivers, from.receiver_count),
+                                    .accepted_size = (int64_t)from.accepted_size};
+        bool good = is_named(from.request_id) && is_named(from.response_id) && from.accepted_size <= INT64_MAX &&
+                    are_named(from.receivers, from.receiver_count);
+        size_t size = good ? rs_thrift_size(&rs_thrift_shape_live_path, to) : 0;
+        if (total + size > LIVE_PATHS_BYTES)
+            break;
+        if (size == 0 || !(to->receivers.items = copied(from.receivers, from.receiver_count)))
+            continue;
+        total += size;
+        count++;
+    }
+    return count;
+}
+
+static void free_paths(rs_thrift_live_path *paths, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        free((void *)(uintptr_t)paths[i].receivers.items);
+    free(paths);
 }
 
 rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path_fn *live_path, void *context,
                                rs_link_frame *out) {
-    if (!name_ok(options->server))
+    if (!is_named(options->server))
         return RS_ERR_INVALID;
-    rostrumAgentInfo *info = g_object_new(ROSTRUM_TYPE_AGENT_INFO, NULL);
-    info->version = ROSTRUM_VERSION;
-    info->server = g_strdup(options->server);
-    info->boot_id = (gint64)options->boot_id;
-    info->control_port = options->control_port;
-    info->wants_light = options->wants_light;
-    info->__isset_wants_light = options->wants_light;
-    info->knows_probes = info->__isset_knows_probes = true;
-    info->knows_rdcm = info->__isset_knows_rdcm = true;
-    info->group_protocols = g_ptr_array_new_with_free_func(g_free);
-    info->__isset_group_protocols = true;
-    for (uint32_t i = 0; i < options->group_protocol_count; i++)
-        g_ptr_array_add(info->group_protocols, g_strdup(options->group_protocols[i]));
-    if (options->token) {
-        info->token = g_strdup(options->token);
-        info->__isset_token = true;
+    rs_thrift_live_path *paths = calloc(LIVE_PATHS_MAX, sizeof *paths);
+    char(*groups)[ADDRESS_SIZE] = calloc(LIVE_PATHS_MAX, sizeof *groups);
+    rs_status status = RS_ERR_MEMORY;
+    uint32_t count = 0;
+    if (paths && groups) {
+        count = live_paths(live_path, context, paths, groups);
+        const rs_thrift_manager_hello args = {
+            .info = {.version = RS_THRIFT_VERSION,
+                     .server = options->server,
+                     .boot_id = (int64_t)options->boot_id,
+                     .control_port = options->control_port,
+                     .live_paths = {paths, count},
+                     .has_wants_light = options->wants_light,
+                     .wants_light = options->wants_light,
+                     .has_knows_rdcm = true,
+                     .knows_rdcm = true,
+                     .has_group_protocols = true,
+                     .group_protocols = texts(options->group_protocols, options->group_protocol_count),
+                     .token = options->token,
+                     .software = options->software,
+                     .has_knows_probes = true,
+                     .knows_probes = true}};
+        status = encode(RS_THRIFT_MANAGER_HELLO, &args, out);
     }
-    if (options->software) {
-        info->software = g_strdup(options->software);
-        info->__isset_software = true;
-    }
-    size_t total = 0;
-    rs_link_live_path path;
-    for (uint32_t i = 0; live_path && i < LIVE_PATHS_MAX && live_path(context, i, &path); i++) {
-        size_t bytes = 0;
-        rostrumLivePath *object = live_path_object(&path, &bytes);
-        if (!object)
-            continue;
-        total += bytes;
-        if (total > LIVE_PATHS_BYTES) {
-            g_object_unref(object);
-            break;
-        }
-        g_ptr_array_add(info->live_paths, object);
-    }
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_hello(manager, info, &error);
-    g_object_unref(info);
-    return encoder_close(&e, written, error, out);
+    free_paths(paths, count);
+    free(groups);
+    return status;
 }
 
 rs_status rs_link_encode_request(const char *sender, const rs_link_request_params *request, rs_link_frame *out) {
-    if (!name_ok(request->request_id) || request->receiver_count == 0 ||
-        !names_ok(request->receivers, request->receiver_count) || request->data_size > INT64_MAX ||
+    if (!is_named(request->request_id) || request->receiver_count == 0 ||
+        !are_named(request->receivers, request->receiver_count) || request->data_size > INT64_MAX ||
         request->remaining_size > request->data_size || request->wait_ms > INT32_MAX ||
         request->deadline_ms > INT32_MAX)
         return RS_ERR_INVALID;
-    rostrumPathRequest *object = g_object_new(ROSTRUM_TYPE_PATH_REQUEST, NULL);
-    object->request_id = g_strdup(request->request_id);
-    object->app_id = g_byte_array_append(g_byte_array_new(), request->object.app, sizeof request->object.app);
-    object->data_id = (gint64)request->object.data;
-    object->data_size = (gint64)request->data_size;
-    object->remaining_size = (gint64)request->remaining_size;
-    object->sender = g_strdup(sender);
-    add_names(object->receivers, request->receivers, request->receiver_count);
-    object->wait_ms = (gint32)request->wait_ms;
-    object->__isset_wait_ms = request->wait_ms != 0;
-    object->deadline_ms = (gint32)request->deadline_ms;
-    object->__isset_deadline_ms = request->deadline_ms != 0;
-    object->protocol = request->protocol ? (rostrumProtocol)request->protocol : ROSTRUM_PROTOCOL_AUTO;
-    object->__isset_protocol = true;
-    object->splits = request->splits;
-    object->__isset_splits = request->splits;
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_request(manager, object, &error);
-    g_object_unref(object);
-    return encoder_close(&e, written, error, out);
+    const rs_thrift_manager_request args = {
+        .request = {.request_id = request->request_id,
+                    .app_id = {request->object.app, sizeof request->object.app},
+                    .data_id = (int64_t)request->object.data,
+                    .data_size = (int64_t)request->data_size,
+                    .remaining_size = (int64_t)request->remaining_size,
+                    .sender = sender,
+                    .receivers = texts(request->receivers, request->receiver_count),
+                    .has_wait_ms = request->wait_ms != 0,
+                    .wait_ms = (int32_t)request->wait_ms,
+                    .has_deadline_ms = request->deadline_ms != 0,
+                    .deadline_ms = (int32_t)request->deadline_ms,
+                    .has_protocol = true,
+                    .protocol = request->protocol ? (int32_t)request->protocol : RS_THRIFT_PROTOCOL_AUTO,
+                    .has_splits = request->splits,
+                    .splits = request->splits}};
+    return encode(RS_THRIFT_MANAGER_REQUEST, &args, out);
 }
 
 rs_status rs_link_encode_release(const char *request_id, const char *response_id, rs_link_frame *out) {
-    if (!name_ok(request_id) || !name_ok(response_id))
+    if (!is_named(request_id) || !is_named(response_id))
         return RS_ERR_INVALID;
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_release(manager, request_id, response_id, &error);
-    return encoder_close(&e, written, error, out);
+    const rs_thrift_manager_release args = {request_id, response_id};
+    return encode(RS_THRIFT_MANAGER_RELEASE, &args, out);
 }
 
 rs_status rs_link_encode_cancel(const char *request_id, rs_link_frame *out) {
-    if (!name_ok(request_id))
+    if (!is_named(request_id))
         return RS_ERR_INVALID;
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_cancel(manager, request_id, &error);
-    return encoder_close(&e, written, error, out);
+    const rs_thrift_manager_cancel args = {request_id};
+    return encode(RS_THRIFT_MANAGER_CANCEL, &args, out);
 }
 
 rs_status rs_link_encode_view_used(const char *response_id, uint64_t version, rs_link_frame *out) {
-    if (!name_ok(response_id) || version > INT64_MAX)
+    if (!is_named(response_id) || version > INT64_MAX)
         return RS_ERR_INVALID;
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_view_used(manager, response_id, (gint64)version, &error);
-    return encoder_close(&e, written, error, out);
+    const rs_thrift_manager_view_used args = {response_id, (int64_t)version};
+    return encode(RS_THRIFT_MANAGER_VIEW_USED, &args, out);
 }
 
 rs_status rs_link_encode_failure(const char *response_id, uint64_t version, bool link_failed, rs_ring_kind ring,
                                  const char *server, rs_link_frame *out) {
-    if (!name_ok(response_id) || !name_ok(server) || version > INT64_MAX)
+    if (!is_named(response_id) || !is_named(server) || version > INT64_MAX)
         return RS_ERR_INVALID;
-    rostrumFailureReport *object = g_object_new(ROSTRUM_TYPE_FAILURE_REPORT, NULL);
-    object->response_id = g_strdup(response_id);
-    object->version = (gint64)version;
-    object->kind = link_failed ? ROSTRUM_FAILURE_KIND_LINK : ROSTRUM_FAILURE_KIND_RECEIVER;
-    object->ring = ring == RS_RING_PROXY ? ROSTRUM_RING_KIND_PROXY : ROSTRUM_RING_KIND_LEAF;
-    object->server = g_strdup(server);
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_failure(manager, object, &error);
-    g_object_unref(object);
-    return encoder_close(&e, written, error, out);
+    const rs_thrift_manager_failure args = {
+        .report = {.response_id = response_id,
+                   .version = (int64_t)version,
+                   .kind = link_failed ? RS_THRIFT_FAILURE_KIND_LINK : RS_THRIFT_FAILURE_KIND_RECEIVER,
+                   .ring = ring == RS_RING_PROXY ? RS_THRIFT_RING_KIND_PROXY : RS_THRIFT_RING_KIND_LEAF,
+                   .server = server}};
+    return encode(RS_THRIFT_MANAGER_FAILURE, &args, out);
 }
 
 rs_status rs_link_encode_keepalive(rs_link_frame *out) {
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_keepalive(manager, &error);
-    return encoder_close(&e, written, error, out);
+    return encode(RS_THRIFT_MANAGER_KEEPALIVE, NULL, out);
 }
 
 rs_status rs_link_encode_no_light(const char *response_id, const char *const *receivers, uint32_t receiver_count,
                                   rs_link_frame *out) {
-    if (!name_ok(response_id) || receiver_count == 0 || !names_ok(receivers, receiver_count))
+    if (!is_named(response_id) || receiver_count == 0 || !are_named(receivers, receiver_count))
         return RS_ERR_INVALID;
-    GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
-    add_names(names, receivers, receiver_count);
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_no_light(manager, response_id, names, &error);
-    g_ptr_array_unref(names);
-    return encoder_close(&e, written, error, out);
-}
-
-static bool report_ok(const rs_link_report_params *report) {
-    if (!name_ok(report->request_id) || !name_ok(report->response_id) || !name_ok(report->phase) ||
-        !text_ok(report->cause, RS_LINK_TEXT_MAX) || report->receiver_count > RS_LINK_RECEIVERS_MAX ||
-        (report->bytes | report->sent_packets | report->redundant_packets | report->patched_packets) > INT64_MAX)
-        return false;
-    for (uint32_t i = 0; i < report->receiver_count; i++) {
-        const rs_link_receiver_report *r = &report->receivers[i];
-        if (!name_ok(r->server) || !name_ok(r->state) || !text_ok(r->cause, RS_LINK_TEXT_MAX) ||
-            (r->initial_sn | r->patched_fragments) > INT64_MAX)
-            return false;
-    }
-    return true;
+    const rs_thrift_manager_no_light args = {response_id, texts(receivers, receiver_count)};
+    return encode(RS_THRIFT_MANAGER_NO_LIGHT, &args, out);
 }
 
 rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_frame *out) {
-    if (!report_ok(report))
+    if (!is_named(report->request_id) || !is_named(report->response_id) || !is_named(report->phase) ||
+        (report->bytes | report->sent_packets | report->redundant_packets | report->patched_packets) > INT64_MAX ||
+        report->receiver_count > RS_LINK_RECEIVERS_MAX)
         return RS_ERR_INVALID;
-    rostrumTransferReport *object = g_object_new(ROSTRUM_TYPE_TRANSFER_REPORT, NULL);
-    object->request_id = g_strdup(report->request_id);
-    object->response_id = g_strdup(report->response_id);
-    object->phase = g_strdup(report->phase);
-    object->cause = g_strdup(report->cause);
-    object->bytes = (gint64)report->bytes;
-    object->sent_packets = (gint64)report->sent_packets;
-    object->redundant_packets = (gint64)report->redundant_packets;
-    object->patched_packets = (gint64)report->patched_packets;
+    rs_thrift_receiver_report *rows = calloc(report->receiver_count + 1u, sizeof *rows);
+    if (!rows)
+        return RS_ERR_MEMORY;
+    bool good = true;
     for (uint32_t i = 0; i < report->receiver_count; i++) {
         const rs_link_receiver_report *from = &report->receivers[i];
-        rostrumReceiverReport *r = g_object_new(ROSTRUM_TYPE_RECEIVER_REPORT, NULL);
-        r->server = g_strdup(from->server);
-        r->state = g_strdup(from->state);
-        r->cause = g_strdup(from->cause);
-        r->initial_sn = (gint64)from->initial_sn;
-        r->patched_fragments = (gint64)from->patched_fragments;
-        r->first_light_ns = from->first_light_ns;
-        r->complete_ns = from->complete_ns;
-        g_ptr_array_add(object->receivers, r);
+        good = good && is_named(from->server) && is_named(from->state) &&
+               (from->initial_sn | from->patched_fragments) <= INT64_MAX;
+        rows[i] = (rs_thrift_receiver_report){.server = from->server,
+                                              .state = from->state,
+                                              .cause = from->cause,
+                                              .initial_sn = (int64_t)from->initial_sn,
+                                              .patched_fragments = (int64_t)from->patched_fragments,
+                                              .first_light_ns = from->first_light_ns,
+                                              .complete_ns = from->complete_ns};
     }
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_report(manager, object, &error);
-    g_object_unref(object);
-    return encoder_close(&e, written, error, out);
+    const rs_thrift_manager_report args = {.report = {.request_id = report->request_id,
+                                                      .response_id = report->response_id,
+                                                      .phase = report->phase,
+                                                      .cause = report->cause,
+                                                      .bytes = (int64_t)report->bytes,
+                                                      .sent_packets = (int64_t)report->sent_packets,
+                                                      .redundant_packets = (int64_t)report->redundant_packets,
+                                                      .patched_packets = (int64_t)report->patched_packets,
+                                                      .receivers = {rows, report->receiver_count}}};
+    rs_status status = good ? encode(RS_THRIFT_MANAGER_REPORT, &args, out) : RS_ERR_INVALID;
+    free(rows);
+    return status;
 }
 
 rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out) {
-    if (!name_ok(report->id) || !name_ok(report->phase) || !text_ok(report->cause, RS_LINK_TEXT_MAX) ||
-        !text_ok(report->software, RS_LINK_NAME_MAX) || !text_ok(report->interface, RS_LINK_NAME_MAX) ||
-        report->mtu > INT32_MAX || report->reached_count > RS_LINK_RECEIVERS_MAX)
+    if (!is_named(report->id) || !is_named(report->phase) || report->mtu > INT32_MAX ||
+        report->reached_count > RS_LINK_RECEIVERS_MAX)
         return RS_ERR_INVALID;
-    for (uint32_t i = 0; i < report->reached_count; i++)
-        if (!name_ok(report->reached[i].server) || !text_ok(report->reached[i].cause, RS_LINK_TEXT_MAX))
-            return RS_ERR_INVALID;
-    rostrumProbeReport *object = g_object_new(ROSTRUM_TYPE_PROBE_REPORT, NULL);
-    object->probe_id = g_strdup(report->id);
-    object->phase = g_strdup(report->phase);
-    object->cause = g_strdup(report->cause);
-    object->software = g_strdup(report->software);
-    object->data_interface = g_strdup(report->interface);
-    object->mtu = (gint32)report->mtu;
-    object->rate_bps = report->rate_bps;
-    object->wall_clock_ns = report->wall_clock_ns;
-    object->group_small = (gint32)(report->group_small & INT32_MAX);
-    object->group_full = (gint32)(report->group_full & INT32_MAX);
-    object->unicast_small = (gint32)(report->unicast_small & INT32_MAX);
-    object->unicast_full = (gint32)(report->unicast_full & INT32_MAX);
+    rs_thrift_probe_reach *reached = calloc(report->reached_count + 1u, sizeof *reached);
+    if (!reached)
+        return RS_ERR_MEMORY;
+    bool good = true;
     for (uint32_t i = 0; i < report->reached_count; i++) {
-        rostrumProbeReach *one = g_object_new(ROSTRUM_TYPE_PROBE_REACH, NULL);
-        one->server = g_strdup(report->reached[i].server);
-        one->cause = g_strdup(report->reached[i].cause);
-        one->took_ns = report->reached[i].took;
-        g_ptr_array_add(object->reached, one);
+        const rs_link_reached *from = &report->reached[i];
+        good = good && is_named(from->server);
+        reached[i] = (rs_thrift_probe_reach){from->server, from->cause, from->took};
     }
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = rostrum_manager_client_send_probe_report(manager, object, &error);
-    g_object_unref(object);
-    return encoder_close(&e, written, error, out);
+    const rs_thrift_manager_probe_report args = {
+        .report = {.probe_id = report->id,
+                   .phase = report->phase,
+                   .cause = report->cause,
+                   .software = report->software,
+                   .data_interface = report->interface,
+                   .mtu = (int32_t)report->mtu,
+                   .rate_bps = report->rate_bps,
+                   .wall_clock_ns = report->wall_clock_ns,
+                   .group_small = (int32_t)(report->group_small & INT32_MAX),
+                   .group_full = (int32_t)(report->group_full & INT32_MAX),
+                   .unicast_small = (int32_t)(report->unicast_small & INT32_MAX),
+                   .unicast_full = (int32_t)(report->unicast_full & INT32_MAX),
+                   .reached = {reached, report->reached_count}}};
+    rs_status status = good ? encode(RS_THRIFT_MANAGER_PROBE_REPORT, &args, out) : RS_ERR_INVALID;
+    free(reached);
+    return status;
 }
 
 rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const rs_link_group_options *options,
                                const rs_link_group_view *held, rs_link_frame *out) {
-    if (!name_ok(group) || (options && (!name_ok(options->protocol) || !name_ok(options->order))))
+    if (!is_named(group) || (options && (!is_named(options->protocol) || !is_named(options->order))))
         return RS_ERR_INVALID;
-    rostrumGroupUse *use = g_object_new(ROSTRUM_TYPE_GROUP_USE, NULL);
-    use->group = g_strdup(group);
-    if (options) {
-        rostrumGroupOptions *o = g_object_new(ROSTRUM_TYPE_GROUP_OPTIONS, NULL);
-        o->protocol = g_strdup(options->protocol);
-        o->order = g_strdup(options->order);
-        o->r = (gint32)options->r;
-        o->c = (gint32)options->c;
-        o->stagger = (gint32)options->stagger;
-        use->options = o;
-        use->__isset_options = true;
+    if (call == RS_LINK_GROUP_LEAVE || call == RS_LINK_GROUP_UNUSE) {
+        const rs_thrift_manager_leave_group args = {group}; /* unuse_group's are the same */
+        return encode(call == RS_LINK_GROUP_LEAVE ? RS_THRIFT_MANAGER_LEAVE_GROUP : RS_THRIFT_MANAGER_UNUSE_GROUP,
+                      &args, out);
     }
+    rs_thrift_group_options given = {0};
+    if (options)
+        given = (rs_thrift_group_options){options->protocol, options->order, (int32_t)options->r, (int32_t)options->c,
+                                          (int32_t)options->stagger};
+    char address[ADDRESS_SIZE];
+    rs_thrift_group_use use = {.group = group, .options = options ? &given : NULL};
     if (held) {
-        char address[INET_ADDRSTRLEN];
-        struct in_addr in = {htonl(held->address)};
-        inet_ntop(AF_INET, &in, address, sizeof address);
-        use->id = (gint32)held->id;
-        use->version = (gint64)held->version;
-        use->address = g_strdup(address);
-        use->__isset_id = use->__isset_version = use->__isset_address = true;
+        use.has_id = use.has_version = true;
+        use.id = (int32_t)held->id;
+        use.version = (int64_t)held->version;
+        use.address = dotted(held->address, address);
     }
-    encoder e;
-    GError *error = NULL;
-    rostrumManagerIf *manager = encoder_open(&e);
-    gboolean written = call == RS_LINK_GROUP_JOIN    ? rostrum_manager_client_send_join_group(manager, use, &error)
-                       : call == RS_LINK_GROUP_USE   ? rostrum_manager_client_send_use_group(manager, use, &error)
-                       : call == RS_LINK_GROUP_LEAVE ? rostrum_manager_client_send_leave_group(manager, group, &error)
-                                                     : rostrum_manager_client_send_unuse_group(manager, group, &error);
-    g_object_unref(use);
-    return encoder_close(&e, written, error, out);
+    const rs_thrift_manager_join_group args = {use}; /* use_group's are the same */
+    return encode(call == RS_LINK_GROUP_JOIN ? RS_THRIFT_MANAGER_JOIN_GROUP : RS_THRIFT_MANAGER_USE_GROUP, &args, out);
 }

@@ -1,10 +1,10 @@
-/* Calls of the agent-manager interface as frames, by the code the Thrift compiler makes from controller/rostrum.thrift.
- * No GLib type leaves link_codec.c and link_decode.c. */
+/* Calls of the agent-manager interface as frames: the link's values to those of controller/rostrum.thrift and back,
+ * and what its types cannot say is checked here (names are not empty, addresses are IPv4, ports are ports). */
 #ifndef RS_DAEMON_LINK_CODEC_H
 #define RS_DAEMON_LINK_CODEC_H
 
 #include "daemon/link.h"
-#include "daemon/link_check.h"
+#include "daemon/manager/thrift_codec.h"
 
 /* A frame with its 4-byte length prefix, from malloc. */
 typedef struct {
@@ -35,7 +35,7 @@ rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_lin
 
 /* A call from the manager. Which fields hold depends on `call`. */
 typedef struct {
-    rs_link_call call;
+    uint32_t call; /* RS_THRIFT_AGENT_* */
     const char
         *id; /* moved, failed, light: the response's id; welcome: the manager's name; group_refused: the group's */
     const char *reason;   /* goodbye, moved, failed, group_refused */

@@ -141,44 +141,37 @@ void skip_to_deadline(fixture *f) {
     rs_link_timeout(f->link, f->now);
 }
 
-ThriftStruct *expect_call(fixture *f, const char *expected) {
+const void *expect_call(fixture *f, const char *expected) {
     uint8_t *frame;
     size_t length;
-    ThriftStruct *args;
     assert_true(link_peer_read(&f->peer, &frame, &length));
-    char *name = link_call_decode(frame, length, &args);
-    assert_string_equal(name, expected);
-    g_free(name);
+    const void *args = link_call_decode(frame, length, expected);
     free(frame);
     return args;
 }
 
-void send_frame(fixture *f, GByteArray *frame) {
-    link_peer_send(&f->peer, frame->data, frame->len);
-    g_byte_array_unref(frame);
+void send_frame(fixture *f, link_frame frame) {
+    link_peer_send(&f->peer, frame.data, frame.len);
+    free(frame.data);
 }
 
 void grant(fixture *f, const char *request_id, const char *response_id) {
-    rostrumPathResponse *response = link_granting(request_id, response_id);
-    send_frame(f, link_frame_response(response));
-    g_object_unref(response);
+    link_grant given;
+    link_granting(&given, request_id, response_id);
+    send_frame(f, link_frame_response(&given.response));
 }
 
-void respond(fixture *f, const char *request_id, rostrumDecision decision, const char *reason) {
-    rostrumPathResponse *response = g_object_new(ROSTRUM_TYPE_PATH_RESPONSE, NULL);
-    response->request_id = g_strdup(request_id);
-    response->response_id = g_strdup("");
-    response->decision = decision;
-    response->reason = g_strdup(reason);
-    send_frame(f, link_frame_response(response));
-    g_object_unref(response);
+void respond(fixture *f, const char *request_id, int32_t decision, const char *reason) {
+    const rs_thrift_path_response response = {
+        .request_id = request_id, .response_id = "", .decision = decision, .reason = reason};
+    send_frame(f, link_frame_response(&response));
 }
 
 void greet(fixture *f) {
     turn_until(f, f->fd >= 0);
     link_peer_accept(&f->peer);
     turn_until(f, f->wants & RS_LINK_READ);
-    g_object_unref(expect_call(f, "hello"));
+    link_args_free(expect_call(f, "hello"));
 }
 
 void come_up(fixture *f) {

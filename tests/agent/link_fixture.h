@@ -51,12 +51,12 @@ void turn(fixture *f);
 
 /* Time goes on to the next deadline, and what is due happens. */
 void skip_to_deadline(fixture *f);
-/* The next call the agent makes; its generated arguments struct (unref it). */
-ThriftStruct *expect_call(fixture *f, const char *expected);
+/* The next call the agent makes; its arguments, until link_args_free. */
+const void *expect_call(fixture *f, const char *expected);
 /* Sends and frees. */
-void send_frame(fixture *f, GByteArray *frame);
+void send_frame(fixture *f, link_frame frame);
 void grant(fixture *f, const char *request_id, const char *response_id);
-void respond(fixture *f, const char *request_id, rostrumDecision decision, const char *reason);
+void respond(fixture *f, const char *request_id, int32_t decision, const char *reason);
 /* The manager accepts the connection and reads hello. */
 void greet(fixture *f);
 /* Starts the link or lets it reconnect, until it is up. */

@@ -1,8 +1,6 @@
 #include "link_peer.h"
 
-#include "daemon/link_gobject.h"
-
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +10,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <thrift/c_glib/protocol/thrift_binary_protocol.h>
-#include <thrift/c_glib/transport/thrift_memory_buffer.h>
 
 enum { WAIT_MS = 10000 };
 
@@ -90,150 +86,94 @@ bool link_peer_read(link_peer *peer, uint8_t **frame, size_t *length) {
     return false;
 }
 
-/* An Agent client that writes into memory. */
-typedef struct {
-    ThriftMemoryBuffer *buffer;
-    ThriftProtocol *protocol;
-    rostrumAgentIf *agent;
-} writer;
-
-static writer writer_open(void) {
-    rs_link_gobject_repair();
-    rs_link_gobject_repair_class(ROSTRUM_TYPE_AGENT_CLIENT);
-    writer w;
-    w.buffer = g_object_new(THRIFT_TYPE_MEMORY_BUFFER, "buf_size", 1u << 20, NULL);
-    w.protocol = g_object_new(THRIFT_TYPE_BINARY_PROTOCOL, "transport", w.buffer, NULL);
-    w.agent = ROSTRUM_AGENT_IF(
-        g_object_new(ROSTRUM_TYPE_AGENT_CLIENT, "input_protocol", w.protocol, "output_protocol", w.protocol, NULL));
-    return w;
-}
-
-static GByteArray *writer_close(writer *w, gboolean written) {
-    assert_true(written);
-    uint32_t prefix = htonl(w->buffer->buf->len);
-    GByteArray *frame = g_byte_array_new();
-    g_byte_array_append(frame, (const guint8 *)&prefix, 4);
-    g_byte_array_append(frame, w->buffer->buf->data, w->buffer->buf->len);
-    g_object_unref(w->agent);
-    g_object_unref(w->protocol);
-    g_object_unref(w->buffer);
+link_frame link_frame_of(uint32_t call, const void *args) {
+    link_frame frame;
+    assert_int_equal(rs_thrift_encode(&rs_thrift_service_agent, call, args, RS_LINK_FRAME_MAX, &frame.data, &frame.len),
+                     RS_THRIFT_OK);
     return frame;
 }
 
-GByteArray *link_frame_welcome(const char *manager) {
-    writer w = writer_open();
-    return writer_close(&w, rostrum_agent_client_send_welcome(w.agent, manager, 7, NULL));
+link_frame link_frame_welcome(const char *manager) {
+    return link_frame_of(RS_THRIFT_AGENT_WELCOME, &(rs_thrift_agent_welcome){manager, 7});
 }
 
-GByteArray *link_frame_goodbye(const char *reason) {
-    writer w = writer_open();
-    return writer_close(&w, rostrum_agent_client_send_goodbye(w.agent, reason, NULL));
+link_frame link_frame_goodbye(const char *reason) {
+    return link_frame_of(RS_THRIFT_AGENT_GOODBYE, &(rs_thrift_agent_goodbye){reason});
 }
 
-GByteArray *link_frame_response(const rostrumPathResponse *response) {
-    writer w = writer_open();
-    return writer_close(&w, rostrum_agent_client_send_response(w.agent, response, NULL));
+link_frame link_frame_response(const rs_thrift_path_response *response) {
+    return link_frame_of(RS_THRIFT_AGENT_RESPONSE, &(rs_thrift_agent_response){*response});
 }
 
-GByteArray *link_frame_moved(const char *response_id, rostrumPathKind kind, const char *reason) {
-    writer w = writer_open();
-    return writer_close(&w, rostrum_agent_client_send_moved(w.agent, response_id, kind, reason, NULL));
+link_frame link_frame_moved(const char *response_id, int32_t kind, const char *reason) {
+    return link_frame_of(RS_THRIFT_AGENT_MOVED, &(rs_thrift_agent_moved){response_id, kind, reason});
 }
 
-GByteArray *link_frame_failed(const char *response_id, const char *reason) {
-    writer w = writer_open();
-    return writer_close(&w, rostrum_agent_client_send_failed(w.agent, response_id, reason, NULL));
+link_frame link_frame_failed(const char *response_id, const char *reason) {
+    return link_frame_of(RS_THRIFT_AGENT_FAILED, &(rs_thrift_agent_failed){response_id, reason});
 }
 
-GByteArray *link_frame_light(const char *response_id) {
-    writer w = writer_open();
-    return writer_close(&w, rostrum_agent_client_send_light(w.agent, response_id, NULL));
+link_frame link_frame_light(const char *response_id) {
+    return link_frame_of(RS_THRIFT_AGENT_LIGHT, &(rs_thrift_agent_light){response_id});
 }
 
-GByteArray *link_frame_view(const rostrumOverlayView *view) {
-    writer w = writer_open();
-    return writer_close(&w, rostrum_agent_client_send_view(w.agent, view, NULL));
+link_frame link_frame_view(const rs_thrift_overlay_view *view) {
+    return link_frame_of(RS_THRIFT_AGENT_VIEW, &(rs_thrift_agent_view){*view});
 }
 
-GByteArray *link_frame_group_view(const GPtrArray *peers, const GPtrArray *views) {
-    writer w = writer_open();
-    return writer_close(&w, rostrum_agent_client_send_group_view(w.agent, peers, views, NULL));
+link_frame link_frame_group_view(const rs_thrift_group_peer *peers, uint32_t peer_count,
+                                 const rs_thrift_group_view *views, uint32_t view_count) {
+    const rs_thrift_agent_group_view args = {{peers, peer_count}, {views, view_count}};
+    return link_frame_of(RS_THRIFT_AGENT_GROUP_VIEW, &args);
 }
 
-static rostrumServerAddress *address_of(const char *server, const char *address) {
-    rostrumServerAddress *object = g_object_new(ROSTRUM_TYPE_SERVER_ADDRESS, NULL);
-    object->server = g_strdup(server);
-    object->address = g_strdup(address);
-    object->control_port = 7071;
-    return object;
+void link_granting(link_grant *grant, const char *request_id, const char *response_id) {
+    static const char *const dark[] = {"h5"};
+    grant->receivers[0] = (rs_thrift_server_address){"h3", "10.0.2.1", 7071};
+    grant->receivers[1] = (rs_thrift_server_address){"h5", "10.0.3.1", 7071};
+    grant->response = (rs_thrift_path_response){.request_id = request_id,
+                                                .response_id = response_id,
+                                                .decision = RS_THRIFT_DECISION_ACCEPTED,
+                                                .reason = "",
+                                                .has_accepted_size = true,
+                                                .accepted_size = 64 << 20,
+                                                .has_kind = true,
+                                                .kind = RS_THRIFT_PATH_KIND_CIRCUIT,
+                                                .group = "239.192.0.5",
+                                                .has_data_port = true,
+                                                .data_port = 7070,
+                                                .has_reconfiguration_ns = true,
+                                                .reconfiguration_ns = 70000000,
+                                                .has_rate_bps = true,
+                                                .rate_bps = 1000000000,
+                                                .has_lease_ms = true,
+                                                .lease_ms = 3000,
+                                                .has_light_bound_ms = true,
+                                                .light_bound_ms = 500,
+                                                .has_receivers = true,
+                                                .receivers = {grant->receivers, 2},
+                                                .has_dark = true,
+                                                .dark = {dark, 1}};
 }
 
-rostrumPathResponse *link_granting(const char *request_id, const char *response_id) {
-    rostrumPathResponse *r = g_object_new(ROSTRUM_TYPE_PATH_RESPONSE, NULL);
-    r->request_id = g_strdup(request_id);
-    r->response_id = g_strdup(response_id);
-    r->decision = ROSTRUM_DECISION_ACCEPTED;
-    r->reason = g_strdup("");
-    r->accepted_size = 64 << 20;
-    r->kind = ROSTRUM_PATH_KIND_CIRCUIT;
-    r->group = g_strdup("239.192.0.5");
-    r->data_port = 7070;
-    r->reconfiguration_ns = 70000000;
-    r->rate_bps = 1000000000;
-    r->lease_ms = 3000;
-    r->light_bound_ms = 500;
-    r->__isset_accepted_size = r->__isset_kind = r->__isset_group = r->__isset_data_port = TRUE;
-    r->__isset_reconfiguration_ns = r->__isset_rate_bps = r->__isset_lease_ms = r->__isset_light_bound_ms = TRUE;
-    g_ptr_array_add(r->receivers, address_of("h3", "10.0.2.1"));
-    g_ptr_array_add(r->receivers, address_of("h5", "10.0.3.1"));
-    r->__isset_receivers = TRUE;
-    g_ptr_array_add(r->dark, g_strdup("h5"));
-    r->__isset_dark = TRUE;
-    return r;
+/* Decoded calls whose arguments a test holds. */
+static rs_thrift_call held[16];
+
+const void *link_call_decode(const uint8_t *frame, size_t length, const char *expected) {
+    char text[RS_THRIFT_TEXT_SIZE];
+    size_t i = 0;
+    while (i < 15 && held[i].args)
+        i++;
+    if (!rs_thrift_decode(&rs_thrift_service_manager, frame, length, &held[i], text))
+        fail_msg("the agent's call cannot be read: %s", text);
+    if (held[i].call == rs_thrift_service_manager.count)
+        fail_msg("the agent made a call that service Manager does not have");
+    assert_string_equal(rs_thrift_service_manager.calls[held[i].call].name, expected);
+    return held[i].args;
 }
 
-static GType args_of(const char *name) {
-    struct {
-        const char *name;
-        GType type;
-    } known[] = {
-        {"hello", ROSTRUM_TYPE_MANAGER_HELLO_ARGS},
-        {"request", ROSTRUM_TYPE_MANAGER_REQUEST_ARGS},
-        {"release", ROSTRUM_TYPE_MANAGER_RELEASE_ARGS},
-        {"cancel", ROSTRUM_TYPE_MANAGER_CANCEL_ARGS},
-        {"keepalive", ROSTRUM_TYPE_MANAGER_KEEPALIVE_ARGS},
-        {"no_light", ROSTRUM_TYPE_MANAGER_NO_LIGHT_ARGS},
-        {"report", ROSTRUM_TYPE_MANAGER_REPORT_ARGS},
-        {"view_used", ROSTRUM_TYPE_MANAGER_VIEW_USED_ARGS},
-        {"failure", ROSTRUM_TYPE_MANAGER_FAILURE_ARGS},
-        {"join_group", ROSTRUM_TYPE_MANAGER_JOIN_GROUP_ARGS},
-        {"leave_group", ROSTRUM_TYPE_MANAGER_LEAVE_GROUP_ARGS},
-    };
-    GType found = 0;
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i].name, name) == 0)
-            found = known[i].type;
-    if (found) {
-        rs_link_gobject_repair_class(found);
-        return found;
-    }
-    fail_msg("the agent called %s, which service Manager does not have", name);
-    return 0;
-}
-
-char *link_call_decode(const uint8_t *frame, size_t length, ThriftStruct **args) {
-    ThriftMemoryBuffer *buffer = g_object_new(THRIFT_TYPE_MEMORY_BUFFER, "buf_size", 1u << 20, NULL);
-    g_byte_array_append(buffer->buf, frame, (guint)length);
-    ThriftProtocol *protocol = g_object_new(THRIFT_TYPE_BINARY_PROTOCOL, "transport", buffer, NULL);
-    gchar *name = NULL;
-    ThriftMessageType type;
-    gint32 sequence;
-    assert_true(thrift_protocol_read_message_begin(protocol, &name, &type, &sequence, NULL) >= 0);
-    assert_int_equal(type, T_ONEWAY);
-    *args = g_object_new(args_of(name), NULL);
-    assert_true(thrift_struct_read(*args, protocol, NULL) >= 0);
-    assert_int_equal(buffer->buf->len, 0);
-    g_object_unref(protocol);
-    g_object_unref(buffer);
-    return name;
+void link_args_free(const void *args) {
+    for (size_t i = 0; i < sizeof held / sizeof held[0]; i++)
+        if (held[i].args == args)
+            rs_thrift_call_free(&held[i]);
 }

@@ -4,10 +4,7 @@
 
 #include "daemon/link.h"
 
-#include <glib-object.h>
-
-#include "rostrum_agent.h"
-#include "rostrum_manager.h"
+#include "thrift_schema.h"
 
 typedef struct {
     int listener;
@@ -24,19 +21,32 @@ void link_peer_send(link_peer *peer, const void *bytes, size_t length);
 /* One frame from the agent (at most 1 MiB, from malloc), waiting up to 10 s; false at the end of the stream. */
 bool link_peer_read(link_peer *peer, uint8_t **frame, size_t *length);
 
-/* A frame (with its length prefix) of one Agent call. */
-GByteArray *link_frame_welcome(const char *manager);
-GByteArray *link_frame_goodbye(const char *reason);
-GByteArray *link_frame_response(const rostrumPathResponse *response);
-GByteArray *link_frame_moved(const char *response_id, rostrumPathKind kind, const char *reason);
-GByteArray *link_frame_failed(const char *response_id, const char *reason);
-GByteArray *link_frame_light(const char *response_id);
-GByteArray *link_frame_view(const rostrumOverlayView *view);
-GByteArray *link_frame_group_view(const GPtrArray *peers, const GPtrArray *views);
-/* A response that grants a circuit with two receivers; change what the test is about. */
-rostrumPathResponse *link_granting(const char *request_id, const char *response_id);
+/* A frame with its length prefix, from malloc. */
+typedef struct {
+    uint8_t *data;
+    size_t len;
+} link_frame;
 
-/* Decodes a Manager call; `args` is the generated struct of its arguments (unref it). Anything else fails the test. */
-char *link_call_decode(const uint8_t *frame, size_t length, ThriftStruct **args);
+/* A call of service Agent. */
+link_frame link_frame_of(uint32_t call, const void *args);
+link_frame link_frame_welcome(const char *manager);
+link_frame link_frame_goodbye(const char *reason);
+link_frame link_frame_response(const rs_thrift_path_response *response);
+link_frame link_frame_moved(const char *response_id, int32_t kind, const char *reason);
+link_frame link_frame_failed(const char *response_id, const char *reason);
+link_frame link_frame_light(const char *response_id);
+link_frame link_frame_view(const rs_thrift_overlay_view *view);
+link_frame link_frame_group_view(const rs_thrift_group_peer *peers, uint32_t peer_count,
+                                 const rs_thrift_group_view *views, uint32_t view_count);
+/* A response that grants a circuit with two receivers, h3 and h5; change what the test is about. */
+typedef struct {
+    rs_thrift_path_response response;
+    rs_thrift_server_address receivers[2];
+} link_grant;
+void link_granting(link_grant *grant, const char *request_id, const char *response_id);
+
+/* Decodes a call of service Manager: its arguments, until link_args_free. Anything else fails the test. */
+const void *link_call_decode(const uint8_t *frame, size_t length, const char *expected);
+void link_args_free(const void *args);
 
 #endif

@@ -11,21 +11,21 @@ static void start__says_hello_with_the_paths_held(void **state) {
     rs_link_start(f->link, f->now);
     link_peer_accept(&f->peer);
     turn_until(f, f->wants & RS_LINK_READ);
-    rostrumManagerHelloArgs *hello = (rostrumManagerHelloArgs *)expect_call(f, "hello");
-    assert_string_equal(hello->info->server, "h1");
-    assert_int_equal(hello->info->version, 1);
-    assert_int_equal((uint64_t)hello->info->boot_id, 0xfeedfacecafebeef);
-    assert_int_equal(hello->info->control_port, 7071);
-    assert_true(hello->info->__isset_wants_light && hello->info->wants_light);
-    assert_string_equal(hello->info->token, "a token of h1's");
-    assert_string_equal(hello->info->software, "0.1.0");
-    assert_true(hello->info->__isset_knows_probes && hello->info->knows_probes);
-    assert_int_equal(hello->info->live_paths->len, 1);
-    rostrumLivePath *path = g_ptr_array_index(hello->info->live_paths, 0);
+    const rs_thrift_manager_hello *hello = expect_call(f, "hello");
+    assert_string_equal(hello->info.server, "h1");
+    assert_int_equal(hello->info.version, 1);
+    assert_int_equal((uint64_t)hello->info.boot_id, 0xfeedfacecafebeef);
+    assert_int_equal(hello->info.control_port, 7071);
+    assert_true(hello->info.has_wants_light && hello->info.wants_light);
+    assert_string_equal(hello->info.token, "a token of h1's");
+    assert_string_equal(hello->info.software, "0.1.0");
+    assert_true(hello->info.has_knows_probes && hello->info.knows_probes);
+    assert_int_equal(hello->info.live_paths.count, 1);
+    const rs_thrift_live_path *path = hello->info.live_paths.items;
     assert_string_equal(path->group, "239.192.0.1");
-    assert_string_equal(g_ptr_array_index(path->receivers, 0), "h3");
+    assert_string_equal(*(const char *const *)path->receivers.items, "h3");
     assert_int_equal(path->accepted_size, 500);
-    g_object_unref(hello);
+    link_args_free(hello);
     assert_false(rs_link_up(f->link));
     send_frame(f, link_frame_welcome("m"));
     turn_until(f, f->ups == 1);
@@ -77,9 +77,9 @@ static void start__goes_to_the_manager_that_leads(void **state) {
     link_peer_listen(&f->peer, f->peer.port);
     come_up(f);
     assert_true(f->now - lost < 1000 * MS);
-    ThriftStruct *request = expect_call(f, "request"); /* repeated to the new leader */
+    const void *request = expect_call(f, "request"); /* repeated to the new leader */
     assert_non_null(request);
-    g_object_unref(request);
+    link_args_free(request);
 }
 
 static void keepalive__without_an_answer_the_next_manager(void **state) {
@@ -110,18 +110,18 @@ static void request__is_answered_queued_then_accepted(void **state) {
     fixture *f = *state;
     come_up(f);
     assert_int_equal(ask(f, "r1"), RS_OK);
-    rostrumManagerRequestArgs *args = (rostrumManagerRequestArgs *)expect_call(f, "request");
-    assert_string_equal(args->request->request_id, "r1");
-    assert_string_equal(args->request->sender, "h1");
-    assert_int_equal(args->request->app_id->len, 16);
-    assert_int_equal(args->request->data_id, 42);
-    assert_int_equal(args->request->remaining_size, 600);
-    assert_int_equal(args->request->receivers->len, 2);
-    assert_true(args->request->__isset_wait_ms && args->request->wait_ms == 250);
-    assert_false(args->request->__isset_deadline_ms);
-    assert_true(args->request->__isset_splits && args->request->splits);
-    g_object_unref(args);
-    respond(f, "r1", ROSTRUM_DECISION_QUEUED, "no splitter free");
+    const rs_thrift_manager_request *args = expect_call(f, "request");
+    assert_string_equal(args->request.request_id, "r1");
+    assert_string_equal(args->request.sender, "h1");
+    assert_int_equal(args->request.app_id.length, 16);
+    assert_int_equal(args->request.data_id, 42);
+    assert_int_equal(args->request.remaining_size, 600);
+    assert_int_equal(args->request.receivers.count, 2);
+    assert_true(args->request.has_wait_ms && args->request.wait_ms == 250);
+    assert_false(args->request.has_deadline_ms);
+    assert_true(args->request.has_splits && args->request.splits);
+    link_args_free(args);
+    respond(f, "r1", RS_THRIFT_DECISION_QUEUED, "no splitter free");
     turn_until(f, f->responses == 1);
     assert_int_equal(f->decision, RS_LINK_QUEUED);
     assert_string_equal(f->reason, "no splitter free");
@@ -148,13 +148,13 @@ static void request__unanswered_is_repeated_after_a_reconnect(void **state) {
     fixture *f = *state;
     come_up(f);
     ask(f, "r1");
-    g_object_unref(expect_call(f, "request"));
+    link_args_free(expect_call(f, "request"));
     link_peer_hang_up(&f->peer);
     turn_until(f, f->downs == 1);
     come_up(f);
-    rostrumManagerRequestArgs *args = (rostrumManagerRequestArgs *)expect_call(f, "request");
-    assert_string_equal(args->request->request_id, "r1");
-    g_object_unref(args);
+    const rs_thrift_manager_request *args = expect_call(f, "request");
+    assert_string_equal(args->request.request_id, "r1");
+    link_args_free(args);
     grant(f, "r1", "p1");
     turn_until(f, f->responses == 1);
     assert_int_equal(f->decision, RS_LINK_ACCEPTED);
@@ -183,7 +183,7 @@ static void request__before_the_first_welcome_waits_for_it(void **state) {
     greet(f);
     send_frame(f, link_frame_welcome("m"));
     turn_until(f, f->ups == 1);
-    g_object_unref(expect_call(f, "request"));
+    link_args_free(expect_call(f, "request"));
 }
 
 static void request__refuses_bad_arguments(void **state) {
@@ -238,13 +238,13 @@ static void release__while_down_is_told_after_the_reconnect_in_order(void **stat
     assert_int_equal(rs_link_report(f->link, f->now, &passing), RS_ERR_STATE);
     assert_int_equal(rs_link_report(f->link, f->now, &final), RS_OK);
     come_up(f);
-    rostrumManagerReleaseArgs *release = (rostrumManagerReleaseArgs *)expect_call(f, "release");
+    const rs_thrift_manager_release *release = expect_call(f, "release");
     assert_string_equal(release->response_id, "p1");
-    g_object_unref(release);
-    g_object_unref(expect_call(f, "cancel"));
-    rostrumManagerReportArgs *report = (rostrumManagerReportArgs *)expect_call(f, "report");
-    assert_string_equal(report->report->phase, "done");
-    g_object_unref(report);
+    link_args_free(release);
+    link_args_free(expect_call(f, "cancel"));
+    const rs_thrift_manager_report *report = expect_call(f, "report");
+    assert_string_equal(report->report.phase, "done");
+    link_args_free(report);
 }
 
 /* A release the socket took just before the connection broke may not have arrived: it is told again, for a while. */
@@ -252,14 +252,14 @@ static void release__just_before_the_break_is_repeated(void **state) {
     fixture *f = *state;
     come_up(f);
     rs_link_release(f->link, f->now, "r1", "p1");
-    g_object_unref(expect_call(f, "release"));
+    link_args_free(expect_call(f, "release"));
     link_peer_hang_up(&f->peer);
     turn_until(f, f->downs == 1);
     come_up(f);
-    g_object_unref(expect_call(f, "release"));
+    link_args_free(expect_call(f, "release"));
     f->now += 6000 * MS;
     rs_link_timeout(f->link, f->now); /* keepalive; the release has arrived by now */
-    g_object_unref(expect_call(f, "keepalive"));
+    link_args_free(expect_call(f, "keepalive"));
     assert_int_equal(rs_link_stats_get(f->link).kept, 0);
 }
 
@@ -287,19 +287,19 @@ static void report__carries_every_receiver(void **state) {
                                           .receivers = receivers,
                                           .receiver_count = 2};
     assert_int_equal(rs_link_report(f->link, f->now, &report), RS_OK);
-    rostrumManagerReportArgs *args = (rostrumManagerReportArgs *)expect_call(f, "report");
-    assert_int_equal(args->report->redundant_packets, 3);
-    rostrumReceiverReport *second = g_ptr_array_index(args->report->receivers, 1);
+    const rs_thrift_manager_report *args = expect_call(f, "report");
+    assert_int_equal(args->report.redundant_packets, 3);
+    const rs_thrift_receiver_report *second = (const rs_thrift_receiver_report *)args->report.receivers.items + 1;
     assert_string_equal(second->cause, "killed");
     assert_int_equal(second->initial_sn, 9);
     assert_int_equal(second->first_light_ns, 1500);
-    g_object_unref(args);
+    link_args_free(args);
     const char *dark[] = {"h5"};
     assert_int_equal(rs_link_no_light(f->link, f->now, "p1", dark, 1), RS_OK);
-    rostrumManagerNoLightArgs *no_light = (rostrumManagerNoLightArgs *)expect_call(f, "no_light");
+    const rs_thrift_manager_no_light *no_light = expect_call(f, "no_light");
     assert_string_equal(no_light->response_id, "p1");
-    assert_string_equal(g_ptr_array_index(no_light->receivers, 0), "h5");
-    g_object_unref(no_light);
+    assert_string_equal(*(const char *const *)no_light->receivers.items, "h5");
+    link_args_free(no_light);
 }
 
 /* ---- what the manager says ---- */
@@ -309,9 +309,9 @@ static void response__nobody_waits_for_gives_the_path_back(void **state) {
     come_up(f);
     grant(f, "r9", "p9");
     turn_until(f, rs_link_stats_get(f->link).kept == 1);
-    rostrumManagerReleaseArgs *release = (rostrumManagerReleaseArgs *)expect_call(f, "release");
+    const rs_thrift_manager_release *release = expect_call(f, "release");
     assert_string_equal(release->response_id, "p9");
-    g_object_unref(release);
+    link_args_free(release);
     assert_int_equal(f->responses, 0);
 }
 
@@ -334,21 +334,21 @@ static void response__unusable_is_denied_and_given_back(void **state) {
     fixture *f = *state;
     come_up(f);
     ask(f, "r1");
-    g_object_unref(expect_call(f, "request"));
-    rostrumPathResponse *response = link_granting("r1", "p1");
-    response->data_port = 0;
-    send_frame(f, link_frame_response(response));
-    g_object_unref(response);
+    link_args_free(expect_call(f, "request"));
+    link_grant given;
+    link_granting(&given, "r1", "p1");
+    given.response.data_port = 0;
+    send_frame(f, link_frame_response(&given.response));
     turn_until(f, f->responses == 1);
     assert_int_equal(f->decision, RS_LINK_DENIED);
     assert_non_null(strstr(f->reason, "data port"));
-    g_object_unref(expect_call(f, "release"));
+    link_args_free(expect_call(f, "release"));
 }
 
 static void moved_failed_and_light__reach_the_owner(void **state) {
     fixture *f = *state;
     come_up(f);
-    send_frame(f, link_frame_moved("p1", ROSTRUM_PATH_KIND_PACKET, "cross-connect 12->31 in FAULT"));
+    send_frame(f, link_frame_moved("p1", RS_THRIFT_PATH_KIND_PACKET, "cross-connect 12->31 in FAULT"));
     turn_until(f, f->moves == 1);
     assert_int_equal(f->kind, RS_PATH_PACKET);
     assert_string_equal(f->reason, "cross-connect 12->31 in FAULT");
@@ -378,7 +378,7 @@ static void keepalive__comes_at_least_three_times_per_lease(void **state) {
     fixture *f = *state;
     come_up(f);
     ask(f, "r1");
-    g_object_unref(expect_call(f, "request"));
+    link_args_free(expect_call(f, "request"));
     grant(f, "r1", "p1"); /* lease of 3 s */
     turn_until(f, f->responses == 1);
     rs_time begin = f->now;
@@ -387,7 +387,7 @@ static void keepalive__comes_at_least_three_times_per_lease(void **state) {
     uint64_t keepalives = rs_link_stats_get(f->link).keepalives;
     assert_in_range(keepalives, 3, 5);
     for (uint64_t i = 0; i < keepalives; i++)
-        g_object_unref(expect_call(f, "keepalive"));
+        link_args_free(expect_call(f, "keepalive"));
 }
 
 static void watch_nothing(void *context, int fd, unsigned wants) {

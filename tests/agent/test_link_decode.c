@@ -1,4 +1,4 @@
-/* What the manager's bytes may do to the agent: link_check.c, link_decode.c. */
+/* What the manager's bytes may do to the agent: manager/thrift_codec.c, link_decode.c. */
 #include "daemon/link_codec.h"
 #include "link_peer.h"
 
@@ -12,7 +12,7 @@
 
 typedef struct {
     unsigned delivered;
-    rs_link_call call;
+    uint32_t call;
     rs_link_decision decision;
     bool unusable;
     char reason[256];
@@ -24,7 +24,7 @@ static void see(void *context, const rs_link_message *message) {
     seen *s = context;
     s->delivered++;
     s->call = message->call;
-    if (message->call != RS_LINK_CALL_RESPONSE)
+    if (message->call != RS_THRIFT_AGENT_RESPONSE)
         return;
     const rs_link_response *r = &message->response;
     s->decision = r->decision;
@@ -37,21 +37,20 @@ static void see(void *context, const rs_link_message *message) {
     snprintf(s->reason, sizeof s->reason, "%s", r->reason);
 }
 
-static bool decode(const GByteArray *frame, seen *s, char words[160]) {
+static bool decode(link_frame frame, seen *s, char words[160]) {
     *s = (seen){0};
-    return rs_link_decode(frame->data + 4, frame->len - 4, see, s, words, 160);
+    return rs_link_decode(frame.data + 4, frame.len - 4, see, s, words, 160);
 }
 
-static GByteArray *granting_frame(void) {
-    rostrumPathResponse *response = link_granting("r1", "p1");
-    GByteArray *frame = link_frame_response(response);
-    g_object_unref(response);
-    return frame;
+static link_frame granting_frame(void) {
+    link_grant given;
+    link_granting(&given, "r1", "p1");
+    return link_frame_response(&given.response);
 }
 
 static void decode__gives_a_grant_field_by_field(void **state) {
     (void)state;
-    GByteArray *frame = granting_frame();
+    link_frame frame = granting_frame();
     seen s;
     char words[160];
     assert_true(decode(frame, &s, words));
@@ -62,7 +61,7 @@ static void decode__gives_a_grant_field_by_field(void **state) {
     assert_int_equal(s.second_address, 0x0a000301);
     assert_int_equal(s.dark_count, 1);
     assert_string_equal(s.dark, "h5");
-    g_byte_array_unref(frame);
+    free(frame.data);
 }
 
 /* A grant that cannot be used reads as a denial with the reason, and is marked so that the path goes back. */
@@ -71,25 +70,24 @@ static void decode__denies_unusable_grants(void **state) {
     static const char *const expected[] = {"multicast", "multicast", "data port",   "accepted size",
                                            "negative",  "IPv4",      "control port"};
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
-        rostrumPathResponse *r = link_granting("r1", "p1");
-        rostrumServerAddress *first = g_ptr_array_index(r->receivers, 0);
-        g_free(i == 0 || i == 1 ? r->group : NULL);
+        link_grant given;
+        link_granting(&given, "r1", "p1");
+        rs_thrift_path_response *r = &given.response;
         if (i == 0)
-            r->group = g_strdup("10.0.0.1");
+            r->group = "10.0.0.1";
         else if (i == 1)
-            r->group = g_strdup("nonsense");
+            r->group = "nonsense";
         else if (i == 2)
             r->data_port = 65536;
         else if (i == 3)
             r->accepted_size = -1;
         else if (i == 4)
             r->lease_ms = -5;
-        else if (i == 5) {
-            g_free(first->address);
-            first->address = g_strdup("h3.example");
-        } else
-            first->control_port = 0;
-        GByteArray *frame = link_frame_response(r);
+        else if (i == 5)
+            given.receivers[0].address = "h3.example";
+        else
+            given.receivers[0].control_port = 0;
+        link_frame frame = link_frame_response(r);
         seen s;
         char words[160];
         assert_true(decode(frame, &s, words));
@@ -97,23 +95,22 @@ static void decode__denies_unusable_grants(void **state) {
         assert_int_equal(s.decision, RS_LINK_DENIED);
         assert_int_equal(s.receiver_count, 0);
         assert_non_null(strstr(s.reason, expected[i]));
-        g_byte_array_unref(frame);
-        g_object_unref(r);
+        free(frame.data);
     }
 }
 
 static void decode__refuses_every_truncation(void **state) {
     (void)state;
-    GByteArray *frame = granting_frame();
+    link_frame frame = granting_frame();
     seen s;
     char words[160];
-    for (size_t length = 0; length < frame->len - 4; length++) {
+    for (size_t length = 0; length < frame.len - 4; length++) {
         s = (seen){0};
-        assert_false(rs_link_decode(frame->data + 4, length, see, &s, words, sizeof words));
+        assert_false(rs_link_decode(frame.data + 4, length, see, &s, words, sizeof words));
         assert_int_equal(s.delivered, 0);
         assert_true(strlen(words) > 0);
     }
-    g_byte_array_unref(frame);
+    free(frame.data);
 }
 
 /* ---- frames by hand ---- */
@@ -210,7 +207,7 @@ static unsigned delivered_of(const hand *h) {
     seen s = {0};
     char words[160] = "";
     assert_true(rs_link_decode(h->bytes, h->length, see, &s, words, sizeof words));
-    assert_true(s.delivered == 0 || s.call == RS_LINK_CALL_PROBE);
+    assert_true(s.delivered == 0 || s.call == RS_THRIFT_AGENT_PROBE);
     return s.delivered;
 }
 
@@ -301,7 +298,7 @@ static void decode__tells_unknown_calls(void **state) {
     char words[160] = "";
     assert_true(rs_link_decode(h.bytes, h.length, see, &s, words, sizeof words));
     assert_int_equal(s.delivered, 1);
-    assert_int_equal(s.call, RS_LINK_CALL_UNKNOWN);
+    assert_int_equal(s.call, RS_THRIFT_AGENT_UNKNOWN);
     h.length--; /* without its end */
     expect(&h, "ends early");
 }
@@ -328,8 +325,8 @@ static void text_ok__knows_utf8(void **state) {
                  {"\xc0\x80", false}, {"\xe0\x80\x80", false}, {"\xed\xa0\x80", false},    {"\xf4\x90\x80\x80", false},
                  {"\xc3", false},     {"\x80", false},         {"\xf8\x88\x80\x80", false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(rs_link_text_ok((const uint8_t *)cases[i].text, strlen(cases[i].text), 100), cases[i].ok);
-    assert_false(rs_link_text_ok((const uint8_t *)"abc", 3, 2));
+        assert_int_equal(rs_thrift_text_ok((const uint8_t *)cases[i].text, strlen(cases[i].text), 100), cases[i].ok);
+    assert_false(rs_thrift_text_ok((const uint8_t *)"abc", 3, 2));
 }
 
 /* Valid frames with a few bytes changed: a verdict each time, never a crash; what passes is delivered once. */
@@ -338,28 +335,28 @@ static void decode__survives_mutated_frames(void **state) {
     const char *given = getenv("ROSTRUM_TEST_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 0) : 0x5eed0001, x = seed | 1;
     printf("seed %#llx (ROSTRUM_TEST_SEED)\n", (unsigned long long)seed);
-    GByteArray *frames[] = {granting_frame(), link_frame_moved("p1", ROSTRUM_PATH_KIND_PACKET, "fault"),
-                            link_frame_failed("p1", "gone"), link_frame_welcome("m"), link_frame_light("p1")};
+    link_frame frames[] = {granting_frame(), link_frame_moved("p1", RS_THRIFT_PATH_KIND_PACKET, "fault"),
+                           link_frame_failed("p1", "gone"), link_frame_welcome("m"), link_frame_light("p1")};
     unsigned passed = 0, refused = 0;
     for (unsigned round = 0; round < 20000; round++) {
-        const GByteArray *frame = frames[round % 5];
-        uint8_t *copy = malloc(frame->len - 4); /* exact size, so that the sanitizer sees a byte too far */
+        link_frame frame = frames[round % 5];
+        uint8_t *copy = malloc(frame.len - 4); /* exact size, so that the sanitizer sees a byte too far */
         assert_non_null(copy);
-        memcpy(copy, frame->data + 4, frame->len - 4);
+        memcpy(copy, frame.data + 4, frame.len - 4);
         for (unsigned changes = 1 + round % 3; changes > 0; changes--) {
             x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-            copy[x % (frame->len - 4)] = (uint8_t)(x >> 32);
+            copy[x % (frame.len - 4)] = (uint8_t)(x >> 32);
         }
         seen s = {0};
         char words[160];
-        bool ok = rs_link_decode(copy, frame->len - 4, see, &s, words, sizeof words);
+        bool ok = rs_link_decode(copy, frame.len - 4, see, &s, words, sizeof words);
         assert_int_equal(s.delivered, ok ? 1 : 0);
         ok ? passed++ : refused++;
         free(copy);
     }
     assert_true(passed > 0 && refused > 0);
     for (size_t i = 0; i < 5; i++)
-        g_byte_array_unref(frames[i]);
+        free(frames[i].data);
 }
 
 int main(void) {

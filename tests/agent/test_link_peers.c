@@ -31,16 +31,16 @@ static void frame__in_single_bytes_is_understood(void **state) {
     fixture *f = *state;
     come_up(f);
     ask(f, "r1");
-    rostrumPathResponse *response = link_granting("r1", "p1");
-    GByteArray *frame = link_frame_response(response);
-    g_object_unref(response);
-    for (guint i = 0; i < frame->len; i++) {
+    link_grant given;
+    link_granting(&given, "r1", "p1");
+    link_frame frame = link_frame_response(&given.response);
+    for (size_t i = 0; i < frame.len; i++) {
         assert_int_equal(f->responses, 0);
         uint64_t before = rs_link_stats_get(f->link).bytes_in;
-        link_peer_send(&f->peer, frame->data + i, 1);
+        link_peer_send(&f->peer, frame.data + i, 1);
         turn_until(f, rs_link_stats_get(f->link).bytes_in == before + 1);
     }
-    g_byte_array_unref(frame);
+    free(frame.data);
     assert_int_equal(f->responses, 1);
 }
 

@@ -26,18 +26,15 @@ static credentials issue(const char *alternative, const char *usage, long from_s
     return credentials_make(&wish, &ca);
 }
 
-static void send_by(tls_peer *peer, GByteArray *frame) {
-    tls_peer_send(peer, frame->data, frame->len);
-    g_byte_array_unref(frame);
+static void send_by(tls_peer *peer, link_frame frame) {
+    tls_peer_send(peer, frame.data, frame.len);
+    free(frame.data);
 }
 
-static ThriftStruct *call_by(tls_peer *peer, fixture *f, const char *expected) {
+static const void *call_by(tls_peer *peer, fixture *f, const char *expected) {
     size_t length;
-    ThriftStruct *args;
     uint8_t *frame = tls_peer_read(peer, f, &length);
-    char *name = link_call_decode(frame, length, &args);
-    assert_string_equal(name, expected);
-    g_free(name);
+    const void *args = link_call_decode(frame, length, expected);
     free(frame);
     return args;
 }
@@ -50,7 +47,7 @@ static void come_up_by(tls_peer *peer, fixture *f, int version) {
     if (f->fd < 0)
         skip_to_deadline(f);
     assert_true(tls_peer_greet(peer, f));
-    g_object_unref(call_by(peer, f, "hello"));
+    link_args_free(call_by(peer, f, "hello"));
     send_by(peer, link_frame_welcome("m"));
     turn_until(f, f->ups > ups);
 }
@@ -71,10 +68,10 @@ static void link__calls_go_both_ways(void **state) {
         char id[] = "r0";
         id[1] = (char)('0' + i);
         assert_int_equal(ask(f, id), RS_OK);
-        g_object_unref(call_by(&peer, f, "request"));
-        rostrumPathResponse *response = link_granting(id, "p1");
-        send_by(&peer, link_frame_response(response));
-        g_object_unref(response);
+        link_args_free(call_by(&peer, f, "request"));
+        link_grant given;
+        link_granting(&given, id, "p1");
+        send_by(&peer, link_frame_response(&given.response));
         turn_until(f, f->responses == i + 1);
         assert_int_equal(f->decision, RS_LINK_ACCEPTED);
         SSL_shutdown(peer.ssl);
@@ -89,12 +86,12 @@ static void link__comes_back_after_the_manager_died(void **state) {
     tls_peer peer;
     come_up_by(&peer, f, 0);
     assert_int_equal(ask(f, "r1"), RS_OK);
-    g_object_unref(call_by(&peer, f, "request"));
+    link_args_free(call_by(&peer, f, "request"));
     tls_peer_close(&peer);
     link_peer_hang_up(&f->peer);
     turn_until(f, f->fd < 0);
     come_up_by(&peer, f, 0);
-    g_object_unref(call_by(&peer, f, "request")); /* repeated */
+    link_args_free(call_by(&peer, f, "request")); /* repeated */
     tls_peer_close(&peer);
 }
 
@@ -102,21 +99,22 @@ static void link__frames_come_in_any_records(void **state) {
     fixture *f = *state;
     tls_peer peer;
     come_up_by(&peer, f, 0);
-    GByteArray *frame = link_frame_light("p7");
-    for (guint i = 0; i < frame->len; i++)
-        tls_peer_send(&peer, frame->data + i, 1);
+    link_frame frame = link_frame_light("p7");
+    for (size_t i = 0; i < frame.len; i++)
+        tls_peer_send(&peer, frame.data + i, 1);
     turn_until(f, f->lights == 1);
-    GByteArray *many = g_byte_array_new();
-    for (int i = 0; i < 2000; i++)
-        g_byte_array_append(many, frame->data, frame->len);
-    for (guint at = 0; at < many->len; at += 7777) {
-        guint more = many->len - at;
-        tls_peer_send(&peer, many->data + at, more < 7777 ? more : 7777);
+    link_frame many = {malloc(2000 * frame.len), 2000 * frame.len};
+    assert_non_null(many.data);
+    for (size_t i = 0; i < 2000; i++)
+        memcpy(many.data + i * frame.len, frame.data, frame.len);
+    for (size_t at = 0; at < many.len; at += 7777) {
+        size_t more = many.len - at;
+        tls_peer_send(&peer, many.data + at, more < 7777 ? more : 7777);
         turn(f);
     }
     turn_until(f, f->lights == 2001);
-    g_byte_array_unref(many);
-    g_byte_array_unref(frame);
+    free(many.data);
+    free(frame.data);
     tls_peer_close(&peer);
 }
 
@@ -308,7 +306,7 @@ static void files__are_read_again_for_a_new_connection(void **state) {
     come_up_by(&peer, f, 0);
     credentials_write(folder, "ca", &stranger, NULL); /* no news for a connection that is there */
     assert_int_equal(ask(f, "r1"), RS_OK);
-    g_object_unref(call_by(&peer, f, "request"));
+    link_args_free(call_by(&peer, f, "request"));
     tls_peer_close(&peer);
 }
 

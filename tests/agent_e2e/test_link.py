@@ -1,4 +1,4 @@
-"""The agent's link (C, Thrift's c_glib) and a manager in Python (thriftpy2) understand each other, over loopback."""
+"""The agent's link (C) and a manager in Python (thriftpy2) understand each other, over loopback."""
 
 from __future__ import annotations
 

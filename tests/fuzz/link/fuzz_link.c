@@ -1,5 +1,6 @@
-/* Frames from the manager: the check, then the Thrift library's decoder. What passes must read back as sane values. */
+/* Frames from the manager: the decoder. What passes must read back as sane values. */
 #include "daemon/link_codec.h"
+#include "thrift_schema.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,16 +46,16 @@ static void use_groups(const rs_link_message *message) {
 
 static void deliver(void *context, const rs_link_message *message) {
     ++*(unsigned *)context;
-    if (message->call == RS_LINK_CALL_GROUP_VIEW) {
+    if (message->call == RS_THRIFT_AGENT_GROUP_VIEW) {
         use_groups(message);
         return;
     }
     /* Of orders and views of overlays, which have no id. */
-    if (message->call == RS_LINK_CALL_PROBE || message->call == RS_LINK_CALL_VIEW) {
-        use(message->call == RS_LINK_CALL_PROBE ? message->probe.id : message->view.response_id);
+    if (message->call == RS_THRIFT_AGENT_PROBE || message->call == RS_THRIFT_AGENT_VIEW) {
+        use(message->call == RS_THRIFT_AGENT_PROBE ? message->probe.id : message->view.response_id);
         return;
     }
-    if (message->call != RS_LINK_CALL_RESPONSE) {
+    if (message->call != RS_THRIFT_AGENT_RESPONSE) {
         use(message->id);
         use(message->reason);
         return;
