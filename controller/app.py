@@ -322,6 +322,13 @@ def _ns(seconds: float) -> int:
     "--lease", type=Duration(), default="3s", show_default=True, help="An agent silent this long loses its paths."
 )
 @click.option(
+    "--rest-lease",
+    type=Duration(),
+    default="10min",
+    show_default=True,
+    help="A path asked for by REST without a lease of its own is taken back after this unless renewed; 0s: never.",
+)
+@click.option(
     "--light-bound",
     type=Duration(),
     default=None,
@@ -458,6 +465,7 @@ def main(
     circuit_wait: float,
     wait: float,
     lease: float,
+    rest_lease: float,
     light_bound: float | None,
     quarantine: float,
     link_retry: float,
@@ -501,6 +509,7 @@ def main(
         circuit_wait_ns=_ns(circuit_wait),
         wait_ns=_ns(wait),
         lease_ns=_ns(lease),
+        rest_lease_ms=round(rest_lease * 1000) or None,
         light_bound_ms=None if light_bound is None else max(1, round(light_bound * 1000)),
         quarantine_ns=_ns(quarantine),
         link_retry_ns=_ns(link_retry),

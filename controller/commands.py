@@ -125,7 +125,9 @@ def _ms(seconds: float | None) -> int | None:
 @click.option("--kind", type=click.Choice(["auto", "circuit", "packet"]), default="auto", show_default=True)
 @click.option("--size", type=Size(), help="How much will be sent, such as 64M; a hint.")
 @click.option(
-    "--lease", type=Duration(least_s=0.001), help="Taken back after this, such as 10min; default: when released."
+    "--lease",
+    type=Duration(),
+    help="Taken back after this unless renewed, such as 1h; default: the manager's (10min); 0s: when released.",
 )
 @click.option("--within", type=Duration(), help="Give up when it is not accepted within this, such as 500ms.")
 @click.option("--wait", "waits", is_flag=True, help="Return when it is active, or has failed.")
@@ -181,6 +183,15 @@ def why_path(api: Api, as_json: bool, path: str) -> None:
         OUT.print(f"  {found['ahead']} before it{then}, is denied in {found['denied_in_ms'] / 1e3:.1f} s")
 
 
+@paths.command("renew")
+@click.argument("path")
+@with_api
+def renew_path(api: Api, as_json: bool, path: str) -> None:
+    """Begin a path's lease anew, before it is over."""
+    one = api.call("POST", f"/v1/paths/{_segment(path)}/renew")
+    print_json(one) if as_json else OUT.print(f"{one['id']} is held for {one['lease_ms'] / 1e3:g} s more")
+
+
 @paths.command("release")
 @click.argument("path")
 @with_api
@@ -203,6 +214,7 @@ def _print_path(one: dict[str, Any]) -> None:
         ("sender", one["sender"]),
         ("receivers", ", ".join(one["receivers"])),
         ("group", f"{one['group']} (agents use UDP port {one['data_port']})" if one["group"] else ""),
+        ("lease", f"{one['lease_ms'] / 1e3:g} s, unless renewed" if one["lease_ms"] else ""),
         ("rate", f"{one['rate_bps'] / 1e9:g} Gbit/s at most" if one["rate_bps"] else ""),
     ]
     if one["circuit"]:

@@ -239,6 +239,7 @@ class Settings:
     wait_ns: int = 30 * S  # how long a request waits for any path before it is denied
     wait_max_ns: int = 3600 * S
     lease_ns: int = 3 * S
+    rest_lease_ms: int | None = 600_000  # of a path asked for by REST that names none; None: until it is released
     away_ns: int | None = None  # connected and silent so long, an agent loses packet paths too; None: 2 min, or a lease
     light_bound_ms: int | None = None  # None: from the OCS's reconfiguration time
     configure_bound_ns: int = 5 * S  # beyond the reconfiguration time: devices that do not answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Literal, TypeVar
@@ -20,6 +21,7 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import REST, PathRequest, Protocol, State, Wanted
 from rostrum.controller.core.words import shown
 from rostrum.controller.execution import Devices
+from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound import care_rest, counters, groups_rest, problems, rdcm_rest, schemas, views
 from rostrum.controller.northbound.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.events import Events, EventStream
@@ -31,6 +33,8 @@ from rostrum.controller.northbound.rest_meter import RestMeter
 from rostrum.controller.owner import Owner
 from rostrum.controller.stats import Latency
 from rostrum.controller.store import StoreError
+
+log = logging.getLogger("rostrum.rest")
 
 VERSION = "0.1.0"
 POLL_MAX_MS = 60_000
@@ -119,7 +123,7 @@ class Rest:
             wait_ms=new.wait_ms,
             deadline_ms=new.deadline_ms,
             wanted=Wanted.PACKET if new.protocol == "rdcm" and new.kind == "auto" else Wanted(new.kind),
-            lease_ms=new.lease_ms,
+            lease_ms=self._lease_ms(new),
             protocol=Protocol[new.protocol.upper()],
             tenant=tenant,
         )
@@ -134,6 +138,15 @@ class Rest:
         if made is None:  # it takes nothing any more: its memory is lost, or another manager leads
             raise Refused(503, "this manager stops, ask again when there is one")
         return self.find(made)
+
+    def _lease_ms(self, new: schemas.NewPath) -> int | None:
+        """None = held until it is released, which only those get who ask for it: who forgets a path would keep others
+        from its circuit for ever.
+        """
+        if new.lease_ms == 0:
+            log.warning(line("path without a lease, held until somebody releases it", sender=new.sender))
+            return None
+        return self.core.settings.rest_lease_ms if new.lease_ms is None else new.lease_ms
 
     def request_once(self, new: schemas.NewPath, caller: Caller, key: str | None) -> Path:
         """As `request`, but a repetition with the same key finds the path that the first one made."""

@@ -33,7 +33,8 @@ class NewPath(BaseModel):
         "auto", description="rdcm: a packet tree with a backup overlay, which GET .../overlay then shows"
     )
     lease_ms: Span | None = Field(
-        None, description="Taken back after this unless renewed; default: held until released"
+        None,
+        description="Taken back after this unless renewed; default: the manager's, ten minutes; 0: held until released",
     )
 
 

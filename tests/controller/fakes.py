@@ -168,7 +168,7 @@ class FakeAgent:
     def say(self, method: str, **arguments: Any) -> None:
         self.writer.write(encode("Manager", method, arguments))
 
-    def request(self, request_id: str, origin: str, *to: str, size: int = 1000, **more: Any) -> None:
+    def request(self, request_id: str, origin: str, *to: str, size: int = 100_000_000, **more: Any) -> None:
         values = {
             "request_id": request_id,
             "app_id": b"0123456789abcdef",

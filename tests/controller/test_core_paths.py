@@ -7,9 +7,11 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.values import REST, Decision, PathRequest, Settings, State, Wanted
+from rostrum.topologies import loader
 
 from tests.controller.timeline import Timeline
 
+MB = 1_000_000
 SIX = ("h3", "h4", "h5", "h6", "h7", "h8")
 
 
@@ -17,7 +19,7 @@ def test_circuit__accepted_first_then_devices_in_parallel() -> None:
     line = Timeline()
     line.hello("h1")
     line.devices_answer = False
-    actions = line.do(ev.RequestReceived(PathRequest("r", "h1", "h1", SIX, 64, 64)))
+    actions = line.do(ev.RequestReceived(PathRequest("r", "h1", "h1", SIX, 64 * MB, 64 * MB)))
     kinds = [type(action) for action in actions if not isinstance(action, act.Log | act.PathChanged)]
     assert kinds[0] is act.Respond
     assert set(kinds[1:]) == {act.Connect, act.InstallRules}
@@ -25,7 +27,7 @@ def test_circuit__accepted_first_then_devices_in_parallel() -> None:
     assert response.decision is Decision.ACCEPTED
     assert response.kind is PathKind.CIRCUIT
     assert response.reconfiguration_ns == 70_000_000
-    assert response.accepted_size == 64
+    assert response.accepted_size == 64 * MB
     assert response.rate_bps == 10**9
     assert response.light_bound_ms > 70
     assert [one.address for one in response.receivers][:2] == ["10.0.2.1", "10.0.2.2"]
@@ -228,15 +230,47 @@ def test_release__while_configuring() -> None:
     line.assert_nothing_held()
 
 
+def test_small_object__never_waits_for_optics() -> None:
+    """A forgotten path holds the rack's uplink: by circuit a byte would wait two seconds, 64 KiB would take 80 ms."""
+    line = Timeline()
+    for size in (1, 65_536):
+        alone = line.ask_as_agent("h1", *SIX, size=size)
+        assert alone.kind is PathKind.PACKET and "before a circuit is made (70 ms)" in alone.reason
+        line.release(alone)
+    held = line.ask("h1", "h3")  # its size nobody knows
+    assert held.kind is PathKind.CIRCUIT
+    for size in (1, 65_536):
+        behind = line.ask_as_agent("h1", *SIX, size=size)
+        assert behind.state is State.ACTIVE and behind.kind is PathKind.PACKET
+        line.release(behind)
+    assert line.ask_as_agent("h1", *SIX, size=64 * MB).state is State.QUEUED
+
+
+def test_small_object__where_there_is_no_circuit_switch_waits_for_its_switch() -> None:
+    line = Timeline(loader.load("fat-tree-4"), up=False)
+    servers = list(line.topology.servers)
+    path = line.ask(servers[0], servers[-1], size=1)
+    assert path.state is State.QUEUED
+    line.all_up()
+    assert path.state is State.ACTIVE
+
+
+def test_small_object__takes_a_live_circuit_and_one_it_demands() -> None:
+    line = Timeline()
+    line.release(line.ask_as_agent("h1", *SIX, size=64 * MB))
+    assert line.ask_as_agent("h1", *SIX, size=1).reused_circuit
+    assert line.ask_as_agent("h3", "h1", size=1, wanted=Wanted.CIRCUIT).kind is PathKind.CIRCUIT
+
+
 def test_sessions__grants_are_capped_and_make_one_transfer() -> None:
-    line = Timeline(settings=Settings(session_bytes=400))
-    left, paths = 1000, []
+    line = Timeline(settings=Settings(session_bytes=400 * MB))
+    left, paths = 1000 * MB, []
     while left:
-        path = line.ask_as_agent("h1", *SIX, size=1000, remaining=left)
+        path = line.ask_as_agent("h1", *SIX, size=1000 * MB, remaining=left)
         left -= path.accepted_size
         paths.append(path)
         line.release(path)
-    assert [path.accepted_size for path in paths] == [400, 400, 200]
+    assert [path.accepted_size for path in paths] == [400 * MB, 400 * MB, 200 * MB]
     assert [path.reused_circuit for path in paths] == [False, True, True]
     (transfer,) = line.manager.core.transfers.values()
     assert transfer.sessions == [path.id for path in paths]
@@ -244,9 +278,9 @@ def test_sessions__grants_are_capped_and_make_one_transfer() -> None:
 
 @pytest.mark.parametrize("scheduler", ["best-effort", "fifo"])
 def test_sessions__the_next_one_waits_for_its_own_circuit_however_long_that_is_used(scheduler: str) -> None:
-    line = Timeline(settings=Settings(session_bytes=400, scheduler=scheduler, lease_ns=10**12))
-    first = line.ask_as_agent("h1", *SIX, size=1000)
-    second = line.ask_as_agent("h1", *SIX, size=1000, remaining=600, wait_ms=500)
+    line = Timeline(settings=Settings(session_bytes=400 * MB, scheduler=scheduler, lease_ns=10**12))
+    first = line.ask_as_agent("h1", *SIX, size=1000 * MB)
+    second = line.ask_as_agent("h1", *SIX, size=1000 * MB, remaining=600 * MB, wait_ms=500)
     line.wait(60_000)  # longer than any wait for a path
     assert second.state is State.QUEUED and first.id in second.reason
     local = line.ask("h5", "h6")  # nobody is held up by it
@@ -256,11 +290,11 @@ def test_sessions__the_next_one_waits_for_its_own_circuit_however_long_that_is_u
 
 
 def test_sessions__the_wait_of_the_next_one_begins_when_its_circuit_is_given_back() -> None:
-    line = Timeline(settings=Settings(session_bytes=400, lease_ns=10**12))
-    first = line.ask_as_agent("h1", *SIX, size=1000)
+    line = Timeline(settings=Settings(session_bytes=400 * MB, lease_ns=10**12))
+    first = line.ask_as_agent("h1", *SIX, size=1000 * MB)
     line.wait(100)
     other = line.ask("h2", "h3")  # came before, and gets the circuit in between
-    second = line.ask_as_agent("h1", *SIX, size=1000, remaining=600)
+    second = line.ask_as_agent("h1", *SIX, size=1000 * MB, remaining=600 * MB)
     line.wait(1000)
     line.release(first)
     assert other.kind is PathKind.CIRCUIT and second.state is State.QUEUED

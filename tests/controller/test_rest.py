@@ -121,7 +121,7 @@ async def test_path__queued_with_the_reason(rest: Client) -> None:
         ({"sender": "h1", "receivers": ["h3"], "size": 10**30}, 422, "size"),
         ({"sender": "h1", "receivers": ["h3"], "size": "many"}, 422, "size"),
         ({"sender": "h1", "receivers": ["h3"], "wait_ms": 10**12}, 422, "wait_ms"),
-        ({"sender": "h1", "receivers": ["h3"], "lease_ms": 0}, 422, "lease_ms 0"),
+        ({"sender": "h1", "receivers": ["h3"], "lease_ms": -1}, 422, "lease_ms"),
         ({"sender": "h1", "receivers": ["h3"], "kind": "radio"}, 422, "kind"),
         ({"sender": "h1", "receivers": ["x" * 65]}, 422, "receivers"),
         ([1, 2], 422, "body"),
@@ -181,8 +181,16 @@ async def test_lease__renewed_or_over(rest: Client) -> None:
     ended = await rest.call("GET", f"/v1/paths/{made['id']}?wait=ended", 200)
     assert ended["state"] == "released" and ended["cause"] == "lease of 150 ms over"
     assert "only a granted path" in (await rest.call("POST", f"/v1/paths/{made['id']}/renew", 409))["detail"]
-    held = await rest.call("POST", "/v1/paths", 201, json={"sender": "h1", "receivers": ["h3"]})
+    held = await rest.call("POST", "/v1/paths", 201, json={"sender": "h1", "receivers": ["h3"], "lease_ms": 0})
+    assert held["lease_ms"] is None
     assert "has no lease" in (await rest.call("POST", f"/v1/paths/{held['id']}/renew", 409))["detail"]
+
+
+async def test_forgotten_path__has_a_lease_all_the_same(rest: Client) -> None:
+    made = await rest.call("POST", "/v1/paths", 201, json={"sender": "h1", "receivers": ["h3"]})
+    assert made["lease_ms"] == 600_000
+    renewed = await rest.call("POST", f"/v1/paths/{made['id']}/renew", 200)
+    assert renewed["state"] in ("configuring", "active")
 
 
 async def test_views__of_state_and_network(rest: Client, manager: Running) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rostrum.controller.core.circuit_plan import CircuitPlan
 from rostrum.controller.core.queue import Key
 from rostrum.controller.core.resources import Plan, Resources
-from rostrum.controller.core.values import Obstacle, PathRequest, Wanted
+from rostrum.controller.core.values import REST, Obstacle, PathRequest, Wanted
 from rostrum.controller.core.words import seconds
+
+PACKET_SHARE = 16  # of the packet network's rate a transfer is sure to have one part in so many: others use it too
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,9 @@ def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int |
         return Wait(waiting.path_id, waiting.reason, None, waiting.blockers)
     if request.wanted is not Wanted.PACKET:
         plan = resources.plan_circuit(request, now)
+        soon = small(request, resources, plan)
+        if soon and (tree := resources.plan_packet(request, now)) and not isinstance(tree, Obstacle):
+            return Grant(waiting.path_id, tree, accepted(request, session_bytes), soon)
         if not isinstance(plan, Obstacle):
             return Grant(waiting.path_id, plan, accepted(request, session_bytes))
         if request.wanted is Wanted.CIRCUIT:
@@ -85,6 +91,30 @@ def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int |
     if tree.ever:
         return Deny(waiting.path_id, tree.reason if request.wanted is Wanted.PACKET else f"{tree.reason}; {reason}")
     return _wait(waiting, tree)
+
+
+def small(request: PathRequest, resources: Resources, plan: CircuitPlan | Obstacle) -> str:
+    """Why packets are there sooner than a circuit is made; empty if they are not, or a live circuit is free.
+
+    The size is unknown (0) where people ask; an agent's object may be empty. Who asks for a circuit gets one.
+    """
+    known = request.data_size > 0 or request.origin != REST
+    if request.wanted is not Wanted.AUTO or not known:
+        return ""
+    if isinstance(plan, Obstacle):
+        if plan.ever or not resources.topology.ocs:
+            return ""
+        ahead_ns = min(one.reconfiguration_s for one in resources.topology.ocs.values()) * 1e9
+    elif plan.reconfiguration_ns == 0:
+        return ""
+    else:
+        ahead_ns = plan.reconfiguration_ns
+    rate_bps = resources.ends(request).rate_bps  # of the slowest server, which either has to serve
+    circuit_ns = ahead_ns + request.remaining_size * 8e9 / rate_bps
+    packets_ns = request.remaining_size * 8e9 * PACKET_SHARE / rate_bps
+    if packets_ns > circuit_ns:
+        return ""
+    return f"{request.remaining_size} bytes get there by packets before a circuit is made ({seconds(round(ahead_ns))})"
 
 
 def _wait(waiting: Waiting, obstacle: Obstacle) -> Wait:

@@ -22,6 +22,7 @@ from typing import ClassVar
 from rostrum.controller.core.circuit_plan import CircuitPlan
 from rostrum.controller.core.resources import Resources
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Grant, Scheduler, Wait, Waiting, accepted
+from rostrum.controller.core.schedulers.offers import small
 from rostrum.controller.core.schedulers.quantum import QUANTUM_BYTES
 from rostrum.controller.core.values import Obstacle, PathRequest, Wanted
 
@@ -50,7 +51,7 @@ class Split(Scheduler):
         if waiting.blockers and not resources.any_free(waiting.blockers):
             return None
         whole = resources.plan_circuit(request, now)
-        if isinstance(whole, CircuitPlan):
+        if isinstance(whole, CircuitPlan) or small(request, resources, whole):
             return None
         part, plan, obstacles = largest_part(request, resources, now)
         if plan is None:
