@@ -61,7 +61,7 @@ static bool remove_stale(const struct sockaddr_un *address, const char *path, rs
     return unlink(address->sun_path) == 0 || rs_error_system(error, errno, "old socket %s", path);
 }
 
-int rs_unix_listen(const char *path, mode_t mode, rs_error *error) {
+int rs_unix_listen(const char *path, mode_t mode, const gid_t *group, rs_error *error) {
     struct sockaddr_un address;
     int folder, fd = -1;
     if (!make_address(path, &address, &folder, error))
@@ -69,9 +69,11 @@ int rs_unix_listen(const char *path, mode_t mode, rs_error *error) {
     if (remove_stale(&address, path, error)) {
         fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         /* The mode before bind keeps others out in between; the umask may have taken too much away. */
-        if (fd < 0 || fchmod(fd, mode) < 0 || bind(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
-            chmod(address.sun_path, mode) < 0 || listen(fd, 128) < 0) {
-            rs_error_system(error, errno, "socket %s", path);
+        if (fd < 0 || fchmod(fd, group ? mode & 0700 : mode) < 0 ||
+            bind(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
+            (group && chown(address.sun_path, (uid_t)-1, *group) < 0) || chmod(address.sun_path, mode) < 0 ||
+            listen(fd, 128) < 0) {
+            rs_error_system(error, errno, "socket %s%s", path, group ? " (its group must be one of the agent's)" : "");
             close_if_open(fd);
             fd = -1;
         }

@@ -336,8 +336,11 @@ static bool start_control(rs_agent *agent) {
 static bool start_api(rs_agent *agent) {
     const rs_options *o = &agent->options;
     rs_error error = {0};
-    const rs_store_config store = {
-        .directory = o->store_directory, .quota_bytes = o->quota_bytes, .reserve_bytes = o->reserve_bytes};
+    const rs_store_config store = {.directory = o->store_directory,
+                                   .quota_bytes = o->quota_bytes,
+                                   .reserve_bytes = o->reserve_bytes,
+                                   .has_group = o->has_group,
+                                   .group = o->group};
     agent->store = rs_store_open(&store, &error);
     if (!agent->store) {
         rs_log(RS_LOG_ERROR, "store", "%s", error.words);
@@ -345,6 +348,9 @@ static bool start_api(rs_agent *agent) {
     }
     (void)rs_store_prepare(agent->store, o->reserve_bytes);
     const rs_api_config config = {.socket_path = o->socket_path,
+                                  .socket_mode = o->socket_mode,
+                                  .has_group = o->has_group,
+                                  .group = o->group,
                                   .server_name = o->server,
                                   .version = RS_VERSION,
                                   .boot_id = agent->boot,

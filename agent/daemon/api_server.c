@@ -59,7 +59,8 @@ rs_api_server *rs_api_server_new(const rs_api_config *config, const rs_api_handl
         rs_api_server_free(server);
         return NULL;
     }
-    server->listener = rs_unix_listen(server->path, config->socket_mode ? config->socket_mode : 0660, error);
+    server->listener = rs_unix_listen(server->path, config->socket_mode ? config->socket_mode : 0660,
+                                      config->has_group ? &config->group : NULL, error);
     if (server->listener < 0) {
         rs_api_server_free(server);
         return NULL;
@@ -356,6 +357,14 @@ void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const ch
     rs_api_transmit(server, call->client, fd, false);
 }
 
+/* An application's id is the right to its objects: only root, the agent's own user and the application see it. */
+static void hide_app(const rs_api_client *asks, uint8_t app[16]) {
+    bool may = asks && (asks->uid == 0 || asks->uid == (unsigned int)geteuid() ||
+                        (asks->registered && memcmp(asks->app, app, sizeof asks->app) == 0));
+    if (!may)
+        memset(app, 0, sizeof asks->app);
+}
+
 static void object_row(const rs_object *object, rostrum_object *row) {
     *row = (rostrum_object){.data_id = object->id.data,
                             .state = object->phase == RS_OBJECT_WHOLE ? ROSTRUM_OBJECT_WHOLE : ROSTRUM_OBJECT_BUILDING,
@@ -369,12 +378,15 @@ static void object_row(const rs_object *object, rostrum_object *row) {
 }
 
 static void put_objects(rs_api_server *server, const rs_api_call *call) {
+    const rs_api_client *asks = rs_api_client_find(server, call->client);
     rostrum_object rows[64]; /* always fit in one message */
     uint32_t cursor = 0, count;
     do {
         const rs_object *object;
         for (count = 0; count < sizeof rows / sizeof *rows && (object = rs_store_next(server->store, &cursor)); count++)
             object_row(object, &rows[count]);
+        for (uint32_t i = 0; i < count; i++)
+            hide_app(asks, rows[i].app);
         if (count) {
             (void)rs_api_encode_objects(&server->message, call->tag, rows, count);
             rs_api_transmit(server, call->client, -1, false);
@@ -392,8 +404,12 @@ void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const r
     whole.store_quota = rs_store_quota(server->store);
     whole.clients = server->client_count;
     for (uint32_t done = 0; done < status->transfer_count;) {
-        done += rs_api_encode_transfers(&server->message, call->tag, status->transfers + done,
-                                        status->transfer_count - done);
+        rostrum_transfer rows[32];
+        uint32_t left = status->transfer_count - done, count = left < 32 ? left : 32;
+        memcpy(rows, status->transfers + done, count * sizeof *rows);
+        for (uint32_t i = 0; i < count; i++)
+            hide_app(rs_api_client_find(server, call->client), rows[i].app);
+        done += rs_api_encode_transfers(&server->message, call->tag, rows, count);
         rs_api_transmit(server, call->client, -1, false);
     }
     for (uint32_t done = 0; done < status->group_count;) {

@@ -76,7 +76,7 @@ typedef struct {
     void (*on_stream_end)(void *context, const rs_api_call *call, const rs_object_id *id, uint64_t bytes);
     /* Answer at the end with rs_api_reply_streamed, or with rs_api_reply_error. NULL: there are no streams here. */
     void (*on_stream_receive)(void *context, const rs_api_take *take);
-    /* Answer with rs_api_reply_status. */
+    /* Answer with rs_api_reply_status, which leaves application ids out that are none of the asker's business. */
     void (*on_status)(void *context, const rs_api_call *call);
     /* One line for the log. May be NULL. */
     void (*log)(void *context, const char *words);
@@ -85,7 +85,9 @@ typedef struct {
 
 typedef struct {
     const char *socket_path;
-    uint32_t socket_mode;    /* 0 = 0660 */
+    uint32_t socket_mode; /* 0 = 0660 */
+    bool has_group;       /* the socket is `group`'s, else that of the process */
+    uint32_t group;
     const char *server_name; /* this server, as in the topology file */
     const char *version;     /* of the agent */
     uint64_t boot_id;

@@ -2,6 +2,7 @@
 #include "daemon/options.h"
 
 #include <getopt.h>
+#include <grp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
@@ -129,6 +130,24 @@ static bool take_socket(rs_options *o, const char *text, char *error) {
            wrong(error, "a path for a unix socket has 1 to 107 bytes");
 }
 
+static bool take_socket_group(rs_options *o, const char *text, char *error) {
+    const struct group *found = getgrnam(text);
+    uint64_t number = 0;
+    if (!found && !rs_parse_integer(text, 0, UINT32_MAX - 1, &number))
+        return wrong(error, "this machine has no group of that name or number (getent group)");
+    o->has_group = true;
+    o->group = found ? found->gr_gid : (gid_t)number;
+    return true;
+}
+
+static bool take_socket_mode(rs_options *o, const char *text, char *error) {
+    char *end = NULL;
+    unsigned long mode = strtoul(text, &end, 8);
+    o->socket_mode = (uint32_t)mode;
+    return (text[0] >= '0' && text[0] <= '7' && *end == '\0' && mode <= 0777 && (mode & 0600) == 0600) ||
+           wrong(error, "an octal mode with the owner's read and write is needed, for example 0660");
+}
+
 static bool take_store(rs_options *o, const char *text, char *error) {
     o->store_directory = text;
     return text[0] != '\0' || wrong(error, "a folder on a tmpfs is needed");
@@ -252,6 +271,9 @@ static const option options_table[] = {
     {"interface", "NIC", "network interface of the data network (needed)", take_interface},
     {"address", "IPV4", "this server's address on that interface (needed)", take_address},
     {"socket", "PATH", "unix socket for applications (needed)", take_socket},
+    {"socket-group", "GROUP", "whose members may use the socket and read the objects [the agent's own]",
+     take_socket_group},
+    {"socket-mode", "MODE", "of the socket, octal [0660]", take_socket_mode},
     {"store", "DIR", "folder for objects, on a tmpfs (needed)", take_store},
     {"manager", "IPV4:PORT[,...]",
      "the manager's Thrift port, and those of its standbys, tried in turn; without it this agent can receive but not "
@@ -389,6 +411,7 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
                         .io = "auto",
                         .digest_algorithm = RS_DIGEST_XXH3,
                         .max_connections = 1024,
+                        .socket_mode = 0660,
                         .silence_bound = SILENCE_BOUND,
                         .log_level = "info"};
     rs_options_result result = take_all(argc, argv, out, say, complain);

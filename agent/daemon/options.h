@@ -22,6 +22,9 @@ typedef struct {
     char token[256];          /* tells the manager who this agent is; "" = none */
     const char *metrics;      /* where to serve metrics: ADDRESS:PORT or a socket's path; NULL = nowhere */
     const char *socket_path;
+    uint32_t socket_mode;
+    bool has_group;
+    uint32_t group; /* whose members may use socket and objects; else the process's own */
     const char *store_directory;
     uint64_t quota_bytes;     /* 0 = what the tmpfs holds */
     uint64_t reserve_bytes;   /* memory kept ready for objects */

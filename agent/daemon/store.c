@@ -53,7 +53,7 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
         rs_error_system(error, errno, "no room to keep memory in reserve");
         goto fail;
     }
-    if (!rs_store_folder_open(&store->folder, config->directory, error))
+    if (!rs_store_folder_open(&store->folder, config->directory, config->has_group ? &config->group : NULL, error))
         goto fail;
     if (!rs_store_folder_clean(&store->folder, error) ||
         !rs_store_folder_space(&store->folder, &unused, &total, error)) {

@@ -2,7 +2,7 @@
  * III-A2).
  *
  * An object is BUILDING (an unnamed file: nobody can read what is half written, and a crash leaves nothing) and then
- * WHOLE (named <store>/<appID>/<dataID>, mode 0444, and immutable by contract; an added file from elsewhere keeps its
+ * WHOLE (named <store>/<appID>/<dataID>, mode 0440, and immutable by contract; an added file from elsewhere keeps its
  * own name). Everything the store keeps alive counts against the quota, files that an application added from elsewhere
  * too. Not thread-safe: the daemon's loop owns it.
  *
@@ -47,10 +47,13 @@ typedef struct {
     uint64_t quota_bytes;   /* 0 = what the tmpfs holds */
     uint32_t max_objects;   /* 0 = 4096 */
     uint64_t reserve_bytes; /* kept ready for objects to come, besides what they use; 0 = none */
+    bool has_group;         /* objects are `group`'s to read, else that of the process */
+    uint32_t group;
 } rs_store_config;
 
-/* Opens the folder (it must exist, on tmpfs, used by no other agent) and clears objects that an earlier run left. NULL
- * and `error` otherwise. */
+/* Opens the folder (it must exist, on tmpfs, used by no other agent) and clears objects that an earlier run left. Names
+ * in it are application ids, which are the right to the objects: it gets mode 0710, so that only its owner can list it
+ * and the group can read what it knows the name of. NULL and `error` otherwise. */
 rs_store *rs_store_open(const rs_store_config *config, rs_error *error);
 /* Objects' names are removed; descriptors and mappings others hold stay valid. */
 void rs_store_close(rs_store *store);

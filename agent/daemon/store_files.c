@@ -14,7 +14,27 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-bool rs_store_folder_open(rs_store_folder *out, const char *path, rs_error *error) {
+/* Names in the folder are what gives access to objects: nobody but the owner may list them. With a group, what is made
+ * in the folder is that group's too. One that others share (sticky, or of another owner) is not changed. */
+static bool protect(int fd, const char *path, const gid_t *group, rs_error *error) {
+    struct stat now;
+    if (fstat(fd, &now) < 0)
+        return rs_error_system(error, errno, "object store %s", path);
+    bool listable = now.st_mode & (S_IROTH | S_IWOTH);
+    bool ours = now.st_uid == geteuid() && !(now.st_mode & S_ISVTX);
+    if (!ours)
+        return !listable ||
+               rs_error_set(error, ROSTRUM_ERR_INVALID,
+                            "object store %s is a folder that others can list, and what they read there gives access "
+                            "to objects; make one for this agent alone: install -d -m 0710 -o USER -g GROUP FOLDER",
+                            path);
+    if (group && fchown(fd, (uid_t)-1, *group) < 0)
+        return rs_error_system(error, errno, "object store %s cannot be given to group %u (is this agent a member?)",
+                               path, (unsigned)*group);
+    return fchmod(fd, group ? 02710 : 0710) == 0 || rs_error_system(error, errno, "object store %s: chmod", path);
+}
+
+bool rs_store_folder_open(rs_store_folder *out, const char *path, const gid_t *group, rs_error *error) {
     struct statfs info;
     if (!path || !*path || strlen(path) >= sizeof out->path)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "the object store's folder needs a path shorter than %zu bytes",
@@ -31,7 +51,7 @@ bool rs_store_folder_open(rs_store_folder *out, const char *path, rs_error *erro
         close(fd);
         return rs_error_set(error, ROSTRUM_ERR_INVALID,
                             "object store %s is not on tmpfs; mount one: mount -t tmpfs -o "
-                            "size=4G,mode=0711,huge=within_size rostrum %s",
+                            "size=4G,mode=0710,huge=within_size rostrum %s",
                             path, path);
     }
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -40,6 +60,10 @@ bool rs_store_folder_open(rs_store_folder *out, const char *path, rs_error *erro
             rs_error_set(error, ROSTRUM_ERR_EXISTS, "object store %s is used by another running agent", path);
         else
             rs_error_system(error, errno, "object store %s cannot be locked", path);
+        close(fd);
+        return false;
+    }
+    if (!protect(fd, path, group, error)) {
         close(fd);
         return false;
     }
@@ -203,9 +227,9 @@ bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_i
     rs_store_uuid_text(id->app, app);
     (void)snprintf(name, sizeof name, "%s/%" PRIu64, app, id->data);
     (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    if (mkdirat(folder->fd, app, 0711) < 0 && errno != EEXIST)
+    if (mkdirat(folder->fd, app, 0710) < 0 && errno != EEXIST)
         return rs_error_system(error, errno, "object store: folder %s/%s", folder->path, app);
-    if (fchmod(fd, 0444) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0) {
+    if (fchmod(fd, 0440) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0) {
         rs_error_system(error, errno, "object store: %s/%s", folder->path, name);
         (void)unlinkat(folder->fd, app, AT_REMOVEDIR);
         return false;

@@ -27,8 +27,9 @@ typedef struct {
     bool punch; /* nobody else reads it, so its pages can be freed before the last close */
 } rs_store_corpse;
 
-/* Opens, checks (tmpfs, writable) and locks the folder. The descriptor is in out->fd. */
-bool rs_store_folder_open(rs_store_folder *out, const char *path, rs_error *error);
+/* Opens, checks (tmpfs, writable), locks and protects the folder: mode 0710, of that group (NULL: as it is; what is
+ * made in it is of the process's). The descriptor is in out->fd. */
+bool rs_store_folder_open(rs_store_folder *out, const char *path, const gid_t *group, rs_error *error);
 /* Removes what looks like an object's name; anything else is left alone. */
 bool rs_store_folder_clean(const rs_store_folder *folder, rs_error *error);
 /* Bytes free and in all. */
@@ -50,7 +51,8 @@ bool rs_store_file_sealed(int fd);
 /* Does nobody else have it open or mapped? */
 bool rs_store_file_ours_alone(int fd);
 
-/* Gives the file its name, read-only for all; removes the name (and the application's folder with the last one). */
+/* Gives the file its name, read-only for owner and group; removes the name, and the application's folder with the last.
+ */
 bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_id *id, rs_error *error);
 void rs_store_file_unname(const rs_store_folder *folder, const rs_object_id *id);
 

@@ -197,6 +197,27 @@ static void units__fragments_fit_the_mtu(void **state) {
     assert_int_equal(rs_nic_rate("nosuch0"), 0);
 }
 
+static void options__who_may_use_the_socket(void **state) {
+    (void)state;
+    rs_options o;
+    assert_int_equal(parse(NEEDED, &o), RS_OPTIONS_RUN);
+    assert_int_equal(o.socket_mode, 0660);
+    assert_false(o.has_group);
+    assert_int_equal(parse(NEEDED "--socket-group 0 --socket-mode 600", &o), RS_OPTIONS_RUN);
+    assert_true(o.has_group && o.group == 0);
+    assert_int_equal(o.socket_mode, 0600);
+    assert_int_equal(parse(NEEDED "--socket-group root", &o), RS_OPTIONS_RUN);
+    assert_true(o.has_group && o.group == 0);
+    assert_int_equal(parse(NEEDED "--socket-group no-such-group-here", &o), RS_OPTIONS_WRONG);
+    assert_non_null(strstr(complained, "no group of that name"));
+    const char *const wrong[] = {"0880", "-660", "rw", "01777", "060", "66 0"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char line[256];
+        snprintf(line, sizeof line, NEEDED "--socket-mode %s", wrong[i]);
+        assert_int_equal(parse(line, &o), RS_OPTIONS_WRONG);
+    }
+}
+
 static void peers__numbers_stay_while_held(void **state) {
     (void)state;
     rs_peers peers = {0};
@@ -252,6 +273,7 @@ int main(void) {
         cmocka_unit_test(options__manager_tls_takes_three_files),
         cmocka_unit_test(units__bytes_rates_and_times),
         cmocka_unit_test(units__fragments_fit_the_mtu),
+        cmocka_unit_test(options__who_may_use_the_socket),
         cmocka_unit_test(peers__numbers_stay_while_held),
         cmocka_unit_test(peers__are_bounded),
         cmocka_unit_test(log__quotes_what_strangers_say),

@@ -89,7 +89,7 @@ static void receive__is_visible_only_when_whole(void **context) {
     assert_true(rs_store_commit(store, object, &some_digest, &error));
     struct stat info;
     assert_int_equal(stat(path_of(&ids[0]), &info), 0);
-    assert_int_equal(info.st_mode & 07777, 0444);
+    assert_int_equal(info.st_mode & 07777, 0440);
     int fd = rs_store_reader_fd(object, &error);
     assert_reads(fd, "hello");
     assert_int_equal(write(fd, "x", 1), -1);

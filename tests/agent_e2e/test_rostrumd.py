@@ -364,3 +364,30 @@ def test_applications_come_and_go_while_a_transfer_runs(lab: World) -> None:
     assert lab.app("h2").read(1) == data
     for thread in threads:
         thread.join(30)
+
+
+def test_socket_and_objects_are_their_groups(lab: World) -> None:
+    agent = lab.start("h2", "--socket-group", "4", "--socket-mode", "0620")
+    lab.start("h1")
+    sender = lab.app("h1")
+    sender.add(1, b"data")
+    assert sender.send(1, ["h2"]).ok
+    [name] = agent.objects()
+    found = agent.socket.stat()
+    assert (found.st_gid, found.st_mode & 0o777) == (4, 0o620)
+    for path, mode in ((agent.store, 0o710), (agent.store / name, 0o440), ((agent.store / name).parent, 0o710)):
+        assert (path.stat().st_gid, path.stat().st_mode & 0o777) == (4, mode), path
+
+
+def test_a_store_that_others_can_list_and_that_is_not_its_own_is_refused(lab: World) -> None:
+    shared = lab.folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    agent = lab.net.hosts["h2"]
+    command = [
+        *agent.namespace.prefix(), str(ROSTRUMD), "--server", "h2", "--interface", agent.interface, "--address",
+        agent.address, "--socket", str(lab.folder / "a.sock"), "--store", str(shared), "--nic-rate", "1G",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1 and "others can list" in done.stderr and "install -d -m 0710" in done.stderr
+    assert shared.stat().st_mode & 0o7777 == 0o1777

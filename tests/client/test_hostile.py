@@ -9,9 +9,10 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from rostrum.client import Agent, NotFound, RostrumError, TimedOut, wire
+from rostrum.client import Agent, NotFound, RostrumError, Status, TimedOut, wire
 
 from tests.client.conftest import APP, Server
 
@@ -201,3 +202,37 @@ def test_a_file_that_is_shortened_behind_the_agents_back_harms_nobody(agent: Age
     assert agent.send(1, ["h3"]).wait(WAIT_S).ok
     os.close(fd)
     agent.delete(1)
+
+
+def status_as(server: Server, uid: int, app: UUID | None) -> Status:
+    """STATUS of a program of that user, which is told by the moment of connecting."""
+    os.seteuid(uid)
+    try:
+        agent = server.agent(app or UUID(int=77))
+    finally:
+        os.seteuid(0)
+    with agent:
+        return agent.status()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_status_tells_application_ids_to_those_who_may_know_them(server: Server, agent: Agent) -> None:
+    agent.add(1, b"mine")
+    server.socket.parent.chmod(0o711)
+    server.socket.chmod(0o666)
+    handle = agent.send(1, ["slow1"])
+    assert next(handle.events(20)).subject == "requested"
+    hidden, known = UUID(int=0), APP
+    for uid, app, seen in ((0, None, known), (65534, None, hidden), (65534, APP, known)):
+        now = status_as(server, uid, app)
+        assert [row.app for row in now.objects] == [seen] and [row.app for row in now.transfers] == [seen], (uid, app)
+    handle.cancel()
+    handle.wait(20)
+
+
+def test_nobody_else_can_list_or_read_the_store(server: Server, agent: Agent) -> None:
+    agent.add(1, b"mine")
+    [folder] = [path for path in server.store.iterdir() if path.is_dir()]
+    [name] = folder.iterdir()
+    modes = [path.stat().st_mode & 0o777 for path in (server.socket, server.store, folder, name)]
+    assert modes == [0o660, 0o710, 0o710, 0o440]

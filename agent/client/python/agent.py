@@ -126,7 +126,11 @@ class ReadObject:
 
     def file(self) -> BinaryIO:
         """A file object of its own on the object, at position 0."""
-        return io.FileIO(os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            return io.FileIO(os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC))
+        except PermissionError:  # not of the objects' group: the descriptor is what this program may use
+            os.lseek(self.fd, 0, os.SEEK_SET)
+            return io.FileIO(os.dup(self.fd))
 
     def fileno(self) -> int:
         return self.fd

@@ -152,6 +152,8 @@ def print_status(now: Status, console: Console = OUT) -> None:
 
 
 def _application(app: UUID) -> str:
+    if app.int == 0:
+        return "another's"  # whose id is told to root and the agent's own user alone
     return "rostrum command" if app == COMMAND_APP_ID else str(app)
 
 
