@@ -28,7 +28,7 @@ const char *rs_strerror(rs_status status) {
 
 static bool fill_defaults(rs_config *c) {
     if (c->attempt_interval < 0 || c->patch_timeout < 0 || c->nic_rate_bps < 0 || c->receiver_silence_bound < 0 ||
-        c->sender_silence_bound < 0 || c->no_path_bound < 0 || c->answer_bound < 0)
+        c->sender_silence_bound < 0 || c->sender_away_bound < 0 || c->no_path_bound < 0 || c->answer_bound < 0)
         return false;
     if (c->fragment_size > RS_FRAGMENT_MAX || c->light_confirm > 255 || c->stragglers > RS_STRAGGLERS_EVICT ||
         c->start_policy > RS_START_ON_SWITCHES || c->repairs > RS_REPAIRS_PATCHES_ONLY)
@@ -37,6 +37,8 @@ static bool fill_defaults(rs_config *c) {
     c->nic_rate_bps = c->nic_rate_bps ? c->nic_rate_bps : INT64_C(10000000000);
     c->receiver_silence_bound = c->receiver_silence_bound ? c->receiver_silence_bound : DEFAULT_BOUND;
     c->sender_silence_bound = c->sender_silence_bound ? c->sender_silence_bound : DEFAULT_BOUND;
+    c->sender_away_bound =
+        c->sender_away_bound > c->sender_silence_bound ? c->sender_away_bound : c->sender_silence_bound;
     c->no_path_bound = c->no_path_bound ? c->no_path_bound : 60000 * RS_MS;
     c->answer_bound = c->answer_bound ? c->answer_bound : c->no_path_bound;
     c->stragglers = c->stragglers ? c->stragglers : RS_STRAGGLERS_WAIT;
@@ -168,6 +170,17 @@ rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet) 
     if (packet->channel == RS_CH_PEER_DATAGRAM)
         return rs_rdcm_datagram(node, now, packet);
     return (rs_rx_result){.verdict = RS_RX_BAD};
+}
+
+void rs_node_paused(rs_node *node, rs_time now) {
+    for (rs_list *at = node->sending.next; at != &node->sending; at = at->next) {
+        rs_sending *x = (rs_sending *)RS_HOLDER(rs_transfer, listed, at);
+        for (uint32_t i = 0; i < x->recipient_count; i++)
+            x->recipients[i].link.ping_out = false;
+        rs_sender_resume(node, now, x);
+    }
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next)
+        ((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->link.ping_out = false;
 }
 
 void rs_timeout(rs_node *node, rs_time now) {

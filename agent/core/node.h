@@ -73,6 +73,8 @@ typedef struct {
     rs_time patch_timeout;          /* DATA_FNSD to whoever has not said DATA_RCVD after this [from round trips] */
     rs_time receiver_silence_bound; /* a receiver that says nothing this long while something is owed fails [5 s] */
     rs_time sender_silence_bound;   /* a receiver gives up after this long without a word or a packet [5 s] */
+    /* The same, while its control channel stays up: its process was stopped and may go on [sender_silence_bound]. */
+    rs_time sender_away_bound;
     rs_time no_path_bound;          /* a wait for something to happen on a path or of the caller; then a cause [60 s] */
     rs_time answer_bound;           /* a wait for the caller's answer to RS_EV_PATH_WANTED [no_path_bound] */
     rs_straggler_policy stragglers; /* for transfers that do not say [wait] */
@@ -250,6 +252,16 @@ rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind k
 /* The path's switches have seen data packets arrive at every receiver's: with RS_START_ON_SWITCHES high rate need not
  * wait for their INTL_SEQ. A hint: who says none within one round is waited for as ever. */
 rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer);
+/* The path of the next session, granted already, moved, or is gone: then another one is wanted. RS_ERR_STATE: there is
+ * none. */
+rs_status rs_next_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind);
+rs_status rs_next_path_failed(rs_node *node, rs_time now, rs_xfer xfer);
+/* The caller's process was stopped for a while, which its clock `now` leaves out: what was measured across that means
+ * nothing. Call it before anything else is sent, and hand in what came meanwhile before rs_timeout. */
+void rs_node_paused(rs_node *node, rs_time now);
+/* While `held` nothing goes out on granted paths, for whose being there the caller asks the manager first. Everything
+ * else does. */
+void rs_node_hold(rs_node *node, rs_time now, bool held);
 /* The path is gone: what is missing goes to each receiver by patches (unicast), or to each that the path was for, if
  * others still want theirs; if no path was ever granted, all fail with the cause. */
 rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);

@@ -196,6 +196,18 @@ static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
     give_up(node, now, x, words);
 }
 
+/* How long the sender may be silent. One whose process was stopped keeps its connections, and goes on with all it has;
+ * so more is risked by giving up than by keeping what is here. One whose process or machine is gone loses them. */
+static rs_time silence_bound(const rs_node *node, const rs_receiving *x) {
+    return x->link.peer->up ? node->config.sender_away_bound : node->config.sender_silence_bound;
+}
+
+/* When it was heard, or its connection ended, for the last time. */
+static rs_time silent_since(const rs_receiving *x) {
+    const rs_peer_state *p = x->link.peer;
+    return p->up || p->down_since == RS_NEVER || p->down_since < x->link.heard_at ? x->link.heard_at : p->down_since;
+}
+
 /* True if the transfer ended. */
 static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
     bool alive = now - x->link.heard_at < node->config.sender_silence_bound;
@@ -213,8 +225,7 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
         give_up(node, now, x, told ? "the digest was not checked in time" : "the sender told no digest, and is silent");
         return true;
     }
-    if (x->state != RS_RX_VERIFYING && x->state != RS_RX_SERVING &&
-        now - x->link.heard_at >= node->config.sender_silence_bound) {
+    if (x->state != RS_RX_VERIFYING && x->state != RS_RX_SERVING && now - silent_since(x) >= silence_bound(node, x)) {
         give_up_silent(node, now, x);
         return true;
     }
@@ -248,7 +259,7 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 void rs_receiver_arm(rs_node *node, rs_receiving *x) {
-    rs_time silent = x->state >= RS_RX_VERIFYING ? RS_NEVER : x->link.heard_at + node->config.sender_silence_bound;
+    rs_time silent = x->state >= RS_RX_VERIFYING ? RS_NEVER : silent_since(x) + silence_bound(node, x);
     const rs_time dues[] = {silent,       x->offered_due, x->verify_due, x->ping_due,
                             x->retry_due, x->report_due,  x->tail_due,   x->map_due};
     rs_time due = x->rdcm ? rs_rdcm_receiver_due(node, x->rdcm) : RS_NEVER;

@@ -229,6 +229,17 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_repair_high_rate(x);
 }
 
+void rs_sender_resume(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->by_rdcm || x->phase != RS_PHASE_HIGH_RATE)
+        return;
+    x->rate_from_pos = x->pos;
+    x->rate.epoch_end = now + x->rate.epoch;
+    rs_rate_begin(x, now);
+    rs_window_start(x, now);
+    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
+    rs_data_schedule(node, now, x);
+}
+
 /* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. */
 static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
     rs_time late = 0;
@@ -459,6 +470,34 @@ rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer) {
     x->path_lit = true;
     x->light_pos = x->pos;
     rs_sender_advance(node, now, x);
+    return RS_OK;
+}
+
+rs_status rs_next_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind) {
+    rs_sending *x = sending(node, xfer);
+    (void)now;
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (kind != RS_PATH_CIRCUIT && kind != RS_PATH_PACKET)
+        return RS_ERR_INVALID;
+    if (!x->has_next)
+        return RS_ERR_STATE;
+    x->next_grant.kind = kind;
+    x->next_grant.rate_bps = 0; /* it was the other kind's */
+    if (kind == RS_PATH_PACKET)
+        x->next_grant.reconfiguration = 0;
+    return RS_OK;
+}
+
+rs_status rs_next_path_failed(rs_node *node, rs_time now, rs_xfer xfer) {
+    rs_sending *x = sending(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (!x->has_next)
+        return RS_ERR_STATE;
+    x->has_next = false;
+    rs_sender_want_path(node, now, x);
+    rs_sender_arm(node, x);
     return RS_OK;
 }
 

@@ -298,6 +298,7 @@ struct rs_node {
     rs_list talking, patching; /* peers */
     rs_list acking, mending;   /* rs_rdcm with acknowledgements to send; that may have something to repair */
     uint32_t data_in_row;      /* data packets since the last patch */
+    bool held;                 /* no data packets go out: rs_node_hold */
     rs_pacer nic;
     rs_events events;
     rs_receiving *last_rx;
@@ -355,6 +356,7 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what,
 void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase);
 void rs_sender_advance(rs_node *node, rs_time now,
                        rs_sending *x); /* what the lit, the waiting and the position ask for */
+void rs_sender_resume(rs_node *node, rs_time now, rs_sending *x); /* after a pause of the process */
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
 /* What is left goes to each receiver by patches; `cause`: why, for a person. */

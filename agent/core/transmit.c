@@ -33,7 +33,10 @@ void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x) {
 rs_time rs_data_deadline(const rs_node *node) {
     const rs_timer *first = rs_timers_first(&node->data_timers);
     rs_time due = first ? first->due : RS_NEVER;
-    if (!rs_list_empty(&node->ready) || !rs_list_empty(&node->patching) || !rs_list_empty(&node->mending))
+    if (node->held)
+        due = RS_NEVER;
+    if ((!node->held && !rs_list_empty(&node->ready)) || !rs_list_empty(&node->patching) ||
+        !rs_list_empty(&node->mending))
         due = rs_pacer_due(&node->nic) < due ? rs_pacer_due(&node->nic) : due;
     return due;
 }
@@ -123,6 +126,13 @@ static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
     return true;
 }
 
+void rs_node_hold(rs_node *node, rs_time now, bool held) {
+    bool ends = node->held && !held;
+    node->held = held;
+    for (rs_list *at = node->sending.next; ends && at != &node->sending; at = at->next)
+        rs_sender_resume(node, now, (rs_sending *)RS_HOLDER(rs_transfer, listed, at));
+}
+
 bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out) {
     if (rs_poll_talk(node, now, out) || rs_rdcm_poll_ack(node, now, out))
         return true;
@@ -130,13 +140,13 @@ bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out) {
         rs_data_schedule(node, now, t->owner);
     if (!rs_pacer_ready(&node->nic, now))
         return false;
-    bool patch_turn = node->data_in_row >= DATA_PER_PATCH || rs_list_empty(&node->ready);
+    bool patch_turn = node->held || node->data_in_row >= DATA_PER_PATCH || rs_list_empty(&node->ready);
     if (patch_turn && (rs_poll_patch(node, now, out) || rs_rdcm_poll_repair(node, now, out))) {
         node->data_in_row = 0;
         rs_pacer_sent(&node->nic, now, on_wire(out));
         return true;
     }
-    if (poll_data(node, now, out)) {
+    if (!node->held && poll_data(node, now, out)) {
         node->data_in_row++;
         return true;
     }

@@ -21,7 +21,13 @@
 #define PREPARE_STEP (UINT64_C(2) << 20)    /* bytes of the reserve at a time: some ms at most */
 #define PREPARE_IDLE (300 * RS_MILLISECOND) /* after a transfer: others on this machine may not be done with it */
 #define PREPARE_PAUSE (4 * RS_MILLISECOND)
+/* A sender's process that was stopped, and whose connection stands, is waited for; as long as the manager keeps its
+ * packet paths (its setting `away`). */
+#define SENDER_AWAY (120 * RS_SECOND)
 #define STOP_BOUND (500 * RS_MILLISECOND) /* for last words to peers and manager */
+
+#define CHECK_FROM RS_SECOND        /* a pause so long may have cost a path: the manager is asked */
+#define CHECK_BOUND (2 * RS_SECOND) /* for its answer; one that is away took no path back */
 
 /* -------------------------------------------------------------------------------------------------------- the loop */
 
@@ -40,8 +46,35 @@ static void prepare(rs_agent *agent) {
     agent->prepare_at = rs_loop_refresh(agent->loop) + (more ? PREPARE_PAUSE : RS_SECOND);
 }
 
+static void on_checked(void *context) {
+    rs_agent *agent = context;
+    if (agent->held_until == RS_NEVER)
+        return;
+    agent->held_until = RS_NEVER;
+    rs_node_hold(agent->node, rs_agent_now(agent), false);
+}
+
+/* What came meanwhile is read before anything is sent, or counts as silence. A sender asks the manager first whether
+ * its paths are still its own: they may have been taken back, or moved, and the word of it is in the socket, or on its
+ * way. */
+static void look_for_pause(rs_agent *agent) {
+    rs_loop_pauses pauses = rs_loop_paused(agent->loop);
+    rs_time lost = pauses.time - agent->pauses.time, now = rs_agent_now(agent);
+    if (lost == 0)
+        return;
+    agent->pauses = pauses;
+    rs_log(RS_LOG_WARNING, "agent", "this process did not run for %.1f s; no bound on others' silence counts that",
+           (double)lost / 1e9);
+    rs_node_paused(agent->node, now);
+    if (!agent->link || lost < CHECK_FROM || !agent->transfers.sending)
+        return;
+    agent->held_until = now + CHECK_BOUND;
+    rs_node_hold(agent->node, now, true);
+    rs_link_confirm(agent->link, now);
+}
+
 static rs_time next_deadline(const rs_agent *agent) {
-    rs_time core = rs_deadline(agent->node);
+    rs_time core = earlier(rs_deadline(agent->node), agent->held_until);
     if (rs_data_blocked(agent->data) && core < rs_agent_now(agent) + BLOCKED_RETRY)
         core = rs_agent_now(agent) + BLOCKED_RETRY;
     rs_time deadline = earlier(core, rs_data_due(agent->data));
@@ -67,6 +100,8 @@ static void timeouts(rs_agent *agent) {
     rs_control_timeout(agent->control);
     if (agent->link && now >= rs_link_deadline(agent->link))
         rs_link_timeout(agent->link, now);
+    if (now >= agent->held_until)
+        on_checked(agent);
     if (now >= rs_deadline(agent->node))
         rs_timeout(agent->node, now);
     if (now >= rs_api_server_deadline(agent->api))
@@ -95,6 +130,7 @@ static bool turn(rs_agent *agent, rs_time bound) {
         rs_log(RS_LOG_ERROR, "agent", "waiting for events failed: %s", strerror(errno));
         return false;
     }
+    look_for_pause(agent);
     timeouts(agent);
     return true;
 }
@@ -267,6 +303,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
         .stragglers = o->stragglers,
         .receiver_silence_bound = o->silence_bound,
         .sender_silence_bound = o->silence_bound,
+        .sender_away_bound = SENDER_AWAY,
         /* What hosts take, as on the testbed of Sec. 5.2. An ACK costs a host more than a packet: a quarter of the
          * window decides how many there are. */
         .rdcm = {.ack_timeout_least = 4 * RS_MILLISECOND,
@@ -405,6 +442,7 @@ static bool start_link(rs_agent *agent) {
     rs_link_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
     callbacks.on_probe = on_probe;
+    callbacks.on_checked = on_checked;
     callbacks.on_view = rs_overlay_view;
     rs_groups_link_options(&options, &callbacks);
     agent->probes = rs_probes_new(agent->loop, agent->options.address, on_probe_report, agent);
@@ -431,6 +469,7 @@ rs_agent *rs_agent_new(const rs_options *options) {
         rs_wall_clock(); /* later ones are greater: the manager tells a restarted agent from a stale one by it */
     agent->started_ns = rs_wall_clock();
     agent->loop = rs_loop_new();
+    agent->held_until = RS_NEVER;
     uint64_t seed = rs_server_seed(options->seed ? options->seed : random_number(), options->server);
     raise_descriptor_limit();
     if (!agent->loop || !start_signals(agent)) {

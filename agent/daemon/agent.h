@@ -73,7 +73,9 @@ typedef struct rs_agent {
     rs_watch api_watch, link_watch, signal_watch;
     rs_transfers transfers;
     rs_stream_reader *stream_readers; /* programs that wait for a stream to begin */
-    rs_time prepare_at;               /* next piece of the store's reserve, when nothing is being transferred */
+    rs_loop_pauses pauses;            /* of this process, as far as they were dealt with */
+    rs_time held_until; /* no data packet goes out before the manager has answered, or then; RS_NEVER: they may */
+    rs_time prepare_at; /* next piece of the store's reserve, when nothing is being transferred */
     uint64_t packets_bad;
     uint64_t packets_other_version;                                               /* of the data channel */
     rs_log_limit malformed, versions, drops, offers, refusals, endings, programs; /* lines that others cause, by kind */

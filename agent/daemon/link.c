@@ -117,7 +117,7 @@ rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *ca
     o->backoff_min = or_default(o->backoff_min, 100 * MS);
     o->backoff_max = or_default(o->backoff_max, 2000 * MS);
     o->lease = or_default(o->lease, 5000 * MS);
-    o->request_hold = or_default(o->request_hold, (o->standby_count ? 10000 : 3000) * MS);
+    o->request_hold = or_default(o->request_hold, 24 * 3600 * 1000 * MS);
     o->stall_timeout = or_default(o->stall_timeout, 5000 * MS);
     o->server = link->server = server;
     o->manager_address = NULL; /* the caller's; `managers` has it */
@@ -317,8 +317,10 @@ static void welcomed(rs_link *link, rs_time now, const char *manager) {
     link->backoff = link->options.backoff_min;
     link->lease = link->options.lease;
     link->keepalive_at = now + link->lease / 4;
-    link->unanswered = 0;
+    link->unanswered = link->alive_due = 0;
     repeat(link, now);
+    if (link->checking)
+        link->keepalive_at = now;
     char words[RS_LINK_NAME_MAX + 64];
     snprintf(words, sizeof words, "connected to manager %s%s (%s)", link->manager, by_tls(link), manager);
     if (link->callbacks.on_state)
@@ -394,6 +396,13 @@ static void handle(void *context, const rs_link_message *message) {
     } else if (message->call == RS_THRIFT_AGENT_VIEW) {
         if (c->on_view)
             c->on_view(c->context, &message->view);
+    } else if (message->call == RS_THRIFT_AGENT_ALIVE) {
+        link->alive_due -= link->alive_due > 0;
+        if (link->checking && link->alive_due == 0) {
+            link->checking = false;
+            if (c->on_checked)
+                c->on_checked(c->context);
+        }
     } else if (message->call == RS_THRIFT_AGENT_FAILED && c->on_failed) {
         c->on_failed(c->context, message->id, message->reason);
     }
@@ -457,6 +466,7 @@ static void keepalive(rs_link *link, rs_time now) {
         rs_link_put(link, now, &frame);
         free(frame.bytes);
         link->stats.keepalives++;
+        link->alive_due++;
     }
     link->keepalive_at = now + link->lease / 4;
     rs_kept_prune(&link->kept, now - link->options.stall_timeout);
@@ -557,6 +567,16 @@ void rs_link_start(rs_link *link, rs_time now) {
     link->down_since = now;
     attempt(link, now);
     settle(link, now);
+}
+
+void rs_link_confirm(rs_link *link, rs_time now) {
+    if (link->state == RS_LINK_STOPPED)
+        return;
+    link->checking = true;
+    if (rs_link_up(link)) {
+        keepalive(link, now);
+        settle(link, now);
+    }
 }
 
 bool rs_link_up(const rs_link *link) {

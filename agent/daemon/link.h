@@ -8,9 +8,9 @@
  *
  * The link keeps one connection up, trying again after 0.1 ... 2 s for ever (of several managers, the next one), sends
  * Manager.hello on each, and counts as up after Agent.welcome. What happens to calls around an outage:
- *   requests: while down they fail at once with words (before the first failure to connect they wait for the welcome);
- *     those the manager has not answered when the connection breaks are repeated on the next one (same id: no further
- *     effect), and fail with words when that takes longer than `request_hold`;
+ *   requests: said, and those the manager has not answered when the connection breaks repeated, on the next one (same
+ *     id: no further effect). How long they wait for it is the owner's to say, by rs_link_cancel; they fail with words
+ *     after `request_hold`;
  *   releases, cancels, final reports: kept (bounded) and told after the reconnect, in order;
  *   keepalives, other reports: dropped.
  * A path the manager accepts for a request that is not pending (any more) is released by the link itself. */
@@ -171,6 +171,8 @@ typedef struct {
     void (*on_group_refused)(void *context, const char *group, const char *reason);
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
+    /* All that the manager had said of this agent's paths when rs_link_confirm was called has been told. */
+    void (*on_checked)(void *context);
     /* The index-th path held, false when there are no more. Its pointers need to hold until the next call. */
     bool (*live_path)(void *context, uint32_t index, rs_link_live_path *out);
 } rs_link_callbacks;
@@ -200,7 +202,7 @@ typedef struct {
     rs_time backoff_min;     /* [0.1 s] */
     rs_time backoff_max;     /* [2 s] */
     rs_time lease; /* until a response says another [5 s]; a keepalive goes out every quarter of the shortest lease */
-    rs_time request_hold; /* how long unanswered requests wait for a reconnect [3 s; 10 s if there are standbys] */
+    rs_time request_hold; /* how long unanswered requests wait for a connection at most [a day] */
     rs_time
         stall_timeout; /* a peer that takes no output, or stops inside a frame, this long loses the connection [5 s] */
 } rs_link_options;
@@ -280,14 +282,16 @@ void rs_link_on_ready(rs_link *link, rs_time now, unsigned ready);
 void rs_link_timeout(rs_link *link, rs_time now);
 rs_time rs_link_deadline(const rs_link *link); /* RS_NEVER before rs_link_start */
 bool rs_link_up(const rs_link *link);
+/* Asks the manager to answer, at once or when it is connected; then on_checked is called. */
+void rs_link_confirm(rs_link *link, rs_time now);
 /* State in words, for people: "connected to manager ..." or "manager 10.255.0.1:9090 unreachable for 3.2 s: Connection
  * refused". */
 void rs_link_describe(const rs_link *link, rs_time now, char *words, size_t words_size);
 rs_link_stats rs_link_stats_get(const rs_link *link);
 
 /* The calls of Table II. RS_OK = sent or kept. RS_ERR_INVALID: an argument is out of range; RS_ERR_LIMIT: too many
- * requests or too large; RS_ERR_STATE: the link is down (requests, no_light, passing reports); RS_ERR_EXISTS: that
- * request is pending. rs_link_request says it in `words` too (may be NULL). */
+ * requests or too large; RS_ERR_STATE: the link is down (no_light, passing reports), or was not started; RS_ERR_EXISTS:
+ * that request is pending. rs_link_request says it in `words` too (may be NULL). */
 rs_status rs_link_request(rs_link *link, rs_time now, const rs_link_request_params *request, char *words,
                           size_t words_size);
 rs_status rs_link_release(rs_link *link, rs_time now, const char *request_id, const char *response_id);

@@ -35,7 +35,7 @@ rs_status rs_link_request(rs_link *link, rs_time now, const rs_link_request_para
         words = scratch;
         words_size = sizeof scratch;
     }
-    if (!up && (link->told_down || link->broken || link->state == RS_LINK_STOPPED)) {
+    if (link->state == RS_LINK_STOPPED) {
         rs_link_describe(link, now, words, words_size);
         return RS_ERR_STATE;
     }

@@ -34,6 +34,8 @@ struct rs_link {
     rs_time lease; /* shortest heard on this connection */
     rs_time keepalive_at;
     uint32_t unanswered; /* keepalives since anything was heard */
+    uint32_t alive_due;  /* answers to keepalives of this connection that are still to come */
+    bool checking;       /* rs_link_confirm: when the last of them has come */
     uint64_t jitter;
     bool told_down; /* on_state(false) was called for this outage */
     bool broken;    /* the connection is of no use: close it at the next turn; `cause` says why */

@@ -12,15 +12,39 @@
 struct rs_loop {
     int epoll_fd;
     rs_time now;
+    rs_time read; /* the machine's clock, when it was read last */
+    rs_time (*machine)(void);
+    rs_loop_pauses pauses;
     int pending_count, pending_next; /* of `pending`, during a turn */
     struct epoll_event pending[EVENTS_MAX];
 };
 
-rs_time rs_loop_refresh(rs_loop *loop) {
+/* It goes on while the machine is suspended. */
+static rs_time machine_clock(void) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    loop->now = (rs_time)now.tv_sec * RS_SECOND + now.tv_nsec;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (rs_time)now.tv_sec * RS_SECOND + now.tv_nsec;
+}
+
+rs_time rs_loop_refresh(rs_loop *loop) {
+    rs_time before = loop->read;
+    loop->read = loop->machine();
+    if (loop->read - before > RS_LOOP_PAUSE) {
+        loop->pauses.count++;
+        loop->pauses.time += loop->read - before;
+    }
+    loop->now = loop->read - loop->pauses.time;
     return loop->now;
+}
+
+rs_loop_pauses rs_loop_paused(const rs_loop *loop) {
+    return loop->pauses;
+}
+
+void rs_loop_clock_set(rs_loop *loop, rs_time (*machine)(void)) {
+    loop->machine = machine;
+    loop->read = machine();
+    rs_loop_refresh(loop);
 }
 
 rs_time rs_loop_now(const rs_loop *loop) {
@@ -43,7 +67,7 @@ rs_loop *rs_loop_new(void) {
         return NULL;
     }
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
-    rs_loop_refresh(loop);
+    rs_loop_clock_set(loop, machine_clock);
     return loop;
 }
 
@@ -79,14 +103,10 @@ void rs_loop_unwatch(rs_loop *loop, rs_watch *watch) {
 }
 
 static int wait_for_events(rs_loop *loop, rs_time deadline) {
-    struct timespec timeout = {0}, *limit = &timeout;
-    if (deadline == RS_NEVER)
-        limit = NULL;
-    else if (deadline > rs_loop_refresh(loop)) {
-        rs_time wait = deadline - loop->now;
-        timeout = (struct timespec){.tv_sec = (time_t)(wait / RS_SECOND), .tv_nsec = (long)(wait % RS_SECOND)};
-    }
-    return epoll_pwait2(loop->epoll_fd, loop->pending, EVENTS_MAX, limit, NULL);
+    struct timespec timeout = {0};
+    if (deadline > rs_loop_refresh(loop))
+        timeout.tv_nsec = (long)(deadline - loop->now < RS_LOOP_LOOK ? deadline - loop->now : RS_LOOP_LOOK);
+    return epoll_pwait2(loop->epoll_fd, loop->pending, EVENTS_MAX, &timeout, NULL);
 }
 
 bool rs_loop_turn(rs_loop *loop, rs_time deadline) {

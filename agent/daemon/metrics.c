@@ -85,6 +85,10 @@ static void process(const rs_agent *agent, page *p) {
     family(p, "info", "gauge", "Always 1; who this is.");
     put(p, "rostrum_agent_info{server=\"%s\",version=\"%s\"} 1\n", server, RS_VERSION);
     gauge(p, "start_time_seconds", (double)agent->started_ns / 1e9, "Wall clock at the start, since the epoch.");
+    rs_loop_pauses pauses = rs_loop_paused(agent->loop);
+    counter(p, "pauses_total", pauses.count, "Times that this process did not run for half a second or more.");
+    family(p, "paused_seconds_total", "counter", "How long it did not run, in those.");
+    put(p, "rostrum_agent_paused_seconds_total %.6f\n", (double)pauses.time / 1e9);
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
     double seconds = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +

@@ -6,7 +6,8 @@
 #include "daemon/sending.h"
 #include "daemon/units.h"
 
-#define DEFAULT_WAIT_MS 60000u      /* the manager's default is not known here */
+#define DEFAULT_WAIT_MS 60000u      /* for the manager's first word */
+#define QUEUED_WAIT_MS 3600000u     /* it waits as it was told to (--wait): no longer than its longest */
 #define WAIT_MARGIN (2 * RS_SECOND) /* the manager gives up first, with better words */
 
 static const char *kind_text(rs_path_kind kind) {
@@ -21,10 +22,14 @@ static void fail_path(rs_agent *agent, rs_sending *s, rs_path *path, rostrum_cod
     rs_path_denied(agent->node, rs_agent_now(agent), s->base.xfer, words);
 }
 
+rs_time rs_paths_wait(uint32_t wait_ms, bool queued) {
+    uint32_t wait = wait_ms ? wait_ms : queued ? QUEUED_WAIT_MS : DEFAULT_WAIT_MS;
+    return (rs_time)wait * RS_MILLISECOND + WAIT_MARGIN;
+}
+
 /* When the wait for a path that is asked for now, or whose turn it is now, is over. */
-static rs_time bound_of(const rs_agent *agent, const rs_sending *s) {
-    uint32_t wait_ms = s->wait_ms ? s->wait_ms : DEFAULT_WAIT_MS;
-    return rs_agent_now(agent) + (rs_time)wait_ms * RS_MILLISECOND + WAIT_MARGIN;
+static rs_time bound_of(const rs_agent *agent, const rs_sending *s, const rs_path *path) {
+    return rs_agent_now(agent) + rs_paths_wait(s->wait_ms, path->queued_for[0] != '\0');
 }
 
 /* The path that a request or a response is about. */
@@ -72,6 +77,14 @@ static uint32_t deadline_ms(const rs_sending *s, rs_time now) {
     return s->deadline > now ? (uint32_t)((s->deadline - now + RS_MILLISECOND - 1) / RS_MILLISECOND) : 1;
 }
 
+/* There is no manager to ask. The request waits for one, as long as it may wait for a path. */
+static void tell_away(rs_agent *agent, rs_sending *s) {
+    char state[160], words[ROSTRUM_WORDS_MAX + 1];
+    rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
+    snprintf(words, sizeof words, "waiting for the manager: %.150s", state);
+    rs_sending_tell_phase(agent, s, "queued", words);
+}
+
 void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     const char *names[RS_LINK_RECEIVERS_MAX];
     char words[ROSTRUM_WORDS_MAX + 1] = "";
@@ -83,7 +96,7 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     if (count == 0)
         return; /* all of them failed meanwhile: the core says what follows */
     *path = (rs_path){.state = RS_PATH_STATE_REQUESTED, .group = RS_NO_GROUP};
-    path->bound_at = bound_of(agent, s);
+    path->bound_at = bound_of(agent, s, path);
     rs_uuid_text(path->request_id);
     const rs_link_request_params request = {.request_id = path->request_id,
                                             .object = s->base.id,
@@ -103,6 +116,8 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     if (status != RS_OK)
         fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
                   words[0] ? words : rs_strerror(status));
+    else if (!rs_link_up(agent->link))
+        tell_away(agent, s);
 }
 
 static void give_back(rs_agent *agent, rs_sending *s, rs_path *path) {
@@ -122,12 +137,14 @@ void rs_paths_session_over(rs_agent *agent, rs_sending *s) {
     give_back(agent, s, &s->path);
     s->path = s->next_path;
     if (s->path.state == RS_PATH_STATE_REQUESTED)
-        s->path.bound_at = bound_of(agent, s);
+        s->path.bound_at = bound_of(agent, s, &s->path);
     s->next_path = (rs_path){.group = RS_NO_GROUP};
     for (uint32_t i = 0; i < s->receiver_count; i++)
         s->parts[i] = s->parts[i] & RS_PART_NEXT ? RS_PART_PRESENT : 0;
     s->dark_count = 0;
     memset(s->dark, 0, s->receiver_count * sizeof *s->dark);
+    if (s->path.state == RS_PATH_STATE_GRANTED && s->path.has_light)
+        rs_path_light(agent->node, rs_agent_now(agent), s->base.xfer);
 }
 
 void rs_paths_give_back(rs_agent *agent, rs_sending *s) {
@@ -145,12 +162,15 @@ void rs_paths_timeout(rs_agent *agent, rs_sending *s) {
     rs_path *path = s->path.state == RS_PATH_STATE_REQUESTED ? &s->path : &s->next_path;
     char words[ROSTRUM_WORDS_MAX + 1], state[160];
     rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
-    if (path->queued_for[0])
+    bool up = rs_link_up(agent->link);
+    if (!up)
+        snprintf(words, sizeof words, "no path within the bound: the manager did not come back; %.150s", state);
+    else if (path->queued_for[0])
         snprintf(words, sizeof words, "no path within the bound; the manager waited for: %.180s", path->queued_for);
     else
         snprintf(words, sizeof words, "no path within the bound: no answer to the request; %.150s", state);
     rs_link_cancel(agent->link, rs_agent_now(agent), path->request_id);
-    fail_path(agent, s, path, ROSTRUM_ERR_TIMEOUT, words);
+    fail_path(agent, s, path, up ? ROSTRUM_ERR_TIMEOUT : ROSTRUM_ERR_UNAVAILABLE, words);
 }
 
 void rs_paths_tell_dark(rs_agent *agent, rs_sending *s) {
@@ -319,7 +339,8 @@ static void on_response(void *context, const rs_link_response *response) {
         granted(agent, s, path, response);
         break;
     case RS_LINK_QUEUED:
-        snprintf(path->queued_for, sizeof path->queued_for, "%s", response->reason);
+        snprintf(path->queued_for, sizeof path->queued_for, "%s", response->reason[0] ? response->reason : "its turn");
+        path->bound_at = s->wait_ms ? path->bound_at : bound_of(agent, s, path);
         rs_sending_tell_phase(agent, s, "queued", response->reason);
         break;
     case RS_LINK_DENIED:
@@ -350,7 +371,8 @@ static void on_moved(void *context, const char *response_id, rs_path_kind kind, 
     char words[ROSTRUM_WORDS_MAX + 1];
     snprintf(words, sizeof words, "the path moved to a %s path: %.180s", kind_text(kind), reason);
     tell_log(agent, s, words);
-    if (path == &s->path)
+    /* The core may be a step ahead: the next session has begun, and the word that the one before is done waits. */
+    if (path == &s->path || rs_next_path_moved(agent->node, rs_agent_now(agent), s->base.xfer, kind) != RS_OK)
         rs_path_moved(agent->node, rs_agent_now(agent), s->base.xfer, kind);
 }
 
@@ -364,15 +386,23 @@ static void on_failed(void *context, const char *response_id, const char *reason
     char words[ROSTRUM_WORDS_MAX + 1];
     snprintf(words, sizeof words, "the path failed: %.200s", reason);
     tell_log(agent, s, words);
-    if (path == &s->path)
-        rs_path_failed(agent->node, rs_agent_now(agent), s->base.xfer, reason);
+    if (path == &s->next_path) {
+        rs_data_unuse(agent->data, path->group);
+        *path = (rs_path){.group = RS_NO_GROUP};
+        if (rs_next_path_failed(agent->node, rs_agent_now(agent), s->base.xfer) == RS_OK)
+            return; /* and wants another */
+    }
+    rs_path_failed(agent->node, rs_agent_now(agent), s->base.xfer, reason);
 }
 
 static void on_light(void *context, const char *response_id) {
     rs_agent *agent = context;
     rs_path *path;
     rs_sending *s = find(agent, NULL, response_id, &path);
-    if (!s || path != &s->path)
+    if (!s)
+        return;
+    path->has_light = true;
+    if (path != &s->path)
         return;
     rs_log(RS_LOG_INFO, "send", "object=%s light=switches path=%s", rs_id_text(&s->base.id), path->response_id);
     rs_path_light(agent->node, rs_agent_now(agent), s->base.xfer);
@@ -408,6 +438,15 @@ static void on_state(void *context, bool up, const char *words) {
     rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d words=%s", up, rs_quote(words));
     if (up)
         rs_groups_link_up(agent->groups);
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
+        rs_sending *s = rs_sending_of(t);
+        if (s->path.state != RS_PATH_STATE_REQUESTED)
+            continue; /* for the next session's path there is time */
+        if (up)
+            rs_sending_tell_phase(agent, s, "queued", "the manager is there: asking for a path");
+        else
+            tell_away(agent, s);
+    }
 }
 
 static void on_goodbye(void *context, const char *reason) {

@@ -17,6 +17,7 @@ typedef struct {
     rs_group group; /* RS_NO_GROUP until granted */
     uint32_t group_address;
     rs_path_kind kind;
+    bool has_light; /* the next session's: its switches said so already */
     uint64_t accepted_size;
     rs_time bound_at;                       /* when the wait for an answer ends */
     char queued_for[ROSTRUM_WORDS_MAX + 1]; /* what the manager said it waits for */
@@ -60,7 +61,10 @@ int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer);
 /* Tells the application. */
 void rs_sending_tell_phase(rs_agent *agent, rs_sending *sending, const char *phase, const char *words);
 
-/* paths.c: asks the manager for a path. */
+/* paths.c: how long a request waits for its answer. Without a wait of the program's (0) the manager's own counts, which
+ * is not known here: it is waited for once the manager has said that the request is `queued`. */
+rs_time rs_paths_wait(uint32_t wait_ms, bool queued);
+/* Asks the manager for a path. */
 void rs_paths_request(rs_agent *agent, rs_sending *sending, uint64_t remaining);
 /* The present session's data channel is done: its path goes back, the next session's takes its place. */
 void rs_paths_session_over(rs_agent *agent, rs_sending *sending);

@@ -37,6 +37,11 @@ static void on_failed(void *context, const char *response_id, const char *reason
     snprintf(f->reason, sizeof f->reason, "%s", reason);
 }
 
+static void on_checked(void *context) {
+    fixture *f = context;
+    f->confirmed++;
+}
+
 static void on_light(void *context, const char *response_id) {
     fixture *f = context;
     f->lights++;
@@ -71,6 +76,7 @@ static int set_up(void **state, bool two, const rs_tls_files *tls) {
                                .control_port = 7071,
                                .token = "a token of h1's",
                                .software = "0.1.0",
+                               .request_hold = 3000 * MS,
                                .wants_light = true};
     if (tls)
         options.tls = *tls;
@@ -86,6 +92,7 @@ static int set_up(void **state, bool two, const rs_tls_files *tls) {
                                          .on_moved = on_moved,
                                          .on_failed = on_failed,
                                          .on_light = on_light,
+                                         .on_checked = on_checked,
                                          .on_goodbye = on_goodbye,
                                          .live_path = live_path};
     char words[160];

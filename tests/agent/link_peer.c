@@ -113,6 +113,10 @@ link_frame link_frame_failed(const char *response_id, const char *reason) {
     return link_frame_of(RS_THRIFT_AGENT_FAILED, &(rs_thrift_agent_failed){response_id, reason});
 }
 
+link_frame link_frame_alive(void) {
+    return link_frame_of(RS_THRIFT_AGENT_ALIVE, NULL);
+}
+
 link_frame link_frame_light(const char *response_id) {
     return link_frame_of(RS_THRIFT_AGENT_LIGHT, &(rs_thrift_agent_light){response_id});
 }

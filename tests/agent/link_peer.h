@@ -34,6 +34,7 @@ link_frame link_frame_goodbye(const char *reason);
 link_frame link_frame_response(const rs_thrift_path_response *response);
 link_frame link_frame_moved(const char *response_id, int32_t kind, const char *reason);
 link_frame link_frame_failed(const char *response_id, const char *reason);
+link_frame link_frame_alive(void);
 link_frame link_frame_light(const char *response_id);
 link_frame link_frame_view(const rs_thrift_overlay_view *view);
 link_frame link_frame_group_view(const rs_thrift_group_peer *peers, uint32_t peer_count,

@@ -133,15 +133,58 @@ static void request__is_answered_queued_then_accepted(void **state) {
     assert_int_equal(rs_link_stats_get(f->link).requests_pending, 0);
 }
 
-static void request__fails_at_once_while_down(void **state) {
+static void request__while_the_manager_is_away_waits_for_it(void **state) {
     fixture *f = *state;
     assert_int_equal(ask(f, "r0"), RS_ERR_STATE); /* not started */
     come_up(f);
-    link_peer_close(&f->peer);
+    link_peer_hang_up(&f->peer);
     turn_until(f, f->downs == 1);
-    f->now += 3200 * MS;
-    assert_int_equal(ask(f, "r1"), RS_ERR_STATE);
-    assert_non_null(strstr(f->words, "unreachable for 3.2 s: it closed the connection"));
+    assert_int_equal(ask(f, "r1"), RS_OK);
+    assert_int_equal(ask(f, "r2"), RS_OK);
+    assert_int_equal(rs_link_cancel(f->link, f->now, "r2"), RS_OK); /* its owner does not wait any longer */
+    assert_int_equal(f->responses, 0);
+    come_up(f);
+    link_args_free(expect_call(f, "cancel"));
+    const rs_thrift_manager_request *args = expect_call(f, "request");
+    assert_string_equal(args->request.request_id, "r1");
+    link_args_free(args);
+    grant(f, "r1", "p1");
+    turn_until(f, f->responses == 1);
+    assert_int_equal(f->decision, RS_LINK_ACCEPTED);
+}
+
+/* After a pause of its own an agent asks whether its paths are still its own. What was said of them before comes first,
+ * and answers to earlier keepalives do not count. */
+static void confirm__is_answered_after_all_that_was_said_before(void **state) {
+    fixture *f = *state;
+    come_up(f);
+    rs_link_timeout(f->link, f->now += 5000 * MS / 4); /* a keepalive, whose answer is still to come */
+    rs_link_confirm(f->link, f->now);
+    link_args_free(expect_call(f, "keepalive"));
+    link_args_free(expect_call(f, "keepalive"));
+    send_frame(f, link_frame_alive());
+    send_frame(f, link_frame_failed("p1", "its agent was silent"));
+    turn_until(f, f->failures == 1);
+    assert_int_equal(f->confirmed, 0);
+    send_frame(f, link_frame_alive());
+    turn_until(f, f->confirmed == 1);
+    send_frame(f, link_frame_alive()); /* that nobody asked for */
+    send_frame(f, link_frame_failed("p2", ""));
+    turn_until(f, f->failures == 2);
+    assert_int_equal(f->confirmed, 1);
+}
+
+static void confirm__while_the_manager_is_away_is_asked_when_it_is_back(void **state) {
+    fixture *f = *state;
+    come_up(f);
+    link_peer_hang_up(&f->peer);
+    turn_until(f, f->downs == 1);
+    rs_link_confirm(f->link, f->now);
+    come_up(f);
+    rs_link_timeout(f->link, f->now);
+    link_args_free(expect_call(f, "keepalive"));
+    send_frame(f, link_frame_alive());
+    turn_until(f, f->confirmed == 1);
 }
 
 static void request__unanswered_is_repeated_after_a_reconnect(void **state) {
@@ -419,7 +462,9 @@ int main(void) {
         with_two_managers(start__goes_to_the_manager_that_leads),
         with_link(start__gives_up_a_manager_that_does_not_welcome),
         with_link(request__is_answered_queued_then_accepted),
-        with_link(request__fails_at_once_while_down),
+        with_link(request__while_the_manager_is_away_waits_for_it),
+        with_link(confirm__is_answered_after_all_that_was_said_before),
+        with_link(confirm__while_the_manager_is_away_is_asked_when_it_is_back),
         with_link(request__unanswered_is_repeated_after_a_reconnect),
         with_link(request__fails_when_the_manager_stays_away),
         with_link(request__before_the_first_welcome_waits_for_it),

@@ -98,6 +98,17 @@ class Agent:
         self.process.kill()
         self.process.wait(10)
 
+    def pause(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Its process stands still for so long, as in a virtual machine that is moved."""
+        until = time.monotonic() + seconds
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            meanwhile()
+            while time.monotonic() < until:
+                time.sleep(0.01)
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         """Orderly; its exit status."""
         if self.process.poll() is None:

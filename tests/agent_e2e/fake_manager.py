@@ -264,6 +264,8 @@ class FakeManager:
                 self.say(server, "welcome", manager="fake", manager_boot_id=1)
         elif name == "request":
             self._start(server, args["request"])
+        elif name == "keepalive":
+            self.say(server, "alive")
         elif name == "release":
             self.paths.pop(args["response_id"], None)
         elif name == "cancel":

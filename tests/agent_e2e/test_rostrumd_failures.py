@@ -137,14 +137,101 @@ def test_manager_gone(lab: World) -> None:
     on_loop(lab.manager, lab.manager.stop)
     lab.agents["h1"].wait_log("manager up=0")
     with pytest.raises(Unavailable) as failure:
-        sender.send(2, ["h2"])
-    assert "manager" in str(failure.value)
+        sender.send(2, ["h2"], wait_ms=100)
+    assert "the manager did not come back" in str(failure.value)
     assert lab.endpoint in str(failure.value)
     assert sender.finish_send(running)[0].ok  # what runs goes on
     on_loop(lab.manager, lab.manager.start)
     wait_until(lambda: lab.app("h1").status()[0].manager_up, "link to the manager")
     assert sender.send(2, ["h2"]).ok
     lab.manager.wait_for(lambda calls: sum(c.name == "release" for c in calls) >= 2, "release of both paths")
+
+
+def test_send_waits_for_a_manager_that_is_away(lab: World) -> None:
+    """`rostrum send` while the manager restarts: it says that it waits, and goes on."""
+    lab.start_all()
+    sender = lab.app("h1")
+    sender.add(1, content(10_000, 30))
+    sender.add(2, content(10_000, 31))
+    lab.manager.answer = lambda request: Answer(silent=True)
+    asked = sender.start_send(1, ["h2"], events=True)  # not answered before it goes
+    lab.manager.wait_for(lambda calls: any(c.name == "request" for c in calls), "the request")
+    on_loop(lab.manager, lab.manager.stop)
+    lab.agents["h1"].wait_log("manager up=0")
+    meanwhile = sender.start_send(2, ["h3"], events=True, wait_ms=60_000)
+    lab.agents["h1"].wait_log("waiting for the manager")
+    lab.manager.answer = lambda request: Answer()
+    on_loop(lab.manager, lab.manager.start)
+    for tag in (asked, meanwhile):
+        result, events = sender.finish_send(tag)
+        assert result.ok, result
+        words = [event.words for event in events if event.subject == "queued"]
+        assert any("waiting for the manager" in one and lab.endpoint in one for one in words), words
+        assert words[-1].startswith("the manager is there"), words
+
+
+@pytest.mark.parametrize("word", ["failed", "moved"])
+def test_next_sessions_path_fails_or_moves_before_its_turn(lab: World, word: str) -> None:
+    lab.manager.answer = lambda request: Answer(rate_bps=SLOW, accept_bytes=1_500_000)
+    lab.start_all()
+    data = content(3_000_000, 32)
+    sender = lab.app("h1")
+    sender.add(1, data)
+    tag = sender.start_send(1, ["h2", "h3"])
+    wait_until(lambda: len(lab.manager.paths) == 2, "paths of both sessions")
+    following = list(lab.manager.paths)[-1]
+    if word == "failed":
+        assert on_loop(lab.manager, lambda: lab.manager.failed(following, "tor3 is gone"))
+    else:
+        assert on_loop(lab.manager, lambda: lab.manager.moved(following, "packet", "it is dark"))
+    result, _ = sender.finish_send(tag)
+    assert result.ok, result
+    assert result.sessions == (3 if word == "failed" else 2)  # of three granted, two were used
+    assert len(lab.manager.heard("request")) == result.sessions
+    assert lab.app("h3").read(1) == data
+
+
+@pytest.mark.parametrize("who", ["h1", "h2"])
+@pytest.mark.parametrize("phase", ["high-rate", "patching"])
+def test_agent_that_was_stopped_goes_on(lab: World, who: str, phase: str) -> None:
+    """The sender for longer than the bound on silence, a receiver for less."""
+    lab.manager.answer = lambda request: Answer(rate_bps=SLOW)
+    lab.start_all(*QUICK)
+    data = content(3_000_000, 33)
+    sender = lab.app("h1")
+    sender.add(1, data)
+    tag = sender.start_send(1, ALL)
+    lab.agents["h1"].wait_log(f"phase={phase}")
+    lab.agents[who].pause(2.5 if who == "h1" else 0.6)
+    result, _ = sender.finish_send(tag)
+    assert result.ok, result
+    for name in ALL:
+        assert lab.app(name).read(1) == data
+    if who == "h1":
+        lab.agents["h1"].wait_log("this process did not run for 2.")
+
+
+def test_sender_whose_path_was_taken_back_while_it_was_stopped_sends_nothing_on_it(lab: World) -> None:
+    lab.manager.answer = lambda request: Answer(rate_bps=SLOW)
+    lab.start_all()
+    data = content(3_000_000, 34)
+    sender = lab.app("h1")
+    sender.add(1, data)
+    tag = sender.start_send(1, ALL)
+    agent = lab.agents["h1"]
+    agent.wait_log("phase=high-rate")
+    (path,) = lab.manager.paths
+
+    def taken() -> None:
+        on_loop(lab.manager, lambda: lab.manager.failed(path, "lease over"))
+
+    agent.pause(2.5, taken)
+    result, _ = sender.finish_send(tag)
+    assert result.ok, result
+    agent.wait_log("this process did not run for 2.")
+    agent.wait_log("by unicast")
+    for name in ALL:
+        assert lab.app(name).read(1) == data
 
 
 def test_without_a_manager_it_receives_but_does_not_send(lab: World) -> None:

@@ -171,6 +171,15 @@ rs_node *net_node(net *n, rs_peer server) {
     return n->servers[server].node;
 }
 
+/* By the clock of its process, which stands still while that does. */
+static rs_time server_now(const net *n, const net_server *s) {
+    return n->knobs.now - s->lost;
+}
+
+static bool is_paused(const net *n, const net_server *s) {
+    return n->knobs.now < s->paused_until;
+}
+
 rs_time net_now(const net *n) {
     return n->knobs.now - NET_START;
 }
@@ -195,7 +204,7 @@ static void further_session(net *n, rs_peer server, rs_xfer xfer) {
     if (rs_incoming_info(s->node, xfer, &info) != RS_OK || s->group == group_of(&info))
         return;
     s->group = group_of(&info);
-    assert_int_equal(rs_incoming_accept(s->node, n->knobs.now, xfer, s->group, s->room), RS_OK);
+    assert_int_equal(rs_incoming_accept(s->node, server_now(n, s), xfer, s->group, s->room), RS_OK);
 }
 
 static void incoming(net *n, rs_peer server, rs_xfer xfer) {
@@ -205,9 +214,9 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
     assert_int_equal(rs_incoming_info(s->node, xfer, &info), RS_OK);
     s->group = group_of(&info);
     if (s->app == APP_REFUSES) {
-        assert_int_equal(rs_incoming_refuse(s->node, n->knobs.now, xfer, "quota of 1 GB is used up"), RS_OK);
+        assert_int_equal(rs_incoming_refuse(s->node, server_now(n, s), xfer, "quota of 1 GB is used up"), RS_OK);
     } else if (s->app == APP_HAS_IT) {
-        assert_int_equal(rs_incoming_have(s->node, n->knobs.now, xfer), RS_OK);
+        assert_int_equal(rs_incoming_have(s->node, server_now(n, s), xfer), RS_OK);
     } else if (s->app == APP_ACCEPTS) {
         uint64_t fragments = info.size == RS_STREAM ? n->stream_most
                              : info.size            ? (info.size - 1) / info.fragment_size + 1
@@ -217,8 +226,8 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
                            .size = info.size,
                            .fragment_size = info.fragment_size,
                            .fragments = fragments};
-        if (rs_incoming_accept(s->node, n->knobs.now, xfer, s->group, s->room) != RS_OK) {
-            assert_int_equal(rs_incoming_refuse(s->node, n->knobs.now, xfer, "out of memory"), RS_OK);
+        if (rs_incoming_accept(s->node, server_now(n, s), xfer, s->group, s->room) != RS_OK) {
+            assert_int_equal(rs_incoming_refuse(s->node, server_now(n, s), xfer, "out of memory"), RS_OK);
             return;
         }
         store.stored = calloc(fragments, 1);
@@ -299,7 +308,7 @@ void pump(net *n, rs_peer server) {
     rs_packet_out out;
     rs_event event;
     bool any = true;
-    if (n->servers[server].frozen || n->servers[server].dead)
+    if (n->servers[server].frozen || n->servers[server].dead || is_paused(n, &n->servers[server]))
         return;
     while (any) {
         any = false;
@@ -307,7 +316,7 @@ void pump(net *n, rs_peer server) {
             happened(n, server, &event);
             any = true;
         }
-        while (rs_poll_tx(node, n->knobs.now, &out)) {
+        while (rs_poll_tx(node, server_now(n, &n->servers[server]), &out)) {
             any = true;
             if (out.channel == RS_CH_GROUP)
                 put_data(n, server, &out);
@@ -323,12 +332,13 @@ void pump(net *n, rs_peer server) {
  * for what it found). */
 static void wake(net *n, rs_peer server) {
     rs_node *node = n->servers[server].node;
-    for (int turns = 0; rs_deadline(node) <= n->knobs.now; turns++) {
+    rs_time now = server_now(n, &n->servers[server]);
+    for (int turns = 0; rs_deadline(node) <= now; turns++) {
         if (turns == 4) {
             net_show(n);
             fail_msg("server %u does not move past its deadline at %lld", server, (long long)net_now(n));
         }
-        rs_timeout(node, n->knobs.now);
+        rs_timeout(node, now);
         pump(n, server);
     }
 }
@@ -386,14 +396,15 @@ static void connected(net *n, const net_item *i) {
     if (c->up || a->dead)
         return;
     if (b->dead || b->unreachable || a->unreachable) {
-        rs_peer_down(a->node, n->knobs.now, i->to, "connection refused");
+        rs_peer_down(a->node, server_now(n, a), i->to, "connection refused");
         pump(n, i->from);
         return;
     }
     c->up = true;
     c->full[0] = c->full[1] = false;
     c->free_at[0] = c->free_at[1] = n->knobs.now;
-    if (rs_peer_up(a->node, n->knobs.now, i->to) != RS_OK || rs_peer_up(b->node, n->knobs.now, i->from) != RS_OK) {
+    if (rs_peer_up(a->node, server_now(n, a), i->to) != RS_OK ||
+        rs_peer_up(b->node, server_now(n, b), i->from) != RS_OK) {
         net_cut(n, i->from, i->to);
         return;
     }
@@ -414,7 +425,7 @@ static void deliver(net *n, net_item *i) {
                        .payload_length = i->payload_length};
     if (i->what != DO_CONTROL)
         watch(n, true, channel, i->from, i->to, in.header, in.header_length);
-    rs_rx_result r = rs_receive(s->node, n->knobs.now, &in);
+    rs_rx_result r = rs_receive(s->node, server_now(n, s), &in);
     if (i->what == DO_DATA)
         n->knobs.contradictions += r.verdict == RS_RX_BAD;
     else
@@ -438,7 +449,7 @@ static void happen(net *n, net_item *i) {
     case DO_DRAINED:
         if (c->up && c->epoch == i->epoch) {
             c->full[i->from < i->to] = false;
-            rs_peer_writable(n->servers[i->from].node, n->knobs.now, i->to, true);
+            rs_peer_writable(n->servers[i->from].node, server_now(n, &n->servers[i->from]), i->to, true);
         }
         pump(n, i->from);
         break;
@@ -452,15 +463,45 @@ static void happen(net *n, net_item *i) {
             if (n->knobs.part)
                 grant = net_part(n, grant.accepted_size, some_of_them(n, i->to, i->xfer, part), part);
             grant.accepted_size = grant.accepted_size ? grant.accepted_size : UINT64_MAX;
-            rs_path_granted(s->node, n->knobs.now, i->xfer, &grant);
+            rs_path_granted(s->node, server_now(n, s), i->xfer, &grant);
         }
         break;
     case DO_VERIFIED:
         if (s->epoch == i->epoch && !s->dead)
-            rs_verified(s->node, n->knobs.now, i->xfer, !s->bad_digest, "the digest of chunk 0 is wrong");
+            rs_verified(s->node, server_now(n, s), i->xfer, !s->bad_digest, "the digest of chunk 0 is wrong");
         break;
     }
     pump(n, i->to);
+}
+
+/* What comes for a process that is stopped waits in its sockets, as far as these have room; of data they have none.
+ * True: it was put off, or lost. */
+static bool waits_for_pause(net *n, net_item *i) {
+    rs_time until = n->servers[i->to].paused_until, from = n->servers[i->from].paused_until;
+    if (i->what == DO_DRAINED || i->what == DO_CONNECTED)
+        until = until > from ? until : from;
+    if (n->knobs.now >= until)
+        return false;
+    if (i->what == DO_DATA || i->what == DO_DATAGRAM) {
+        item_free(i);
+        return true;
+    }
+    i->at = until;
+    push(n, i);
+    return true;
+}
+
+/* False: it is stopped. All that waited has been read when it looks at its deadlines again. */
+static bool goes_on(net *n, rs_peer server) {
+    net_server *s = &n->servers[server];
+    if (is_paused(n, s))
+        return false;
+    if (s->paused) {
+        s->paused = false;
+        rs_node_paused(s->node, server_now(n, s));
+        pump(n, server);
+    }
+    return true;
 }
 
 static rs_time next_time(const net *n) {
@@ -468,6 +509,9 @@ static rs_time next_time(const net *n) {
     for (uint32_t i = 0; i < n->server_count; i++) {
         const net_server *s = &n->servers[i];
         rs_time due = s->dead || s->frozen ? RS_NEVER : rs_deadline(s->node);
+        due = due < RS_NEVER - s->lost ? due + s->lost : RS_NEVER;
+        if (is_paused(n, s))
+            due = s->paused_until;
         next = due < next ? due : next;
     }
     return next;
@@ -480,11 +524,13 @@ bool step(net *n, rs_time bound) {
     n->knobs.now = next > n->knobs.now ? next : n->knobs.now;
     while (n->heap_count && n->heap[0]->at <= n->knobs.now) {
         net_item *i = pop(n);
+        if (waits_for_pause(n, i))
+            continue;
         happen(n, i);
         item_free(i);
     }
     for (uint32_t i = 0; i < n->server_count; i++)
-        if (!n->servers[i].dead && !n->servers[i].frozen)
+        if (!n->servers[i].dead && !n->servers[i].frozen && goes_on(n, i))
             wake(n, i);
     return true;
 }

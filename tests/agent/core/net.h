@@ -92,8 +92,10 @@ void net_bottleneck(net *n, rs_peer server, int64_t rate_bps, uint32_t buffer_pa
 void net_room(net *n, rs_peer server, uint64_t bytes); /* what it tells senders that its socket takes */
 void net_kill(net *n, rs_peer server);                 /* crashes: says nothing any more, its connections end */
 void net_freeze(net *n, rs_peer server);               /* says nothing any more, its connections stay */
-void net_restart(net *n, rs_peer server);              /* anew, with nothing known */
-void net_cut(net *n, rs_peer a, rs_peer b);            /* the control connection ends, what is on the way is lost */
+/* Its process is stopped from now for so long. Its connections stay, what comes by them waits, data is lost. */
+void net_pause(net *n, rs_peer server, rs_time time);
+void net_restart(net *n, rs_peer server);   /* anew, with nothing known */
+void net_cut(net *n, rs_peer a, rs_peer b); /* the control connection ends, what is on the way is lost */
 void net_unreachable(net *n, rs_peer server, bool unreachable); /* its control channel cannot be connected */
 void net_mute(net *n, rs_peer server, bool mute);               /* packets between peers neither leave nor reach it */
 void net_application(net *n, rs_peer server, net_app app);

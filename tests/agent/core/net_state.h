@@ -45,6 +45,9 @@ typedef struct {
     rs_node *node;
     net_memory memory;
     bool dead, frozen, unreachable, bad_digest, mute;
+    bool paused; /* its process is stopped, or has not been told yet that it was */
+    rs_time paused_until;
+    rs_time lost; /* in which its process was stopped, all together */
     uint32_t epoch;
     rs_time dark_until, ringing_until, verify_time;
     double ringing_loss;

@@ -53,6 +53,13 @@ void net_freeze(net *n, rs_peer server) {
     n->servers[server].frozen = true;
 }
 
+void net_pause(net *n, rs_peer server, rs_time time) {
+    net_server *s = &n->servers[server];
+    s->paused = true;
+    s->paused_until = n->knobs.now + time;
+    s->lost += time;
+}
+
 void net_restart(net *n, rs_peer server) {
     net_server *s = &n->servers[server];
     if (!s->dead)
