@@ -23,7 +23,9 @@ class Dialect(Protocol):
     """Methods raise SouthboundError (AnswerTimeout among them) when the switch cannot be asked."""
 
     async def connect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> list[CrossConnect]:
-        """One result per pair, in order, each STEADY, FAULT or INVALID."""
+        """Orders those that the switch does not have, and looks again where it refuses. One result per pair, in order,
+        each STEADY, FAULT or INVALID.
+        """
 
     async def disconnect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> str:
         """Why some stayed, in the switch's words; empty if all are gone or the switch says nothing."""

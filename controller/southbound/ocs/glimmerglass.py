@@ -28,6 +28,7 @@ from rostrum.topologies.model import Ocs
 INPUT_BASE = 10_000
 OUTPUT_BASE = 20_000
 MODES = ("SYNC", "ASYNC")
+POLLS = 20  # reads in one reconfiguration time, of what was on its way before it was asked for
 
 
 class Glimmerglass:
@@ -38,18 +39,44 @@ class Glimmerglass:
             raise ValueError(f"OPMODE is one of {', '.join(MODES)}, not {mode}")
         self._mode = mode
         self._settle_s = settle_s(ocs)
+        self._interval_s = min(0.05, max(0.002, ocs.reconfiguration_s / POLLS))
         self._awaited: dict[Pair, asyncio.Future[CrossConnect]] = {}
 
     async def connect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> list[CrossConnect]:
-        if self._mode == "SYNC":
-            known, why = await self._connect_sync(link, pairs)
-        else:
-            known, why = await self._connect_async(link, pairs)
-        if any(pair not in known or known[pair].state not in SETTLED for pair in pairs):
-            known |= {
-                c.pair: c for c in await self.read(link) if c.pair not in known or known[c.pair].state not in SETTLED
-            }
+        known = await self._there(link, pairs)
+        stuck = [pair for pair, one in known.items() if one.state is CrossConnectState.FAULT]
+        if stuck:
+            await self.disconnect(link, stuck)
+        missing = [pair for pair in pairs if pair not in known or pair in stuck]
+        why = ""
+        if missing:
+            order = self._connect_sync if self._mode == "SYNC" else self._connect_async
+            came, why = await order(link, missing)
+            known |= came
+        # What was refused may be there all the same: of an order whose answer was lost, or of somebody else.
+        if any(pair not in known or known[pair].state is CrossConnectState.INVALID for pair in pairs):
+            known |= await self._there(link, pairs)
+        known |= await self._watch(link, [p for p in pairs if p in known and known[p].state not in SETTLED])
         return [_settled(known.get(pair), pair, why) for pair in pairs]
+
+    async def _there(self, link: Tl1Connection, pairs: Sequence[Pair]) -> dict[Pair, CrossConnect]:
+        """What the switch has of these."""
+        wanted = set(pairs)
+        return {one.pair: one for one in await self.read(link) if one.pair in wanted}
+
+    async def _watch(self, link: Tl1Connection, moving: Sequence[Pair]) -> dict[Pair, CrossConnect]:
+        """Reads until those that nobody's answer will settle are settled, or patience ends."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settle_s
+        found: dict[Pair, CrossConnect] = {}
+        while moving:
+            found |= await self._there(link, moving)
+            moving = [pair for pair in moving if pair in found and found[pair].state not in SETTLED]
+            if loop.time() >= deadline:
+                break
+            if moving:
+                await asyncio.sleep(self._interval_s)
+        return found
 
     async def _connect_sync(self, link: Tl1Connection, pairs: Sequence[Pair]) -> tuple[dict[Pair, CrossConnect], str]:
         try:

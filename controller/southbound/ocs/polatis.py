@@ -33,11 +33,16 @@ class Polatis:
     async def connect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> list[CrossConnect]:
         self._moving.update(pairs)
         try:
-            answers = await asyncio.gather(*(link.ask(connect(pair, self._ports)) for pair in pairs))
+            there = await self._patches(link)
+            missing = [pair for pair in pairs if pair not in there]
+            answers = await asyncio.gather(*(link.ask(connect(pair, self._ports)) for pair in missing))
+            refused = [(p, answer) for p, answer in zip(missing, answers, strict=True) if answer.code != "COMPLD"]
+            # What was refused may be there all the same: of an order whose answer was lost, or of somebody else.
+            there = await self._patches(link) if refused else there
             results = {
                 pair: CrossConnect(pair, CrossConnectState.INVALID, cause=answer.why())
-                for pair, answer in zip(pairs, answers, strict=True)
-                if answer.code != "COMPLD"
+                for pair, answer in refused
+                if pair not in there
             }
             results |= await self._watch(link, [p for p in pairs if p not in results])
             return [results[pair] for pair in pairs]
@@ -65,13 +70,13 @@ class Polatis:
         return results
 
     async def disconnect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> str:
-        there = set(parse_patches((await link.ask(retrieve())).rows, self._ports))
+        there = await self._patches(link)
         # The command names the input alone, whose patch may be another by now, and not ours to take.
         answers = await asyncio.gather(*(link.ask(disconnect(pair)) for pair in pairs if pair in there))
         return "; ".join(answer.why() for answer in answers if answer.code != "COMPLD")
 
     async def read(self, link: Tl1Connection) -> list[CrossConnect]:
-        found = parse_patches((await link.ask(retrieve())).rows, self._ports)
+        found = sorted(await self._patches(link))
         seen = await self._powers(link, found) if found else {}
         return [self._judge(p, seen.get(p.input), seen.get(self._ports + p.output)) for p in found]
 
@@ -81,6 +86,9 @@ class Polatis:
         if pair in self._moving:
             return CrossConnect(pair, CrossConnectState.TRANSITION, source, light)
         return CrossConnect(pair, CrossConnectState.FAULT, source, light, _darkness(pair, source, light))
+
+    async def _patches(self, link: Tl1Connection) -> set[Pair]:
+        return set(parse_patches((await link.ask(retrieve())).rows, self._ports))
 
     async def _powers(self, link: Tl1Connection, wanted: Sequence[Pair]) -> dict[int, float | None]:
         numbers = sorted({p.input for p in wanted} | {self._ports + p.output for p in wanted})

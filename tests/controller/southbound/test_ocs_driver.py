@@ -90,6 +90,72 @@ async def test_connect__what_exists_already_is_steady_and_keeps_its_light(world:
     assert switch.engine.model.paths(switch.engine.now()) == before
 
 
+class Strict:
+    """The switch denies what exists already, as real ones do. `ordered`: what it was asked to make."""
+
+    def __init__(self, switch: Any, monkeypatch: Any) -> None:
+        self.ordered: list[Pair] = []
+        model = switch.engine.model
+        make = model._connect
+
+        def strictly(now: int, pair: Pair) -> CrossConnect:
+            self.ordered.append(pair)
+            if pair in {one.pair for one in model.cross_connects(now)}:
+                return CrossConnect(pair, INVALID, cause=f"{pair.input} and {pair.output} are connected already")
+            return make(now, pair)
+
+        monkeypatch.setattr(model, "_connect", strictly)
+
+
+async def test_connect__only_the_difference_to_what_is_there_is_ordered(world: Any, monkeypatch: Any) -> None:
+    switch, drives, _ = world
+    await drives.connect(CIRCUIT[:2])
+    strict = Strict(switch, monkeypatch)
+    assert states(await drives.connect(CIRCUIT)) == [(pair, STEADY) for pair in CIRCUIT]
+    assert sorted(strict.ordered) == CIRCUIT[2:]
+    assert states(await drives.connect(CIRCUIT)) == [(pair, STEADY) for pair in CIRCUIT]
+    assert sorted(strict.ordered) == CIRCUIT[2:]
+
+
+async def test_connect__a_denial_of_what_is_there_is_no_loss(world: Any, monkeypatch: Any) -> None:
+    """Made by an order whose answer was lost, between the look and the next order."""
+    switch, drives, _ = world
+    await drives.connect(CIRCUIT[:2])
+    strict = Strict(switch, monkeypatch)
+    ask, looks = connection.Tl1Connection.ask, []
+
+    async def blind(self: Any, command: Any, *more: Any) -> Any:
+        answer = await ask(self, command, *more)
+        if command.verb in ("RTRV-CRS-FIBER", "RTRV-PATCH"):
+            looks.append(command)
+            return replace(answer, rows=()) if len(looks) == 1 else answer
+        return answer
+
+    monkeypatch.setattr(connection.Tl1Connection, "ask", blind)
+    assert states(await drives.connect(CIRCUIT)) == [(pair, STEADY) for pair in CIRCUIT]
+    assert set(strict.ordered) == set(CIRCUIT) and len(looks) > 1
+
+
+async def test_connect__what_is_on_its_way_already_is_waited_for(
+    way: tuple[str, str], make_switch: Make, make_driver: Make, monkeypatch: Any
+) -> None:
+    switch = await make_switch(way[0], reconfiguration_s=0.1)
+    drives, _ = await make_driver(switch.ocs, mode=way[1])
+    switch.engine.connect(CIRCUIT)
+    strict = Strict(switch, monkeypatch)
+    assert states(await drives.connect(CIRCUIT)) == [(pair, STEADY) for pair in CIRCUIT]
+    assert not strict.ordered
+
+
+async def test_connect__one_that_is_there_in_fault_is_made_again(make_switch: Make, make_driver: Make) -> None:
+    switch = await make_switch("glimmerglass")
+    drives, _ = await make_driver(switch.ocs)
+    fault = switch.fault(kind="stuck", input=1)
+    assert states(await drives.connect(CIRCUIT[:1])) == [(CIRCUIT[0], FAULT)]
+    switch.engine.clear_fault(fault)
+    assert states(await drives.connect(CIRCUIT)) == [(pair, STEADY) for pair in CIRCUIT]
+
+
 async def test_connect__a_stuck_cross_connect_fails_alone(world: Any) -> None:
     switch, drives, _ = world
     switch.fault(kind="stuck", input=6)
