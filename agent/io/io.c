@@ -138,6 +138,10 @@ int64_t rs_io_waited(const rs_io *io, rs_io_group group) {
     return io->ops->waited ? io->ops->waited(io, group) : 0;
 }
 
+uint32_t rs_io_source(const rs_io *io) {
+    return io->ops->source ? io->ops->source(io) : 0;
+}
+
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out) {
     memset(out, 0, sizeof *out);
     io->ops->stats(io, out);

@@ -91,6 +91,7 @@ typedef struct {
     uint64_t (*drops)(const rs_io *io, rs_io_group group);
     uint64_t (*receive_room)(const rs_io *io, rs_io_group group);
     int64_t (*waited)(const rs_io *io, rs_io_group group); /* may be NULL */
+    uint32_t (*source)(const rs_io *io);                   /* may be NULL */
     void (*stats)(const rs_io *io, rs_io_stats *out);
 } rs_io_ops;
 
@@ -137,6 +138,8 @@ uint64_t rs_io_drops(const rs_io *io, rs_io_group group);
 uint64_t rs_io_receive_room(const rs_io *io, rs_io_group group);
 /* How long (ns) the newest datagram received of a group had waited in this host before it was read; 0: not known. */
 int64_t rs_io_waited(const rs_io *io, rs_io_group group);
+/* While the sink is given a datagram: the address it was sent from, in host order; 0: not known (rings do not say). */
+uint32_t rs_io_source(const rs_io *io);
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out);
 const char *rs_io_name(const rs_io *io);
 

@@ -243,6 +243,10 @@ static uint64_t lossy_drops(const rs_io *base, rs_io_group group) {
     return rs_io_drops(((const lossy_io *)base)->inner, group);
 }
 
+static uint32_t lossy_source(const rs_io *base) {
+    return rs_io_source(((const lossy_io *)base)->inner);
+}
+
 static int64_t lossy_waited(const rs_io *base, rs_io_group group) {
     return rs_io_waited(((const lossy_io *)base)->inner, group);
 }
@@ -270,6 +274,7 @@ static const rs_io_ops lossy_ops = {.name = "lossy",
                                     .drops = lossy_drops,
                                     .receive_room = lossy_receive_room,
                                     .waited = lossy_waited,
+                                    .source = lossy_source,
                                     .stats = lossy_stats};
 
 rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error) {

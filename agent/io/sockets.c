@@ -285,6 +285,10 @@ uint64_t rs_sockets_drops(const rs_io *base, rs_io_group number) {
     return group ? group->drops : 0;
 }
 
+uint32_t rs_sockets_source(const rs_io *base) {
+    return ((const rs_sockets *)base)->source;
+}
+
 int64_t rs_sockets_waited(const rs_io *base, rs_io_group number) {
     const rs_socket_group *group = find_group((const rs_sockets *)base, number);
     struct timespec taken, now;

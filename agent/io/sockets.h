@@ -27,6 +27,7 @@ typedef struct {
     rs_io_stats stats;
     rs_send_log log;
     bool buffer_warned;
+    uint32_t source; /* of the datagram that is being delivered */
 } rs_sockets;
 
 /* `io` is zeroed but for its ops. False with words in `error`; rs_sockets_close either way. */
@@ -53,6 +54,7 @@ int rs_sockets_send_fd(const rs_io *io);
 uint64_t rs_sockets_drops(const rs_io *io, rs_io_group number);
 uint64_t rs_sockets_receive_room(const rs_io *io, rs_io_group number);
 int64_t rs_sockets_waited(const rs_io *io, rs_io_group number);
+uint32_t rs_sockets_source(const rs_io *io);
 void rs_sockets_stats(const rs_io *io, rs_io_stats *out);
 
 #endif

@@ -2,6 +2,7 @@
 #include "io/udp.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ typedef struct {
     struct iovec vectors[RS_IO_BATCH][3];
     _Alignas(struct cmsghdr) uint8_t control[RS_IO_BATCH][CONTROL_BYTES];
     rs_placement placements[RS_IO_BATCH];
+    struct sockaddr_in from[RS_IO_BATCH];
 } batch;
 
 typedef struct {
@@ -78,8 +80,12 @@ static void prepare(udp_io *io, const rs_socket_group *group, unsigned count, co
         b->vectors[i][0] = (struct iovec){bounce - RS_IO_HEADER_BYTES, RS_IO_HEADER_BYTES};
         b->vectors[i][1] = (struct iovec){length ? place : bounce, length};
         b->vectors[i][2] = (struct iovec){bounce + length, BOUNCE_BYTES - length};
-        b->messages[i].msg_hdr = (struct msghdr){
-            .msg_iov = b->vectors[i], .msg_iovlen = 3, .msg_control = b->control[i], .msg_controllen = CONTROL_BYTES};
+        b->messages[i].msg_hdr = (struct msghdr){.msg_name = &b->from[i],
+                                                 .msg_namelen = sizeof b->from[i],
+                                                 .msg_iov = b->vectors[i],
+                                                 .msg_iovlen = 3,
+                                                 .msg_control = b->control[i],
+                                                 .msg_controllen = CONTROL_BYTES};
     }
 }
 
@@ -106,6 +112,7 @@ static bool read_group(rs_sockets *base, rs_socket_group *group, unsigned limit,
         uint32_t header_length = length < RS_IO_HEADER_BYTES ? length : RS_IO_HEADER_BYTES;
         rs_placement *p = &b->placements[i];
         p->length = length - header_length;
+        base->source = ntohl(b->from[i].sin_addr.s_addr);
         p->target =
             sink->deliver(sink->context, group->number, p->bounce - RS_IO_HEADER_BYTES, header_length, p->length);
         kept += p->target != NULL && p->length > 0;
@@ -140,4 +147,5 @@ const rs_io_ops rs_io_udp = {.name = "udp",
                              .drops = rs_sockets_drops,
                              .receive_room = rs_sockets_receive_room,
                              .waited = rs_sockets_waited,
+                             .source = rs_sockets_source,
                              .stats = rs_sockets_stats};

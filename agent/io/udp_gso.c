@@ -36,6 +36,7 @@ typedef struct {
     uint8_t *bounce;
     uint32_t length, segment; /* bytes in all, and of each datagram but the last */
     unsigned first, count;    /* its places in `places` */
+    struct sockaddr_in from;
 } gso_message;
 
 typedef struct {
@@ -270,8 +271,12 @@ static void prepare(gso_io *io, const rs_socket_group *group, unsigned messages,
         m->bounce = io->bounces + (size_t)i * BOUNCE_BYTES;
         size_t count = lay_out(r, m, vectors, wanted, sink, group->number, &ahead, &predictable);
         used += count;
-        r->headers[i].msg_hdr = (struct msghdr){
-            .msg_iov = vectors, .msg_iovlen = count, .msg_control = r->control[i], .msg_controllen = CONTROL_BYTES};
+        r->headers[i].msg_hdr = (struct msghdr){.msg_name = &m->from,
+                                                .msg_namelen = sizeof m->from,
+                                                .msg_iov = vectors,
+                                                .msg_iovlen = count,
+                                                .msg_control = r->control[i],
+                                                .msg_controllen = CONTROL_BYTES};
     }
 }
 
@@ -321,6 +326,7 @@ static uint8_t *deliver(gso_io *io, const rs_io_sink *sink, rs_io_group group, c
     *payload_length = length - header_length;
     io->sockets.stats.packets_received++;
     io->sockets.stats.bytes_received += length;
+    io->sockets.source = ntohl(m->from.sin_addr.s_addr);
     return sink->deliver(sink->context, group, m->bounce + offset, header_length, *payload_length);
 }
 
@@ -457,4 +463,5 @@ const rs_io_ops rs_io_udp_gso = {
     .drops = rs_sockets_drops,
     .receive_room = rs_sockets_receive_room,
     .waited = rs_sockets_waited,
+    .source = rs_sockets_source,
     .stats = rs_sockets_stats};
