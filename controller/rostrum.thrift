@@ -231,7 +231,8 @@ struct GroupPeer {
   3: required string address,
   /** UDP: repairs and NAKs. */
   4: required i32 port,
-  /** Differs at each start of its agent: what was known of an earlier one (its sequence numbers) is void. */
+  /** Differs at each start of its agent: what was known of an earlier one (its sequence numbers) is void, and packets of another one than
+   *  this are not taken. 0 = not known yet. That it is larger means nothing: clocks are set back. */
   5: required i64 boot_id
 }
 
@@ -256,8 +257,8 @@ struct GroupView {
   4: optional GroupFacts facts,
   /** Ids of peers that joined (delta: since the version before; one that was a member already has a new boot id). */
   5: required list<i32> members (max = "65536"),
-  /** Those that publish without having joined: to them go NAKs. Their own views are full always, with both lists empty: who is in the
-   *  group does not concern them. */
+  /** Those that publish without having joined: to them go NAKs. They get the same views as members: packets of a sender that is in neither
+   *  list are not taken, and only members are answered. */
   6: required list<i32> senders (max = "65536"),
   /** Delta: no longer of the group. Who turns from member to sender, or the other way round, is in the list of what it is now, and not here. */
   7: required list<i32> gone (max = "65536")

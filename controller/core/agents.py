@@ -37,7 +37,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
     membership.agent_up(
         core,
         event,
-        known is not None and known.boot_id != event.boot_id,
+        known is None or known.boot_id != event.boot_id,
         known is not None and known.control_port != event.control_port,
         now,
     )

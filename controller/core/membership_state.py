@@ -63,18 +63,18 @@ class Group:
         fresh, base = self.fresh & everybody, self.version
         if changed or new_members or new_senders or gone:
             self.version += 1
-        # Who was no member in the last view has nothing that a delta could change. Who only publishes is told of new
-        # members too, though not which: its packets say under what view it sent them, and so to whom they are owed.
-        whole = (fresh | new_members | (senders if changed or new_members else new_senders)) & self.everybody
+        # Who was not in the last view has nothing that a delta could change. Publishers are told who the members are
+        # too: what these ask for, and how far they say they are, counts; nobody else's word does. Those who are in it
+        # hear of a new publisher before it is told that it may publish.
+        whole = (fresh | new_members | new_senders) & self.everybody
         views: dict[int, GroupView] = {}
-        if base != self.version and (rest := members & self.members & ~whole):
+        if base != self.version and (rest := everybody & self.everybody & ~whole):
             delta = GroupView(self.id, self.version, base, changed, ids(new_members), ids(new_senders), ids(gone))
             views |= dict.fromkeys(bits(rest), delta)
-        if receiving := whole & members:
+        if told := whole & everybody:
             full = GroupView(self.id, self.version, None, facts, ids(members), ids(senders))
-            views |= dict.fromkeys(bits(receiving), full)
-        if sending := whole & senders:
-            views |= dict.fromkeys(bits(sending), GroupView(self.id, self.version, None, facts, (), ()))
+            views |= dict.fromkeys(bits(told & members), full)
+            views |= dict.fromkeys(bits(told & senders), full)
         self.told_members, self.told_senders, self.told_facts = members, senders, facts
         self.fresh &= ~everybody
         self.reborn &= ~everybody

@@ -196,11 +196,8 @@ class GroupLine(Timeline):
                 assert held.facts == GroupFacts(group.name, shared.address, core.topology.data_port, group.options)
                 named = {listener.peers[one][0] for one in held.members}
                 publishing = {listener.peers[one][0] for one in held.senders}
-                if name in members:
-                    assert held.version == group.version
-                    assert (named, publishing) == (members, senders)
-                else:
-                    assert not named and not publishing
+                assert held.version == group.version
+                assert (named, publishing) == (members, senders)
                 for one in (*held.members, *held.senders):
                     peer, boot = listener.peers[one]
                     assert boot == core.agents[peer].boot_id

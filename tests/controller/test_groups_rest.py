@@ -67,7 +67,8 @@ async def test_agents__join_and_use_and_get_views(manager: Running) -> None:
     assert view.facts.options == idl.GroupOptions("plain", "none", 0, 0, 0) and view.facts.data_port == 7070
     h3.call("use_group", group=idl.GroupUse(group="news"))
     _, told = await h3.next()
-    assert told.views[0].facts.address == view.facts.address and not told.views[0].members and not told.peers
+    assert told.views[0].facts.address == view.facts.address
+    assert told.views[0].members == view.members and [one.server for one in told.peers] == ["h1", "h3"]
     _, told = await h1.next()
     assert told.views[0].base_version == 1 and len(told.views[0].senders) == 1 and told.views[0].facts is None
     (peer,) = told.peers

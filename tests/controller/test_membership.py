@@ -143,7 +143,7 @@ def test_use__a_publisher_reaches_the_members_and_gets_nothing() -> None:
     assert copies.keys() == {"h5"}, "the publisher's rack has a tree that leads out of it only"
 
 
-def test_use__a_publisher_hears_of_new_members_that_its_packets_are_owed_to() -> None:
+def test_use__a_publisher_hears_who_the_members_are() -> None:
     line = GroupLine()
     line.join("news", "h3")
     line.use("news", "h1")
@@ -152,11 +152,36 @@ def test_use__a_publisher_hears_of_new_members_that_its_packets_are_owed_to() ->
     line.wait(QUARTER_S)
     joined = line.listeners["h5"].groups["news"].version
     assert line.listeners["h1"].groups["news"].version == joined
-    calls = line.listeners["h1"].calls
+    line.assert_told()
     line.leave("news", "h3")
     line.wait(QUARTER_S)
-    assert line.listeners["h1"].calls == calls, "who leaves is owed nothing"
+    line.assert_told()  # who left is not answered any more
+
+
+def test_use__subscribers_hear_of_a_publisher_before_it_may_publish() -> None:
+    line = GroupLine()
+    line.join("news", "h3", "h5")
+    line.wait(QUARTER_S)
+    line.use("news", "h1")
+    line.actions.clear()
+    line.wait(QUARTER_S)
+    assert [push.server for push in line.of(act.PushGroups)][-1] == "h1"
     line.assert_told()
+
+
+def test_use__a_publisher_whose_clock_was_set_back_is_told_with_its_new_boot_id() -> None:
+    line = GroupLine()
+    line.join("news", "h3", "h5")
+    line.up("h1", boot=1000)
+    line.use("news", "h1")
+    line.wait(QUARTER_S)
+    for boot in (500, 501, 2):
+        line.up("h1", boot=boot)
+        line.use("news", "h1")
+        line.wait(QUARTER_S)
+        for name in ("h3", "h5"):
+            assert ("h1", boot) in line.listeners[name].peers.values()
+        line.assert_told()
 
 
 def test_use__and_join_and_leave_in_any_order() -> None:
