@@ -28,7 +28,8 @@ typedef struct rs_messages rs_messages;
 typedef uint32_t rs_message_group; /* a group of subscribers, the same number everywhere */
 
 #define RS_MESSAGES_MAGIC 0x5247 /* first two bytes, little endian, of every datagram of group messages */
-#define RS_MESSAGES_R_MAX 32     /* data packets in one repair */
+#define RS_MESSAGES_R_MAX 32     /* data packets in one repair; the manager refuses groups beyond these three */
+#define RS_MESSAGES_C_MAX 64     /* others that get one */
 #define RS_MESSAGES_STAGGER_MAX 64
 #define RS_MESSAGES_PACKET_LEAST 256
 #define RS_MESSAGES_PACKET_MOST 65000
@@ -48,8 +49,8 @@ typedef enum {
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     rs_peer self;
-    /* Larger each time a node with this `self` is made anew, so that its new messages are not taken for old ones (for
-     * example the time of day in seconds). */
+    /* Another one each time a node with this `self` is made anew, so that its new messages are not taken for old ones:
+     * rs_messages_incarnation of what views tell of it. */
     uint32_t incarnation;
     uint64_t seed;
     uint32_t packet_bytes;   /* longest datagram sent or taken [1472]; the same for all nodes of a group */
@@ -61,6 +62,7 @@ typedef struct {
     uint32_t intake_packets; /* packets that may wait for rs_messages_work [1024] */
     uint32_t max_groups;     /* views held here [16,384] */
     uint32_t max_streams;    /* (sender, group) pairs heard of [262,144] */
+    uint64_t window_bytes;   /* what all streams together know of their packets, 8 bytes each [16 MiB] */
     uint32_t max_missing;    /* packets known to be missing [65,536] */
     uint32_t window_packets; /* newest packets of one stream about which the node knows what it has [65,536] */
     uint32_t kept_repairs;   /* unusable repairs kept [1024] */
@@ -77,15 +79,23 @@ typedef struct {
     rs_time flush;
 } rs_messages_config;
 
-/* One immutable version of a group. `members` are the subscribers (this node among them: it subscribes; a node that is
- * not among them may publish); copied. A view with a larger version replaces the one before it, whatever differs; the
- * cost is that of what differs. Options that the protocol does not know are ignored. */
+/* One immutable version of a group. `members` are the subscribers (this node among them: it subscribes), `publishers`
+ * those who publish without subscribing; copied. Nothing of a sender that is in neither is believed, and nothing is
+ * sent to anybody who is no member. A view with a larger version replaces the one before it, whatever differs; the cost
+ * is that of what differs. Options that the protocol does not know are ignored. */
 typedef struct {
     rs_message_group group;
     uint64_t version; /* from 1 */
     rs_group channel; /* data goes there */
     const rs_peer *members;
     uint32_t member_count;
+    const rs_peer *publishers;
+    uint32_t publisher_count;
+    /* Of the members, then of the publishers: the incarnation of each, 0 if whoever makes views does not know it: then
+     * the first one that is heard holds. NULL: none is known. It holds for all groups of that peer, until another view
+     * tells of another one. */
+    const uint32_t *incarnations;
+    bool open; /* anybody may publish: for callers without a membership service (the simulator); agents never say so */
     rs_messages_protocol protocol;
     rs_messages_order order;
     /* Ricochet's rate of fire (r, c): each packet received is put into repairs of r packets for c of the other members
@@ -128,7 +138,7 @@ typedef enum {
     RS_LOST_WINDOW,   /* too many packets came after it (window_packets, max_missing or receive_bytes) */
     RS_LOST_SLOW,     /* it came, but the subscriber did not take it in time (`deliveries` or receive_bytes) */
     RS_LOST_ASSEMBLY, /* a message of which other packets came: not whole in time, or too large for this node */
-    RS_LOST_RESTART   /* its sender was started anew; `count` 0: how many is not known */
+    RS_LOST_RESTART   /* its sender's agent was started anew; `count` 0: how many is not known */
 } rs_messages_reason;
 
 typedef struct {
@@ -159,8 +169,17 @@ typedef struct {
     uint64_t duplicates;               /* data packets already here */
     uint64_t foreign;                  /* datagrams of groups not subscribed to here: the waste of shared addresses */
     uint64_t bad;                      /* malformed datagrams */
-    uint64_t refused;                  /* dropped for a bound: max_streams, an older incarnation, before the window */
-    uint64_t discovered;               /* packets found missing */
+    uint64_t refused;                  /* dropped for a bound: max_streams, another incarnation, before the window */
+    /* Not believed: of a sender that the view does not list, or with an id that is not of who sent the datagram. */
+    uint64_t strangers;
+    uint64_t early;    /* data of senders that the view does not list yet, kept for a moment; of them `strangers` count
+                     * those that no view came for */
+    uint64_t versions; /* datagrams of another version of the protocol; `other_version` is that of the last */
+    uint64_t other_version;
+    uint64_t naks_refused; /* packets asked for by who is no member of the group; naks_over: beyond a member's budget */
+    uint64_t naks_over;
+    uint64_t claims;     /* sequence numbers so far off that they were not believed before they were confirmed */
+    uint64_t discovered; /* packets found missing */
     uint64_t recovered_repair, recovered_retransmit, recovered_data; /* of these; the last: they were only late */
     uint64_t repairs_made;                  /* XORs completed; repairs_sent: datagrams, one for each target */
     uint64_t repairs_sent, repairs_dropped; /* dropped: no buffer or a full queue */
@@ -171,7 +190,11 @@ typedef struct {
     uint64_t naks_sent, naks_received, retransmits_sent, heartbeats_sent, heartbeats_received;
     uint64_t intake_dropped;                          /* random victims of a full intake */
     uint64_t groups, streams, missing, regions, bins; /* gauges: now */
+    uint64_t window_bytes, peers;                     /* gauges: of streams; servers that views name */
 } rs_messages_stats;
+
+/* The incarnation of a node whose server's agent was started with that boot id; never 0. */
+uint32_t rs_messages_incarnation(uint64_t boot_id);
 
 /* NULL if memory is short or the config is out of its ranges. The config is copied. */
 rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocator *allocator);
@@ -185,7 +208,8 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
 rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_group group, uint64_t from, uint64_t to,
                                   const rs_peer *joined, uint32_t joined_count, const rs_peer *left,
                                   uint32_t left_count);
-/* The group is no more of this node's business: what waits to be delivered of it is dropped. RS_ERR_UNKNOWN. */
+/* The group is no more of this node's business: what waits to be delivered of it is dropped. If it is published to again
+ * later, its packets' numbers go on where they were. RS_ERR_UNKNOWN. */
 rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group group);
 /* Name of a protocol for people and configuration ("plain", "ricochet"); NULL if there is no engine for it. */
 const char *rs_messages_protocol_name(rs_messages_protocol protocol);
@@ -203,13 +227,14 @@ uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_
 /* Bytes of published packets that wait for rs_messages_poll_tx. */
 uint64_t rs_messages_unsent(const rs_messages *node);
 
-/* A datagram that begins with RS_MESSAGES_MAGIC, however it came. False if it is malformed (counted). */
-bool rs_messages_receive(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+/* A datagram that begins with RS_MESSAGES_MAGIC, however it came, from whom (the address it was sent from; RS_NO_PEER:
+ * the caller cannot tell, then what the datagram says is believed). False if it is malformed (counted). */
+bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 /* For a caller that drains its sockets faster than it can work (Ricochet, Sec. 4.2.6): the datagram waits in a bounded
  * buffer; when that is full, a random one in it gives way, so that losses are spread and can be repaired. False if a
  * datagram was dropped. rs_messages_work then receives up to `most` of those that wait, oldest first, and returns how
  * many it did. */
-bool rs_messages_intake(rs_messages *node, const uint8_t *bytes, size_t length);
+bool rs_messages_intake(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length);
 uint32_t rs_messages_work(rs_messages *node, rs_time now, uint32_t most);
 
 void rs_messages_timeout(rs_messages *node, rs_time now);

@@ -85,7 +85,7 @@ void rs_group_forget(rs_groups *g, rs_local_group *group) {
     rs_group_leave_channel(g, group, false);
     unlink_id(g, group);
     group->viewed = group->member = false;
-    group->member_count = 0;
+    group->member_count = group->sender_count = 0;
     rs_flow_reset(&group->flow);
 }
 
@@ -98,6 +98,7 @@ static void remove_group(rs_groups *g, rs_local_group *group) {
         }
     g->group_count--;
     free(group->members);
+    free(group->senders);
     free(group);
 }
 
@@ -366,8 +367,7 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     g->packet_bytes = mtu - 28 < RS_MESSAGES_PACKET_MOST ? mtu - 28 : RS_MESSAGES_PACKET_MOST;
     g->message_bytes = MESSAGE_BYTES;
     g->window = rs_flow_window(g->packet_bytes);
-    /* Eighths of a second since 2025: larger at each start for 17 years. */
-    g->incarnation = (uint32_t)((agent->boot / 125000000u) - UINT64_C(13885516800));
+    g->incarnation = rs_messages_incarnation(agent->boot); /* as others know it by what views tell of this server */
     const rs_messages_config config = {.self = agent->options.address,
                                        .incarnation = g->incarnation,
                                        .seed = seed,

@@ -38,8 +38,10 @@ void rs_groups_link_up(rs_groups *groups);
  * its packets takes them for missing. False: there is more of it than one turn takes; datagrams are to wait, which
  * they do for a few milliseconds at most. */
 bool rs_groups_read_first(rs_groups *groups);
-/* A datagram that came to this server alone. False: it is not of group messages. */
-bool rs_groups_datagram(rs_groups *groups, const uint8_t *bytes, size_t length);
+/* A datagram that came to this server alone, from that address. False: it is not of group messages. */
+bool rs_groups_datagram(rs_groups *groups, uint32_t source, const uint8_t *bytes, size_t length);
+/* Reports of receivers that did not count: of no member, or such as cannot be. */
+uint64_t rs_groups_reports_refused(const rs_groups *groups);
 
 /* What the engine has to say, to programs and to the network. True: there may be more. */
 bool rs_groups_pump(rs_groups *groups);

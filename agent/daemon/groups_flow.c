@@ -22,7 +22,7 @@ void rs_flow_reset(rs_flow *flow) {
 static uint64_t base(const rs_flow *flow, rs_time now) {
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < flow->reporter_count; i++)
-        if (now - flow->reporters[i].at < RS_FLOW_FRESH && flow->reporters[i].sn < least)
+        if (flow->reporters[i].sn > 0 && now - flow->reporters[i].at < RS_FLOW_FRESH && flow->reporters[i].sn < least)
             least = flow->reporters[i].sn;
     return least == UINT64_MAX ? flow->floor : least;
 }
@@ -36,29 +36,63 @@ bool rs_flow_open(rs_flow *flow, rs_time now, uint32_t window) {
     return flow->newest - base(flow, now) < window;
 }
 
-void rs_flow_reported(rs_flow *flow, rs_time now, uint32_t address, uint64_t sn) {
-    uint32_t i = 0, oldest = 0;
-    if (sn > flow->newest)
-        return;
-    for (; i < flow->reporter_count && flow->reporters[i].address != address; i++)
-        if (flow->reporters[i].at < flow->reporters[oldest].at)
-            oldest = i;
-    if (i == flow->reporter_count) {
-        if (i < sizeof flow->reporters / sizeof flow->reporters[0])
-            flow->reporter_count++;
-        else
-            i = oldest;
-        flow->reporters[i].address = address;
-        flow->reporters[i].sn = 0;
-    }
-    flow->reporters[i].at = now;
-    if (sn > flow->reporters[i].sn)
-        flow->reporters[i].sn = sn;
-}
-
 static uint32_t hash(uint32_t address, uint32_t group) {
     uint32_t h = (address ^ group * UINT32_C(0x9e3779b1)) * UINT32_C(0x85ebca6b);
     return (h ^ h >> 15) * UINT32_C(0xc2b2ae35);
+}
+
+static bool lower(uint32_t a, uint32_t b, uint32_t group) {
+    uint32_t x = hash(a, group), y = hash(b, group);
+    return x < y || (x == y && a < b);
+}
+
+/* The same ones as rs_flow_chosen; what is known of who stays is kept. */
+void rs_flow_view(rs_flow *flow, uint32_t self, uint32_t group, const uint32_t *members, uint32_t count) {
+    uint32_t chosen[RS_FLOW_REPORTERS], have = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = have;
+        while (at > 0 && lower(members[i], chosen[at - 1], group))
+            at--;
+        if (at == RS_FLOW_REPORTERS)
+            continue;
+        have += have < RS_FLOW_REPORTERS;
+        memmove(chosen + at + 1, chosen + at, (have - at - 1) * sizeof *chosen);
+        chosen[at] = members[i];
+    }
+    rs_flow before = *flow;
+    flow->reporter_count = 0;
+    for (uint32_t i = 0; i < have; i++) {
+        if (chosen[i] == self)
+            continue;
+        uint32_t old = 0, at = flow->reporter_count++;
+        while (old < before.reporter_count && before.reporters[old].address != chosen[i])
+            old++;
+        flow->reporters[at].address = chosen[i];
+        flow->reporters[at].sn = old < before.reporter_count ? before.reporters[old].sn : 0;
+        flow->reporters[at].at = old < before.reporter_count ? before.reporters[old].at : 0;
+    }
+}
+
+void rs_flow_published(rs_flow *flow, uint64_t sn) {
+    if (flow->newest == 0) /* its numbers may go on where they once were */
+        flow->floor = flow->mark = sn - 1;
+    flow->newest = sn > flow->newest ? sn : flow->newest;
+}
+
+bool rs_flow_reported(rs_flow *flow, rs_time now, uint32_t window, uint32_t address, uint64_t sn) {
+    uint32_t i = 0;
+    while (i < flow->reporter_count && flow->reporters[i].address != address)
+        i++;
+    /* Receivers go on by steps; half of one allows for what came in another order. */
+    uint64_t step = window / RS_FLOW_STEPS / 2;
+    bool counts = i < flow->reporter_count && sn > 0 && sn <= flow->newest &&
+                  (flow->reporters[i].sn == 0 || sn >= flow->reporters[i].sn + (step ? step : 1));
+    flow->refused += !counts;
+    if (!counts)
+        return false;
+    flow->reporters[i].at = now;
+    flow->reporters[i].sn = sn;
+    return true;
 }
 
 bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint32_t count) {
@@ -70,11 +104,14 @@ bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint
     return lower < RS_FLOW_REPORTERS;
 }
 
-rs_flow_heard *rs_flow_hear(rs_flow_heard *table, const uint8_t *packet, size_t length, uint32_t window) {
+rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t *packet, size_t length,
+                            uint32_t window) {
     if (length < RS_GM_DATA_LEAST || rs_gm_get_kind(packet, length) != RS_GM_KIND_DATA)
         return NULL;
     rs_gm_id id;
     rs_gm_get_id(packet + RS_GM_HEADER - RS_GM_ID, &id);
+    if (id.sender != source)
+        return NULL;
     rs_flow_heard *h = &table[hash(id.sender, id.group) % RS_FLOW_HEARD];
     if (h->sender != id.sender || h->group != id.group || h->incarnation != id.incarnation || id.sn < h->told) {
         *h = (rs_flow_heard){.sender = id.sender, .group = id.group, .incarnation = id.incarnation};

@@ -1,7 +1,9 @@
 /* Flow control of group messages: how far a publisher may be ahead of those who take its packets.
  *
  * Receivers tell the sender how far they are, by a datagram for each RS_FLOW_STEPS-th of a window; of a large group
- * some do, chosen by their addresses. The sender's newest packet may be a window ahead of the slowest that has told
+ * some do, chosen by their addresses. Only these count, of the members that the view lists, and only with a step
+ * forward: who reports what cannot be is passed over, and who goes on in steps is not slower than one step every
+ * RS_FLOW_FRESH. The sender's newest packet may be a window ahead of the slowest that has told
  * something of late (RS_FLOW_FRESH). Nobody is waited for longer: who is silent is not counted, and while all are
  * silent a window goes out every RS_FLOW_AGE. So a flood goes as fast as all (of RS_FLOW_REPORTERS) take it, a dead
  * receiver costs one pause, and no wait is without a bound. Messages that come slowly never wait. */
@@ -26,10 +28,11 @@ typedef struct {
     rs_time mark_at;
     struct {
         uint32_t address;
-        uint64_t sn;
+        uint64_t sn; /* 0: it has reported nothing yet */
         rs_time at;
-    } reporters[2 * RS_FLOW_REPORTERS];
+    } reporters[RS_FLOW_REPORTERS]; /* by the newest view */
     uint32_t reporter_count;
+    uint64_t refused; /* reports of others, and such as cannot be */
 } rs_flow;
 
 /* At a receiver: how far each stream is. Bounded; streams that share a place take turns. */
@@ -48,14 +51,20 @@ typedef struct {
 /* Packets of a window: what fits into the receivers' sockets for sure. */
 uint32_t rs_flow_window(uint32_t packet_bytes);
 void rs_flow_reset(rs_flow *flow);
+/* A view: `members` are all that may report, `self` does not. */
+void rs_flow_view(rs_flow *flow, uint32_t self, uint32_t group, const uint32_t *members, uint32_t count);
+/* A packet was published. */
+void rs_flow_published(rs_flow *flow, uint64_t sn);
 /* May another packet be published? */
 bool rs_flow_open(rs_flow *flow, rs_time now, uint32_t window);
-void rs_flow_reported(rs_flow *flow, rs_time now, uint32_t address, uint64_t sn);
+/* False: it does not count. */
+bool rs_flow_reported(rs_flow *flow, rs_time now, uint32_t window, uint32_t address, uint64_t sn);
 /* Is it this member who should report: one of the RS_FLOW_REPORTERS with the lowest hashes? */
 bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint32_t count);
 
-/* A data packet came. Non-NULL: the stream has moved by a step since it was last told of. */
-rs_flow_heard *rs_flow_hear(rs_flow_heard *table, const uint8_t *packet, size_t length, uint32_t window);
+/* A data packet came from that address. Non-NULL: the stream has moved by a step since it was last told of. */
+rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t *packet, size_t length,
+                            uint32_t window);
 /* `missing`, a packet that may still come (0: none), is so far back that the sender, if it went on, would soon have it
  * no more: a window of packets is under way, and a sender keeps RS_FLOW_KEPT bytes. */
 bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window);

@@ -70,9 +70,10 @@ static rs_group_peer *make(rs_groups *groups, uint32_t address, const char *name
 }
 
 rs_group_peer *rs_group_peer_at(rs_groups *groups, uint32_t address) {
-    char text[RS_ADDRESS_TEXT];
     rs_group_peer *p = find_address(groups, address);
-    return p ? p : make(groups, address, rs_address_text(address, text));
+    if (p || address != groups->agent->options.address)
+        return p;
+    return make(groups, address, groups->agent->options.server);
 }
 
 rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_link_group_peer *told) {
@@ -83,7 +84,9 @@ rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_link_group_peer *
         p = NULL;
     }
     if (!p)
-        p = rs_group_peer_at(groups, told->address);
+        p = find_address(groups, told->address);
+    if (!p)
+        p = make(groups, told->address, told->server);
     if (!p)
         return NULL;
     if (p->id != told->id) {
@@ -93,6 +96,8 @@ rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_link_group_peer *
         link_id(groups, p);
     }
     p->port = told->port;
+    if (told->boot_id)
+        p->incarnation = rs_messages_incarnation(told->boot_id);
     char *name = strcmp(p->name, told->server) == 0 ? NULL : strdup(told->server);
     if (name) {
         free(p->name);

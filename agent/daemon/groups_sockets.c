@@ -6,6 +6,7 @@
 
 #include "core/messages/wire.h"
 #include "daemon/groups_state.h"
+#include "daemon/units.h"
 
 #define RECEIVE_TURN 256u      /* datagrams read before the rest of the loop has its turn */
 #define INTAKE_TURN 1024u      /* and these are put aside when the sockets have dropped some */
@@ -105,17 +106,28 @@ void rs_groups_report_held_back(rs_groups *g) {
             report(g, &g->heard[i]);
 }
 
+static void complain_of_version(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+    unsigned version = rs_gm_get_version(bytes, length);
+    char text[RS_ADDRESS_TEXT];
+    if (version != 0 && version != RS_GM_VERSION)
+        rs_log_limited(&g->versions, 5, RS_LOG_WARNING, "groups",
+                       "the agent at %s speaks version %u of group messages, this one %u: none of its messages is "
+                       "taken; install the same release on both",
+                       rs_address_text(source, text), version, (unsigned)RS_GM_VERSION);
+}
+
 /* A whole datagram lies at `bytes`: nothing is predicted (rs_io_sink). */
 static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, size_t header_length,
                      uint32_t payload_length) {
     rs_groups *g = context;
     size_t length = header_length + payload_length;
+    uint32_t source = rs_io_source(g->io);
     (void)channel;
     if (g->behind)
-        rs_messages_intake(g->node, bytes, length);
-    else
-        rs_messages_receive(g->node, rs_agent_now(g->agent), bytes, length);
-    rs_flow_heard *h = rs_flow_hear(g->heard, bytes, length, g->window);
+        rs_messages_intake(g->node, source, bytes, length);
+    else if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
+        complain_of_version(g, source, bytes, length);
+    rs_flow_heard *h = rs_flow_hear(g->heard, source, bytes, length, g->window);
     if (h && !h->held_back)
         report(g, h);
     return NULL;
@@ -160,15 +172,17 @@ bool rs_groups_read_first(rs_groups *g) {
     return enough;
 }
 
-bool rs_groups_datagram(rs_groups *g, const uint8_t *bytes, size_t length) {
+bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
     rs_flow_report report_in;
     unsigned magic = length >= 2 ? bytes[0] | (unsigned)bytes[1] << 8 : 0;
     if (magic == RS_MESSAGES_MAGIC) {
-        rs_messages_receive(g->node, rs_agent_now(g->agent), bytes, length);
+        if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
+            complain_of_version(g, source, bytes, length);
     } else if (magic == RS_FLOW_MAGIC && rs_flow_decode(bytes, length, &report_in)) {
         rs_local_group *group = rs_groups_by_id(g, report_in.group);
-        if (group && report_in.incarnation == g->incarnation)
-            rs_flow_reported(&group->flow, rs_agent_now(g->agent), report_in.from, report_in.sn);
+        bool counts = group && report_in.incarnation == g->incarnation && report_in.from == source &&
+                      rs_flow_reported(&group->flow, rs_agent_now(g->agent), g->window, source, report_in.sn);
+        g->reports_refused += !counts;
     } else {
         return magic == RS_FLOW_MAGIC;
     }
@@ -286,6 +300,10 @@ rs_io_stats rs_groups_io_stats(const rs_groups *g) {
     rs_io_stats stats;
     rs_io_stats_get(g->io, &stats);
     return stats;
+}
+
+uint64_t rs_groups_reports_refused(const rs_groups *g) {
+    return g->reports_refused;
 }
 
 uint64_t rs_groups_socket_drops(const rs_groups *g) {

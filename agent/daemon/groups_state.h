@@ -14,13 +14,14 @@
 #define RS_GROUP_PEERS_MOST 65536u
 #define RS_GROUP_BUCKETS 4096u
 
-/* A server that views name, or that messages came from. */
+/* A server that views name; this one too. */
 typedef struct rs_group_peer {
     struct rs_group_peer *next_by_id, *next_by_address;
     int32_t id;     /* the manager's number; -1: it named none */
     uint32_t index; /* from 0, in the order they became known */
     uint32_t address;
     uint16_t port;
+    uint32_t incarnation; /* by the boot id of its agent; 0: the manager has not told it */
     char *name;
 } rs_group_peer;
 
@@ -57,8 +58,8 @@ typedef struct rs_local_group {
     rs_group channel;
     char protocol[32], order[8];
     uint32_t r, c, stagger;
-    int32_t *members; /* ids of peers, ascending */
-    uint32_t member_count;
+    int32_t *members, *senders; /* ids of peers, ascending */
+    uint32_t member_count, sender_count;
     rs_flow flow;
     uint64_t published, delivered, by_repair, by_request, lost, lost_slow;
 } rs_local_group;
@@ -80,6 +81,7 @@ struct rs_groups {
     rs_linger linger[RS_CHANNELS_MOST];
     uint32_t linger_count;
     rs_flow_heard *heard;
+    uint64_t reports_refused;
     bool any_held;         /* a report of one of them is held back */
     rs_time join_deadline; /* of the first stream that waits for the manager, or earlier */
     /* packets that the socket did not take at once: copies */
@@ -90,7 +92,7 @@ struct rs_groups {
     bool behind;        /* they have dropped some at the last look */
     rs_time put_off_at; /* since when datagrams from peers wait for multicast to be read; 0: they do not */
     bool more;          /* the engine has more to say than one turn takes */
-    rs_log_limit complaints;
+    rs_log_limit complaints, versions; /* `versions`: datagrams of other ones */
 };
 
 /* groups.c */
@@ -113,7 +115,7 @@ void rs_group_leave_channel(rs_groups *groups, rs_local_group *group, bool linge
 /* NULL: no memory, or RS_GROUP_PEERS_MOST. */
 rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_link_group_peer *peer);
 rs_group_peer *rs_group_peer_by_id(const rs_groups *groups, int32_t id);
-/* Made if it is not known. */
+/* NULL: no view named it. This server itself is made if it is not known. */
 rs_group_peer *rs_group_peer_at(rs_groups *groups, uint32_t address);
 void rs_group_peers_free(rs_groups *groups);
 

@@ -228,7 +228,7 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
     rs_status status = rs_messages_publish(g->node, now, group->id, bytes, length, &sn);
     if (status != RS_OK)
         return status;
-    group->flow.newest = sn > group->flow.newest ? sn : group->flow.newest;
+    rs_flow_published(&group->flow, sn);
     group->published++;
     tell_neighbours(s, bytes, length, sn);
     return RS_OK;

@@ -23,36 +23,56 @@ static bool contains(const int32_t *ids, uint32_t count, int32_t id) {
     return count > 0 && bsearch(&id, ids, count, sizeof *ids, compare) != NULL;
 }
 
-/* `view`'s lists put into the members that were. */
-static bool take_members(rs_local_group *group, const rs_link_group_view *view) {
-    uint32_t before = view->full ? 0 : group->member_count, kept = 0;
-    int32_t *all = malloc(((size_t)before + view->member_count + 1) * sizeof *all);
-    int32_t *away = malloc(((size_t)view->gone_count + view->sender_count + 1) * sizeof *away);
-    if (!all || !away) {
+/* The ids of `old` that are in neither of two lists, and those of `more`, ascending. NULL: no memory. */
+static int32_t *merge(const int32_t *old, uint32_t old_count, const int32_t *away[2], const uint32_t away_count[2],
+                      const int32_t *more, uint32_t more_count, uint32_t *count) {
+    uint32_t gone_count = away_count[0] + away_count[1], kept = 0, unique = 0;
+    int32_t *all = malloc(((size_t)old_count + more_count + 1) * sizeof *all);
+    int32_t *gone = malloc(((size_t)gone_count + 1) * sizeof *gone);
+    if (!all || !gone) {
         free(all);
-        free(away);
-        return false;
+        free(gone);
+        return NULL;
     }
-    uint32_t away_count = view->gone_count + view->sender_count;
-    if (view->gone_count)
-        memcpy(away, view->gone, view->gone_count * sizeof *away);
-    if (view->sender_count)
-        memcpy(away + view->gone_count, view->senders, view->sender_count * sizeof *away);
-    qsort(away, away_count, sizeof *away, compare);
-    for (uint32_t i = 0; i < before; i++)
-        if (!contains(away, away_count, group->members[i]))
-            all[kept++] = group->members[i];
-    for (uint32_t i = 0; i < view->member_count; i++)
-        all[kept++] = view->members[i];
+    for (uint32_t i = 0; i < gone_count; i++)
+        gone[i] = i < away_count[0] ? away[0][i] : away[1][i - away_count[0]];
+    qsort(gone, gone_count, sizeof *gone, compare);
+    for (uint32_t i = 0; i < old_count; i++)
+        if (!contains(gone, gone_count, old[i]))
+            all[kept++] = old[i];
+    for (uint32_t i = 0; i < more_count; i++)
+        all[kept++] = more[i];
     qsort(all, kept, sizeof *all, compare);
-    uint32_t unique = 0;
     for (uint32_t i = 0; i < kept; i++)
         if (unique == 0 || all[unique - 1] != all[i])
             all[unique++] = all[i];
-    free(away);
+    free(gone);
+    *count = unique;
+    return all;
+}
+
+/* `view`'s lists put into those that were: who is in one of them now is in the other no more. */
+static bool take_members(rs_local_group *group, const rs_link_group_view *view) {
+    uint32_t members = view->full ? 0 : group->member_count, senders = view->full ? 0 : group->sender_count;
+    int32_t *now[2];
+    uint32_t count[2] = {0, 0};
+    now[0] =
+        merge(group->members, members, (const int32_t *[]){view->gone, view->senders},
+              (const uint32_t[]){view->gone_count, view->sender_count}, view->members, view->member_count, &count[0]);
+    now[1] =
+        merge(group->senders, senders, (const int32_t *[]){view->gone, view->members},
+              (const uint32_t[]){view->gone_count, view->member_count}, view->senders, view->sender_count, &count[1]);
+    if (!now[0] || !now[1]) {
+        free(now[0]);
+        free(now[1]);
+        return false;
+    }
     free(group->members);
-    group->members = all;
-    group->member_count = unique;
+    free(group->senders);
+    group->members = now[0];
+    group->member_count = count[0];
+    group->senders = now[1];
+    group->sender_count = count[1];
     return true;
 }
 
@@ -96,38 +116,63 @@ static void take_facts(rs_local_group *group, const rs_link_group_view *view) {
     group->stagger = o->stagger;
 }
 
+/* Addresses and incarnations of those in a list, behind what is there; who is not in the topology any more is left
+ * out. Returns how many there are then. */
+static uint32_t look_up(const rs_groups *g, const int32_t *ids, uint32_t id_count, rs_peer *peers,
+                        uint32_t *incarnations, uint32_t count) {
+    for (uint32_t i = 0; i < id_count; i++) {
+        const rs_group_peer *peer = rs_group_peer_by_id(g, ids[i]);
+        if (!peer)
+            continue;
+        peers[count] = peer->address;
+        incarnations[count++] = peer->incarnation;
+    }
+    return count;
+}
+
 /* The engine gets the view. Words in `error` if it does not take it. */
 static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
-    rs_peer *members = calloc(group->member_count + 1u, sizeof *members);
+    size_t most = (size_t)group->member_count + group->sender_count + 1;
+    rs_peer *peers = calloc(most, sizeof *peers);
+    uint32_t *incarnations = calloc(most, sizeof *incarnations), self = g->agent->options.address;
     rs_time now = rs_agent_now(g->agent);
     rs_messages_view view = {.group = group->id,
                              .version = group->version,
                              .channel = group->channel,
-                             .members = members,
+                             .members = peers,
+                             .incarnations = incarnations,
                              .order = strcmp(group->order, "fifo") == 0 ? RS_ORDER_FIFO : RS_ORDER_NONE,
                              .r = group->r,
                              .c_milli = group->c ? group->c * 1000 : RS_MESSAGES_NO_REPAIRS,
                              .stagger = group->stagger};
-    rs_status status = members ? rs_messages_protocol_named(group->protocol, &view.protocol) : RS_ERR_MEMORY;
+    rs_status status =
+        peers && incarnations ? rs_messages_protocol_named(group->protocol, &view.protocol) : RS_ERR_MEMORY;
     group->member = false;
-    for (uint32_t i = 0; status == RS_OK && i < group->member_count; i++) {
-        const rs_group_peer *peer = rs_group_peer_by_id(g, group->members[i]);
-        if (!peer)
-            continue; /* one that is not in the topology any more */
-        members[view.member_count++] = peer->address;
-        group->member |= peer->address == g->agent->options.address;
-    }
-    if (status == RS_OK)
+    if (status == RS_OK) {
+        view.member_count = look_up(g, group->members, group->member_count, peers, incarnations, 0);
+        view.publishers = peers + view.member_count;
+        view.publisher_count =
+            look_up(g, group->senders, group->sender_count, peers, incarnations, view.member_count) - view.member_count;
+        for (uint32_t i = 0; i < view.member_count; i++)
+            group->member |= peers[i] == self;
         status = rs_messages_set_view(g->node, now, &view);
+    }
     if (status == RS_ERR_STATE) { /* versions began anew */
         rs_messages_forget(g->node, now, group->id);
         status = rs_messages_set_view(g->node, now, &view);
     }
-    group->reports = group->member && rs_flow_chosen(g->agent->options.address, group->id, members, view.member_count);
-    free(members);
+    group->reports = group->member && rs_flow_chosen(self, group->id, peers, view.member_count);
+    rs_flow_view(&group->flow, self, group->id, peers, view.member_count);
+    free(peers);
+    free(incarnations);
     if (status == RS_ERR_PROTOCOL)
         snprintf(error, RS_IO_ERROR_MAX, "%s runs %s; the agent of %s has no engine for it", group->name,
                  group->protocol, g->agent->options.server);
+    else if (status == RS_ERR_LIMIT)
+        snprintf(error, RS_IO_ERROR_MAX,
+                 "%s repairs with r %u and stagger %u, and %s is in groups with 8 other such pairs already: use one of "
+                 "theirs",
+                 group->name, group->r, group->stagger, g->agent->options.server);
     else if (status != RS_OK)
         snprintf(error, RS_IO_ERROR_MAX, "the view of %s cannot be used: %s", group->name, rs_strerror(status));
     return status == RS_OK;

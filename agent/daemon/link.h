@@ -121,6 +121,7 @@ typedef struct {
     const char *server;
     uint32_t address; /* IPv4, host order */
     uint16_t port;
+    uint64_t boot_id; /* of its agent; 0: the manager does not know it yet */
 } rs_link_group_peer;
 
 typedef struct {

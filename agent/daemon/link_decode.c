@@ -180,7 +180,10 @@ static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_link_d
     rs_link_message message = {.call = RS_THRIFT_AGENT_GROUP_VIEW, .group_peers = peers, .group_views = views};
     for (uint32_t i = 0; peers && views && i < args->peers.count; i++) {
         rs_link_group_peer *to = &peers[message.group_peer_count];
-        *to = (rs_link_group_peer){.id = from[i].id, .server = from[i].server, .port = (uint16_t)from[i].port};
+        *to = (rs_link_group_peer){.id = from[i].id,
+                                   .server = from[i].server,
+                                   .port = (uint16_t)from[i].port,
+                                   .boot_id = (uint64_t)from[i].boot_id};
         message.group_peer_count += from[i].id >= 0 && from[i].server[0] && parse_ipv4(from[i].address, &to->address) &&
                                     from[i].port >= 1 && from[i].port <= UINT16_MAX;
     }

@@ -257,6 +257,16 @@ static void groups(const rs_agent *agent, page *p) {
     by(p, "group_datagrams_refused_total", "reason", "foreign", s.foreign);
     by(p, "group_datagrams_refused_total", "reason", "malformed", s.bad);
     by(p, "group_datagrams_refused_total", "reason", "bound", s.refused);
+    by(p, "group_datagrams_refused_total", "reason", "stranger", s.strangers);
+    by(p, "group_datagrams_refused_total", "reason", "unlikely", s.claims);
+    by(p, "group_datagrams_refused_total", "reason", "version", s.versions);
+    by(p, "group_datagrams_refused_total", "reason", "report", rs_groups_reports_refused(agent->groups));
+    family(p, "group_requests_refused_total", "counter", "Packets of messages asked for and not given, by why.");
+    by(p, "group_requests_refused_total", "reason", "no-member", s.naks_refused);
+    by(p, "group_requests_refused_total", "reason", "budget", s.naks_over);
+    counter(p, "group_packets_early_total", s.early, "Packets of senders that no view listed yet.");
+    gauge(p, "group_streams", (double)s.streams, "Senders in groups that messages came from.");
+    gauge(p, "group_window_bytes", (double)s.window_bytes, "What is known of their packets.");
     by(p, "group_datagrams_refused_total", "reason", "intake", s.intake_dropped);
     rs_io_stats io = rs_groups_io_stats(agent->groups);
     counter(p, "group_datagrams_intercepted_total", io.intercepted, "Lost on purpose (--loss).");

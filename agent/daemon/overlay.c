@@ -77,7 +77,7 @@ static rs_peer peer_at(rs_overlay *o, uint32_t address) {
 
 static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
     rs_overlay *o = context;
-    if (rs_groups_datagram(o->agent->groups, bytes, length))
+    if (rs_groups_datagram(o->agent->groups, address, bytes, length))
         return;
     rs_peer peer = peer_at(o, address);
     size_t header;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define VIA_GIVEN_UP 3
+#define INCARNATION 1u  /* of every host: none is started anew */
 #define TELL UINT32_MAX /* what engine_later is for: to publish */
 
 /* Packets as their publisher numbered them: when each was published. */
@@ -144,7 +145,7 @@ static void engine_free(sim_engine *engine) {
 
 static void engine_receive(sim_engine *engine, rs_time now, const rs_packet_in *packet, uint64_t payload_offset) {
     (void)payload_offset;
-    if (!rs_messages_receive(of(engine)->node, now, packet->header, packet->header_length))
+    if (!rs_messages_receive(of(engine)->node, now, packet->peer, packet->header, packet->header_length))
         engine_fail(engine, "host %u finds a packet malformed", engine->node);
 }
 
@@ -323,7 +324,7 @@ void sim_groups_free(sim_groups *all) {
 bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params *params) {
     sim *s = all->sim;
     rs_messages_config config = {.self = host,
-                                 .incarnation = 1,
+                                 .incarnation = INCARNATION,
                                  .seed = params->seed,
                                  .packet_bytes = params->packet_bytes,
                                  .receive_bytes = params->receive_bytes,
@@ -362,8 +363,10 @@ uint32_t sim_message_group(sim_groups *all, const sim_group_params *params, cons
     sim *s = all->sim;
     sim_run_stats run;
     sim_run_stats_get(s, &run);
-    uint32_t *copy = engine_take(s, count * sizeof *copy + 1);
+    uint32_t *copy = engine_take(s, 2 * count * sizeof *copy + 1); /* who, then in which incarnation */
     memcpy(copy, members, count * sizeof *copy);
+    for (uint32_t i = 0; i < count; i++)
+        copy[count + i] = INCARNATION;
     all->groups = grow(s, all->groups, all->group_count, &all->group_capacity, sizeof *all->groups);
     uint32_t number = all->group_count + 1;
     all->groups[all->group_count++] = (group){.members = copy,
@@ -372,6 +375,8 @@ uint32_t sim_message_group(sim_groups *all, const sim_group_params *params, cons
                                                        .channel = number,
                                                        .members = copy,
                                                        .member_count = count,
+                                                       .incarnations = copy + count,
+                                                       .open = true,
                                                        .protocol = (rs_messages_protocol)params->protocol,
                                                        .order = (rs_messages_order)params->order,
                                                        .r = params->r,

@@ -13,24 +13,26 @@
 
 #define MS ((rs_time)1000000)
 #define WINDOW 100u
+#define GROUP 7u
 
 static void window__follows_the_slowest_that_reports(void **state) {
     (void)state;
     rs_flow flow;
     rs_flow_reset(&flow);
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 2, 9}, 3);
     assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
-    flow.newest = WINDOW;
+    flow.newest = WINDOW + 1;
     assert_false(rs_flow_open(&flow, 1001 * MS, WINDOW));
-    rs_flow_reported(&flow, 1002 * MS, 1, 60);
+    rs_flow_reported(&flow, 1002 * MS, WINDOW, 1, 60);
     assert_true(rs_flow_open(&flow, 1002 * MS, WINDOW));
-    rs_flow_reported(&flow, 1002 * MS, 2, 0);
+    rs_flow_reported(&flow, 1002 * MS, WINDOW, 2, 1);
     assert_false(rs_flow_open(&flow, 1002 * MS, WINDOW));
-    rs_flow_reported(&flow, 1003 * MS, 2, 40);
+    rs_flow_reported(&flow, 1003 * MS, WINDOW, 2, 40);
     flow.newest = 139;
     assert_true(rs_flow_open(&flow, 1003 * MS, WINDOW));
     flow.newest = 140;
     assert_false(rs_flow_open(&flow, 1003 * MS, WINDOW));
-    rs_flow_reported(&flow, 1004 * MS, 1, 1000); /* of what was never sent: nonsense */
+    rs_flow_reported(&flow, 1004 * MS, WINDOW, 1, 1000); /* of what was never sent: nonsense */
     assert_false(rs_flow_open(&flow, 1004 * MS, WINDOW));
 }
 
@@ -40,8 +42,9 @@ static void silence__stops_nobody_for_long(void **state) {
     rs_flow flow;
     rs_flow_reset(&flow);
     (void)rs_flow_open(&flow, 1000 * MS, WINDOW);
-    flow.newest = WINDOW;
-    rs_flow_reported(&flow, 1000 * MS, 1, 0);
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 9}, 2);
+    flow.newest = WINDOW + 1;
+    assert_true(rs_flow_reported(&flow, 1000 * MS, WINDOW, 1, 1));
     rs_time now = 1000 * MS;
     while (!rs_flow_open(&flow, now, WINDOW))
         now += MS;
@@ -52,6 +55,85 @@ static void silence__stops_nobody_for_long(void **state) {
         while (rs_flow_open(&flow, now, WINDOW))
             flow.newest++;
     assert_in_range(flow.newest - before, 10 * WINDOW, 21 * WINDOW);
+}
+
+/* Packets that a publisher gets out in a second while somebody lies to it, every 5 ms. */
+static uint64_t published_in_a_second(rs_flow *flow, uint32_t liar,
+                                      uint64_t (*lie)(const rs_flow *flow, uint32_t nth)) {
+    const uint64_t before = flow->newest;
+    rs_time now = 1000 * MS;
+    for (uint32_t i = 0; i < 200; i++, now += 5 * MS) {
+        (void)rs_flow_reported(flow, now, WINDOW, liar, lie(flow, i));
+        while (rs_flow_open(flow, now, WINDOW))
+            rs_flow_published(flow, flow->newest + 1);
+    }
+    return flow->newest - before;
+}
+
+static uint64_t always_the_first(const rs_flow *flow, uint32_t nth) {
+    (void)flow;
+    (void)nth;
+    return 1;
+}
+
+static uint64_t one_more(const rs_flow *flow, uint32_t nth) {
+    (void)flow;
+    return 1 + nth;
+}
+
+static uint64_t what_never_was(const rs_flow *flow, uint32_t nth) {
+    return flow->newest + 1 + nth;
+}
+
+/* Nobody reports: some ten to twenty windows a second go out, whatever a stranger or a lying member says. */
+static void liars__stop_no_publisher(void **state) {
+    uint64_t (*const lies[])(const rs_flow *flow, uint32_t nth) = {always_the_first, one_more, what_never_was};
+    (void)state;
+    for (uint32_t liar = 1; liar <= 2; liar++)
+        for (uint32_t i = 0; i < 3; i++) {
+            rs_flow flow;
+            rs_flow_reset(&flow);
+            rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){2, 9}, 2);
+            rs_flow_published(&flow, 1);
+            assert_true(published_in_a_second(&flow, liar, lies[i]) >= (liar == 1 ? 10 * WINDOW : WINDOW / 2));
+            assert_true(flow.refused >= (i == 1 && liar == 2 ? 150 : 199));
+        }
+}
+
+/* Whose report was heard before stays heard; who left is waited for no more. */
+static void views__say_whose_reports_count(void **state) {
+    rs_flow flow;
+    (void)state;
+    rs_flow_reset(&flow);
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 2, 9}, 3);
+    rs_flow_published(&flow, 5000);
+    assert_int_equal(flow.floor, 4999); /* its numbers go on: nothing before is under way */
+    assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
+    assert_true(rs_flow_reported(&flow, 1000 * MS, WINDOW, 1, 4990));
+    assert_true(rs_flow_reported(&flow, 1000 * MS, WINDOW, 2, 4000));
+    assert_false(rs_flow_open(&flow, 1000 * MS, WINDOW));
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 3, 9}, 3);
+    assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
+    assert_false(rs_flow_reported(&flow, 1001 * MS, WINDOW, 2, 4500));
+    assert_false(rs_flow_reported(&flow, 1001 * MS, WINDOW, 9, 4500)); /* the publisher itself */
+    assert_false(rs_flow_reported(&flow, 1001 * MS, WINDOW, 1, 4990));
+    assert_true(rs_flow_reported(&flow, 1001 * MS, WINDOW, 1, 5000));
+}
+
+/* The publisher counts those who think that they should report, whatever the order that members are named in. */
+static void views__choose_the_reporters_that_choose_themselves(void **state) {
+    uint32_t members[200];
+    rs_flow flow;
+    (void)state;
+    for (uint32_t i = 0; i < 200; i++)
+        members[i] = 0x0a000001 + i * 7919 % 200;
+    rs_flow_reset(&flow);
+    rs_flow_view(&flow, 1, GROUP, members, 200);
+    assert_int_equal(flow.reporter_count, RS_FLOW_REPORTERS);
+    rs_flow_published(&flow, 1);
+    for (uint32_t i = 0; i < 200; i++)
+        assert_int_equal(rs_flow_reported(&flow, 1000 * MS, WINDOW, members[i], 1),
+                         rs_flow_chosen(members[i], GROUP, members, 200));
 }
 
 static void reporters__are_few_and_the_same_for_all(void **state) {
@@ -72,7 +154,7 @@ static void packets__are_reported_a_step_at_a_time(void **state) {
     for (uint64_t sn = 5000; sn < 5000 + 10 * WINDOW; sn++) {
         uint8_t packet[RS_GM_DATA_LEAST] = {0};
         rs_gm_put_header(packet, RS_GM_KIND_DATA, &(rs_gm_id){.sender = 1, .incarnation = 2, .group = 3, .sn = sn});
-        rs_flow_heard *h = rs_flow_hear(table, packet, sizeof packet, WINDOW);
+        rs_flow_heard *h = rs_flow_hear(table, 1, packet, sizeof packet, WINDOW);
         if (!h)
             continue;
         assert_int_equal(h->newest, sn);
@@ -106,8 +188,8 @@ static void garbage__is_no_report(void **state) {
         for (size_t at = 0; at < length; at++)
             packet[at] = (uint8_t)rand_r(&seed);
         if (length >= 4)
-            memcpy(packet, "\x47\x52\x01\x01", 4);
-        (void)rs_flow_hear(table, packet, length, WINDOW);
+            memcpy(packet, "\x47\x52\x02\x01", 4);
+        (void)rs_flow_hear(table, (unsigned)rand_r(&seed), packet, length, WINDOW);
     }
     free(table);
 }
@@ -135,6 +217,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(window__follows_the_slowest_that_reports),
         cmocka_unit_test(silence__stops_nobody_for_long),
+        cmocka_unit_test(liars__stop_no_publisher),
+        cmocka_unit_test(views__say_whose_reports_count),
+        cmocka_unit_test(views__choose_the_reporters_that_choose_themselves),
         cmocka_unit_test(reporters__are_few_and_the_same_for_all),
         cmocka_unit_test(packets__are_reported_a_step_at_a_time),
         cmocka_unit_test(missing__holds_the_sender_before_it_has_the_packet_no_more),

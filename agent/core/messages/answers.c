@@ -1,4 +1,5 @@
-/* Packets that others ask for. A packet is not given to the same asker twice within the time that it waits before it
+/* Packets that others ask for: members of its group alone are answered, at the address that they asked from, and in all
+ * with no more than twice what was published and heard here since they are known. A packet is not given to the same asker twice within the time that it waits before it
  * asks again: requests that piled up somewhere, or were doubled on the way, are answered once. */
 #include "core/messages/state.h"
 
@@ -12,10 +13,15 @@ static bool answered_just_now(rs_messages *node, rs_time now, const rs_gm_retran
     return false;
 }
 
+/* Members alone may have a group's data. */
 static void send_again(rs_messages *node, rs_time now, const rs_gm_id *id, rs_peer peer) {
     const rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, id->group);
     if (!stream || stream->incarnation != id->incarnation)
         return;
+    if (!rs_gm_is_member(stream->group, peer)) {
+        node->stats.naks_refused++;
+        return;
+    }
     const rs_gm_slot *slot = rs_gm_slot_of(stream, id->sn);
     if (!slot || !rs_gm_slot_kept(node, stream, *slot) ||
         node->retransmit_tail - node->retransmit_head == RS_GM_RETRANSMITS)
@@ -25,18 +31,24 @@ static void send_again(rs_messages *node, rs_time now, const rs_gm_id *id, rs_pe
         node->stats.naks_repeated++;
         return;
     }
-    node->asked_here += stream->own;
     const uint8_t *body = rs_gm_log_datagram(rs_gm_log_of(node, stream), again.at) + RS_GM_HEADER;
     again.length = RS_GM_BODY + rs_gm_body_length(body);
+    if (!rs_gm_peer_gets(node, peer, RS_GM_HEADER + again.length)) {
+        node->stats.naks_over++;
+        return;
+    }
+    node->asked_here += stream->own;
     rs_gm_put_header(again.header, RS_GM_KIND_AGAIN, id);
     node->retransmits[node->retransmit_tail++ & (RS_GM_RETRANSMITS - 1)] = again;
 }
 
-bool rs_gm_receive_nak(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length) {
+bool rs_gm_receive_nak(rs_messages *node, rs_time now, rs_peer source, const uint8_t *bytes, size_t length) {
     rs_peer from;
     uint32_t count = rs_gm_get_nak(bytes, length, &from);
     if (count == 0)
         return false;
+    if (!rs_gm_is_from(node, source, from))
+        return true;
     node->stats.naks_received++;
     for (uint32_t i = 0; i < count; i++) {
         rs_gm_nak_item item;

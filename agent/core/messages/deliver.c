@@ -198,7 +198,8 @@ void rs_gm_deliver_run(rs_messages *node, rs_time now, rs_gm_stream *stream) {
 }
 
 void rs_gm_deliver(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn) {
-    if (stream->group->order == RS_ORDER_FIFO)
+    /* Before `next`: it was told as lost for a claim that it was, and is the newest that came (rs_gm_stream.seen). */
+    if (stream->group->order == RS_ORDER_FIFO && sn >= stream->next)
         rs_gm_deliver_run(node, now, stream);
     else
         take(node, now, stream, sn, rs_gm_slot_at(*rs_gm_slot_of(stream, sn)));

@@ -14,7 +14,8 @@ static bool same_plane(const rs_gm_group *group, const rs_gm_group *next) {
 }
 
 static rs_status ricochet_prepare(rs_messages *node, const rs_gm_group *group, const rs_gm_group *next) {
-    if (next->r > RS_MESSAGES_R_MAX || next->stagger > RS_MESSAGES_STAGGER_MAX || next->c_milli > 1000 * RS_GM_C_MOST)
+    if (next->r > RS_MESSAGES_R_MAX || next->stagger > RS_MESSAGES_STAGGER_MAX ||
+        next->c_milli > 1000u * RS_MESSAGES_C_MAX)
         return RS_ERR_INVALID;
     if (rs_gm_body_most(node, next) < RS_GM_BODY + RS_GM_PAYLOAD_LEAST)
         return RS_ERR_INVALID;

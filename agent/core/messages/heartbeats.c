@@ -122,25 +122,34 @@ void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
 /* What a sender says of itself in one group. */
 static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs_gm_id *id, const rs_gm_views *views) {
     bool fresh;
-    rs_gm_stream *stream = rs_gm_stream_get(node, group, id, &fresh);
-    if (!stream) {
+    rs_gm_stream *stream = rs_gm_stream_get(node, group, id, true, &fresh);
+    if (!stream || !rs_gm_believes(node, group, id->sender, id->incarnation)) {
         node->stats.refused++;
         return;
     }
     if (fresh)
         rs_gm_stream_start(stream, id->sn + 1);
+    if (id->sn > stream->high && id->sn - stream->high > node->config.window_packets) {
+        /* So much at once is believed when it is said again. */
+        node->stats.claims++;
+        bool again = stream->outside == id->sn;
+        stream->outside = id->sn;
+        if (!again)
+            return;
+        rs_gm_stream_jump(node, now, stream, id->sn);
+    }
     uint64_t before = stream->high, base = stream->base;
     rs_gm_stream_reach(node, now, stream, id->sn, false);
     rs_gm_stream_settle_base(node, now, stream, id->sn, views);
     rs_gm_ask_sooner(node, now, stream, stream->base < base ? stream->base : before + 1);
 }
 
-bool rs_gm_receive_state(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length) {
+bool rs_gm_receive_state(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
     rs_gm_id id;
     uint32_t count = rs_gm_get_state(bytes, length, &id.sender, &id.incarnation), heard = 0;
     if (count == 0)
         return false;
-    if (id.sender == node->config.self)
+    if (id.sender == node->config.self || !rs_gm_is_from(node, from, id.sender))
         return true;
     for (uint32_t i = 0; i < count; i++) {
         rs_gm_state_item item;

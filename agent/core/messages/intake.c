@@ -3,7 +3,7 @@
 
 #include "core/messages/state.h"
 
-bool rs_messages_intake(rs_messages *node, const uint8_t *bytes, size_t length) {
+bool rs_messages_intake(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length) {
     if (length > node->config.packet_bytes) {
         node->stats.bad++;
         return true;
@@ -21,6 +21,7 @@ bool rs_messages_intake(rs_messages *node, const uint8_t *bytes, size_t length) 
         slot = node->intake_order[node->intake_count]; /* the order is a permutation: behind the count are free ones */
     node->intake_order[node->intake_count++] = slot;
     node->intake_length[slot] = (uint32_t)length;
+    node->intake_from[slot] = from;
     memcpy(node->intake + (size_t)slot * node->config.packet_bytes, bytes, length);
     return !full;
 }
@@ -29,7 +30,7 @@ uint32_t rs_messages_work(rs_messages *node, rs_time now, uint32_t most) {
     uint32_t done = 0;
     for (; done < most && done < node->intake_count; done++) {
         uint32_t slot = node->intake_order[done];
-        rs_messages_receive(node, now, node->intake + (size_t)slot * node->config.packet_bytes,
+        rs_messages_receive(node, now, node->intake_from[slot], node->intake + (size_t)slot * node->config.packet_bytes,
                             node->intake_length[slot]);
     }
     /* Those that were worked on are free: they go behind those that wait. */

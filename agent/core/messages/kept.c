@@ -142,8 +142,9 @@ typedef struct {
     rs_gm_slot slot;
 } member;
 
-/* False if the packet is neither here nor missing: given up, or of no interest here. */
-static bool look_up(rs_messages *node, rs_time now, const uint8_t *bytes, member *out) {
+/* False if the packet is neither here nor missing: given up, or of no interest here; or `from` is no member of its
+ * group, and can have heard nothing of it. */
+static bool look_up(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, member *out) {
     bool fresh;
     rs_gm_get_id(bytes, &out->id);
     out->stream = rs_gm_stream_find(node, out->id.sender, out->id.group);
@@ -151,14 +152,18 @@ static bool look_up(rs_messages *node, rs_time now, const uint8_t *bytes, member
         rs_gm_group *group = rs_gm_group_find(node, out->id.group);
         if (!group || !group->member || out->id.sender == node->config.self)
             return false;
-        out->stream = rs_gm_stream_get(node, group, &out->id, &fresh);
+        if (!rs_gm_is_member(group, from))
+            return false;
+        out->stream = rs_gm_stream_get(node, group, &out->id, false, &fresh);
         if (!out->stream)
             return false;
         if (fresh)
             rs_gm_stream_start(out->stream, out->id.sn);
     }
+    if (!rs_gm_is_member(out->stream->group, from))
+        return false;
     if (out->id.sn > out->stream->high) {
-        if (out->stream->own)
+        if (out->stream->own || out->id.sn - out->stream->high > node->config.window_packets)
             return false;
         rs_gm_stream_reach(node, now, out->stream, out->id.sn, false);
     }
@@ -247,16 +252,18 @@ static void keep(rs_messages *node, const rs_gm_repair_in *repair, const member 
     look_at(node, kept);
 }
 
-bool rs_gm_receive_repair(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length) {
+bool rs_gm_receive_repair(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
     rs_gm_repair_in repair;
     member members[RS_MESSAGES_R_MAX];
     uint32_t numbers[RS_MESSAGES_R_MAX], missing = 0;
     if (length > node->config.packet_bytes || !rs_gm_get_repair(bytes, length, &repair))
         return false;
+    if (!rs_gm_is_from(node, from, repair.from))
+        return true;
     node->stats.repairs_received++;
     bool usable = true;
     for (uint32_t i = 0; i < repair.count; i++)
-        usable &= look_up(node, now, repair.ids + (size_t)i * RS_GM_ID, &members[i]);
+        usable &= look_up(node, now, repair.from, repair.ids + (size_t)i * RS_GM_ID, &members[i]);
     for (uint32_t i = 0; i < repair.count && usable; i++) {
         usable = look_again(node, &members[i]);
         missing += usable && rs_gm_slot_is(members[i].slot, RS_GM_MISSING);

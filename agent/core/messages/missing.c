@@ -20,7 +20,9 @@ static rs_gm_missing *new_missing(rs_messages *node) {
 }
 
 bool rs_gm_missing_new(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn) {
-    rs_gm_missing *missing = new_missing(node);
+    /* One stream leaves at least as much room as it has. */
+    bool room = node->stats.missing + stream->missing < node->config.max_missing;
+    rs_gm_missing *missing = room ? new_missing(node) : NULL;
     node->stats.discovered++;
     if (!missing) {
         rs_gm_lost(node, stream, sn, 1, RS_LOST_WINDOW);
@@ -28,6 +30,7 @@ bool rs_gm_missing_new(rs_messages *node, rs_time now, rs_gm_stream *stream, uin
         return false;
     }
     missing->stream = stream;
+    stream->missing++;
     missing->sn = sn;
     missing->discovered = now;
     *rs_gm_slot_of(stream, sn) = (uint64_t)(missing - node->missing) << 2 | RS_GM_MISSING;
@@ -43,6 +46,7 @@ bool rs_gm_missing_new(rs_messages *node, rs_time now, rs_gm_stream *stream, uin
 void rs_gm_missing_found(rs_messages *node, rs_gm_missing *missing) {
     rs_timer_set(&node->asking, &missing->ask, RS_NEVER);
     rs_list_remove(&missing->doom);
+    missing->stream->missing--;
     missing->stream = NULL;
     missing->next_free = node->missing_free;
     node->missing_free = (uint32_t)(missing - node->missing) + 1;

@@ -53,6 +53,7 @@ static bool configure(rs_messages_config *c) {
     default_to(&c->intake_packets, 1024);
     default_to(&c->max_groups, 16384);
     default_to(&c->max_streams, 262144);
+    default_size(&c->window_bytes, UINT64_C(16) << 20);
     default_to(&c->max_missing, 65536);
     default_to(&c->window_packets, 65536);
     default_to(&c->kept_repairs, 1024);
@@ -75,10 +76,21 @@ static bool configure(rs_messages_config *c) {
 }
 
 static void init_lists(rs_messages *node) {
-    rs_list *lists[] = {
-        &node->doom,          &node->doom_plain,     &node->kept_order,       &node->kept_ready,  &node->kept_free,
-        &node->assemblies,    &node->beating,        &node->smalls,           &node->smalls_free, &node->repairs,
-        &node->handed_smalls, &node->handed_repairs, &node->handed_assemblies};
+    rs_list *lists[] = {&node->doom,
+                        &node->doom_plain,
+                        &node->kept_order,
+                        &node->kept_ready,
+                        &node->kept_free,
+                        &node->assemblies,
+                        &node->beating,
+                        &node->smalls,
+                        &node->smalls_free,
+                        &node->repairs,
+                        &node->handed_smalls,
+                        &node->handed_repairs,
+                        &node->handed_assemblies,
+                        &node->wide,
+                        &node->departed};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         rs_list_init(lists[i]);
 }
@@ -101,7 +113,7 @@ static bool init_tables(rs_messages *node) {
     node->answered = rs_gm_alloc(node, RS_GM_ANSWERED * sizeof *node->answered);
     node->scratch = rs_gm_alloc(node, c->packet_bytes);
     node->intake = rs_gm_alloc(node, (size_t)c->intake_packets * c->packet_bytes);
-    node->intake_order = rs_gm_alloc(node, 3 * (size_t)c->intake_packets * sizeof(uint32_t));
+    node->intake_order = rs_gm_alloc(node, 4 * (size_t)c->intake_packets * sizeof(uint32_t));
     if (!node->group_table || !node->groups || !node->missing || !node->kept || !node->events || !node->retransmits ||
         !node->answered || !node->scratch || !node->intake || !node->intake_order || !rs_gm_streams_init(node) ||
         !rs_gm_ask_init(node) || rs_gm_log_init(&node->in, c->receive_bytes, &node->allocator) != RS_OK ||
@@ -110,6 +122,7 @@ static bool init_tables(rs_messages *node) {
         return false;
     node->intake_length = node->intake_order + c->intake_packets;
     node->intake_free = node->intake_length + c->intake_packets;
+    node->intake_from = node->intake_free + c->intake_packets;
     for (uint32_t i = 0; i < c->intake_packets; i++)
         node->intake_order[i] = i;
     return true;
@@ -123,6 +136,7 @@ rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocato
     if (!node)
         return NULL;
     node->config = complete;
+    node->sweep_at = RS_NEVER;
     node->allocator = *allocator;
     node->random = rs_gm_mix(complete.seed + 1) ^ rs_gm_mix(~(uint64_t)complete.self);
     init_lists(node);
@@ -149,6 +163,7 @@ void rs_messages_free(rs_messages *node) {
         rs_gm_events_forget(node, node->groups[i]->id);
         rs_gm_group_free(node, node->groups[i]);
     }
+    rs_gm_peers_free(node);
     rs_gm_bins_free(node);
     free_smalls(node, &node->smalls);
     free_smalls(node, &node->smalls_free);
@@ -156,9 +171,9 @@ void rs_messages_free(rs_messages *node) {
         rs_gm_release(node, node->kept[i].bytes);
     for (uint32_t i = 0; i < node->chunk_count; i++)
         rs_gm_release(node, node->chunks[i]);
-    void *tables[] = {node->chunks,   node->places,       node->group_table, node->groups,   node->missing,
-                      node->kept,     node->events,       node->retransmits, node->scratch,  node->intake,
-                      node->answered, node->intake_order, node->in.bytes,    node->out.bytes};
+    void *tables[] = {node->chunks,   node->places,       node->group_table, node->groups,    node->missing,
+                      node->kept,     node->events,       node->retransmits, node->scratch,   node->intake,
+                      node->answered, node->intake_order, node->in.bytes,    node->out.bytes, node->numbers};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         rs_gm_release(node, tables[i]);
     rs_timers_free(&node->timers, &node->allocator);
@@ -191,22 +206,28 @@ void rs_gm_take_back(rs_messages *node) {
     rs_gm_bins_take_back(node);
 }
 
-bool rs_messages_receive(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length) {
+bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
     bool good = false;
     rs_gm_take_back(node);
+    unsigned version = rs_gm_get_version(bytes, length);
+    if (version != 0 && version != RS_GM_VERSION) {
+        node->stats.versions++;
+        node->stats.other_version = version;
+        return false;
+    }
     switch (rs_gm_get_kind(bytes, length)) {
     case RS_GM_KIND_DATA:
     case RS_GM_KIND_AGAIN:
-        good = rs_gm_receive_data(node, now, bytes, length);
+        good = rs_gm_receive_data(node, now, from, bytes, length);
         break;
     case RS_GM_KIND_REPAIR:
-        good = rs_gm_receive_repair(node, now, bytes, length);
+        good = rs_gm_receive_repair(node, now, from, bytes, length);
         break;
     case RS_GM_KIND_NAK:
-        good = rs_gm_receive_nak(node, now, bytes, length);
+        good = rs_gm_receive_nak(node, now, from, bytes, length);
         break;
     case RS_GM_KIND_STATE:
-        good = rs_gm_receive_state(node, now, bytes, length);
+        good = rs_gm_receive_state(node, now, from, bytes, length);
         break;
     default:
         break;
@@ -220,6 +241,7 @@ void rs_messages_timeout(rs_messages *node, rs_time now) {
     rs_gm_missing_timeout(node, now);
     rs_gm_deliver_timeout(node, now);
     rs_gm_bins_timeout(node, now);
+    rs_gm_streams_timeout(node, now);
     for (rs_timer *timer; (timer = rs_timers_first(&node->timers)) && timer->due <= now;)
         rs_gm_heartbeat(node, now, timer->owner);
 }
@@ -227,7 +249,7 @@ void rs_messages_timeout(rs_messages *node, rs_time now) {
 rs_time rs_messages_deadline(const rs_messages *node) {
     const rs_timer *timer = rs_timers_first(&node->timers);
     rs_time all[] = {timer ? timer->due : RS_NEVER, rs_gm_missing_deadline(node), rs_gm_deliver_deadline(node),
-                     rs_gm_bins_deadline(node)};
+                     rs_gm_bins_deadline(node), node->sweep_at};
     rs_time first = all[0];
     for (size_t i = 1; i < sizeof all / sizeof *all; i++)
         first = all[i] < first ? all[i] : first;
@@ -254,6 +276,7 @@ bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out) {
 void rs_messages_stats_get(const rs_messages *node, rs_messages_stats *out) {
     *out = node->stats;
     out->groups = node->group_count;
+    out->window_bytes += node->own_windows;
     out->streams = node->place_count;
     out->regions = node->lec.regions;
     out->bins = node->lec.bins;

@@ -78,12 +78,27 @@ static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes
     return true;
 }
 
+/* What waits to be sent must stay in the window. */
+static bool has_room(const rs_messages *node, const rs_gm_stream *own, uint32_t packets) {
+    uint64_t last = own->high + packets, window = RS_GM_LEAST_WINDOW;
+    while (2 * window <= node->config.window_packets)
+        window *= 2;
+    if (last < own->base + window)
+        return true;
+    const rs_gm_slot *slot = packets <= window ? rs_gm_slot_of(own, last - window) : NULL;
+    if (packets > window)
+        return false;
+    return !slot || !rs_gm_slot_is(*slot, RS_GM_RECORD) || rs_gm_slot_at(*slot) < node->sent;
+}
+
 static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *group, const void *bytes, uint32_t length) {
     bool pack = length <= capacity(node, group) / 2 - RS_GM_PACK_LENGTH;
     if (pack && share(node, group, bytes, length))
         return RS_OK;
     uint32_t payload_length = length + (pack ? RS_GM_PACK_LENGTH : 0);
     if (rs_gm_log_after(&node->out, RS_GM_DATA_LEAST + payload_length) - node->sent > node->out.size)
+        return RS_ERR_LIMIT;
+    if (!has_room(node, group->own, 1))
         return RS_ERR_LIMIT;
     uint8_t *payload = new_packet(node, now, group, pack ? RS_GM_PACK : RS_GM_WHOLE, payload_length);
     if (pack) {
@@ -101,7 +116,7 @@ static rs_status publish_large(rs_messages *node, rs_time now, rs_gm_group *grou
     uint64_t needed = (uint64_t)(count + 1) * rs_gm_log_span(node->config.packet_bytes);
     if (count > UINT16_MAX || needed > node->out.size)
         return RS_ERR_INVALID;
-    if (node->out.head + needed - node->sent > node->out.size)
+    if (node->out.head + needed - node->sent > node->out.size || !has_room(node, group->own, count))
         return RS_ERR_LIMIT;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t offset = i * each, part_length = length - offset < each ? length - offset : each;
@@ -113,14 +128,53 @@ static rs_status publish_large(rs_messages *node, rs_time now, rs_gm_group *grou
     return RS_OK;
 }
 
+/* Numbers go on where they were, or beyond all that were ever used. */
+static uint64_t first_number(const rs_messages *node, rs_message_group group) {
+    for (uint32_t i = 0; i < node->number_count; i++) {
+        if (node->numbers[i].group == group)
+            return node->numbers[i].high + 1;
+    }
+    return node->number_least + 1;
+}
+
+void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group) {
+    if (!group->own || group->own->high == 0)
+        return;
+    uint64_t high = group->own->high;
+    uint32_t at = 0;
+    while (at < node->number_count && node->numbers[at].group != group->id)
+        at++;
+    if (at == node->number_count && at < RS_GM_NUMBERS) {
+        if (!node->numbers)
+            node->numbers = rs_gm_alloc(node, RS_GM_NUMBERS * sizeof *node->numbers);
+        if (!node->numbers) {
+            node->number_least = high > node->number_least ? high : node->number_least;
+            return;
+        }
+        node->number_count++;
+    } else if (at == node->number_count) { /* the one that was put there first gives way */
+        at = node->number_next++ % RS_GM_NUMBERS;
+        uint64_t gone = node->numbers[at].high;
+        node->number_least = gone > node->number_least ? gone : node->number_least;
+    }
+    node->numbers[at].group = group->id;
+    node->numbers[at].high = high;
+}
+
 /* The sender's own stream in a group, made with its first message. */
 static bool have_stream(rs_messages *node, rs_gm_group *group) {
     if (group->own)
         return true;
     bool fresh;
     rs_gm_id id = {node->config.self, node->config.incarnation, group->id, 0};
-    group->own = rs_gm_stream_get(node, group, &id, &fresh);
-    return group->own != NULL;
+    group->own = rs_gm_stream_get(node, group, &id, true, &fresh);
+    if (!group->own)
+        return false;
+    uint64_t first = first_number(node, group->id);
+    rs_gm_stream_start(group->own, first);
+    for (uint32_t i = 0; i < group->past_count; i++)
+        group->past[i].first = first;
+    return true;
 }
 
 rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group id, const void *bytes, uint32_t length,

@@ -3,6 +3,7 @@
  *   streams.c   what is here of each (sender, group)    arrive.c   a data packet's way
  *   missing.c   what is known to be missing             asking.c    when it is asked for, and of whom: NAKs
  *   publish.c   messages become packets                 heartbeats.c  the last packet before a pause
+ *   peers.c     who is known, and what they may be given
  *   answers.c   packets that are asked for              intake.c   packets that wait for the node
  *   deliver.c   order, large messages, events
  *   regions.c, plane.c   who is to get repairs of what (Ricochet, Sec. 4.1)
@@ -19,7 +20,6 @@
 
 #define RS_GM_PLANES 8
 #define RS_GM_ENGINES 2
-#define RS_GM_C_MOST 64u /* largest c */
 #define RS_GM_MEMBERS_MOST (1u << 20)
 #define RS_GM_CHUNK 64u          /* streams, or repairs, allocated at a time */
 #define RS_GM_LEAST_WINDOW 8u    /* slots of a stream that was just heard of */
@@ -27,8 +27,11 @@
 #define RS_GM_LOST_RESERVE 1024u /* events of losses that fit beside `deliveries` */
 #define RS_GM_SMALLS 4096u       /* NAKs and heartbeats that wait to be sent */
 #define RS_GM_REPAIRS_WAITING 8192u
-#define RS_GM_RETRANSMITS 8192u                /* a power of two */
-#define RS_GM_ANSWERED 1024u                   /* answers that are remembered; a power of two */
+#define RS_GM_RETRANSMITS 8192u /* a power of two */
+#define RS_GM_ANSWERED 1024u    /* answers that are remembered; a power of two */
+#define RS_GM_EARLY 64u         /* packets that wait for a view, at most */
+#define RS_GM_NUMBERS 4096u     /* groups whose numbering is remembered when they are forgotten */
+#define RS_GM_DEPARTED 1024u    /* streams of senders that left their group, kept so that a return goes on with them */
 #define RS_GM_ASK_LEAST (4 * INT64_C(1000000)) /* a packet is not asked for again sooner, and not given again */
 
 /* What a node knows of one packet of a stream: tag in the low bits, above it where it is. */
@@ -53,20 +56,47 @@ typedef struct {
     uint64_t bytes_per_ms, packets_per_ms;
 } rs_gm_pace;
 
+/* A server that views name. */
+typedef struct rs_gm_peer {
+    struct rs_gm_peer *next; /* in its bucket */
+    rs_peer peer;
+    uint32_t incarnation; /* the only one that is believed; 0: not known yet */
+    uint32_t groups;      /* lists that name it: it goes with the last */
+    uint64_t allowance;   /* bytes of packets it may still ask for */
+    uint64_t written;     /* in both logs, when that was last reckoned */
+} rs_gm_peer;
+
+/* A data packet of a sender that no view lists yet. */
+typedef struct {
+    rs_time at;
+    rs_peer sender;
+    uint32_t length;
+    uint8_t *bytes;
+} rs_gm_early;
+
 /* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. */
 typedef struct {
     rs_peer sender;
     uint32_t incarnation;
     rs_gm_group *group; /* NULL: not in use */
     rs_gm_slot *slots;
-    uint32_t capacity; /* a power of two */
-    uint32_t number;   /* in node->chunks */
-    uint64_t base;     /* nothing before this is of interest here: it was sent before this node joined */
-    uint64_t high;     /* newest sn known of; base - 1 = none yet */
-    uint64_t next;     /* FIFO: what is delivered next */
-    uint64_t dropped;  /* first sn of the message that was last given up in the middle; 0 = none */
+    uint32_t capacity;     /* a power of two */
+    uint32_t number;       /* in node->chunks */
+    uint64_t base;         /* nothing before this is of interest here: it was sent before this node joined */
+    uint64_t high;         /* newest sn known of; base - 1 = none yet */
+    uint64_t next;         /* FIFO: what is delivered next */
+    uint64_t dropped;      /* first sn of the message that was last given up in the middle; 0 = none */
+    uint64_t seen;         /* newest sn of which the packet itself came; 0 = none: `high` may be but a claim */
+    uint64_t outside;      /* sn of the last packet or claim that was too far off to be believed; 0 = none */
+    uint64_t floor;        /* high before what is known of it jumped forward: what is not above it is settled */
+    uint64_t mark, recent; /* high at the last look at its window, and how many packets came before that */
+    uint32_t missing;      /* packets */
+    rs_gm_peer *peer;      /* NULL: its sender has left the group (or anybody may publish) */
+    rs_time departed_at;   /* then: when that was */
     bool own, settled_base, delivered;
     rs_list in_group, assemblies;
+    rs_list wide;     /* in node->wide while the window is more than the least */
+    rs_list departed; /* in node->departed */
     uint32_t next_free;
 } rs_gm_stream;
 
@@ -78,9 +108,9 @@ struct rs_gm_group {
     rs_messages_protocol protocol;
     rs_messages_order order;
     uint32_t r, c_milli, stagger;
-    bool member, naks;
-    rs_peer *members; /* sorted */
-    uint32_t member_count;
+    bool member, naks, open;
+    rs_peer *members, *publishers; /* sorted */
+    uint32_t member_count, publisher_count;
     rs_list streams;
     rs_lec_group *lec; /* NULL: no repairs are made of it here */
     rs_gm_stream *own;
@@ -218,6 +248,22 @@ struct rs_messages {
     uint32_t chunk_count, stream_free; /* number + 1 of the first free one */
     rs_gm_place *places;
     uint32_t place_mask, place_count;
+    uint64_t own_windows; /* bytes: not counted in the bound of the others */
+    rs_list wide, departed;
+    uint32_t departed_count;
+    rs_time sweep_at; /* windows are looked at then; RS_NEVER: all are the least */
+
+    rs_gm_peer **peers;
+    uint32_t peer_mask, early_count;
+    rs_gm_early early[RS_GM_EARLY]; /* the oldest first */
+    uint8_t *early_bytes;
+
+    struct { /* groups forgotten: how far this node's own numbers were in them */
+        rs_message_group group;
+        uint64_t high;
+    } * numbers; /* RS_GM_NUMBERS, a ring */
+    uint32_t number_count, number_next;
+    uint64_t number_least; /* of those that it has no room for any more: own streams begin above */
 
     rs_gm_log in, out;
     uint64_t sent; /* place in `out`: what is behind it waits to be sent */
@@ -262,9 +308,15 @@ struct rs_messages {
     rs_list handed_smalls, handed_repairs, handed_assemblies; /* given out, until the next call */
 
     uint8_t *intake;
-    uint32_t *intake_order, *intake_length, *intake_free; /* intake_packets of each */
+    uint32_t *intake_order, *intake_length, *intake_free, *intake_from; /* intake_packets of each */
     uint32_t intake_count;
 };
+
+/* Whether a datagram that says it is of `maker` may be: it came from there, or nobody knows whence. */
+static inline bool rs_gm_is_from(rs_messages *node, rs_peer from, rs_peer maker) {
+    node->stats.strangers += from != RS_NO_PEER && from != maker;
+    return from == RS_NO_PEER || from == maker;
+}
 
 /* node.c */
 void *rs_gm_alloc(rs_messages *node, size_t size);
@@ -281,6 +333,25 @@ rs_gm_small *rs_gm_small_new(rs_messages *node);
 void rs_gm_engines_init(rs_gm_engine engines[RS_GM_ENGINES]);
 const rs_gm_engine *rs_gm_engine_of(const rs_messages *node, rs_messages_protocol protocol);
 
+/* peers.c */
+/* NULL: no view names it. */
+rs_gm_peer *rs_gm_peer_find(const rs_messages *node, rs_peer peer);
+/* Those that `next` lists and `group` does not are known from now on. False: no memory, all is as it was. */
+bool rs_gm_peers_hold(rs_messages *node, const rs_gm_group *group, const rs_gm_group *next);
+/* Those that `group` lists and `next` does not are of no interest for this group any more. */
+void rs_gm_peers_let_go(rs_messages *node, const rs_gm_group *group, const rs_gm_group *next);
+void rs_gm_peers_free(rs_messages *node);
+bool rs_gm_is_member(const rs_gm_group *group, rs_peer peer);
+bool rs_gm_may_publish(const rs_gm_group *group, rs_peer peer);
+/* The view lists the sender, and as far as is known it runs with that incarnation. */
+bool rs_gm_believes(const rs_messages *node, const rs_gm_group *group, rs_peer sender, uint32_t incarnation);
+/* So many bytes may be sent to it because it asked: in all not much more than was multicast before it. */
+bool rs_gm_peer_gets(rs_messages *node, rs_peer peer, uint32_t bytes);
+/* A data packet whose sender no view lists waits for a view. */
+void rs_gm_early_keep(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length);
+/* The group has a new view: packets that waited for it are received. */
+void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group);
+
 /* views.c */
 rs_gm_group *rs_gm_group_find(const rs_messages *node, rs_message_group id);
 void rs_gm_group_free(rs_messages *node, rs_gm_group *group);
@@ -290,9 +361,18 @@ rs_gm_stream *rs_gm_stream_find(const rs_messages *node, rs_peer sender, rs_mess
 /* NULL if no stream ever had that number; it may be out of use (group == NULL). */
 rs_gm_stream *rs_gm_stream_numbered(const rs_messages *node, uint32_t number);
 bool rs_gm_streams_init(rs_messages *node);
-/* A stream of that id, made or made anew if need be; NULL if the id is of an older incarnation or there is no room.
- * `*fresh`: nothing was heard of it before. */
-rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool *fresh);
+/* A stream of that id, made or made anew if need be; NULL if the view does not list the sender, the id is of another
+ * incarnation than the sender's, or there is no room. `own_word`: the sender says so itself, and is believed if its
+ * incarnation is not known yet. `*fresh`: nothing was heard of it before. */
+rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool own_word, bool *fresh);
+/* Like new from `sn` on: what was missing of it is forgotten. */
+void rs_gm_stream_restart(rs_messages *node, rs_gm_stream *stream, uint64_t sn);
+/* All up to `sn` is out of reach, and told as lost. */
+void rs_gm_stream_jump(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn);
+/* The group's view has changed: streams of who is not in it any more are kept a while, and used no more. */
+void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group);
+/* Windows that are larger than what came of late needs become smaller. */
+void rs_gm_streams_timeout(rs_messages *node, rs_time now);
 void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream);
 /* Nothing before `sn` matters. For a stream of which nothing is known yet. */
 void rs_gm_stream_start(rs_gm_stream *stream, uint64_t sn);
@@ -351,10 +431,10 @@ static inline rs_gm_missing *rs_gm_missing_at(const rs_messages *node, rs_gm_slo
 /* A whole datagram of a data packet that was checked, for a stream that takes it. */
 void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs_gm_id *id, const uint8_t *datagram,
                   uint32_t length, rs_messages_via via);
-bool rs_gm_receive_data(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 
 /* kept.c */
-bool rs_gm_receive_repair(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+bool rs_gm_receive_repair(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 /* The packet `missing` stood for is here: repairs that waited for it need one less. */
 void rs_gm_kept_found(rs_messages *node, rs_gm_missing *missing, const uint8_t *body, uint32_t length);
 /* It will not come: repairs with it are of no use. */
@@ -374,15 +454,17 @@ void rs_gm_publish_view(rs_gm_group *group);
 /* What packet `sn`, the newest, tells of the views it and those before it were published under. */
 rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn);
 bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out);
+/* The group is about to be forgotten: its numbers will go on where they are. */
+void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group);
 
 /* heartbeats.c */
 /* Something was published to the group just now. */
 void rs_gm_heartbeats_begin(rs_messages *node, rs_time now, rs_gm_group *group);
 void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group);
-bool rs_gm_receive_state(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+bool rs_gm_receive_state(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 
 /* answers.c */
-bool rs_gm_receive_nak(rs_messages *node, rs_time now, const uint8_t *bytes, size_t length);
+bool rs_gm_receive_nak(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 bool rs_gm_poll_retransmit(rs_messages *node, rs_messages_out *out);
 
 /* deliver.c */

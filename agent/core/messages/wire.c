@@ -165,6 +165,10 @@ bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out) {
     }
 }
 
+unsigned rs_gm_get_version(const uint8_t *bytes, size_t length) {
+    return length < 4 || get16(bytes) != RS_MESSAGES_MAGIC ? 0 : bytes[2];
+}
+
 unsigned rs_gm_get_kind(const uint8_t *bytes, size_t length) {
     if (length < 4 || get16(bytes) != RS_MESSAGES_MAGIC || bytes[2] != RS_GM_VERSION)
         return 0;

@@ -5,7 +5,7 @@
 
 #include "core/messages.h"
 
-#define RS_GM_VERSION 1
+#define RS_GM_VERSION 2 /* 1: incarnations were times of day, and anybody was believed */
 #define RS_GM_HEADER 24 /* of a data packet, before its body */
 #define RS_GM_BODY 16   /* head of the body */
 #define RS_GM_DATA_LEAST (RS_GM_HEADER + RS_GM_BODY)
@@ -103,6 +103,8 @@ void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item)
 void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnation, uint32_t count);
 void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item *item);
 
+/* Of any version: the third byte behind the magic says which; 0 if it is none of group messages. */
+unsigned rs_gm_get_version(const uint8_t *bytes, size_t length);
 /* Kind of a datagram of this version; 0 if it is none. */
 unsigned rs_gm_get_kind(const uint8_t *bytes, size_t length);
 /* A whole data packet, DATA or AGAIN. */

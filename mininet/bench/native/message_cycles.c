@@ -110,7 +110,7 @@ static void carry(system_state *s, rs_peer from) {
                 continue;
             if (to == 0)
                 record(s, &out, data);
-            rs_messages_receive(s->node[to], s->now, bytes, length);
+            rs_messages_receive(s->node[to], s->now, from, bytes, length);
             while (rs_messages_poll_event(s->node[to], &event))
                 ;
         }
@@ -157,7 +157,7 @@ static double replay(system_state *s, bool data_only, rs_messages_stats *stats) 
             continue;
         counted += p->data && i >= s->trace_count / 4;
         now += 1000;
-        rs_messages_receive(node, now, p->bytes, p->length);
+        rs_messages_receive(node, now, RS_NO_PEER, p->bytes, p->length);
         while (rs_messages_poll_event(node, &event))
             sum += event.length;
         while (rs_messages_poll_tx(node, now, &out))

@@ -7,6 +7,7 @@
 #include "daemon/groups_flow.h"
 
 #define WINDOW 256u
+#define SELF 9u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,18 +31,29 @@ static void decode(const uint8_t *bytes, size_t size) {
 static void keep_window(const uint8_t *bytes, size_t size) {
     rs_flow flow;
     rs_time now = 1000000000;
+    uint32_t members[64], count = 0;
     rs_flow_reset(&flow);
     for (; size >= 10; bytes += 10, size -= 10) {
         uint64_t number;
         memcpy(&number, bytes + 2, sizeof number);
         now += (rs_time)(bytes[0] >> 2) * 1000000;
-        if (bytes[0] % 4 == 0)
-            rs_flow_reported(&flow, now, bytes[1], number);
-        else if (bytes[0] % 4 == 1)
-            rs_flow_reported(&flow, now, bytes[1], flow.newest - number % 512);
-        else
+        uint64_t refused = flow.refused;
+        bool member = false;
+        for (uint32_t i = 0; i < count; i++)
+            member |= members[i] == bytes[1];
+        if (bytes[0] % 4 == 0) {
+            bool counts = rs_flow_reported(&flow, now, WINDOW, bytes[1], number);
+            must(counts == (flow.refused == refused) && (!counts || (member && bytes[1] != SELF)));
+        } else if (bytes[0] % 4 == 1) {
+            rs_flow_reported(&flow, now, WINDOW, bytes[1], flow.newest - number % 512);
+        } else if (number % 8 == 0) { /* a view: every second server, from one on */
+            count = bytes[1] % 64;
+            for (uint32_t i = 0; i < count; i++)
+                members[i] = (uint32_t)((number >> 8) + 2 * i) & 0xff;
+            rs_flow_view(&flow, SELF, 1, members, count);
+        } else
             for (uint32_t i = bytes[1]; i > 0 && rs_flow_open(&flow, now, WINDOW); i--)
-                flow.newest++;
+                rs_flow_published(&flow, flow.newest + 1);
         must(flow.reporter_count <= sizeof flow.reporters / sizeof flow.reporters[0]);
         for (uint32_t i = 0; i < flow.reporter_count; i++)
             must(flow.reporters[i].sn <= flow.newest);
@@ -49,7 +61,11 @@ static void keep_window(const uint8_t *bytes, size_t size) {
 }
 
 static void hear(const uint8_t *bytes, size_t size) {
-    const rs_flow_heard *one = rs_flow_hear(heard, bytes, size, WINDOW);
+    uint32_t source = 0;
+    if (size >= 8)
+        memcpy(&source, bytes + 4, sizeof source); /* who it says it is of, or there would be no more to see */
+    must(!rs_flow_hear(heard, ~source, bytes, size, WINDOW));
+    const rs_flow_heard *one = rs_flow_hear(heard, source, bytes, size, WINDOW);
     must(!one || (one >= heard && one < heard + RS_FLOW_HEARD && one->newest > one->told));
 }
 

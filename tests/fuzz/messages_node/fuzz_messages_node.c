@@ -1,13 +1,19 @@
 /* A node of group messages in two groups (one in order, both with repairs and NAKs), given any sequence of datagrams,
  * views, messages and times. Each step is a byte that says what, and what it needs: packets are made of the fuzzer's
  * bytes, with small numbers where ids belong so that they meet; some are packets that the node itself or its twin
- * sent. What is given out can be read to its last byte, and what a node sends its twin takes. */
+ * sent. Views list some of the servers as members, some as publishers, in incarnations that change or are not known.
+ * What is given out can be read to its last byte, and what a node sends its twin takes. Whatever is said: data goes by
+ * request to members only, windows keep their bound, streams are of those who were listed, and no packet of a sender
+ * in one incarnation is delivered twice. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/messages.h"
 #include "core/messages/wire.h"
+
+#define SERVERS 6u
+#define LIVES 4u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,7 +22,11 @@ typedef struct {
     rs_messages *node, *twin;
     rs_time now;
     uint64_t version;
+    bool member[2][SERVERS], listed[2][SERVERS]; /* by the node's newest view; by any */
+    uint64_t delivered[2][SERVERS][LIVES];       /* sns below 64, bits: since the node knows the group */
 } run;
+
+#define WINDOW_BYTES 4096u
 
 static void must(bool true_then) {
     if (!true_then)
@@ -48,8 +58,21 @@ static void read_all(const uint8_t *bytes, size_t length) {
 static void drain(run *r, rs_messages *node, bool to_twin) {
     rs_messages_event event;
     rs_messages_out out;
-    while (rs_messages_poll_event(node, &event))
+    rs_messages_stats stats;
+    while (rs_messages_poll_event(node, &event)) {
         read_all(event.bytes, event.kind == RS_MESSAGES_DELIVER ? event.length : 0);
+        if (event.kind != RS_MESSAGES_DELIVER || node != r->node)
+            continue;
+        must(event.group < 2 && event.sender < SERVERS && r->listed[event.group][event.sender]);
+        if (event.sn >= 64 || event.incarnation >= LIVES || event.part > 0)
+            continue;
+        uint64_t *seen = &r->delivered[event.group][event.sender][event.incarnation];
+        must(!(*seen >> event.sn & 1));
+        *seen |= UINT64_C(1) << event.sn;
+    }
+    rs_messages_stats_get(node, &stats);
+    must(stats.streams <= 2 * SERVERS && stats.peers <= SERVERS);
+    must(stats.window_bytes <= WINDOW_BYTES + 2 * SERVERS * 64 + 2 * 64 * sizeof(uint64_t));
     for (uint32_t i = 0; i < 200 && rs_messages_poll_tx(node, r->now, &out); i++) {
         uint8_t bytes[2048];
         uint32_t length = 0;
@@ -59,28 +82,49 @@ static void drain(run *r, rs_messages *node, bool to_twin) {
             length += out.piece[k].length;
         }
         must(length <= 600);
-        must(rs_messages_receive(to_twin ? r->twin : r->node, r->now, bytes, length));
+        rs_gm_id id;
+        rs_gm_body body;
+        if (node == r->node && rs_gm_get_kind(bytes, length) == RS_GM_KIND_AGAIN &&
+            rs_gm_get_data(bytes, length, &id, &body))
+            must(out.peer < SERVERS && id.group < 2 && r->member[id.group][out.peer]);
+        must(rs_messages_receive(to_twin ? r->twin : r->node, r->now, to_twin ? 0 : 1, bytes, length));
     }
     while (rs_messages_poll_tx(node, r->now, &out))
         ;
 }
 
 static void view(run *r, rs_messages *node, uint32_t group, uint8_t how) {
-    rs_peer members[6];
+    rs_peer members[SERVERS], publishers[SERVERS];
+    uint32_t incarnations[SERVERS];
+    uint8_t lives = next(r), who = next(r);
     rs_messages_view v = {.group = group,
                           .channel = group,
                           .version = r->version,
                           .members = members,
+                          .publishers = publishers,
+                          .incarnations = lives & 0x80 ? incarnations : NULL,
                           .protocol = how & 1 ? RS_MESSAGES_RICOCHET : RS_MESSAGES_PLAIN,
                           .order = group ? RS_ORDER_FIFO : RS_ORDER_NONE,
                           .r = 2 + (how >> 1) % 3,
                           .c_milli = 3000,
                           .stagger = 1 + (how >> 3) % 2};
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < SERVERS; i++) {
         if (i < 2 || how >> (i + 2) & 1)
             members[v.member_count++] = i;
+        else if (who >> i & 1)
+            publishers[v.publisher_count++] = i;
     }
-    rs_messages_set_view(node, r->now, &v);
+    for (uint32_t i = 0; i < v.member_count + v.publisher_count; i++) {
+        rs_peer peer = i < v.member_count ? members[i] : publishers[i - v.member_count];
+        incarnations[i] = peer < 2 ? 1 : (lives >> peer) % 3;
+    }
+    if (rs_messages_set_view(node, r->now, &v) != RS_OK || node != r->node)
+        return;
+    memset(r->member[group], 0, sizeof r->member[group]);
+    for (uint32_t i = 0; i < v.member_count; i++)
+        r->member[group][members[i]] = r->listed[group][members[i]] = true;
+    for (uint32_t i = 0; i < v.publisher_count; i++)
+        r->listed[group][publishers[i]] = true;
 }
 
 /* A packet of a kind, its ids small numbers, the rest the fuzzer's. */
@@ -121,7 +165,13 @@ static void packet(run *r, rs_gm_kind kind) {
     }
     uint32_t cut = control >= 0xf0 ? next(r) : 0;
     length -= cut < length ? cut : 0;
-    rs_messages_receive(r->node, r->now, bytes, length);
+    uint8_t from = next(r); /* mostly who it says it is of */
+    rs_peer maker = length >= 8 ? bytes[4] : 0;
+    rs_messages_receive(r->node, r->now,
+                        from < 0xe0   ? maker
+                        : from < 0xf8 ? from % SERVERS
+                                      : RS_NO_PEER,
+                        bytes, length);
 }
 
 static void step(run *r) {
@@ -148,9 +198,13 @@ static void step(run *r) {
         drain(r, r->twin, how & 1);
         break;
     case 4:
-        if (how == 77)
+        if (how == 77) {
             rs_messages_forget(r->node, r->now, what % 2);
-        rs_messages_intake(r->node, r->at, (size_t)(r->end - r->at) < how ? (size_t)(r->end - r->at) : how);
+            memset(r->delivered[what % 2], 0, sizeof r->delivered[0]); /* it knows nothing of it any more */
+            memset(r->member[what % 2], 0, sizeof r->member[0]);
+        }
+        rs_messages_intake(r->node, how % SERVERS, r->at,
+                           (size_t)(r->end - r->at) < how ? (size_t)(r->end - r->at) : how);
         rs_messages_work(r->node, r->now, how % 4);
         break;
     default:
@@ -177,6 +231,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                  .max_streams = 64,
                                  .max_missing = 100,
                                  .window_packets = 64,
+                                 .window_bytes = WINDOW_BYTES,
                                  .kept_repairs = 8,
                                  .repair_buffers = 64,
                                  .flush = 5000000};

@@ -74,6 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     must(bytes != NULL);
     if (size)
         memcpy(bytes, data, size);
+    /* What is of no version that is known is of no kind. */
+    must(rs_gm_get_version(bytes, size) == RS_GM_VERSION || rs_gm_get_kind(bytes, size) == 0);
     data_packet(bytes, size);
     repair(bytes, size);
     nak(bytes, size);

@@ -7,14 +7,15 @@
 typedef struct {
     rs_time at;
     uint64_t order;
-    rs_peer to;
+    rs_peer from, to;
     uint32_t length;
     uint8_t *bytes;
 } packet;
 
 typedef struct {
-    rs_peer *members;
-    uint32_t count;
+    rs_peer *members, *publishers;
+    uint32_t *incarnations; /* of all nodes the same */
+    uint32_t count, publisher_count;
     uint64_t version;
     rs_messages_view like;
     uint64_t included, *received_by;
@@ -102,6 +103,8 @@ void cluster_free(cluster *c) {
         rs_messages_free(c->nodes[i]);
     for (uint32_t i = 0; i < GROUPS_MOST; i++) {
         free(c->groups[i].members);
+        free(c->groups[i].publishers);
+        free(c->groups[i].incarnations);
         free(c->groups[i].knows);
         free(c->groups[i].received_by);
         free(c->groups[i].was);
@@ -166,14 +169,14 @@ static packet heap_pop(cluster *c) {
     return first;
 }
 
-static void travel(cluster *c, rs_peer to, const uint8_t *bytes, uint32_t length, bool data) {
+static void travel(cluster *c, rs_peer from, rs_peer to, const uint8_t *bytes, uint32_t length, bool data) {
     if ((data || !c->options.loss_of_data_only) && chance(c, c->options.loss)) {
         c->account.packets_lost += data;
         return;
     }
     uint32_t copies = chance(c, c->options.duplicated) ? 2 : 1;
     for (uint32_t i = 0; i < copies; i++) {
-        packet p = {.at = c->now + c->options.delay, .order = c->order++, .to = to, .length = length};
+        packet p = {.at = c->now + c->options.delay, .order = c->order++, .from = from, .to = to, .length = length};
         if (c->options.jitter)
             p.at += (rs_time)(next_random(c) % (uint64_t)c->options.jitter);
         p.bytes = malloc(length);
@@ -208,13 +211,13 @@ static void drain_packets(cluster *c, rs_peer from) {
         if (out.channel == RS_CH_PEER_DATAGRAM) {
             assert_true(out.peer < c->options.nodes && out.peer != from);
             look_at_repair(c, out.peer, bytes, length);
-            travel(c, out.peer, bytes, length, false);
+            travel(c, from, out.peer, bytes, length, false);
             continue;
         }
         const group_state *group = &c->groups[out.group]; /* channels are numbered like groups */
         for (uint32_t i = 0; i < group->count; i++) {
             if (group->members[i] != from)
-                travel(c, group->members[i], bytes, length, data);
+                travel(c, from, group->members[i], bytes, length, data);
         }
     }
 }
@@ -264,6 +267,35 @@ static void drain_events(cluster *c, rs_peer node) {
     }
 }
 
+/* All that know the group but are not in it may publish to it. */
+static void name_publishers(cluster *c, group_state *group, rs_messages_view *view) {
+    free(group->publishers);
+    group->publishers = malloc(c->options.nodes * sizeof *group->publishers);
+    if (!group->incarnations) {
+        group->incarnations = malloc(c->options.nodes * sizeof *group->incarnations);
+        for (uint32_t i = 0; i < c->options.nodes; i++)
+            group->incarnations[i] = c->options.config.incarnation ? c->options.config.incarnation : 7;
+    }
+    view->incarnations = group->incarnations;
+    group->publisher_count = 0;
+    for (uint32_t i = 0; i < c->options.nodes; i++) {
+        bool member = false;
+        for (uint32_t k = 0; k < group->count; k++)
+            member |= group->members[k] == i;
+        if (group->knows[i] && !member)
+            group->publishers[group->publisher_count++] = i;
+    }
+    view->publishers = group->publishers;
+    view->publisher_count = group->publisher_count;
+}
+
+static bool is_publisher(const group_state *group, rs_peer peer) {
+    for (uint32_t i = 0; i < group->publisher_count; i++)
+        if (group->publishers[i] == peer)
+            return true;
+    return false;
+}
+
 void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint32_t count,
                   const rs_messages_view *like) {
     assert_true(id < GROUPS_MOST);
@@ -288,6 +320,7 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
     view.member_count = count;
     for (uint32_t i = 0; i < count; i++)
         group->knows[copy[i]] = group->was[copy[i]] = true;
+    name_publishers(c, group, &view);
     for (uint32_t i = 0; i < c->options.nodes; i++) {
         if (group->knows[i])
             assert_int_equal(rs_messages_set_view(c->nodes[i], c->now, &view), RS_OK);
@@ -301,6 +334,20 @@ bool cluster_is_member(const cluster *c, rs_message_group id, rs_peer peer) {
             return true;
     }
     return false;
+}
+
+/* The next version, of the same members: who knows the group besides is a publisher. */
+static void view_again(cluster *c, rs_message_group id) {
+    group_state *group = &c->groups[id];
+    rs_messages_view view = group->like;
+    view.group = view.channel = id;
+    view.version = ++group->version;
+    view.members = group->members;
+    view.member_count = group->count;
+    name_publishers(c, group, &view);
+    for (uint32_t i = 0; i < c->options.nodes; i++)
+        if (group->knows[i])
+            assert_int_equal(rs_messages_set_view(c->nodes[i], c->now, &view), RS_OK);
 }
 
 /* All that know the group get the change; those that do not, the whole. */
@@ -323,6 +370,13 @@ static void change(cluster *c, rs_message_group id, rs_peer peer, bool join) {
     view.version = group->version;
     view.members = members;
     view.member_count = count;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < group->publisher_count; i++)
+        if (group->publishers[i] != peer)
+            group->publishers[kept++] = group->publishers[i];
+    view.publishers = group->publishers;
+    view.publisher_count = group->publisher_count = kept;
+    view.incarnations = group->incarnations;
     for (uint32_t i = 0; i < c->options.nodes; i++) {
         if (group->knows[i])
             assert_int_equal(rs_messages_change_view(c->nodes[i], c->now, id, view.version - 1, view.version, &peer,
@@ -345,6 +399,7 @@ void cluster_join(cluster *c, rs_message_group group, rs_peer peer) {
 
 void cluster_leave(cluster *c, rs_message_group group, rs_peer peer) {
     change(c, group, peer, false);
+    view_again(c, group); /* agents stay publishers for a while: what they published may be on its way */
 }
 
 void cluster_move(cluster *c, rs_message_group id) {
@@ -374,14 +429,9 @@ void cluster_random_groups(cluster *c, uint32_t groups, uint32_t size, const rs_
 
 void cluster_publish(cluster *c, rs_peer sender, rs_message_group id, uint32_t length) {
     group_state *group = &c->groups[id];
-    if (!group->knows[sender]) {
-        rs_messages_view view = group->like;
-        view.group = view.channel = id;
-        view.version = group->version;
-        view.members = group->members;
-        view.member_count = group->count;
+    if (!group->knows[sender] || (!cluster_is_member(c, id, sender) && !is_publisher(group, sender))) {
         group->knows[sender] = true;
-        assert_int_equal(rs_messages_set_view(c->nodes[sender], c->now, &view), RS_OK);
+        view_again(c, id);
     }
     if (c->message_count == c->message_room) {
         c->message_room = c->message_room ? c->message_room * 2 : 1024;
@@ -424,7 +474,7 @@ void cluster_run(cluster *c, rs_time until) {
             node = p.to;
             if (rs_gm_get_kind(p.bytes, p.length) == RS_GM_KIND_DATA && rs_gm_get_data(p.bytes, p.length, &id, &body))
                 c->groups[id.group].received_by[node]++;
-            assert_true(rs_messages_receive(c->nodes[node], c->now, p.bytes, p.length));
+            assert_true(rs_messages_receive(c->nodes[node], c->now, p.from, p.bytes, p.length));
             free(p.bytes);
         } else
             rs_messages_timeout(c->nodes[node], c->now);

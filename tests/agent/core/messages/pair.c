@@ -69,13 +69,44 @@ rs_status pair_publish(rs_messages *node, rs_time now, uint8_t value, uint32_t l
     return status;
 }
 
-void pair_give(rs_messages *node, rs_time now, const datagram *d) {
+void pair_view_of(rs_messages *node, uint64_t version, const rs_messages_view *like, const pair_server *servers,
+                  uint32_t count) {
+    rs_peer members[16], publishers[16];
+    uint32_t incarnations[32], members_done = 0, publishers_done = 0;
+    rs_messages_view view = *like;
+    assert_true(count <= 16);
+    for (uint32_t i = 0; i < count; i++)
+        if (!servers[i].publishes) {
+            incarnations[members_done] = servers[i].incarnation;
+            members[members_done++] = servers[i].peer;
+        }
+    for (uint32_t i = 0; i < count; i++)
+        if (servers[i].publishes) {
+            incarnations[members_done + publishers_done] = servers[i].incarnation;
+            publishers[publishers_done++] = servers[i].peer;
+        }
+    view.group = GROUP;
+    view.channel = 9;
+    view.version = version;
+    view.members = members;
+    view.member_count = members_done;
+    view.publishers = publishers;
+    view.publisher_count = publishers_done;
+    view.incarnations = incarnations;
+    assert_int_equal(rs_messages_set_view(node, 0, &view), RS_OK);
+}
+
+void pair_give_from(rs_messages *node, rs_time now, rs_peer from, const datagram *d) {
     /* Exactly as many bytes as there are, so that the sanitizer sees a read beyond. */
     uint8_t *bytes = malloc(d->length);
     assert_non_null(bytes);
     memcpy(bytes, d->bytes, d->length);
-    assert_true(rs_messages_receive(node, now, bytes, d->length));
+    assert_true(rs_messages_receive(node, now, from, bytes, d->length));
     free(bytes);
+}
+
+void pair_give(rs_messages *node, rs_time now, const datagram *d) {
+    pair_give_from(node, now, RS_NO_PEER, d);
 }
 
 void pair_expect(rs_messages *node, uint8_t value, uint32_t length) {

@@ -246,11 +246,11 @@ static void intake__drops_at_random_when_it_is_full(void **state) {
     for (uint32_t i = 1; i <= 100; i++) {
         assert_int_equal(pair_publish(sender, 0, (uint8_t)i, 1000), RS_OK);
         assert_int_equal(pair_take(sender, 0, d, 1), 1);
-        dropped += !rs_messages_intake(receiver, d->bytes, d->length);
+        dropped += !rs_messages_intake(receiver, SENDER, d->bytes, d->length);
     }
     assert_int_equal(dropped, 50);
     assert_int_equal(rs_messages_work(receiver, MS, 20), 20);
-    assert_true(rs_messages_intake(receiver, d->bytes, d->length)); /* room again */
+    assert_true(rs_messages_intake(receiver, SENDER, d->bytes, d->length)); /* room again */
     assert_int_equal(rs_messages_work(receiver, MS, 1000), 31);
     assert_int_equal(rs_messages_work(receiver, MS, 1000), 0);
     rs_messages_event event;
@@ -296,16 +296,16 @@ static void memory__may_fail_anywhere(void **state) {
             uint32_t count = pair_take(node[0], 0, d, 64);
             for (uint32_t i = 0; i < count; i++) {
                 if (i % 4)
-                    rs_messages_receive(node[1], MS, d[i].bytes, d[i].length);
+                    rs_messages_receive(node[1], MS, SENDER, d[i].bytes, d[i].length);
             }
             for (rs_time now = MS; now < 400 * MS; now += 20 * MS) {
                 rs_messages_timeout(node[1], now);
                 count = pair_take(node[1], now, d, 64);
                 for (uint32_t i = 0; i < count && i < 40; i++)
-                    rs_messages_receive(node[0], now, d[i].bytes, d[i].length);
+                    rs_messages_receive(node[0], now, RECEIVER, d[i].bytes, d[i].length);
                 count = pair_take(node[0], now, d, 64);
                 for (uint32_t i = 0; i < count; i++)
-                    rs_messages_receive(node[1], now, d[i].bytes, d[i].length);
+                    rs_messages_receive(node[1], now, SENDER, d[i].bytes, d[i].length);
             }
         }
         through = pair_fail_after > 0;

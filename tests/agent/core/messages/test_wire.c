@@ -27,8 +27,8 @@ static void wire__data_is_read_as_written(void **unused) {
     rs_gm_id id;
     rs_gm_body body;
     size_t length = make_data(bytes, RS_GM_WHOLE, "hello", 5);
-    /* docs/protocol.md: magic 47 52, version 1, kind 1, sender little endian. */
-    assert_memory_equal(bytes, "\x47\x52\x01\x01\x01\x00\x00\x0a", 8);
+    /* docs/protocol.md: magic 47 52, version 2, kind 1, sender little endian. */
+    assert_memory_equal(bytes, "\x47\x52\x02\x01\x01\x00\x00\x0a", 8);
     assert_int_equal(rs_gm_get_kind(bytes, length), RS_GM_KIND_DATA);
     assert_true(rs_gm_get_data(bytes, length, &id, &body));
     assert_int_equal(id.sender, 0x0a000001);
