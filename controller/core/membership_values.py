@@ -9,8 +9,7 @@ from ipaddress import IPv4Address
 NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 PROTOCOLS = ("plain", "ricochet")  # that this manager can give to groups
 ORDERS = ("none", "fifo")
-RATE_MAX = 255  # of r and c
-STAGGER_MAX = 64
+R_MAX, C_MAX, STAGGER_MAX = 32, 64, 64  # what agents can run (agent/core/messages.h; a test compares)
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ def wrong_options(one: GroupOptions) -> str:
         return f"there is no order {one.order[:40]!r}; it is one of {', '.join(ORDERS)}"
     if one.protocol != "ricochet":
         return f"r, c and stagger are of ricochet; {one.protocol} has none" if one.r or one.c or one.stagger else ""
-    if not (1 <= one.r <= RATE_MAX and 1 <= one.c <= RATE_MAX):
-        return f"(r, c) = ({one.r}, {one.c}) is out of range: 1 to {RATE_MAX} each"
+    if not (1 <= one.r <= R_MAX and 1 <= one.c <= C_MAX):
+        return f"(r, c) = ({one.r}, {one.c}) is out of range: r is 1 to {R_MAX}, c 1 to {C_MAX}"
     if not 1 <= one.stagger <= STAGGER_MAX:
         return f"stagger {one.stagger} is out of range: 1 to {STAGGER_MAX}"
     return ""

@@ -33,8 +33,8 @@ class NewGroup(BaseModel):
     name: GroupName = Field(examples=["ticks.eu"])
     protocol: str = Field("plain", max_length=64, description="plain (unreliable) or ricochet")
     order: Literal["none", "fifo"] = Field("none", description="Delivery: as it comes, or in order of each sender")
-    r: int | None = Field(None, ge=0, le=groups.RATE_MAX, description="ricochet: a repair for r packets (8)")
-    c: int | None = Field(None, ge=0, le=groups.RATE_MAX, description="ricochet: to c other members (5)")
+    r: int | None = Field(None, ge=0, le=groups.R_MAX, description="ricochet: a repair for r packets (8)")
+    c: int | None = Field(None, ge=0, le=groups.C_MAX, description="ricochet: to c other members (5)")
     stagger: int | None = Field(None, ge=0, le=groups.STAGGER_MAX, description="ricochet: repair bins in turn (1)")
 
 

@@ -1,0 +1,26 @@
+"""Limits that two programs have to keep alike are the same in both."""
+
+from __future__ import annotations
+
+import re
+
+from rostrum.controller.core import membership_values as groups
+
+from tests.tidy.tree import ROOT
+
+
+def test_the_manager_refuses_the_groups_that_agents_cannot_run() -> None:
+    header = (ROOT / "agent" / "core" / "messages.h").read_text()
+    found = dict(re.findall(r"#define RS_MESSAGES_(R|C|STAGGER)_MAX (\d+)", header))
+    assert {name: int(value) for name, value in found.items()} == {
+        "R": groups.R_MAX,
+        "C": groups.C_MAX,
+        "STAGGER": groups.STAGGER_MAX,
+    }
+
+
+def test_group_options_up_to_the_limits_are_right_and_beyond_are_refused_with_words() -> None:
+    assert not groups.wrong_options(groups.options("ricochet", r=32, c=64, stagger=64))
+    for r, c, stagger in ((33, 5, 1), (8, 65, 1), (255, 255, 1), (8, 5, 65), (0, 5, 1), (8, 0, 1)):
+        words = groups.wrong_options(groups.options("ricochet", r=r, c=c, stagger=stagger))
+        assert "out of range" in words and "1 to" in words
