@@ -208,8 +208,8 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
 rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_group group, uint64_t from, uint64_t to,
                                   const rs_peer *joined, uint32_t joined_count, const rs_peer *left,
                                   uint32_t left_count);
-/* The group is no more of this node's business: what waits to be delivered of it is dropped. If it is published to again
- * later, its packets' numbers go on where they were. RS_ERR_UNKNOWN. */
+/* The group is no more of this node's business: what waits to be delivered of it is dropped. If it is published to
+ * again later, its packets' numbers go on where they were. RS_ERR_UNKNOWN. */
 rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group group);
 /* Name of a protocol for people and configuration ("plain", "ricochet"); NULL if there is no engine for it. */
 const char *rs_messages_protocol_name(rs_messages_protocol protocol);

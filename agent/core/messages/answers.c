@@ -1,6 +1,7 @@
 /* Packets that others ask for: members of its group alone are answered, at the address that they asked from, and in all
- * with no more than twice what was published and heard here since they are known. A packet is not given to the same asker twice within the time that it waits before it
- * asks again: requests that piled up somewhere, or were doubled on the way, are answered once. */
+ * with no more than twice what was published and heard here since they are known. A packet is not given to the same
+ * asker twice within the time that it waits before it asks again: requests that piled up somewhere, or were doubled on
+ * the way, are answered once. */
 #include "core/messages/state.h"
 
 static bool answered_just_now(rs_messages *node, rs_time now, const rs_gm_retransmit *again) {
