@@ -35,8 +35,8 @@ from pydantic_core import PydanticSerializationError, to_json
 from rostrum.controller.core.durable import Change, Json
 from rostrum.controller.store import StoreError, encode_each
 
-SCHEMA = 2  # raised, with a step in `Journal._open`, when files of before cannot be read as they are
-READABLE = (1, SCHEMA)
+SCHEMA = 3  # raised, with a step in `Journal._open`, when files of before cannot be read as they are
+READABLE = (1, 2, SCHEMA)
 TURNS_BYTES = 128 << 10  # not folded yet
 APPLICATION_ID = 0x72737472
 PAGE_BYTES = 4096
@@ -153,7 +153,16 @@ class Journal:
             file.executescript(f"BEGIN;{_TABLES}{_TURNS}{marks}COMMIT")
         _checked(file, self.path)
         if _schema(file) == 1:  # it had no turns
-            file.executescript(f"BEGIN;{_TURNS}PRAGMA user_version={SCHEMA};COMMIT")
+            file.executescript(f"BEGIN;{_TURNS}PRAGMA user_version=2;COMMIT")
+        if _schema(file) == 2:  # sums were of the values alone
+            rows = file.execute("SELECT part, key, value, crc FROM record").fetchall()
+            for part, key, text, crc in rows:
+                _check_sum(self.path, 2, part, key, text, crc)
+            file.execute("BEGIN")
+            new = [(_sum(SCHEMA, part, key, text), part, key) for part, key, text, _ in rows]
+            file.executemany("UPDATE record SET crc = ? WHERE part = ? AND key = ?", new)
+            file.execute(f"PRAGMA user_version={SCHEMA}")
+            file.execute("COMMIT")
         return file
 
     def _take_turns(self) -> None:
@@ -189,8 +198,8 @@ class Journal:
             if value is None:
                 gone.append(name)
             else:
-                text = _encode(value)
-                rows.append((*name, text.decode(), zlib.crc32(text)))
+                text = _encode(value).decode()
+                rows.append((*name, text, _sum(SCHEMA, *name, text)))
         file.execute("BEGIN")
         try:
             file.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)", rows)
@@ -288,9 +297,9 @@ def _encode(value: Json) -> bytes:
 def _records(file: sqlite3.Connection, path: Path) -> Records:
     """Of one moment when the connection is in a transaction."""
     records: Records = {}
+    schema = _schema(file)
     for part, key, text, crc in file.execute("SELECT part, key, value, crc FROM record"):
-        if not isinstance(text, str) or zlib.crc32(text.encode()) != crc:
-            raise _damaged(path, f"record {part} {key} is not what was written")
+        _check_sum(path, schema, part, key, text, crc)
         records.setdefault(part, {})[key] = json.loads(text)
     for changes in _turns(file, path):
         for part, key, value in changes:
@@ -300,6 +309,17 @@ def _records(file: sqlite3.Connection, path: Path) -> Records:
             else:
                 there[key] = value
     return {part: there for part, there in records.items() if there}
+
+
+def _sum(schema: int, part: str, key: str, text: str) -> int:
+    """Of a record. A name that is another one is damage too."""
+    return zlib.crc32((text if schema < 3 else f"{part}\0{key}\0{text}").encode())
+
+
+def _check_sum(path: Path, schema: int, part: object, key: object, text: object, crc: object) -> None:
+    whole = isinstance(part, str) and isinstance(key, str) and isinstance(text, str)
+    if not whole or _sum(schema, str(part), str(key), str(text)) != crc:
+        raise _damaged(path, f"record {part} {key} is not what was written")
 
 
 def _turns(file: sqlite3.Connection, path: Path) -> Iterator[Rows]:

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -149,18 +150,26 @@ def test_turns__are_folded_into_records_that_say_the_same(tmp_path: Path, seed: 
     assert journal.check(file) == {"path": len(expected)}
 
 
-def test_file_of_an_earlier_release__is_read_shown_and_gone_on_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema", [1, 2])
+def test_file_of_an_earlier_release__is_read_shown_and_gone_on_with(tmp_path: Path, schema: int) -> None:
     file = tmp_path / "journal"
     made = Journal(file, "t")
     made.write([Change("path", "p-1", {"n": 1}), Change("path", "p-2", {"n": 2})])
     made.close()
-    meddle(file, "DROP TABLE turn; PRAGMA user_version=1")  # schema 1 had no turns
+    with sqlite3.connect(file) as old:
+        for key, value in old.execute("SELECT key, value FROM record").fetchall():  # sums were of the values alone
+            old.execute("UPDATE record SET crc = ? WHERE key = ?", (zlib.crc32(value.encode()), key))
+    old.close()
+    meddle(file, f"{'DROP TABLE turn; ' if schema == 1 else ''}PRAGMA user_version={schema}")  # schema 1 had no turns
     assert journal.check(file) == {"path": 2}
     again = Journal(file, "t")
     assert again.records == {"path": {"p-1": {"n": 1}, "p-2": {"n": 2}}}
     again.write([Change("path", "p-1", None)])
     assert journal.show(file)["records"] == {"path": {"p-2": {"n": 2}}}
     again.close()
+    third = Journal(file, "t")
+    assert third.records == {"path": {"p-2": {"n": 2}}}
+    third.close()
 
 
 def test_damage__a_turn_that_is_not_what_was_written(tmp_path: Path) -> None:
