@@ -225,6 +225,12 @@ def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
     servers = core.topology.servers
     ends = {servers[name].tor for name in (path.request.sender, *path.request.receivers)}
     failed = {switch for switch, _ in event.failures}
+    if not path.room_made and (room := core.idle_rules.of_switches(failed)):
+        path.room_made = True
+        core.discard(room, now)  # whatever the switch's words were: a full table is the likeliest cause that passes
+        core.warn("rules not set; kept ones go to make room", path=path.id, sets=len(room), cause=cause)
+        core.install(path, now)
+        return
     if path.kind is PathKind.PACKET and not failed & ends and not path.rules_retried:
         path.rules_retried = True
         to_packet(core, path, cause, now, frozenset(failed))

@@ -206,6 +206,8 @@ def rules_answered(core: Core, op: int, failures: tuple[tuple[str, str], ...], n
         m.unsure[switch] = (now + wait, wait)
         core.members.wake_at(now + wait)
         core.warn("group rules not set", switch=switch, cause=cause, again_ms=wait // MS)
+    if failures:  # perhaps of full tables
+        core.discard(core.idle_rules.of_switches([switch for switch, _ in failures]), now)
     if m.flush and op in m.flush.ops:
         m.flush.ops.discard(op)
         finish_if_done(core, now)

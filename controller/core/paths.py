@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
@@ -72,6 +72,7 @@ class Path:
     unread: set[str] = field(default_factory=set)  # restored: switches not yet seen to have its rules
     rules_in: bool = False
     rules_retried: bool = False
+    room_made: bool = False  # kept rules were dropped for these
     complaints: dict[str, int] = field(default_factory=dict)  # receiver -> times without light
     dark: set[str] = field(default_factory=set)  # receivers that saw nothing of its circuit
     light: dict[str, FirstLight] = field(default_factory=dict)  # by receivers' rack, where its switch tells
@@ -263,6 +264,13 @@ class IdleRules:
     def of_circuit(self, circuit_id: str) -> list[RuleSet]:
         """Removes and returns the sets that lead into a circuit."""
         found = self._of_circuits.get(circuit_id, [])[:]
+        for one in found:
+            self.take(one.hops)
+        return found
+
+    def of_switches(self, switches: Collection[str]) -> list[RuleSet]:
+        """Removes and returns the sets that have rules there."""
+        found = [one for one in self._sets.values() if any(rule.switch in switches for rule in one.rules)]
         for one in found:
             self.take(one.hops)
         return found

@@ -244,6 +244,7 @@ class Core:
         """The rules of the path's hops: only its sender may use them, and receivers' racks watch for its light."""
         assert path.group is not None
         path.light = {}
+        path.room_made = False
         path.rules = rule_making.multicast(
             path.hops,
             path.group,

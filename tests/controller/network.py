@@ -29,6 +29,7 @@ class Network:
         self.blind: set[tuple[str, int | str]] = (
             set()
         )  # ("input" | "output" | "splitter", which): light ends there, unseen
+        self.room: dict[str, int] = {}  # switches whose tables hold no more rules than that
         self.lenient = False  # ports that are taken answer FAULT, as after a Disconnect that was refused
 
     def install(self, rules: tuple[MulticastRule, ...]) -> None:
@@ -133,9 +134,9 @@ class Network:
             self.install(done)
             return ev.RulesFailed(action.op, refused) if refused else ev.RulesInstalled(action.op)
         if isinstance(action, act.RemoveRules):
-            done, refused = self._split(action.rules)
-            self.remove(done)
-            return ev.RulesRemoved(action.op, refused)
+            self.remove(tuple(rule for rule in action.rules if rule.switch not in self.refusing))
+            names = sorted({rule.switch for rule in action.rules} & self.refusing)
+            return ev.RulesRemoved(action.op, tuple((name, "refused") for name in names))
         if isinstance(action, act.InstallUnicast):
             self.unicast[action.switch] = action.rules
         if isinstance(action, act.ReadRules):
@@ -155,5 +156,12 @@ class Network:
 
     def _split(self, rules: tuple[MulticastRule, ...]) -> tuple[tuple[MulticastRule, ...], tuple[tuple[str, str], ...]]:
         """What is carried out, and who refuses."""
-        done = tuple(rule for rule in rules if rule.switch not in self.refusing)
-        return done, tuple((name, "refused") for name in sorted({rule.switch for rule in rules} & self.refusing))
+        full = {name for name in self.room if self._more(name, rules)}
+        done = tuple(rule for rule in rules if rule.switch not in self.refusing | full)
+        refused = [(name, "refused") for name in {rule.switch for rule in rules} & self.refusing]
+        return done, tuple(sorted([*refused, *((name, "table full") for name in full - self.refusing)]))
+
+    def _more(self, switch: str, rules: tuple[MulticastRule, ...]) -> bool:
+        """Whether these are more than the switch's table has room for."""
+        new = {(rule.in_port, rule.group) for rule in rules if rule.switch == switch}
+        return bool(new) and len(new | self.tables[switch].keys()) > self.room[switch]

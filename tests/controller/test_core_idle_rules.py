@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.membership_values import GroupUse
 from rostrum.controller.core.values import Settings, State, Wanted
 
 from tests.controller.timeline import Timeline
@@ -84,3 +85,57 @@ def test_more_than_may_be_kept__the_longest_unused_go_several_at_once() -> None:
             break
     assert (sender, receiver) == ends[2], "the three that were asked for first are gone"
     assert line.manager.core.groups.used == len(line.manager.core.idle_rules)
+
+
+def test_full_switch_table__kept_rules_make_room_before_a_path_fails() -> None:
+    line = Timeline()
+    line.network.room = {"tor1": 3}
+    for receiver in ("h3", "h5", "h7"):
+        line.release(line.path(ask(line, "h1", receiver)))
+    assert len(line.manager.core.idle_rules) == 3
+    path = line.path(ask(line, "h1", "h4"))
+    assert path.state is State.ACTIVE and not line.manager.core.idle_rules.all()
+    line.assert_delivers(path)
+    line.release(path)
+    line.assert_nothing_held()
+
+
+def test_full_switch_table__of_paths_in_use_fails_the_next_one_after_one_more_try() -> None:
+    line = Timeline()
+    line.network.room = {"tor1": 2}
+    held = [line.path(ask(line, "h1", receiver)) for receiver in ("h3", "h5")]
+    line.release(line.path(ask(line, "h3", "h5")))
+    line.actions.clear()
+    path = line.path(ask(line, "h1", "h7"))
+    assert path.state is State.FAILED and path.cause == "rules not set on tor1: table full"
+    assert len(line.of(act.InstallRules)) == 1, "nothing that is kept was there: the same again would not help"
+    assert len(line.manager.core.idle_rules) == 1, "of other switches"
+    assert all(one.state is State.ACTIVE for one in held)
+
+
+def test_switch_that_refuses_everything__is_asked_twice_not_for_ever() -> None:
+    line = Timeline()
+    for receiver in ("h3", "h5", "h7"):
+        line.release(line.path(ask(line, "h1", receiver)))
+    line.network.refusing = {"tor1"}
+    line.actions.clear()
+    path = line.path(ask(line, "h1", "h4"))
+    assert path.state is State.FAILED
+    assert len(line.of(act.InstallRules)) == 2
+
+
+def test_full_switch_table__kept_rules_make_room_for_message_groups() -> None:
+    line = Timeline()
+    for receiver in ("h3", "h5", "h7"):
+        line.release(line.path(ask(line, "h1", receiver)))
+    line.network.room = dict.fromkeys(line.topology.switches, 3)
+    for server in ("h1", "h3", "h5"):
+        line.do(ev.AgentUp(server, 1, 7071, (), group_protocols=("plain",)))
+        line.do(ev.GroupJoined(server, GroupUse("news")))
+    for _ in range(4):
+        line.wait(500)
+        for server in ("h1", "h3", "h5"):
+            line.do(ev.KeepAlive(server))
+    assert not line.manager.core.idle_rules.all()
+    wanted = {rule for switch in line.topology.switches for rule in line.manager.core.members.sharing.rules_on(switch)}
+    assert wanted and wanted <= line.network.rules()
