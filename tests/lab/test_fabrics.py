@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 from rostrum.client import Agent
+from rostrum.controller import link_commands
 from rostrum.lab import links
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError
@@ -78,6 +80,52 @@ def test_fat_tree__unicast_goes_around_links_left_alone(fat_tree: Lab) -> None:
         links.cut(fat_tree, "h0-0-0", "h0-0-1")
     with pytest.raises(LabError, match="patch port"):
         links.down(fat_tree, "edge0-0", "agg0-0")
+
+
+def test_fat_tree__a_link_that_passes_nothing_is_avoided_and_used_again_without_anybody_saying_so(
+    fat_tree: Lab, seed: int
+) -> None:
+    """No port goes down: discovery misses its frames. Whichever way out of the rack it is, sends go on by the other."""
+    receivers, data = ["h0-1-0", "h1-0-0", "h3-1-1"], data_of(2_000_000, seed)
+
+    def out() -> list[list[str]]:
+        return [sorted(one["link"]) for one in fat_tree.rest.get("/v1/failed-links")["failed_links"] if one["silent"]]
+
+    for switch in ("agg0-0", "agg0-1"):
+        links.cut(fat_tree, "edge0-0", switch)
+        until(lambda: out() == [[switch, "edge0-0"]], "the silent link is left alone")  # noqa: B023
+        result = send(fat_tree, "h0-0-0", receivers, data)
+        check(fat_tree, result, receivers, data)
+        path = fat_tree.rest.get(f"/v1/paths/{result.response_id}")
+        used = {rule["switch"] for rule in path["rules"]}
+        assert switch not in used
+        forget(fat_tree, ["h0-0-0", *receivers], result.data_id)
+        links.up(fat_tree, "edge0-0", switch)
+        until(lambda: not out(), "the link is used again")
+
+
+def test_fat_tree__a_drained_link_is_avoided_until_it_is_put_back(fat_tree: Lab, seed: int) -> None:
+    socket = str(fat_tree.run / "manager.sock")
+
+    def links_command(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(link_commands.links, [*words, "--manager", socket])
+        return done.exit_code, done.output
+
+    drained = "drained  agg0-0-edge0-0: new cable\n"
+    status, words = links_command("drain", "edge0-0", "agg0-0", "--reason", "new cable")
+    assert status == 0 and drained in words  # links that failed in other tests may be there too
+    status, words = links_command("drain", "edge0-0", "agg0-1")
+    assert status == 1 and "a rack would be cut off" in words
+    receivers, data = ["h1-0-0", "h3-1-1"], data_of(1_000_000, seed)
+    result = send(fat_tree, "h0-0-0", receivers, data)
+    check(fat_tree, result, receivers, data)
+    forget(fat_tree, ["h0-0-0", *receivers], result.data_id)
+    path = fat_tree.rest.get(f"/v1/paths/{result.response_id}")
+    assert "agg0-0" not in {rule["switch"] for rule in path["rules"]}
+    assert drained in links_command("out")[1]
+    status, words = links_command("undrain", "edge0-0", "agg0-0")
+    assert status == 0 and "drained" not in words
+    assert "agg0-0:" in links_command("list")[1]
 
 
 def test_bcube__servers_forward_multicast_and_unicast(bcube: Lab, seed: int) -> None:
