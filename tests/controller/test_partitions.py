@@ -1,5 +1,5 @@
-"""Two managers, etcd, an OCS and agents, cut off from each other and stopped at any moment, with orders to the OCS under
-way: in virtual time, each manager on a loop of its own that can be stopped while the world goes on.
+"""Two managers, etcd, an OCS and agents, cut off from each other and stopped at any moment, with orders to the OCS
+under way: in virtual time, each manager on a loop of its own that can be stopped while the world goes on.
 
 The OCS's command log is the witness: TL1 knows no terms, so nobody but the managers themselves keeps a deposed one from
 ordering. What is real: election, shared store, owner, core, execution. What is not: etcd, switches, the TL1 connection,
@@ -21,7 +21,6 @@ from typing import Any
 
 import pytest
 from rostrum.controller import run_clock, shared
-from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.manager import Manager
@@ -77,7 +76,8 @@ class MemberLoop(asyncio.BaseEventLoop):
         scheduled = self._scheduled  # type: ignore[attr-defined]
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
-            self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)  # type: ignore[attr-defined, has-type]
+            count = self._timer_cancelled_count  # type: ignore[has-type]
+            self._timer_cancelled_count = max(0, count - 1)
         return scheduled[0]._when if scheduled else None
 
     def turn(self) -> None:
@@ -199,7 +199,8 @@ class World:
         self.etcd = MiniEtcd(self)
         self.log: list[Order] = []
         self.agents = {name: Agent(name) for name in self.topology.servers}
-        self.grants = 0
+        self.grants = self.circuits = 0  # told to agents; of the latter kind
+        self.ocs_s = 0.07  # that a cross-connect takes
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self.members = [Member(self, name) for name in ("a", "b")]
@@ -245,7 +246,9 @@ class World:
 
     def keep_alive(self) -> None:
         for agent in self.agents.values():
-            leader = next((one for one in self.members if one.owner and not one.stopped and one.reached("agents")), None)
+            leader = next(
+                (one for one in self.members if one.owner and not one.stopped and one.reached("agents")), None
+            )
             if agent.manager and agent.manager.owner and not agent.manager.stopped:
                 agent.manager.post(ev.KeepAlive(agent.server))
             elif leader:
@@ -253,6 +256,10 @@ class World:
         self.at(self.now + 0.7, self.keep_alive)
 
     def ask(self) -> None:
+        self.put_request()
+        self.at(self.now + self.random.uniform(0.1, 0.8), self.ask)
+
+    def put_request(self) -> None:
         sender, *receivers = self.random.sample(sorted(self.agents), self.random.randint(2, 3))
         agent, number = self.agents[sender], next(self._serial)
         request = PathRequest(
@@ -261,7 +268,6 @@ class World:
         agent.asked[request.request_id] = request
         if agent.manager and agent.manager.owner:
             agent.manager.post(ev.RequestReceived(request))
-        self.at(self.now + self.random.uniform(0.1, 0.8), self.ask)
 
     def release(self) -> None:
         held = [(agent, path) for agent in self.agents.values() for path in agent.live]
@@ -338,7 +344,7 @@ class MemberOcs:
     async def connect(self, pairs: Sequence[Pair]) -> list[CrossConnect]:
         if not self._may_order():
             raise SouthboundError("not sent: this manager may lead no more")
-        return list(await self._send("connect", tuple(pairs), 0.07))
+        return list(await self._send("connect", tuple(pairs), self._world.ocs_s))
 
     async def disconnect(self, pairs: Sequence[Pair]) -> None:
         if not self._may_order():
@@ -380,6 +386,7 @@ class Member:
         self.cut: dict[str, float] = {}
         self.stopped, self.stopped_s, self._since = False, 0.0, 0.0
         self.owner: Owner | None = None
+        self.devices: Devices | None = None
         self.terms: list[int] = []
         self._boots = itertools.count(1)
         self._task = self.loop.create_task(self._live())
@@ -436,7 +443,8 @@ class Member:
         )  # fmt: skip
         lost: asyncio.Future[StoreError] = self.loop.create_future()
         owner.on_lost = lambda error: None if lost.done() else lost.set_result(error)
-        owner.devices, owner.agents = devices, Told(world, self, owner)
+        self.devices = owner.devices = devices
+        owner.agents = Told(world, self, owner)
         assert election.lost is not None
         election.lost.add_done_callback(lambda done: (owner.close(), owner.on_lost(done.result())))
         owner.manager.core.durable = Durable(round(world.now * 1e9) - self.clock())
@@ -478,6 +486,7 @@ class Told:
         agent.live[path] = live
         self._world.grants += 1
         if response.kind is PathKind.CIRCUIT:
+            self._world.circuits += 1
             self._holds(agent, path)
 
     def moved(self, server: str, path_id: str, kind: PathKind, reason: str) -> None:
@@ -513,7 +522,7 @@ class Told:
         if path and path.cascade:
             pairs = path.cascade.pairs
             fibres = {("in", one.input) for one in pairs} | {("out", one.output) for one in pairs}
-            agent.fibres[path_id] = (f"{self._member.name}{path.circuit_id}", frozenset(fibres))
+            agent.fibres[path_id] = (f"{path.circuit_id} {pairs}", frozenset(fibres))
             self._world.check()
 
 
@@ -532,3 +541,60 @@ def world(seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterable[World]:
         with contextlib.suppress(Exception):
             made.run(5.0)
         one.loop.close()
+
+
+def test_partitions_and_pauses__no_order_of_a_term_after_a_later_ones_first_and_no_fibre_granted_twice(
+    world: World, seed: int
+) -> None:
+    world.at(world.now, world.keep_alive)
+    world.at(world.now + 1.0, world.ask)
+    world.at(world.now + 2.0, world.release)
+    world.at(world.now + 5.0, world.trouble)
+    for _ in range(600):
+        world.ocs_s = world.random.choice((0.07, 0.07, 0.5, 1.5))
+        world.run(1.0)
+        world.check()
+    terms = {one.term for one in world.log}
+    what = f"{len(terms)} terms, {len(world.log)} orders, {world.grants} grants, {world.circuits} of them of circuits"
+    assert len(terms) >= 10 and world.circuits > 40, f"seed {seed}: {what}"
+    print(what)
+
+
+def test_the_leader_stops_past_its_lease_with_an_order_under_way(world: World) -> None:
+    """The order arrives while it sleeps; when it wakes, what waited behind that order is not given."""
+    world.at(world.now, world.keep_alive)
+    world.run(3.0)
+    (leader,) = [one for one in world.members if one.owner]
+    assert leader.owner
+    (other,) = [one for one in world.members if one is not leader]
+    sender = world.agents["h1"]
+    world.ocs_s = 1.0
+
+    def asks(number: int, receiver: str) -> None:
+        request = PathRequest(f"r{number}", "h1", "h1", (receiver,), 1 << 30, 1 << 30, b"a" * 16, number)
+        sender.asked[request.request_id] = request
+        leader.post(ev.RequestReceived(request))
+
+    asks(1, "h3")
+    while not world.log:
+        world.run(0.005)
+    first = world.log[0]
+    (path,) = sender.live
+    leader.post(ev.Released(path, sender.live.pop(path).request_id, "h1"))
+    sender.fibres.clear()
+    asks(2, "h5")  # takes the circuit's place: down with it, up with the next, once the first order is over
+    while not sender.live:
+        world.run(0.005)
+    assert len(world.log) == 1 and leader.devices and leader.devices.busy > 1
+    leader.stop()
+    world.run(LEASE_S + 4.0)
+    assert other.owner and other.terms and other.terms[0] > first.term
+    while not [one for one in world.log if one.term == other.terms[0]]:
+        world.put_request()
+        world.run(1.0)
+    mark = len(world.log)
+    leader.go_on()
+    world.run(10.0)
+    assert all(one.member == other.name for one in world.log[mark:])
+    world.check()
+    assert leader.owner is None

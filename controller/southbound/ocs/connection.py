@@ -32,6 +32,8 @@ MAX_ROWS = 65_536  # of one answer in parts
 
 ORDERS = ("ENT-", "DLT-")  # verbs that change something
 
+UNSENT_MS = 400  # of who may be deposed: what the switch's TCP has not taken by then is given up with the connection
+
 MayOrder = Callable[[], bool]
 
 
@@ -104,6 +106,9 @@ class Tl1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods, not by its class
         keep_alive(transport)
+        if self._may_order:
+            # A network that comes back must not deliver what was ordered by one who has a successor by now.
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNSENT_MS)
 
     def data_received(self, data: bytes) -> None:
         for item in self._framer.feed(data):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -13,6 +14,7 @@ import pytest
 import uvloop
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
 from rostrum.controller.southbound.ocs import connection, dialect, driver, tl1
+from rostrum.controller.southbound.ocs.connection import UNSENT_MS
 from rostrum.lab.ocs import server as emulator
 from rostrum.lab.ocs.engine import Engine
 from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
@@ -295,6 +297,9 @@ async def test_a_manager_that_leads_no_more__sends_no_command_that_changes_anyth
     leads = True
     drives, _ = await make_driver(switch.ocs, may_order=lambda: leads)
     assert states(await drives.connect([Pair(1, 2)])) == [(Pair(1, 2), STEADY)]
+    assert drives._link and drives._link._transport
+    socket_of = drives._link._transport.get_extra_info("socket")
+    assert socket_of.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNSENT_MS  # nor later, by the kernel
     leads = False
     with pytest.raises(SouthboundError, match=r"DLT-\S+ not sent: this manager may lead no more"):
         await drives.disconnect([Pair(1, 2)])
