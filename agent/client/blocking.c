@@ -68,8 +68,13 @@ void rostrum_take_answer(void *context, const rostrum_answer *answer) {
         outcome->status = copy_status(answer->status);
 }
 
-rostrum_code rostrum_wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, rostrum_outcome *outcome,
-                              rostrum_error *error) {
+static rostrum_code wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, rostrum_outcome *outcome,
+                             rostrum_error *error) {
+    if (agent->calling) {
+        rostrum_forget(agent, tag);
+        return rostrum_fail(error, ROSTRUM_ERR_INVALID,
+                            "a callback cannot wait for an answer, which comes after it: use rostrum_start_*");
+    }
     int64_t start = now_ms();
     while (!outcome->done) {
         uint64_t waited = (uint64_t)(now_ms() - start);
@@ -90,6 +95,14 @@ rostrum_code rostrum_wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, r
             (void)rostrum_dispatch(agent, NULL); /* a broken connection answers every request */
     }
     return outcome->error.code ? rostrum_fail(error, outcome->error.code, outcome->error.words) : ROSTRUM_OK;
+}
+
+rostrum_code rostrum_wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, rostrum_outcome *outcome,
+                              rostrum_error *error) {
+    rostrum_ref(agent);
+    rostrum_code code = wait_for(agent, tag, bound_ms, outcome, error);
+    rostrum_unref(agent);
+    return code;
 }
 
 rostrum_code rostrum_ask(rostrum *agent, uint64_t wait_ms, int fd, rostrum_outcome *outcome, rostrum_error *error) {

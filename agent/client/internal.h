@@ -28,6 +28,9 @@ struct rostrum {
     uint64_t next_tag;
     rostrum_call *calls;
     rostrum_error broken; /* why the connection is of no use any more */
+    uint32_t calling;     /* callbacks of the program that are running */
+    uint32_t inside;      /* our calls that will look at this again */
+    bool closed;          /* by a callback: freed when none of these is left */
     char server[ROSTRUM_NAME_MAX + 1];
     rs_api_request request; /* the one being sent */
     rs_api_message message; /* the one being sent or taken */
@@ -47,6 +50,9 @@ rostrum_code rostrum_fail(rostrum_error *error, rostrum_code code, const char *w
 rs_api_request *rostrum_request(rostrum *agent, uint8_t type, uint64_t data_id);
 /* Sends agent->request. */
 rostrum_code rostrum_start(rostrum *agent, const rostrum_start_params *params, uint64_t *tag, rostrum_error *error);
+/* Around whatever may call back and looks at the connection afterwards. */
+void rostrum_ref(rostrum *agent);
+void rostrum_unref(rostrum *agent);
 /* Nobody waits for that request any more: its callback will not be called. */
 void rostrum_forget(rostrum *agent, uint64_t tag);
 

@@ -60,6 +60,21 @@ void rostrum_forget(rostrum *agent, uint64_t tag) {
     }
 }
 
+static void call_back(rostrum *agent, rostrum_callback callback, void *context, const rostrum_answer *answer) {
+    agent->calling++;
+    callback(context, answer);
+    agent->calling--;
+}
+
+void rostrum_ref(rostrum *agent) {
+    agent->inside++;
+}
+
+void rostrum_unref(rostrum *agent) {
+    if (--agent->inside == 0 && agent->closed)
+        free(agent);
+}
+
 /* Everyone who waits hears why there will be no answer. */
 static void fail_all(rostrum *agent, const rostrum_error *error) {
     agent->broken = *error;
@@ -68,7 +83,7 @@ static void fail_all(rostrum *agent, const rostrum_error *error) {
         agent->calls = call->next;
         rostrum_answer answer = {.error = *error, .tag = call->tag, .fd = -1};
         if (call->callback && !call->answered)
-            call->callback(call->context, &answer);
+            call_back(agent, call->callback, call->context, &answer);
         free_call(call);
     }
 }
@@ -196,7 +211,7 @@ static void finish(rostrum *agent, rostrum_call **at, rs_api_answer *from, int f
     if (!stays)
         *at = call->next;
     if (call->callback)
-        call->callback(call->context, &answer);
+        call_back(agent, call->callback, call->context, &answer);
     else if (fd >= 0)
         close(fd);
     if (!stays)
@@ -220,8 +235,11 @@ static rostrum_code take_message(rostrum *agent, size_t length, int fd, rostrum_
         return ROSTRUM_OK;
     }
     if (answer->type == RS_API_EVENT) {
-        if (call->on_event)
+        if (call->on_event) {
+            agent->calling++;
             call->on_event(call->event_context, &answer->event);
+            agent->calling--;
+        }
     } else if (answer->type == RS_API_RECEIVERS || answer->type == RS_API_TRANSFERS || answer->type == RS_API_OBJECTS ||
                answer->type == RS_API_GROUPS) {
         if (!take_rows(call, answer))
@@ -235,10 +253,10 @@ static rostrum_code take_message(rostrum *agent, size_t length, int fd, rostrum_
     return ROSTRUM_OK;
 }
 
-rostrum_code rostrum_dispatch(rostrum *agent, rostrum_error *error) {
-    if (agent->broken.code)
-        return rostrum_fail(error, agent->broken.code, agent->broken.words);
+static rostrum_code dispatch(rostrum *agent, rostrum_error *error) {
     for (int i = 0; i < MESSAGES_PER_DISPATCH; i++) {
+        if (agent->broken.code)
+            return rostrum_fail(error, agent->broken.code, agent->broken.words);
         int fd;
         ssize_t got = rs_unix_receive(agent->socket, agent->message.data, sizeof agent->message.data, &fd, true);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -252,6 +270,13 @@ rostrum_code rostrum_dispatch(rostrum *agent, rostrum_error *error) {
             return code;
     }
     return ROSTRUM_OK;
+}
+
+rostrum_code rostrum_dispatch(rostrum *agent, rostrum_error *error) {
+    rostrum_ref(agent);
+    rostrum_code code = dispatch(agent, error);
+    rostrum_unref(agent);
+    return code;
 }
 
 rs_api_request *rostrum_request(rostrum *agent, uint8_t type, uint64_t data_id) {
@@ -291,9 +316,14 @@ void rostrum_close(rostrum *agent) {
         return;
     rostrum_error reason;
     (void)rostrum_fail(&reason, ROSTRUM_ERR_CANCELLED, "the connection to the agent was closed");
+    if (agent->closed)
+        return;
+    rostrum_ref(agent);
     fail_all(agent, &reason);
     close(agent->socket); /* the agent takes that as unregister */
-    free(agent);
+    agent->socket = -1;
+    agent->closed = true;
+    rostrum_unref(agent); /* frees it, unless a callback closes while one of our calls is under way */
 }
 
 const char *rostrum_server(const rostrum *agent) {

@@ -103,7 +103,7 @@ static rostrum_code why(rostrum_stream *stream, rostrum_error *error) {
     return code ? code : rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, "the agent takes no more of this stream");
 }
 
-rostrum_code rostrum_stream_write(rostrum_stream *stream, const void *bytes, size_t length, rostrum_error *error) {
+static rostrum_code write_held(rostrum_stream *stream, const void *bytes, size_t length, rostrum_error *error) {
     const uint8_t *at = bytes;
     if (!stream->sending)
         return rostrum_fail(error, ROSTRUM_ERR_INVALID, "this stream is read here, not written");
@@ -122,7 +122,15 @@ rostrum_code rostrum_stream_write(rostrum_stream *stream, const void *bytes, siz
     return ROSTRUM_OK;
 }
 
-rostrum_code rostrum_stream_finish(rostrum_stream *stream, rostrum_send_result **result, rostrum_error *error) {
+rostrum_code rostrum_stream_write(rostrum_stream *stream, const void *bytes, size_t length, rostrum_error *error) {
+    rostrum *agent = stream->agent; /* which a callback may close */
+    rostrum_ref(agent);
+    rostrum_code code = write_held(stream, bytes, length, error);
+    rostrum_unref(agent);
+    return code;
+}
+
+static rostrum_code finish_held(rostrum_stream *stream, rostrum_send_result **result, rostrum_error *error) {
     if (result)
         *result = NULL;
     if (!stream->sending)
@@ -139,6 +147,14 @@ rostrum_code rostrum_stream_finish(rostrum_stream *stream, rostrum_send_result *
         *result = stream->outcome.result;
         stream->outcome.result = NULL;
     }
+    return code;
+}
+
+rostrum_code rostrum_stream_finish(rostrum_stream *stream, rostrum_send_result **result, rostrum_error *error) {
+    rostrum *agent = stream->agent; /* which a callback may close */
+    rostrum_ref(agent);
+    rostrum_code code = finish_held(stream, result, error);
+    rostrum_unref(agent);
     return code;
 }
 

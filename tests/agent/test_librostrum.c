@@ -134,6 +134,43 @@ static void on_event(void *context, const rostrum_event *event) {
     now->progress += event->kind == ROSTRUM_EVENT_PROGRESS;
 }
 
+static rostrum_code refusal;
+static int closings;
+
+static void waits_in_event(void *context, const rostrum_event *event) {
+    rostrum_status *status = NULL;
+    (void)event;
+    refusal = rostrum_status_get(*(rostrum **)context, &status, NULL);
+    rostrum_status_free(status);
+}
+
+static void closes_in_event(void *context, const rostrum_event *event) {
+    (void)event;
+    rostrum_close(*(rostrum **)context);
+    closings++;
+}
+
+/* What a callback must not do fails by itself, and nothing else does. */
+static void callbacks__that_wait_or_close_end_nothing_but_themselves(void **context) {
+    (void)context;
+    static const char *const good[] = {"h3"};
+    rostrum *other = NULL;
+    rostrum_send_options options = {.on_event = waits_in_event, .context = &agent};
+    add_text(61, "data");
+    assert_int_equal(rostrum_send(agent, 61, good, 1, &options, NULL, &error), ROSTRUM_OK);
+    assert_int_equal(refusal, ROSTRUM_ERR_INVALID);
+    rostrum_status *status = NULL;
+    assert_int_equal(rostrum_status_get(agent, &status, &error), ROSTRUM_OK);
+    rostrum_status_free(status);
+
+    assert_int_equal(rostrum_connect(socket_path, app, "closes", &other, &error), ROSTRUM_OK);
+    options = (rostrum_send_options){.on_event = closes_in_event, .context = &other};
+    closings = 0;
+    assert_int_equal(rostrum_send(other, 61, good, 1, &options, NULL, &error), ROSTRUM_ERR_CANCELLED);
+    assert_int_equal(closings, 1);
+    (void)rostrum_cancel(agent, 61, NULL); /* a send goes on without its program */
+}
+
 static void send__tells_what_each_receiver_got(void **context) {
     (void)context;
     static const char *const good[] = {"h3", "h4"}, *const mixed[] = {"h3", "bad"}, *const slow[] = {"slow"},
@@ -363,6 +400,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(connect__fails_with_words, setup, teardown),
         cmocka_unit_test_setup_teardown(objects__add_read_delete, setup, teardown),
+        cmocka_unit_test_setup_teardown(callbacks__that_wait_or_close_end_nothing_but_themselves, setup, teardown),
         cmocka_unit_test_setup_teardown(send__tells_what_each_receiver_got, setup, teardown),
         cmocka_unit_test_setup_teardown(send_file__adds_and_sends, setup, teardown),
         cmocka_unit_test_setup_teardown(status__has_objects_and_transfers, setup, teardown),

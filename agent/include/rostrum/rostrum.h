@@ -2,7 +2,9 @@
  *
  * Two ways to use it. Blocking: rostrum_send, rostrum_read, ... return when the agent has answered. Asynchronous:
  * rostrum_start_* return at once; watch rostrum_fd for readability and call rostrum_dispatch, which calls back. Both
- * may be mixed; callbacks must neither make blocking calls nor close. A connection is used by one thread at a time.
+ * may be mixed. A callback may start requests and close the connection; a blocking call in it fails with INVALID,
+ * since its answer comes after the callback. It must return (no longjmp, no C++ exception). A connection is used by one
+ * thread at a time.
  *
  * Functions return ROSTRUM_OK (0) or a rostrum_code, and on failure fill `error` (which may be NULL) with words for a
  * person.
