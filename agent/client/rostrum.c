@@ -259,6 +259,8 @@ static rostrum_code dispatch(rostrum *agent, rostrum_error *error) {
             return rostrum_fail(error, agent->broken.code, agent->broken.words);
         int fd;
         ssize_t got = rs_unix_receive(agent->socket, agent->message.data, sizeof agent->message.data, &fd, true);
+        if (got < 0 && errno == ECONNRESET) /* told first, but what the agent had said before comes after it */
+            got = rs_unix_receive(agent->socket, agent->message.data, sizeof agent->message.data, &fd, true);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return ROSTRUM_OK;
         if (got < 0 && errno == EMSGSIZE)

@@ -75,6 +75,27 @@ def test_malformed_answers_end_the_connection_with_words(
             agent.delete(1)
 
 
+def test_why_an_agent_hung_up_is_heard_though_it_read_nothing(tmp_path: Path) -> None:
+    """The kernel tells of the reset before it gives out what was sent before it."""
+    path = tmp_path / "impostor"
+    words = wire.HEADER.pack(wire.MAGIC, 1, wire.ERROR, 0, 0) + b"\x0a\x00" + wire.text("the agent is full")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            client = listener.accept()[0]
+            client.recv(10, socket.MSG_PEEK)  # its request is there, and stays
+            client.send(words)
+            client.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(RostrumError, match="the agent is full"):
+            Agent(path, APP)
+        thread.join(20)
+
+
 def test_answers_nobody_asked_for_are_skipped(impostor: Callable[[list[bytes]], Path]) -> None:
     strangers = [header(wire.DONE, 99), header(wire.EVENT, 98) + bytes(67 + 2), header(wire.DONE)]
     with Agent(impostor(strangers), APP) as agent:

@@ -222,7 +222,7 @@ class Connection:
         reason: RostrumError
         try:
             while True:
-                data, fds, flags, _ = socket.recv_fds(self._socket, wire.MESSAGE_MAX, 8, socket.MSG_CMSG_CLOEXEC)
+                data, fds, flags = self._next_message()
                 if not data:
                     reason = Unavailable(f"the agent at {self._path} went away")
                     break
@@ -244,6 +244,15 @@ class Connection:
                 call.error = call.error or reason
                 call.changed.notify_all()
         self._socket.close()
+
+    def _next_message(self) -> tuple[bytes, list[int], int]:
+        for last in (False, True):
+            try:
+                return socket.recv_fds(self._socket, wire.MESSAGE_MAX, 8, socket.MSG_CMSG_CLOEXEC)[:3]
+            except ConnectionResetError:  # is told first; what the agent had said before comes after it
+                if last:
+                    raise
+        raise AssertionError
 
     def _deliver(self, data: bytes, fds: list[int]) -> None:
         try:
