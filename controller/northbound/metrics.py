@@ -20,6 +20,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 from rostrum.controller.core import cabling
 from rostrum.controller.core.circuits import Circuit, Foreign, OcsState
+from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import State
 from rostrum.controller.northbound import groups_metrics, rdcm_rest
@@ -186,6 +187,9 @@ def _care(core: Core, now: int) -> Iterator[Metric]:
     yield _gauge("rostrum_cabling", "Ports between devices by what discovery says of them.", ("state",), rows)
     down = len(core.resources.ports_down)
     yield GaugeMetricFamily("rostrum_ports_down", "Switch ports that are down, of those in the topology.", down)
+    dark = Counter(one.kind.value for one in core.resources.health.darkness.suspects(now))
+    rows = [((kind.value,), float(dark[kind.value])) for kind in PathKind]
+    yield _gauge("rostrum_dark_servers", "Servers that saw no light of such paths lately.", ("kind",), rows)
 
 
 def _network(core: Core, now: int) -> Iterator[Metric]:

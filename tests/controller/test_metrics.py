@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from rostrum.controller.core import events as ev
 from rostrum.controller.core.values import Quota, Settings
 from rostrum.controller.northbound.meters import REASON_CLASSES, reason_class
 from rostrum.controller.northbound.thrift_codec import idl
@@ -111,11 +112,13 @@ async def test_metrics__while_a_path_is_used(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
         agent = await manager.agent("h1")
         agent.request("r1", "h1", "h3", "h5", "h7")
-        await agent.response("r1", 1)
+        granted = await agent.response("r1", 1)
         found = await scrape(manager)
         assert found["rostrum_ocs_links", "uplink", "ocs", "busy"] == 1
         assert found["rostrum_ocs_links", "downlink", "ocs", "busy"] == 3
         assert found["rostrum_paths", "configuring"] + found["rostrum_paths", "active"] == 1
+        manager.app.owner.post(ev.NoLight(granted.response_id, ("h5",), "h1"))
+        assert (await scrape(manager))["rostrum_dark_servers", "circuit"] == 1
         splitters = manager.topology.ocs["ocs"].splitters
         assert sum(value for key, value in found.items() if key[0] == "rostrum_splitters") == len(splitters)
         await agent.close()

@@ -203,6 +203,26 @@ static void dark_receiver__alone_and_named_by_the_grant_is_finished_soon(void **
     net_free(n);
 }
 
+/* The same with many receivers: one look at all of them a grace, and all others are served in time. */
+static void dark_receiver__one_of_hundreds_holds_nobody(void **state) {
+    (void)state;
+    enum { RECEIVERS = 300 };
+    net *n = net_new(RECEIVERS + 1, &usual, 36);
+    net_knob(n)->path.reconfiguration = 70 * MS;
+    net_knob(n)->path.light_bound = 410 * MS;
+    net_knob(n)->path.kind = RS_PATH_CIRCUIT;
+    for (rs_peer to = 1; to <= RECEIVERS; to++)
+        net_dark_until(n, to, to == RECEIVERS ? RS_NEVER : 70 * MS);
+    net_send_all(n, 1, 50 * FRAGMENT);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 1);
+    for (rs_peer to = 1; to < RECEIVERS; to++)
+        assert_true(net_event(n, 0, RS_EV_PEER_DONE, to)->at - NET_START < 70 * MS + 300 * MS);
+    assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, RECEIVERS)->event.bytes, 50);
+    net_free(n);
+}
+
 /* Its light comes after the grace, while the others are served: it gets its round. */
 static void light_that_comes_late__is_taken_while_the_others_are_served(void **state) {
     (void)state;
@@ -471,6 +491,7 @@ int main(void) {
         cmocka_unit_test(dark_receiver__named_by_the_grant_is_not_waited_for_at_all),
         cmocka_unit_test(dark_receiver__named_by_the_grant_takes_part_if_it_has_light),
         cmocka_unit_test(dark_receiver__alone_and_named_by_the_grant_is_finished_soon),
+        cmocka_unit_test(dark_receiver__one_of_hundreds_holds_nobody),
         cmocka_unit_test(light_that_comes_late__is_taken_while_the_others_are_served),
         cmocka_unit_test(path_failed__the_rest_goes_by_patches),
         cmocka_unit_test(path_failed__between_sessions),
