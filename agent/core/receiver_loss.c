@@ -99,8 +99,7 @@ static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
     x->asked_runs += 1;
     x->asked_runs -= from > 0 && rs_seqset_has(&x->asked, from - 1);
     x->asked_runs -= rs_seqset_has(&x->asked, to);
-    for (uint64_t sn = from; sn < to; sn++)
-        rs_seqset_add(&x->asked, sn);
+    rs_seqset_add_range(&x->asked, from, to);
     x->stats.lost += to - from;
 }
 

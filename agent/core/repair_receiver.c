@@ -47,8 +47,7 @@ static bool next_missing(const rs_receiving *x, const rs_range *due, uint32_t co
 
 /* Each fragment counts as lost when it is told for the first time. */
 static void note_asked(rs_receiving *x, uint64_t from, uint64_t to) {
-    for (uint64_t sn = from; sn < to; sn++)
-        x->stats.lost += rs_seqset_add(&x->asked, sn);
+    x->stats.lost += rs_seqset_add_range(&x->asked, from, to);
 }
 
 /* The next PTCH_MAP of the present report: from `map_at` on. */

@@ -324,6 +324,9 @@ static const char *cannot_open(const rs_node *node, const rs_message *m) {
         return "it comes by a kind of path that this agent does not know: update this agent";
     if (m->open.epoch != 0)
         return "its packets are sealed, and this agent has no keys: update this agent";
+    bool many = m->open.size == RS_STREAM || m->open.size / m->open.fragment_size > RS_FRAGMENTS_SMALL;
+    if (many && m->open.fragment_size < RS_FRAGMENT_LEAST)
+        return "its fragments are too small: 256 bytes is the least for so many";
     if (rs_find_nonce(node, m->nonce, false) || rs_find_nonce(node, m->nonce, true))
         return "another transfer of this agent has that nonce";
     return NULL;

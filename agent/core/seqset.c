@@ -23,6 +23,28 @@ bool rs_seqset_add(rs_seqset *set, uint64_t sn) {
     return true;
 }
 
+/* Pairs, nibbles, bytes. The compiler's own may be a call into its library, and the core calls nothing. */
+static uint64_t bits(uint64_t word) {
+    word -= word >> 1 & UINT64_C(0x5555555555555555);
+    word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
+    word = (word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return word * UINT64_C(0x0101010101010101) >> 56;
+}
+
+uint64_t rs_seqset_add_range(rs_seqset *set, uint64_t from, uint64_t end) {
+    uint64_t fresh = 0;
+    end = end < set->size ? end : set->size;
+    while (from < end) {
+        uint64_t count = 64 - from % 64 < end - from ? 64 - from % 64 : end - from;
+        uint64_t mask = (count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1) << (from % 64);
+        fresh += bits(mask & ~set->words[from / 64]);
+        set->words[from / 64] |= mask;
+        from += count;
+    }
+    set->count += fresh;
+    return fresh;
+}
+
 bool rs_seqset_remove(rs_seqset *set, uint64_t sn) {
     if (!rs_seqset_has(set, sn))
         return false;

@@ -10,14 +10,16 @@
 
 #define RS_WIRE_VERSION 2
 #define RS_DATA_MAGIC 0x5253
-#define RS_DATA_HEADER 32                       /* bytes before the fragment in a data packet */
-#define RS_REPAIR_HEADER 48                     /* bytes before the payload in a repair packet */
-#define RS_SEAL_BYTES 24                        /* more in a packet that is sealed: epoch and counter 8, tag 16 */
-#define RS_CONTROL_LENGTH 4                     /* the length field in front of a control message */
-#define RS_CONTROL_COMMON 20                    /* length field and common part */
-#define RS_CONTROL_PEEK 8                       /* of a message's bytes tell how it lies in a stream */
-#define RS_PATCH_HEADER 28                      /* a PTCH_DATA up to its fragment */
-#define RS_FRAGMENT_MAX 65000                   /* bytes in a fragment */
+#define RS_DATA_HEADER 32        /* bytes before the fragment in a data packet */
+#define RS_REPAIR_HEADER 48      /* bytes before the payload in a repair packet */
+#define RS_SEAL_BYTES 24         /* more in a packet that is sealed: epoch and counter 8, tag 16 */
+#define RS_CONTROL_LENGTH 4      /* the length field in front of a control message */
+#define RS_CONTROL_COMMON 20     /* length field and common part */
+#define RS_CONTROL_PEEK 8        /* of a message's bytes tell how it lies in a stream */
+#define RS_PATCH_HEADER 28       /* a PTCH_DATA up to its fragment */
+#define RS_FRAGMENT_MAX 65000    /* bytes in a fragment */
+#define RS_FRAGMENT_LEAST 256    /* of an object of more fragments than the next: work for each of them */
+#define RS_FRAGMENTS_SMALL 65536 /* must stay in proportion to the bytes */
 #define RS_STREAM_FRAGMENTS (UINT64_C(1) << 40) /* of a stream whose end is not known */
 #define RS_NAME_MAX 255
 #define RS_REPAIR_NUMBERS ((1u << 24) - 1)

@@ -352,6 +352,10 @@ static void open__of_what_is_not_known_is_refused_in_words(void **state) {
     m.open.path_kind = 3;
     one_open(n, m, "kind of path that this agent does not know");
     m = good;
+    m.open.fragment_size = 1; /* 256 MiB of them would be 2^28 bits to walk for 80 bytes */
+    m.open.size = m.open.end = 1 << 28;
+    one_open(n, m, "too small");
+    m = good;
     m.open.epoch = 1;
     one_open(n, m, "sealed");
     net_free(n);

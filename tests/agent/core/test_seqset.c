@@ -21,6 +21,27 @@ static void add_and_remove__count(void **state) {
     assert_false(rs_seqset_has(&set, 0));
 }
 
+static void add_range__agrees_with_a_plain_loop(void **state) {
+    (void)state;
+    srandom(2);
+    for (int round = 0; round < 1000; round++) {
+        uint64_t a[5] = {0}, b[5] = {0}, size = 1 + (uint64_t)random() % 320, fresh = 0;
+        rs_seqset one, two;
+        rs_seqset_init(&one, size, a);
+        rs_seqset_init(&two, size, b);
+        for (uint64_t sn = 0; sn < size; sn += 1 + (uint64_t)random() % 5) {
+            rs_seqset_add(&one, sn);
+            rs_seqset_add(&two, sn);
+        }
+        uint64_t from = (uint64_t)random() % size, end = from + (uint64_t)random() % (size + 10 - from);
+        for (uint64_t sn = from; sn < end; sn++)
+            fresh += rs_seqset_add(&one, sn);
+        assert_int_equal(rs_seqset_add_range(&two, from, end), fresh);
+        assert_int_equal(two.count, one.count);
+        assert_memory_equal(a, b, sizeof a);
+    }
+}
+
 /* Against a loop over every sn, for random sets. */
 static void next__agrees_with_a_plain_loop(void **state) {
     (void)state;
@@ -51,6 +72,7 @@ static void next__agrees_with_a_plain_loop(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(add_and_remove__count),
+        cmocka_unit_test(add_range__agrees_with_a_plain_loop),
         cmocka_unit_test(next__agrees_with_a_plain_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
