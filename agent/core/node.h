@@ -149,6 +149,7 @@ typedef enum {
     RS_EV_STREAM_MOVED,
     /* both */
     RS_EV_PEER_WANTED, /* something must go to `peer` and it is not up: connect, then rs_peer_up or rs_peer_down */
+    RS_EV_RETAKE,      /* sender: take the digest of piece `sn` again, then rs_send_retaken for `peer` */
     RS_EV_LOG          /* something a person may want to know, in `cause` (rate found, policy chosen, ...) */
 } rs_event_kind;
 
@@ -245,6 +246,11 @@ rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *c
 /* The digest of an object that was opened without one. RS_ERR_STATE if it has one, RS_ERR_INVALID if the algorithm is
  * another. */
 rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_digest *digest);
+/* The digests of the object's pieces in order, each as long as the object's: receivers whose copy has a wrong digest
+ * find by them what to fetch again. They are not copied, and must stay until RS_EV_SEND_DONE. */
+rs_status rs_send_leaves(rs_node *node, rs_xfer xfer, const uint8_t *leaves, uint64_t count);
+/* The answer to RS_EV_RETAKE. Not `same`: the bytes have changed here, and that receiver fails with this cause. */
+rs_status rs_send_retaken(rs_node *node, rs_time now, rs_xfer xfer, rs_peer peer, uint64_t leaf, bool same);
 /* Whether the path that is wanted now is wanted for this receiver. */
 bool rs_path_wants(const rs_node *node, rs_xfer xfer, rs_peer peer);
 /* The path moved (for example to the packet network) under the same group: attempt again until light. */
@@ -276,6 +282,12 @@ rs_status rs_incoming_refuse(rs_node *node, rs_time now, rs_xfer xfer, const cha
  * event follows. */
 rs_status rs_incoming_have(rs_node *node, rs_time now, rs_xfer xfer);
 rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const char *cause);
+/* After RS_EV_COMPLETE, while the digest is wrong. The first asks the sender for the digests of pieces, as many as one
+ * message holds, at most `count`: they come as RS_RX_LEAVES. `retake`, of one piece: the sender looks at its bytes
+ * again; if they are others than before, it says so and the transfer ends. The second fetches the fragments over which
+ * these bytes extend once more, and says which bytes that are; RS_EV_COMPLETE comes again when they are here. */
+rs_status rs_leaves_want(rs_node *node, rs_time now, rs_xfer xfer, uint64_t first, uint16_t count, bool retake);
+rs_status rs_fetch_again(rs_node *node, rs_time now, rs_xfer xfer, uint64_t *offset, uint64_t *length);
 /* The application gave up on the object, or the store must have the room back. */
 rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 /* Where the next data packet of a group most likely belongs, for I/O that scatters payloads to their final place:

@@ -10,6 +10,7 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
     rs_link_end(node, &x->link);
     rs_rdcm_free(node, x->rdcm);
     rs_release(node, x->present.words);
+    rs_again_free(node, x);
     rs_release(node, x);
 }
 
@@ -25,6 +26,7 @@ void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t la
         rs_say(node, now, &x->link, last_word);
     if (x->rdcm)
         rs_rdcm_receiver_finished(node, x);
+    rs_again_free(node, x);
     rs_release(node, x->present.words);
     x->present.words = x->asked.words = NULL;
     x->present.size = x->asked.size = 0;
@@ -225,7 +227,8 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
         give_up(node, now, x, told ? "the digest was not checked in time" : "the sender told no digest, and is silent");
         return true;
     }
-    if (x->state != RS_RX_VERIFYING && x->state != RS_RX_SERVING && now - silent_since(x) >= silence_bound(node, x)) {
+    if (((x->state != RS_RX_VERIFYING && x->state != RS_RX_SERVING) || rs_pieces_wait(x)) &&
+        now - silent_since(x) >= silence_bound(node, x)) {
         give_up_silent(node, now, x);
         return true;
     }
@@ -245,7 +248,9 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
             rs_ping(node, now, &x->link);
         x->ping_due = now + bound / 4 + 1;
     }
-    if (now >= x->retry_due)
+    if (now >= x->retry_due && x->again.words)
+        rs_again_ask(node, now, x);
+    else if (now >= x->retry_due)
         rs_ask_again(node, now, x);
     if (now >= x->tail_due && x->state == RS_RX_RECEIVING)
         rs_ask_tail(node, now, x);
@@ -259,7 +264,8 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 void rs_receiver_arm(rs_node *node, rs_receiving *x) {
-    rs_time silent = x->state >= RS_RX_VERIFYING ? RS_NEVER : silent_since(x) + silence_bound(node, x);
+    bool waits = x->state < RS_RX_VERIFYING || rs_pieces_wait(x);
+    rs_time silent = !waits ? RS_NEVER : silent_since(x) + silence_bound(node, x);
     const rs_time dues[] = {silent,       x->offered_due, x->verify_due, x->ping_due,
                             x->retry_due, x->report_due,  x->tail_due,   x->map_due};
     rs_time due = x->rdcm ? rs_rdcm_receiver_due(node, x->rdcm) : RS_NEVER;
@@ -280,6 +286,11 @@ void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
     }
     if (x->state == RS_RX_SERVING)
         rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | RS_SAY_DATA_RCVD);
+    if (x->state == RS_RX_VERIFYING && rs_pieces_wait(x)) {
+        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->leaf_count ? RS_SAY_LEAF_REQ : 0));
+        if (x->again.words)
+            rs_again_ask(node, now, x);
+    }
     if (x->state != RS_RX_RECEIVING)
         return;
     rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->ring.lit ? RS_SAY_INTL_SEQ : 0));

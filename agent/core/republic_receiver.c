@@ -100,6 +100,8 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
         return verdict(RS_RX_BAD);
     if (x->state == RS_RX_OFFERED)
         return verdict(RS_RX_UNKNOWN);
+    if (x->state == RS_RX_VERIFYING)
+        return rs_again_patch(node, now, x, sn);
     if (x->state != RS_RX_RECEIVING)
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
     if (x->rdcm)
@@ -151,6 +153,8 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     switch (m->type) {
     case RS_MSG_PTCH_DATA:
         return on_ptch_data(node, now, x, m, payload_length);
+    case RS_MSG_LEAVES:
+        return rs_on_leaves(node, x, m);
     case RS_MSG_DATA_FNSD:
         if (m->session > x->t.session)
             return verdict(RS_RX_BAD);
@@ -192,7 +196,11 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
             return false;
         rs_report_fill(node, now, x, m);
         return true;
+    case RS_SAY_LEAF_REQ:
+        return rs_leaf_request(x, m);
     case RS_SAY_PTCH_REQ:
+        if (x->again.words)
+            return rs_again_request(x, m);
         if (x->rdcm)
             return rs_rdcm_next_request(node, now, x, m);
         if (x->state != RS_RX_RECEIVING || !rs_next_request(now, x, m))
@@ -288,7 +296,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->t.fragments = rs_fragments(m->open.size, m->open.fragment_size);
     x->t.digest = m->open.digest;
     x->t.session = m->session;
-    x->t.reserved_events = m->open.engine == RS_PROTOCOL_RDCM ? 25 : 9;
+    x->t.reserved_events = m->open.engine == RS_PROTOCOL_RDCM ? 26 : 10;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_RECEIVING, .owner = x};
     x->group_address = m->open.group_address;
     x->data_port = m->open.data_port;

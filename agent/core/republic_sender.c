@@ -1,6 +1,10 @@
 /* The sender's side of the protocol of Sec. III-A: what it says to receivers, and one handler per message from them. */
 #include "core/rdcm.h"
 
+#include <string.h>
+
+#define RETAKES_MOST 64 /* digests taken again for one receiver: each costs the sender a piece's worth of reading */
+
 static uint32_t hashed(rs_peer peer) {
     return peer * UINT32_C(2654435761);
 }
@@ -60,6 +64,8 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, r
         open_says(x, m);
     else if (what == RS_SAY_DATA_FNSD)
         m->type = RS_MSG_DATA_FNSD;
+    else if (what == RS_SAY_LEAVES)
+        return rs_leaves_said(x, r, m);
     else
         return false;
     m->session = r->apart ? RS_SESSION_APART : r->session;
@@ -183,6 +189,87 @@ static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_
     return RS_RX_NONE;
 }
 
+/* Digests of pieces, for receivers whose copy has a wrong digest. A sender is asked to take that of a piece again when
+ * what it sends stays wrong: if that has changed, a program has changed the object while it was sent, and nothing can
+ * mend it. Ours. */
+
+rs_status rs_send_leaves(rs_node *node, rs_xfer xfer, const uint8_t *leaves, uint64_t count) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    if (!t || !t->sending || t->finished)
+        return RS_ERR_UNKNOWN;
+    ((rs_sending *)t)->leaves = leaves;
+    ((rs_sending *)t)->leaf_count = count;
+    return RS_OK;
+}
+
+static void give_up_on(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const char *cause) {
+    rs_sender_fail(node, now, r, true, cause);
+    rs_sender_settle(node, now, x);
+}
+
+rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    uint32_t width = x->t.digest.length, fit = width ? RS_LEAVES_BYTES / width : 0;
+    if (!x->leaves || fit == 0) {
+        give_up_on(node, now, x, r, "its copy has a wrong digest, and no digests of pieces are known here");
+        return RS_RX_NONE;
+    }
+    if (m->leaf_req.first >= x->leaf_count || m->leaf_req.count > x->leaf_count - m->leaf_req.first)
+        return RS_RX_BAD;
+    r->progress_at = now;
+    if (++r->leaf_requests > 8 * (x->leaf_count / fit + 1) + RETAKES_MOST || r->retakes > RETAKES_MOST) {
+        give_up_on(node, now, x, r, "asks for the digests of pieces over and over");
+        return RS_RX_NONE;
+    }
+    r->leaf_first = m->leaf_req.first;
+    r->leaf_count = m->leaf_req.count < fit ? m->leaf_req.count : fit;
+    if (!m->leaf_req.retake) {
+        rs_say(node, now, &r->link, RS_SAY_LEAVES);
+    } else if (!r->retaking) {
+        r->retaking = true;
+        r->retakes++;
+        rs_emit(node, &(rs_event){.kind = RS_EV_RETAKE,
+                                  .xfer = x->t.id,
+                                  .peer = r->link.peer->id,
+                                  .sn = r->leaf_first,
+                                  .session = x->t.session});
+    }
+    return RS_RX_NONE;
+}
+
+rs_status rs_send_retaken(rs_node *node, rs_time now, rs_xfer xfer, rs_peer peer, uint64_t leaf, bool same) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    if (!t || !t->sending || t->finished)
+        return RS_ERR_UNKNOWN;
+    rs_sending *x = (rs_sending *)t;
+    rs_recipient *r = rs_recipient_of(x, peer);
+    if (!r || r->state != RS_RECIPIENT_ACTIVE || !r->retaking)
+        return RS_ERR_STATE;
+    r->retaking = false;
+    if (same) {
+        rs_say(node, now, &r->link, RS_SAY_LEAVES);
+        return RS_OK;
+    }
+    char cause[RS_CAUSE_MAX];
+    rs_words(cause, sizeof cause,
+             "the object's bytes changed at the sender after their digest was taken, in piece %llu: a program wrote to "
+             "it while it was sent",
+             (unsigned long long)leaf);
+    give_up_on(node, now, x, r, cause);
+    return RS_OK;
+}
+
+bool rs_leaves_said(const rs_sending *x, const rs_recipient *r, rs_message *m) {
+    size_t width = x->t.digest.length;
+    if (!x->leaves || r->leaf_count == 0)
+        return false;
+    m->type = RS_MSG_LEAVES;
+    m->leaves.first = r->leaf_first;
+    m->leaves.count = (uint16_t)r->leaf_count;
+    m->leaves.width = (uint8_t)width;
+    memcpy(m->leaves.bytes, x->leaves + r->leaf_first * width, r->leaf_count * width);
+    return true;
+}
+
 static rs_rx_verdict on_abort(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     char cause[RS_CAUSE_MAX];
     rs_words(cause, sizeof cause, "aborted: %s", m->abort.cause.text);
@@ -196,7 +283,7 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
     if (r->state != RS_RECIPIENT_ACTIVE)
         return RS_RX_NONE; /* words that crossed ours */
     if (!r->accepted && (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
-                         m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP))
+                         m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP || m->type == RS_MSG_LEAF_REQ))
         return RS_RX_NONE; /* about an earlier transfer of this object */
     switch (m->type) {
     case RS_MSG_OPEN_ACK:
@@ -209,6 +296,8 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
         return on_data_rcvd(node, now, x, r, m);
     case RS_MSG_PTCH_MAP:
         return rs_on_ptch_map(node, now, x, r, m);
+    case RS_MSG_LEAF_REQ:
+        return rs_on_leaf_req(node, now, x, r, m);
     case RS_MSG_RATE:
         return rs_on_rate(node, now, x, r, m);
     case RS_MSG_ABORT:

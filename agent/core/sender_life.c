@@ -81,7 +81,7 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->t.digest = params->digest;
     x->protocol = params->protocol;
     x->stragglers = params->stragglers ? params->stragglers : node->config.stragglers;
-    x->t.reserved_events = 16 + 4 * params->receiver_count;
+    x->t.reserved_events = 16 + 5 * params->receiver_count;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
     rs_list_init(&x->in_ready);

@@ -13,10 +13,10 @@ typedef struct {
 size_t rs_seqset_words(uint64_t size);
 void rs_seqset_init(rs_seqset *set, uint64_t size, uint64_t *words);
 
-bool rs_seqset_has(const rs_seqset *set, uint64_t sn); /* false beyond the size */
-bool rs_seqset_add(rs_seqset *set, uint64_t sn);       /* true if it is new */
+bool rs_seqset_has(const rs_seqset *set, uint64_t sn);                     /* false beyond the size */
+bool rs_seqset_add(rs_seqset *set, uint64_t sn);                           /* true if it is new */
 uint64_t rs_seqset_add_range(rs_seqset *set, uint64_t from, uint64_t end); /* how many were new; 64 sns a step */
-bool rs_seqset_remove(rs_seqset *set, uint64_t sn);    /* true if it was a member */
+bool rs_seqset_remove(rs_seqset *set, uint64_t sn);                        /* true if it was a member */
 void rs_seqset_clear(rs_seqset *set);
 
 /* First sn in [from, end) that is in none of the two sets of the same size (`other` may be NULL); `end` if there is

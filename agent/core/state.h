@@ -40,7 +40,9 @@ enum {
     RS_SAY_PONG = 1 << 8,
     RS_SAY_PING = 1 << 9,
     RS_SAY_ABORT = 1 << 10,
-    RS_SAY_PTCH_MAP = 1 << 11 /* a few messages */
+    RS_SAY_PTCH_MAP = 1 << 11, /* a few messages */
+    RS_SAY_LEAF_REQ = 1 << 12,
+    RS_SAY_LEAVES = 1 << 13
 };
 
 typedef struct rs_transfer rs_transfer;
@@ -143,6 +145,9 @@ typedef struct {
     bool aside;                  /* does not count while the others are tried */
     bool apart;                  /* has left the data channel */
     int64_t share_bps;
+    uint64_t leaf_first; /* digests of pieces to be said */
+    uint32_t leaf_count, leaf_requests, retakes;
+    bool retaking;  /* RS_EV_RETAKE is out */
     uint32_t child; /* place among the sender's overlay children + 1; 0 = none (RDCM) */
 } rs_recipient;
 
@@ -172,7 +177,9 @@ typedef struct {
 struct rs_sending {
     rs_transfer t;
     rs_phase phase;
-    bool by_rdcm; /* the present session is */
+    bool by_rdcm;          /* the present session is */
+    const uint8_t *leaves; /* digests of the object's pieces, the caller's; NULL: not told */
+    uint64_t leaf_count;
     rs_recipient *recipients;
     uint32_t recipient_count, done, failed;
     uint32_t *index; /* open hash of recipients by peer, place + 1 */
@@ -260,7 +267,13 @@ struct rs_receiving {
     uint32_t maps_left;     /* that the present report may have */
     rs_time mapped_at, map_due;
     uint8_t rcvd_status;
-    uint32_t last_word; /* RS_SAY_* that ended it, said again to a sender that missed it */
+    /* receiver_loss.c: while it is verified */
+    uint64_t leaf_first; /* digests of pieces that are asked for */
+    uint16_t leaf_count;
+    bool leaf_retake;
+    rs_seqset again; /* fragments that are fetched again, from again_first on: those that came. No words: none */
+    uint64_t again_first, again_at; /* asked for up to again_first + again_at */
+    uint32_t last_word;             /* RS_SAY_* that ended it, said again to a sender that missed it */
     uint8_t ack_status;
     bool session_news; /* a further session began before the first was accepted */
     /* feedback */
@@ -302,7 +315,8 @@ struct rs_node {
     rs_pacer nic;
     rs_events events;
     rs_receiving *last_rx;
-    rs_combine combine; /* of the repair packet that came last */
+    uint8_t leaves[RS_LEAVES_BYTES]; /* that came last */
+    rs_combine combine;              /* of the repair packet that came last */
 };
 
 /* tables.c: who is who */
@@ -437,6 +451,18 @@ rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, const rs_packet_in *
 void rs_map_soon(rs_node *node, rs_time now, rs_receiving *x);
 void rs_map_timeout(rs_node *node, rs_time now, rs_receiving *x);
 void rs_next_map(rs_time now, rs_receiving *x, rs_message *m);
+
+/* receiver_loss.c and republic_sender.c: pieces whose digest is wrong */
+bool rs_pieces_wait(const rs_receiving *x); /* for the sender */
+bool rs_leaf_request(const rs_receiving *x, rs_message *m);
+rs_rx_result rs_on_leaves(rs_node *node, rs_receiving *x, const rs_message *m);
+void rs_again_free(rs_node *node, rs_receiving *x);
+void rs_again_ask(rs_node *node, rs_time now, rs_receiving *x);
+bool rs_again_left(const rs_receiving *x);
+bool rs_again_request(rs_receiving *x, rs_message *m);
+rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn);
+rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
+bool rs_leaves_said(const rs_sending *x, const rs_recipient *r, rs_message *m);
 
 /* feedback.c: RATE both ways */
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */

@@ -90,6 +90,7 @@ typedef enum {
     RS_RX_COMBINE, /* the same, but what to store is the first `length` bytes of payload XOR the pieces in `combine` */
     RS_RX_OLD,     /* a fragment that is already there (or a transfer already done): drop it */
     RS_RX_UNKNOWN, /* no such transfer here: drop it */
+    RS_RX_LEAVES,  /* `length` bytes of digests of pieces, the first of which is piece `offset`, are at `leaves` */
     RS_RX_VERSION, /* of another version of the wire: drop it and count it */
     RS_RX_BAD      /* malformed or contradicting: drop it and count it; on the reliable channel close the connection */
 } rs_rx_verdict;
@@ -99,6 +100,7 @@ typedef struct {
     rs_xfer xfer;
     uint64_t offset;
     uint32_t length;
+    const uint8_t *leaves;     /* with RS_RX_LEAVES, until the next call */
     const rs_combine *combine; /* with RS_RX_COMBINE, until the next call: pieces that were to be stored before */
 } rs_rx_result;
 

@@ -175,6 +175,9 @@ static void work_digest(rs_api_server *server, rs_api_wait *wait) {
         digest_failed(server, wait, &error);
         return;
     }
+    uint64_t leaf_count;
+    uint8_t *leaves = rs_digest_tree_take_leaves(wait->tree, &leaf_count);
+    rs_store_keep_leaves(object, leaves, leaf_count);
     if (object->holds > 0)
         server->handlers.on_added(server->handlers.context, object);
     rs_api_object_info info = {

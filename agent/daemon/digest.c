@@ -241,6 +241,76 @@ bool rs_digest_tree_final(rs_digest_tree *tree, rs_digest *out) {
     return digest_bytes(tree, tree->leaves, (size_t)(tree->chunks * tree->width), out->value);
 }
 
+const uint8_t *rs_digest_tree_leaves(const rs_digest_tree *tree, uint64_t *count, uint32_t *width) {
+    *count = tree->chunks;
+    *width = tree->width;
+    return tree->leaves;
+}
+
+uint8_t *rs_digest_tree_take_leaves(rs_digest_tree *tree, uint64_t *count) {
+    uint8_t *leaves = tree->leaves;
+    *count = tree->chunks;
+    tree->leaves = NULL;
+    return leaves;
+}
+
+void rs_digest_tree_absent(rs_digest_tree *tree, uint64_t offset, uint64_t length) {
+    uint64_t end = offset + length;
+    for (uint64_t at = offset; at < end;) {
+        uint64_t chunk = at / RS_DIGEST_CHUNK, upto = chunk * RS_DIGEST_CHUNK + chunk_length(tree, chunk);
+        uint64_t part = (end < upto ? end : upto) - at;
+        tree->done -= tree->present[chunk] == chunk_length(tree, chunk);
+        tree->present[chunk] -= (uint32_t)part;
+        at += part;
+    }
+}
+
+static rs_digest_tree hasher(uint8_t algorithm) {
+    rs_digest_tree tree = {.algorithm = algorithm, .width = algorithm == RS_DIGEST_XXH3 ? 16 : 32};
+    if (algorithm == RS_DIGEST_XXH3)
+        tree.xxh3 = rs_xxh3_best();
+    else
+        tree.sha = EVP_MD_CTX_new();
+    return tree;
+}
+
+bool rs_digest_of_leaves(uint8_t algorithm, const uint8_t *leaves, uint64_t count, rs_digest *out) {
+    rs_digest_tree tree = hasher(algorithm);
+    memset(out, 0, sizeof *out);
+    out->algorithm = algorithm;
+    out->length = tree.width;
+    bool ok = (tree.xxh3 || tree.sha) && digest_bytes(&tree, leaves, (size_t)(count * tree.width), out->value);
+    EVP_MD_CTX_free(tree.sha);
+    return ok;
+}
+
+typedef struct {
+    rs_digest_tree tree;
+    const uint8_t *data;
+    size_t length;
+    uint8_t *out;
+    bool ok;
+} one_leaf;
+
+static void digest_one(void *context) {
+    one_leaf *l = context;
+    l->ok = digest_bytes(&l->tree, l->data, l->length, l->out);
+}
+
+bool rs_digest_leaf(uint8_t algorithm, const uint8_t *data, uint64_t size, uint64_t chunk, uint8_t out[32]) {
+    one_leaf l = {.tree = hasher(algorithm), .out = out};
+    l.tree.size = size;
+    bool ok = chunk < size / RS_DIGEST_CHUNK + (size % RS_DIGEST_CHUNK != 0) && (l.tree.xxh3 || l.tree.sha);
+    if (ok && (ok = rs_guard_start())) {
+        l.data = data + chunk * RS_DIGEST_CHUNK;
+        l.length = (size_t)chunk_length(&l.tree, chunk);
+        ok = rs_guard_run(digest_one, &l) && l.ok;
+        rs_guard_stop();
+    }
+    EVP_MD_CTX_free(l.tree.sha);
+    return ok;
+}
+
 bool rs_digest_equal(const rs_digest *a, const rs_digest *b) {
     return a->algorithm == b->algorithm && a->length == b->length && a->length <= sizeof a->value &&
            memcmp(a->value, b->value, a->length) == 0;

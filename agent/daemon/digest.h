@@ -45,6 +45,19 @@ int64_t rs_digest_tree_step_shared(rs_digest_tree *tree, const uint8_t *data, ui
 /* The object's digest, once every chunk is digested; false before that. */
 bool rs_digest_tree_final(rs_digest_tree *tree, rs_digest *out);
 
+/* The leaves, in order: the chunks' digests, valid when there is a final one. */
+const uint8_t *rs_digest_tree_leaves(const rs_digest_tree *tree, uint64_t *count, uint32_t *width);
+/* The same, the caller's to free; the tree is of no further use. */
+uint8_t *rs_digest_tree_take_leaves(rs_digest_tree *tree, uint64_t *count);
+/* The bytes of an object that was complete, and digested, are wrong in [offset, offset + length): they will come, and
+ * be reported, once more. */
+void rs_digest_tree_absent(rs_digest_tree *tree, uint64_t offset, uint64_t length);
+
+/* The object's digest of its leaves. */
+bool rs_digest_of_leaves(uint8_t algorithm, const uint8_t *leaves, uint64_t count, rs_digest *out);
+/* The digest of one chunk of an object at `data`, whose file somebody else might shorten: false then. */
+bool rs_digest_leaf(uint8_t algorithm, const uint8_t *data, uint64_t size, uint64_t chunk, uint8_t out[32]);
+
 /* Same algorithm and same bytes. */
 bool rs_digest_equal(const rs_digest *a, const rs_digest *b);
 

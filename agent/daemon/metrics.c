@@ -132,6 +132,12 @@ static void control(const rs_agent *agent, page *p) {
     counter(p, "data_packets_bad_total", agent->packets_bad, "Data packets that could not be read.");
     counter(p, "data_packets_other_version_total", agent->packets_other_version,
             "Data packets of another version of the wire.");
+    counter(p, "digest_chunks_wrong_total", agent->digest_chunks_wrong,
+            "MiBs of received objects whose digest was not the sender's.");
+    counter(p, "digest_chunks_fetched_again_total", agent->digest_chunks_fetched,
+            "Fetches of such a MiB from the sender.");
+    counter(p, "digest_chunks_retaken_total", agent->digest_chunks_retaken,
+            "MiBs of sent objects that were digested again because a receiver's copy stayed wrong.");
     counter(p, "data_socket_drops_total", agent->totals.socket_drops, "Data packets dropped at full socket buffers.");
     counter(p, "data_packets_intercepted_total", rs_data_intercepted(agent->data), "Lost on purpose (--loss).");
 }

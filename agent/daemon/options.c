@@ -315,8 +315,8 @@ static const option options_table[] = {
      "that do not say [wait]",
      take_stragglers},
     {"loss", "SPEC",
-     "lose received data packets on purpose: uniform:P, burst:P:N, gilbert:P:N, first:N or "
-     "pattern:P:N",
+     "lose received data packets on purpose: uniform:P, burst:P:N, gilbert:P:N, first:N, "
+     "pattern:P:N, or spoil them: corrupt:P",
      take_loss},
     {"seed", "N", "seed of every random choice, to repeat a run [random]", take_seed},
     {"log-level", "LEVEL", "debug, info, warning or error [info]", take_log_level},

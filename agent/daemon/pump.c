@@ -30,6 +30,7 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_PEER_FAILED:
     case RS_EV_PATH_DONE:
     case RS_EV_SEND_DONE:
+    case RS_EV_RETAKE:
         rs_sending_event(agent, event);
         break;
     case RS_EV_INCOMING:

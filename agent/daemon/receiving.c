@@ -15,6 +15,8 @@
 #define ALLOCATE_GAP (4 * RS_MILLISECOND) /* keeps ahead of 2 Gb/s; what comes faster makes its own room */
 #define DIGEST_TURN 1u                    /* chunks digested in one turn while data comes */
 #define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
+#define FETCHES_MOST 8u                   /* of one chunk whose digest is wrong */
+#define LEAF_ROUNDS_MOST 3u /* times that the sender's leaves are asked for, if they contradict its digest */
 
 struct rs_receiving {
     rs_transfer base;
@@ -28,6 +30,12 @@ struct rs_receiving {
     rs_time allocate_at; /* when the next piece of it is made */
     bool complete;       /* every byte is there */
     int64_t started_ns;
+    uint8_t *leaves; /* the sender's digests of chunks, asked for when the object's digest is wrong; else NULL */
+    uint64_t leaves_known;
+    uint64_t wrong_chunk; /* that is fetched again; UINT64_MAX: none yet */
+    uint32_t fetches;     /* of it */
+    uint64_t fetched;     /* chunks, all fetches */
+    uint32_t leaf_rounds; /* times that all leaves came */
     bool serving; /* whole, checked and the application's: held while others may need repairs from here (RDCM) */
 };
 
@@ -73,6 +81,7 @@ static void free_receiving(rs_agent *agent, rs_receiving *r) {
     else if (r->base.object)
         rs_store_discard(agent->store, r->base.object);
     rs_digest_tree_free(r->tree);
+    free(r->leaves);
     rs_peers_release(&agent->peers, r->sender);
     free(r);
 }
@@ -326,6 +335,8 @@ void rs_receiving_delivered(void *context) {
         take_repair(agent, &repair);
 }
 
+static void leaves_came(rs_agent *agent, rs_receiving *r, const rs_rx_result *result);
+
 bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length,
                           const uint8_t *payload, uint32_t payload_length) {
     rs_agent *agent = context;
@@ -340,7 +351,11 @@ bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, si
         count_bad(agent, "control-channel", rs_peers_name(&agent->peers, peer));
         return false;
     }
-    rs_receiving *r = result.verdict == RS_RX_STORE ? find(agent, result.xfer) : NULL;
+    rs_receiving *r = result.verdict == RS_RX_STORE || result.verdict == RS_RX_LEAVES ? find(agent, result.xfer) : NULL;
+    if (r && result.verdict == RS_RX_LEAVES) {
+        leaves_came(agent, r, &result);
+        return true;
+    }
     uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
     if (place) {
         memcpy(place, payload, payload_length);
@@ -395,6 +410,117 @@ static void verdict(rs_agent *agent, rs_receiving *r, bool ok, const char *cause
         rs_api_object_whole(agent->api, &r->base.id);
 }
 
+/* ------------------------------------------------------------------------------------------------ a wrong digest */
+
+static void fail_digest(rs_agent *agent, rs_receiving *r, const char *why) {
+    char cause[220];
+    snprintf(cause, sizeof cause, "the digest at %.40s is not the sender's: %.120s", agent->options.server, why);
+    verdict(agent, r, false, cause);
+}
+
+static void ask_leaves(rs_agent *agent, rs_receiving *r, uint64_t first, uint64_t count, bool retake) {
+    uint16_t most = (uint16_t)(count < 1000 ? count : 1000);
+    if (rs_leaves_want(agent->node, rs_agent_now(agent), r->base.xfer, first, most, retake) != RS_OK)
+        fail_digest(agent, r, "and the digests of its pieces cannot be asked for");
+}
+
+/* Fetches a chunk again, with the fragments at its borders: these are parts of its neighbours, which are digested again
+ * too. */
+static void fetch(rs_agent *agent, rs_receiving *r) {
+    uint64_t offset = r->wrong_chunk * RS_DIGEST_CHUNK, left = r->size - offset;
+    uint64_t length = left < RS_DIGEST_CHUNK ? left : RS_DIGEST_CHUNK;
+    rs_status status = rs_fetch_again(agent->node, rs_agent_now(agent), r->base.xfer, &offset, &length);
+    if (status != RS_OK) {
+        fail_digest(agent, r, rs_strerror(status));
+        return;
+    }
+    agent->digest_chunks_fetched++;
+    r->fetches++;
+    r->fetched++;
+    r->complete = false;
+    rs_digest_tree_absent(r->tree, offset, length);
+}
+
+/* The first chunk that is not as the sender has it. The second time that it is the same one, the sender is asked
+ * whether its bytes are still those that it digested. */
+static void mend_next(rs_agent *agent, rs_receiving *r) {
+    uint64_t count, chunk = 0;
+    uint32_t width;
+    const uint8_t *mine = rs_digest_tree_leaves(r->tree, &count, &width);
+    while (chunk < count && memcmp(mine + chunk * width, r->leaves + chunk * width, width) == 0)
+        chunk++;
+    if (chunk == count) {
+        fail_digest(agent, r, "though those of all pieces are");
+        return;
+    }
+    if (chunk != r->wrong_chunk) {
+        r->wrong_chunk = chunk;
+        r->fetches = 0;
+        agent->digest_chunks_wrong++;
+        rs_log(RS_LOG_WARNING, "receive", "object=%s chunk=%llu has a wrong digest: fetched again from=%s",
+               rs_id_text(&r->base.id), (unsigned long long)chunk, rs_quote(rs_peers_name(&agent->peers, r->sender)));
+    }
+    if (r->fetches >= FETCHES_MOST || r->fetched >= FETCHES_MOST + 4 * count)
+        fail_digest(agent, r,
+                    "pieces stay wrong though fetched again, and the sender's are unchanged: memory or a NIC changes "
+                    "bytes");
+    else if (r->fetches > 0)
+        ask_leaves(agent, r, chunk, 1, true);
+    else
+        fetch(agent, r);
+}
+
+/* All bytes are here, and the digest is wrong: some were changed on the way. The sender's digests of pieces, which its
+ * own digest is of, tell which. */
+static void mend(rs_agent *agent, rs_receiving *r) {
+    uint64_t count;
+    uint32_t width;
+    rs_digest_tree_leaves(r->tree, &count, &width);
+    if (r->leaves && r->leaves_known == count) {
+        mend_next(agent, r);
+        return;
+    }
+    r->wrong_chunk = UINT64_MAX;
+    r->leaves_known = 0;
+    if (!r->leaves && !(r->leaves = calloc(count ? (size_t)count : 1, width))) {
+        fail_digest(agent, r, "no memory for the digests of its pieces");
+        return;
+    }
+    if (count == 0)
+        fail_digest(agent, r, "the object is empty");
+    else
+        ask_leaves(agent, r, 0, count, false);
+}
+
+static void leaves_came(rs_agent *agent, rs_receiving *r, const rs_rx_result *result) {
+    uint64_t count, first = result->offset;
+    uint32_t width;
+    rs_digest root;
+    rs_digest_tree_leaves(r->tree, &count, &width);
+    uint64_t came = result->length / width;
+    if (!r->leaves || first >= count || came > count - first)
+        return;
+    if (r->leaves_known == count) { /* the sender looked at its bytes again, and has what it told */
+        fetch(agent, r);
+        return;
+    }
+    memcpy(r->leaves + first * width, result->leaves, (size_t)(came * width));
+    r->leaves_known = first + came;
+    if (r->leaves_known < count) {
+        ask_leaves(agent, r, r->leaves_known, count - r->leaves_known, false);
+        return;
+    }
+    r->leaf_rounds++;
+    if (rs_digest_of_leaves(r->expected.algorithm, r->leaves, count, &root) && rs_digest_equal(&root, &r->expected)) {
+        mend_next(agent, r);
+    } else if (r->leaf_rounds < LEAF_ROUNDS_MOST) {
+        r->leaves_known = 0;
+        ask_leaves(agent, r, 0, count, false);
+    } else {
+        fail_digest(agent, r, "and the digests of pieces that the sender tells contradict its own");
+    }
+}
+
 static void check_digest(rs_agent *agent, rs_receiving *r) {
     rs_digest found;
     rs_error error = {0};
@@ -404,10 +530,7 @@ static void check_digest(rs_agent *agent, rs_receiving *r) {
         return;
     }
     if (!rs_digest_equal(&found, &r->expected)) {
-        snprintf(cause, sizeof cause,
-                 "the digest at %.60s is not the sender's: bytes were changed on the way or at the sender",
-                 agent->options.server);
-        verdict(agent, r, false, cause);
+        mend(agent, r);
         return;
     }
     rs_object *object = r->base.object;
@@ -416,6 +539,9 @@ static void check_digest(rs_agent *agent, rs_receiving *r) {
         verdict(agent, r, false, cause);
         return;
     }
+    uint64_t leaf_count;
+    uint8_t *leaves = rs_digest_tree_take_leaves(r->tree, &leaf_count);
+    rs_store_keep_leaves(object, leaves, leaf_count);
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
     r->serving = stats.protocol == RS_PROTOCOL_RDCM;

@@ -201,8 +201,10 @@ static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
         return NULL;
     }
     s->base.object = send->object;
-    if (send->object)
+    if (send->object) {
         rs_store_hold(send->object);
+        rs_send_leaves(agent->node, s->base.xfer, send->object->leaves, send->object->leaf_count);
+    }
     rs_transfers_add(&agent->transfers, &s->base);
     s->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
     return s;
@@ -238,8 +240,10 @@ void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause
 void rs_sending_added_api(void *context, const rs_object *object) {
     rs_agent *agent = context;
     for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
-        if (t->object == object)
+        if (t->object == object) {
+            rs_send_leaves(agent->node, t->xfer, object->leaves, object->leaf_count);
             rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &object->digest);
+        }
 }
 
 void rs_sending_unreadable_api(void *context, const rs_object *object, const char *words) {
@@ -258,6 +262,20 @@ void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_obje
             return;
         }
     rs_api_reply_error(agent->api, call, ROSTRUM_ERR_UNKNOWN, "object %s is not being sent from here", rs_id_text(id));
+}
+
+/* A receiver's copy of a chunk stays wrong: are the bytes here still those whose digest was told? */
+static void retake(rs_agent *agent, const rs_sending *s, const rs_event *event) {
+    const rs_object *object = s->base.object;
+    const rs_digest *digest = &object->digest;
+    uint8_t leaf[sizeof digest->value];
+    bool same = rs_digest_leaf(digest->algorithm, object->map, object->size, event->sn, leaf) &&
+                memcmp(leaf, object->leaves + event->sn * digest->length, digest->length) == 0;
+    agent->digest_chunks_retaken++;
+    rs_log(RS_LOG_WARNING, "send", "object=%s chunk=%llu is wrong at %s again and again; the bytes here are %s",
+           rs_id_text(&s->base.id), (unsigned long long)event->sn, rs_quote(rs_peers_name(&agent->peers, event->peer)),
+           same ? "unchanged" : "others than were digested");
+    rs_send_retaken(agent->node, rs_agent_now(agent), s->base.xfer, event->peer, event->sn, same);
 }
 
 /* --------------------------------------------------------------------------------------------------------- ending */
@@ -367,6 +385,9 @@ void rs_sending_event(rs_agent *agent, const rs_event *event) {
     rs_sending *s = rs_sending_of(transfer);
     int64_t index;
     switch (event->kind) {
+    case RS_EV_RETAKE:
+        retake(agent, s, event);
+        break;
     case RS_EV_PATH_WANTED:
         rs_paths_request(agent, s, event->bytes);
         break;

@@ -236,6 +236,7 @@ static void object_free(rs_store *store, rs_object *object) {
     }
     free(internal->slice_bits);
     free(internal);
+    free(object->leaves);
     free(object);
 }
 
@@ -396,6 +397,12 @@ static bool make_whole(rs_store *store, rs_object *object, const rs_digest *dige
     object->phase = RS_OBJECT_WHOLE;
     object->owner = 0;
     return true;
+}
+
+void rs_store_keep_leaves(rs_object *object, uint8_t *leaves, uint64_t count) {
+    free(object->leaves);
+    object->leaves = leaves;
+    object->leaf_count = count;
 }
 
 bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error) {

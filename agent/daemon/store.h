@@ -32,7 +32,9 @@ typedef struct rs_object {
     uint64_t size;
     rs_object_phase phase;
     rs_digest digest; /* algorithm 0 = not known yet */
-    uint8_t *map;     /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
+    uint8_t *leaves;  /* digests of its chunks (daemon/digest.h), while it is here; NULL: not known */
+    uint64_t leaf_count;
+    uint8_t *map; /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
     int fd;
     bool private_file; /* no application ever had a writable descriptor of it */
     bool received;     /* by rs_store_receive */
@@ -85,6 +87,8 @@ rs_object *rs_store_find_created(const rs_store *store, uint64_t handle);
  * store's own; the caller keeps `fd`). The result is DIGESTING. Errors: EXISTS, INVALID (not tmpfs, not regular,
  * changed its size...), NO_ROOM, LIMIT, IO. */
 rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_t owner, rs_error *error);
+/* Takes over the digests of the object's chunks, which were allocated by malloc. */
+void rs_store_keep_leaves(rs_object *object, uint8_t *leaves, uint64_t count);
 /* DIGESTING -> WHOLE. */
 bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
 

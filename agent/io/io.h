@@ -154,6 +154,7 @@ extern const rs_io_ops *const rs_io_backends[];
  *   first:N       the first N datagrams of each group
  *   pattern:P     the first copies of fragments that a seed picks, P of all (core/loss_pattern.h: as in the simulator)
  *   pattern:P:N   these in runs of N
+ *   corrupt:P     none is lost: with probability P one bit of a datagram is another, or it comes twice, or late
  * each with ":seed=S" at its end if wanted, which is mixed with `seed`. */
 rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error);
 /* Checks a spec alone. */

@@ -1,4 +1,5 @@
-/* Interceptor that loses received datagrams on purpose, reproducibly: for tests and experiments. */
+/* Interceptor that loses received datagrams on purpose, or changes, doubles and reorders them, reproducibly: for tests
+ * and experiments. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,11 +9,24 @@
 #include "core/loss_pattern.h"
 #include "io/io.h"
 
-typedef enum { UNIFORM, BURST, GILBERT, FIRST, PATTERN } loss_kind;
+typedef enum { UNIFORM, BURST, GILBERT, FIRST, PATTERN, CORRUPT } loss_kind;
+
+#define HELD_MOST 64u /* datagrams whose payload is dealt with after the receive call */
+
+/* CORRUPT: a datagram that is spoilt. Its payload is there when the receive call is over. */
+typedef struct {
+    rs_io_group group;
+    uint8_t header[RS_IO_HEADER_BYTES];
+    size_t header_length;
+    uint8_t *place; /* FLIP and DOUBLE: where the sink has its payload; LATE: the payload, ours */
+    uint32_t length;
+    enum { FLIP, DOUBLE, LATE } how;
+    uint64_t bit; /* FLIP: of the payload */
+} spoilt;
 
 typedef struct {
     loss_kind kind;
-    double probability; /* of all datagrams; FIRST: unused */
+    double probability; /* of all datagrams; FIRST: unused; CORRUPT: of being spoilt, a third of them each way */
     double length;      /* mean or exact run; FIRST: how many */
     uint64_t seed;
 } loss_spec;
@@ -32,7 +46,9 @@ typedef struct {
     rs_io *inner;
     loss_spec spec;
     loss_state *states;
-    uint64_t lost;
+    uint64_t lost; /* or spoilt */
+    spoilt held[HELD_MOST];
+    unsigned held_count;
     const rs_io_sink *sink; /* the upper one, during a receive call */
 } lossy_io;
 
@@ -64,12 +80,12 @@ static bool parse_seed(const char **text, uint64_t *seed) {
 }
 
 static bool parse_spec(const char *text, loss_spec *out, char *error) {
-    static const char *const names[] = {"uniform", "burst", "gilbert", "first", "pattern"};
+    static const char *const names[] = {"uniform", "burst", "gilbert", "first", "pattern", "corrupt"};
     size_t name_length = strcspn(text, ":");
     const char *rest = text + name_length;
     *out = (loss_spec){.length = 1};
     int kind = -1;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (strlen(names[i]) == name_length && strncmp(text, names[i], name_length) == 0)
             kind = i;
     bool ok = kind >= 0;
@@ -77,7 +93,8 @@ static bool parse_spec(const char *text, loss_spec *out, char *error) {
         out->kind = (loss_kind)kind;
     if (ok && out->kind != FIRST)
         ok = parse_number(&rest, &out->probability) && out->probability >= 0 && out->probability <= 1;
-    bool has_length = out->kind != UNIFORM && (out->kind != PATTERN || (*rest == ':' && rest[1] != 's'));
+    bool has_length =
+        out->kind != UNIFORM && out->kind != CORRUPT && (out->kind != PATTERN || (*rest == ':' && rest[1] != 's'));
     if (ok && has_length)
         ok = parse_number(&rest, &out->length) && out->length >= 1 && out->length <= 1e9 && out->probability < 1;
     ok = ok && (out->kind != PATTERN || out->length <= RS_LOSS_RUN_MAX) && parse_seed(&rest, &out->seed);
@@ -85,11 +102,12 @@ static bool parse_spec(const char *text, loss_spec *out, char *error) {
     if (ok && out->kind == GILBERT)
         ok = out->probability / (1 - out->probability) / out->length <= 1;
     if (!ok)
-        snprintf(error, RS_IO_ERROR_MAX,
-                 "loss \"%.50s\" is not understood: uniform:P, burst:P:N, gilbert:P:N (P a share from 0 to 1, N a run "
-                 "of 1 or more), pattern:P or pattern:P:N (N to 64) or first:N, then :seed=S if wanted, as in "
-                 "gilbert:0.01:5",
-                 text);
+        snprintf(
+            error, RS_IO_ERROR_MAX,
+            "loss \"%.40s\" is not understood: uniform:P, burst:P:N, gilbert:P:N (P a share from 0 to 1, N a run "
+            "of 1 or more), pattern:P or pattern:P:N (N to 64), corrupt:P or first:N, then :seed=S if wanted, as in "
+            "gilbert:0.01:5",
+            text);
     return ok;
 }
 
@@ -148,8 +166,62 @@ static bool lose(loss_state *state, const loss_spec *spec, const uint8_t *header
         return lose_first(state);
     case PATTERN:
         return rs_loss_pattern_loses(&state->pattern, header, length);
+    case CORRUPT:
+        return false;
     }
     return false;
+}
+
+/* One of the three: a bit of header or payload is another; it comes twice; it comes after later ones. */
+static uint8_t *spoil(lossy_io *io, loss_state *state, const uint8_t *header, size_t header_length, uint32_t length) {
+    spoilt *s = &io->held[io->held_count];
+    *s = (spoilt){.group = state->group, .header_length = header_length, .length = length};
+    memcpy(s->header, header, header_length);
+    uint64_t bits = (header_length + length) * 8u, bit = next_random(&state->random) % bits;
+    s->how = next_random(&state->random) % 3;
+    io->lost++;
+    if (s->how == LATE) {
+        s->place = malloc(length ? length : 1);
+        io->held_count += s->place != NULL;
+        return s->place;
+    }
+    if (s->how == FLIP && bit < header_length * 8u)
+        s->header[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    s->place = io->sink->deliver(io->sink->context, state->group, s->header, header_length, length);
+    s->bit = bit - header_length * 8u;
+    if (s->place && !(s->how == FLIP && bit < header_length * 8u))
+        io->held_count++;
+    return s->place;
+}
+
+static void deliver_held(lossy_io *io, const spoilt *s, const uint8_t *payload) {
+    uint8_t *place = io->sink->deliver(io->sink->context, s->group, s->header, s->header_length, s->length);
+    if (place)
+        memcpy(place, payload, s->length);
+}
+
+/* Payloads are in their places now. Those that come late wait for the next call, whatever comes with it. */
+static void spoil_payloads(lossy_io *io) {
+    unsigned left = 0;
+    for (unsigned i = 0; i < io->held_count; i++) {
+        const spoilt *s = &io->held[i];
+        if (s->how == LATE)
+            io->held[left++] = *s;
+        else if (s->how == FLIP)
+            s->place[s->bit / 8] ^= (uint8_t)(1u << s->bit % 8);
+        else
+            deliver_held(io, s, s->place);
+    }
+    io->held_count = left;
+}
+
+static void deliver_late(lossy_io *io, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        deliver_held(io, &io->held[i], io->held[i].place);
+        free(io->held[i].place);
+    }
+    memmove(&io->held[0], &io->held[count], (io->held_count - count) * sizeof io->held[0]);
+    io->held_count -= count;
 }
 
 /* ------------------------------------------------------------------------------------------------------ the wrapper */
@@ -163,7 +235,10 @@ static uint8_t *lose_or_deliver(void *context, rs_io_group group, const uint8_t 
                                 uint32_t payload_length) {
     lossy_io *io = context;
     for (loss_state *state = io->states; state; state = state->next)
-        if (state->group == group && lose(state, &io->spec, header, header_length)) {
+        if (state->group == group && io->spec.kind == CORRUPT && io->held_count < HELD_MOST &&
+            header_length == RS_IO_HEADER_BYTES && chance(state, io->spec.probability))
+            return spoil(io, state, header, header_length, payload_length);
+        else if (state->group == group && lose(state, &io->spec, header, header_length)) {
             io->lost++;
             return NULL;
         }
@@ -174,7 +249,10 @@ static int lossy_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
     lossy_io *io = (lossy_io *)base;
     const rs_io_sink own = {.predict = pass_predict, .deliver = lose_or_deliver, .context = io};
     io->sink = sink;
+    unsigned late = io->held_count;
     int count = rs_io_receive(io->inner, limit, &own);
+    deliver_late(io, late);
+    spoil_payloads(io);
     io->sink = NULL;
     return count;
 }
@@ -203,6 +281,13 @@ static bool lossy_join(rs_io *base, rs_io_group group, uint32_t address, uint16_
 static void lossy_leave(rs_io *base, rs_io_group group) {
     lossy_io *io = (lossy_io *)base;
     rs_io_leave(io->inner, group);
+    unsigned left = 0;
+    for (unsigned i = 0; i < io->held_count; i++)
+        if (io->held[i].group == group)
+            free(io->held[i].place);
+        else
+            io->held[left++] = io->held[i];
+    io->held_count = left;
     for (loss_state **at = &io->states; *at; at = &(*at)->next)
         if ((*at)->group == group) {
             loss_state *gone = *at;
@@ -215,6 +300,8 @@ static void lossy_leave(rs_io *base, rs_io_group group) {
 static void lossy_close(rs_io *base) {
     lossy_io *io = (lossy_io *)base;
     rs_io_close(io->inner);
+    for (unsigned i = 0; i < io->held_count; i++)
+        free(io->held[i].place);
     while (io->states) {
         loss_state *gone = io->states;
         io->states = gone->next;

@@ -146,6 +146,7 @@ static bool node_work_event(sim_engine *engine, rs_time now) {
         engine_connect(engine, event.peer);
         break;
     case RS_EV_DIGEST:
+    case RS_EV_RETAKE:
     case RS_EV_NO_LIGHT:
     case RS_EV_LOG:
         break;

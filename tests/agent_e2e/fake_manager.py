@@ -58,6 +58,8 @@ class Answer:
     serve: int | None = None
     """Accept for so many of the receivers only, the first named."""
     kind: str = "circuit"
+    protocol: str | None = None
+    """None: not said, which is Republic."""
     reason: str = ""
     reconfiguration_ms: float = 0.0
     rate_bps: int = 1_000_000_000
@@ -338,6 +340,7 @@ class FakeManager:
             "lease_ms": answer.lease_ms,
             "light_bound_ms": answer.light_bound_ms,
             "receivers": addresses,
+            "protocol": answer.protocol and getattr(rostrum_thrift.Protocol, answer.protocol.upper()),
         }
 
     async def _afterwards(self, path: GrantedPath, answer: Answer) -> None:

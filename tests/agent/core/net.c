@@ -119,6 +119,8 @@ void start_node(net *n, rs_peer server) {
 
 net *net_new(uint32_t servers, const rs_config *config, uint64_t seed) {
     net *n = calloc(1, sizeof *n);
+    for (size_t i = 0; i < sizeof n->leaves; i++)
+        n->leaves[i] = (uint8_t)(i * 7 + i / 16);
     assert_true(servers <= SERVERS_MAX);
     n->server_count = servers;
     n->servers = calloc(servers, sizeof *n->servers);
@@ -289,6 +291,9 @@ static void happened(net *n, rs_peer server, const rs_event *e) {
         i->epoch = s->epoch;
         i->xfer = e->xfer;
         push(n, i);
+    } else if (e->kind == RS_EV_RETAKE) {
+        s->retaken++;
+        assert_int_equal(rs_send_retaken(s->node, server_now(n, s), e->xfer, e->peer, e->sn, !s->changed), RS_OK);
     } else if (e->kind == RS_EV_INCOMING) {
         incoming(n, server, e->xfer);
     } else if (e->kind == RS_EV_SESSION) {
@@ -390,6 +395,29 @@ static void stored(net_server *s, const rs_rx_result *r, const net_item *i) {
     store->stored_bytes += r->length;
 }
 
+/* Of a complete object the digest of a piece was wrong: its fragments are fetched once more. */
+static void fetch_again(net *n, net_server *s, rs_xfer xfer) {
+    net_store *store = store_of(s, xfer);
+    uint64_t offset = s->wrong_offset, length = s->wrong_length;
+    assert_non_null(store);
+    assert_int_equal(rs_fetch_again(s->node, server_now(n, s), xfer, &offset, &length), RS_OK);
+    assert_true(offset <= s->wrong_offset && offset + length >= s->wrong_offset + s->wrong_length);
+    for (uint64_t at = offset; at < offset + length; at += store->fragment_size)
+        store->stored[at / store->fragment_size] = 0;
+    store->stored_bytes -= length;
+    s->fetches++;
+    s->retakes = true;
+}
+
+static void verify(net *n, net_server *s, rs_xfer xfer) {
+    if (s->wrong_times == 0) {
+        rs_verified(s->node, server_now(n, s), xfer, !s->bad_digest, "the digest of chunk 0 is wrong");
+        return;
+    }
+    s->wrong_times--;
+    rs_leaves_want(s->node, server_now(n, s), xfer, 3, s->retakes ? 1 : 20, s->retakes);
+}
+
 static void connected(net *n, const net_item *i) {
     net_connection *c = between(n, i->from, i->to);
     net_server *a = &n->servers[i->from], *b = &n->servers[i->to];
@@ -431,6 +459,11 @@ static void deliver(net *n, net_item *i) {
     else
         assert_int_not_equal(r.verdict, RS_RX_BAD); /* nodes make no bad messages */
     stored(s, &r, i);
+    if (r.verdict == RS_RX_LEAVES) {
+        assert_true(r.offset == 3 && r.length == (s->retakes ? 16 : 320));
+        assert_memory_equal(r.leaves, n->leaves + 48, r.length);
+        fetch_again(n, s, r.xfer);
+    }
 }
 
 static void happen(net *n, net_item *i) {
@@ -468,7 +501,7 @@ static void happen(net *n, net_item *i) {
         break;
     case DO_VERIFIED:
         if (s->epoch == i->epoch && !s->dead)
-            rs_verified(s->node, server_now(n, s), i->xfer, !s->bad_digest, "the digest of chunk 0 is wrong");
+            verify(n, s, i->xfer);
         break;
     }
     pump(n, i->to);

@@ -47,7 +47,11 @@ typedef struct {
     bool dead, frozen, unreachable, bad_digest, mute;
     bool paused; /* its process is stopped, or has not been told yet that it was */
     rs_time paused_until;
-    rs_time lost; /* in which its process was stopped, all together */
+    rs_time lost;         /* in which its process was stopped, all together */
+    uint32_t wrong_times; /* the piece has a wrong digest so often more */
+    uint64_t wrong_offset, wrong_length;
+    bool retakes, changed; /* asks to; its own bytes have changed */
+    uint32_t fetches, retaken;
     uint32_t epoch;
     rs_time dark_until, ringing_until, verify_time;
     double ringing_loss;
@@ -92,6 +96,7 @@ struct net {
     rs_digest digest;
     uint64_t stream_most;
     uint32_t groups; /* made for parts */
+    uint8_t leaves[64 * 16];
 };
 
 /* net.c */

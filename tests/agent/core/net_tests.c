@@ -86,6 +86,25 @@ void net_application(net *n, rs_peer server, net_app app) {
     n->servers[server].app = app;
 }
 
+void net_wrong_piece(net *n, rs_peer server, uint64_t offset, uint64_t length, uint32_t times) {
+    net_server *s = &n->servers[server];
+    s->wrong_times = times;
+    s->wrong_offset = offset;
+    s->wrong_length = length;
+}
+
+void net_bytes_change(net *n, rs_peer sender) {
+    n->servers[sender].changed = true;
+}
+
+uint32_t net_fetches(const net *n, rs_peer server) {
+    return n->servers[server].fetches;
+}
+
+uint32_t net_retaken(const net *n, rs_peer sender) {
+    return n->servers[sender].retaken;
+}
+
 void net_bad_digest(net *n, rs_peer server) {
     n->servers[server].bad_digest = true;
 }
@@ -120,6 +139,8 @@ rs_status net_send(net *n, rs_peer from, uint64_t data, uint64_t size, uint32_t 
                              .protocol = n->knobs.path.protocol,
                              .stragglers = n->stragglers};
     rs_status status = rs_send_open(n->servers[from].node, n->knobs.now, &params, out);
+    if (status == RS_OK && n->digest.length == 16)
+        assert_int_equal(rs_send_leaves(n->servers[from].node, *out, n->leaves, 64), RS_OK);
     pump(n, from);
     return status;
 }

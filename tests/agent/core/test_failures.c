@@ -220,6 +220,106 @@ static void digest_mismatch__is_told_to_the_sender(void **state) {
     net_free(n);
 }
 
+static const rs_digest known = {.algorithm = 1, .length = 16, .value = {1}};
+
+static net *mending(uint64_t seed, rs_protocol protocol, uint64_t offset, uint64_t length, uint32_t times) {
+    net *n = net_new(4, &usual, seed);
+    net_digest(n, known);
+    if (protocol == RS_PROTOCOL_RDCM) {
+        net_knob(n)->path.kind = RS_PATH_PACKET;
+        net_knob(n)->path.protocol = RS_PROTOCOL_RDCM;
+    }
+    net_wrong_piece(n, 2, offset, length, times);
+    return n;
+}
+
+/* Bytes were changed on the way: their piece is fetched again, whichever engine brought them. */
+static void wrong_piece__is_fetched_again(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t size, offset, length;
+        uint32_t times;
+    } cases[] = {
+        {3000 * FRAGMENT - 1, 1 << 20, 1 << 20, 1},       /* in the middle */
+        {3000 * FRAGMENT - 1, 2900 * FRAGMENT, 99999, 3}, /* the end */
+        {100 * FRAGMENT, 0, 100 * FRAGMENT, 2},           /* all of it: no single request names that */
+        {FRAGMENT / 2, 0, FRAGMENT / 2, 2},
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        net *n = mending(21 + i, i % 2 ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC, cases[i / 2].offset,
+                         cases[i / 2].length, cases[i / 2].times);
+        net_send_all(n, 1, cases[i / 2].size);
+        rs_time end = net_run(n, 20 * SEC);
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        for (rs_peer to = 1; to < 4; to++)
+            assert_true(net_has(n, to, 1));
+        assert_int_equal(net_fetches(n, 2), cases[i / 2].times);
+        assert_int_equal(net_retaken(n, 0), cases[i / 2].times - 1);
+        assert_true(end < 20 * SEC);
+        net_free(n);
+    }
+}
+
+/* The connection is lost at any time of it; the sender is silent for ever. */
+static void wrong_piece__its_connection_is_cut(void **state) {
+    (void)state;
+    for (uint64_t seed = 40; seed < 60; seed++) {
+        net *n = mending(seed, seed % 2 ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC, 1 << 20, 1 << 20, 2);
+        net_knob(n)->control_rate_bps = 500000000;
+        net_send_all(n, 1, 3000 * FRAGMENT);
+        for (rs_time at = 20 * MS; at < 200 * MS; at += 3 * MS) {
+            net_at(n, at);
+            if (net_fetches(n, 2) && net_random(n) < 0.3)
+                net_cut(n, 0, 2);
+        }
+        net_run(n, 20 * SEC);
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        assert_true(net_has(n, 2, 1));
+        net_free(n);
+    }
+}
+
+static void wrong_piece__the_sender_dies(void **state) {
+    (void)state;
+    net *n = mending(61, RS_PROTOCOL_REPUBLIC, 1 << 20, 1 << 20, 1);
+    net_knob(n)->control_rate_bps = 1000000;
+    net_send_all(n, 1, 3000 * FRAGMENT);
+    while (net_fetches(n, 2) == 0)
+        net_at(n, net_now(n) + MS);
+    net_kill(n, 0);
+    net_run(n, 60 * SEC);
+    const net_told *done = net_event(n, 2, RS_EV_RECEIVE_DONE, ANYONE);
+    assert_false(done->event.ok);
+    assert_non_null(strstr(done->event.cause, "cannot be reached"));
+    assert_true(done->at - NET_START < 10 * SEC);
+    net_free(n);
+}
+
+/* A program writes to the object while it is sent: who had it before has it, who did not is told why. */
+static void wrong_piece__the_senders_bytes_changed(void **state) {
+    (void)state;
+    net *n = mending(62, RS_PROTOCOL_REPUBLIC, 1 << 20, 1 << 20, 100);
+    net_bytes_change(n, 0);
+    net_send_all(n, 1, 3000 * FRAGMENT);
+    net_run(n, 20 * SEC);
+    assert_true(net_has(n, 1, 1) && net_has(n, 3, 1));
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 2)->event.cause, "changed at the sender"));
+    assert_non_null(strstr(net_event(n, 2, RS_EV_RECEIVE_DONE, ANYONE)->event.cause, "changed at the sender"));
+    assert_int_equal(net_fetches(n, 2), 1);
+    net_free(n);
+}
+
+/* A receiver that never has enough. */
+static void wrong_piece__asking_has_an_end(void **state) {
+    (void)state;
+    net *n = mending(63, RS_PROTOCOL_REPUBLIC, 1 << 20, 1 << 20, UINT32_MAX);
+    net_send_all(n, 1, 3000 * FRAGMENT);
+    net_run(n, 60 * SEC);
+    assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 2)->event.cause, "over and over"));
+    assert_true(net_has(n, 1, 1) && net_has(n, 3, 1));
+    net_free(n);
+}
+
 static void slow_digest__is_waited_for(void **state) {
     (void)state;
     net *n = net_new(2, &usual, 13);
@@ -407,6 +507,11 @@ int main(void) {
         cmocka_unit_test(refused__only_that_one_fails),
         cmocka_unit_test(agent_does_not_make_room__is_refused_in_time),
         cmocka_unit_test(digest_mismatch__is_told_to_the_sender),
+        cmocka_unit_test(wrong_piece__is_fetched_again),
+        cmocka_unit_test(wrong_piece__its_connection_is_cut),
+        cmocka_unit_test(wrong_piece__the_sender_dies),
+        cmocka_unit_test(wrong_piece__the_senders_bytes_changed),
+        cmocka_unit_test(wrong_piece__asking_has_an_end),
         cmocka_unit_test(slow_digest__is_waited_for),
         cmocka_unit_test(digest_never_checked__ends_all_the_same),
         cmocka_unit_test(receiver_cancels__the_sender_hears_why),
