@@ -29,7 +29,7 @@ test: setup  ## all tests and checks (as root for those on real switches); ARGS=
 lint: setup  ## formatters, linters, type checkers
 	@.ci/test lint
 
-fuzz: setup  ## every fuzz target for two minutes
+fuzz: setup  ## every fuzz target for two minutes, from the corpus that earlier runs left in build/fuzz-corpus
 	@.ci/test fuzz --fuzz-seconds 120
 
 p4:  ## compile the switches' P4 program into p4src/build (needs p4c)

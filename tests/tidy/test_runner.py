@@ -64,6 +64,58 @@ def test_cases_are_counted_one_by_one(runner: Any, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+LIBFUZZER = """INFO: seed corpus: files: 3 min: 1b max: 9b total: 15b rss: 30Mb
+#4\tINITED cov: 12 ft: 13 corp: 3/15b exec/s: 0 rss: 31Mb
+#97\tNEW    cov: 14 ft: 15 corp: 4/16b lim: 4 exec/s: 0 rss: 31Mb L: 1/9 MS: 1 CopyPart-
+#4096\tpulse  cov: 14 ft: 15 corp: 4/16b lim: 43 exec/s: 2048 rss: 35Mb
+#5000\tDONE   cov: 17 ft: 19 corp: 5/17b lim: 43 exec/s: 2500 rss: 36Mb
+Done 5000 runs in 2 second(s)
+stat::number_of_executed_units: 5000
+stat::average_exec_per_sec:     2500
+"""
+
+# Behaves as a libFuzzer program whose run finds two inputs, one of which is enough.
+FUZZER = """#!/bin/sh
+for word; do case $word in
+    -merge=1) merge=yes ;;
+    -*) ;;
+    *) set -- "$@" "$word" ;;
+esac; shift; done
+if [ "$merge" ]; then cp "$2/small" "$1/"; exit 0; fi
+ls "$1" | sed 's/^/had /'
+echo one >"$1/small"; echo three >"$1/large"
+cat "$(dirname "$0")/said"
+exit $(cat "$(dirname "$0")/status")
+"""
+
+
+def test_fuzz__numbers_are_read_from_libfuzzers_words(runner: Any) -> None:
+    assert runner.fuzz_numbers(LIBFUZZER) == (5000, 12, 17)
+    assert runner.fuzz_numbers("Segmentation fault") == (0, 0, 0)
+
+
+@pytest.mark.parametrize("status", [0, 77])
+def test_fuzz__the_corpus_is_kept_and_minimized_between_runs(runner: Any, tmp_path: Path, status: int) -> None:
+    target = tmp_path / "fuzz_thing"
+    target.write_text(FUZZER)
+    target.chmod(0o755)
+    (tmp_path / "said").write_text(LIBFUZZER)
+    (tmp_path / "status").write_text(str(status))
+    corpora, seeds = tmp_path / "corpora", tmp_path / "seeds"
+    for number in range(2):
+        log, result = runner.Log(f"fuzz{number}"), runner.Result()
+        runner.fuzz_target(log, target, 1, corpora, seeds, result)
+        kept = sorted(one.name for one in (corpora / "thing").iterdir())
+        if status:
+            assert result.failures == [f"fuzz_thing: status 77, the input is in {corpora}/crash-thing-*"]
+            assert kept == ["large", "small"] and not result.passed
+        else:
+            assert result.notes == ["fuzz_thing: 5,000 executions, 5 new edges (of 17), 1 inputs kept (of 2)"]
+            assert kept == ["small"] and result.passed == 1
+    assert "had small" in log.path.read_text()  # the second run began with what the first had left
+    assert runner.CORPORA.parent == runner.ROOT / "build" and runner.CORPORA.name != "fuzz"
+
+
 def group(runner: Any, name: str, run: Callable[[Any], Any], after: tuple[str, ...] = ()) -> Any:
     return runner.Group(name, name, run, after)
 
