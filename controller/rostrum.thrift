@@ -159,10 +159,13 @@ enum FailureKind {
   /** Repairs to the server keep failing: it is gone. */
   RECEIVER = 1,
   /** The server gets everything by repair for a while: a link of the tree that leads to it is gone. */
-  LINK = 2
+  LINK = 2,
+  /** A LINK report of the server is over: packets come to it by the tree. */
+  LINK_WORKS = 3
 }
 
-/** What a receiver (or, of an only receiver, the sender) finds out about its successor in a ring of the view `version`. */
+/** What a receiver (or, of an only receiver, the sender) finds out about its successor in a ring of the view `version`.
+  * What goes on is reported again, at growing intervals: the manager may have been away. */
 struct FailureReport {
   1: required string response_id,
   2: required i64 version,

@@ -142,7 +142,10 @@ typedef enum {
     RS_EV_RECEIVE_DONE,
     /* RDCM, receivers; tell the manager */
     RS_EV_RECEIVER_FAILED, /* `peer`, the successor in `ring`, acknowledges nothing, repairs included */
-    RS_EV_LINK_SUSPECTED,  /* `peer`, the successor in `ring`, gets all by repair: a link above it has failed */
+    /* `peer`, the successor in `ring`, gets all by repair: a link above it has failed. Again while it goes on, at
+     * growing intervals, until there is another view or... */
+    RS_EV_LINK_SUSPECTED,
+    RS_EV_LINK_WORKS, /* ...packets come to it by the tree again */
     /* RDCM, sender and receivers: the view of this version is in use: predecessors can repair, old rings are left */
     RS_EV_VIEW_USED,
     /* RDCM, a stream's sender and receivers: rs_stream_window has moved. Once until it is called. */

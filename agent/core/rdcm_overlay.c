@@ -97,7 +97,7 @@ static void change_predecessor(rs_rdcm *r, int kind, const rs_ring_place *place,
 static void change_successor(rs_node *node, rs_rdcm *r, int kind, const rs_ring_place *place, rs_rdcm_watch *fresh) {
     rs_rdcm_ring *ring = &r->rings[kind], *old = &r->rings[kind + 2];
     if (keeps_successor(ring, place)) {
-        ring->successor.suspected = false;
+        ring->successor.suspected = 0;
         ring->successor.by_repair = 0;
         return;
     }

@@ -23,6 +23,10 @@
 #define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
 #define PROBES 4           /* by time-outs alone, in one time-out, of one to whom the tree brings packets */
 #define SUSPECT_LEAST 16   /* packets in a row that came by repair, before a link is suspected */
+/* That is told again while it goes on: the word may have met a manager that was away. After about what a manager takes
+ * to weigh it, then after twice as long each time, so often in all. */
+#define SUSPECT_AGAIN (500 * RS_MS)
+#define SUSPECT_TIMES 8
 
 rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
     const rs_rdcm_config *c = &node->config.rdcm;
@@ -163,7 +167,9 @@ static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, co
     int ring = ring_of(r, w);
     if (w->by_tree) {
         w->by_repair = 0;
-        w->suspected = false;
+        if (w->suspected && ring >= 0 && ring < 2)
+            rs_rdcm_emit(node, r, RS_EV_LINK_WORKS, w->peer, (rs_ring_kind)ring);
+        w->suspected = 0;
         return;
     }
     if ((l->tried == 0 && !starved) || ring < 0 || ring >= 2)
@@ -171,11 +177,14 @@ static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, co
     if (w->by_repair == 0)
         w->tree_at = now;
     w->by_repair += (uint32_t)l->tried;
-    if (w->suspected || now - r->tree_at > (starved ? bound : bound / 2))
+    if (w->suspected == SUSPECT_TIMES || now - r->tree_at > (starved ? bound : bound / 2))
+        return;
+    if (w->suspected && now - w->suspected_at < SUSPECT_AGAIN << (w->suspected - 1))
         return;
     if (!starved && (w->by_repair < SUSPECT_LEAST || now - w->tree_at < bound))
         return;
-    w->suspected = true;
+    w->suspected++;
+    w->suspected_at = now;
     rs_rdcm_emit(node, r, RS_EV_LINK_SUSPECTED, w->peer, (rs_ring_kind)ring);
 }
 

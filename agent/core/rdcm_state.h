@@ -52,7 +52,8 @@ typedef struct {
     bool by_tree; /* it said last that packets come to it by the tree */
     rs_time tree_at;
     uint32_t by_repair; /* packets it acknowledged since then, all of them repaired */
-    bool suspected;     /* told */
+    uint32_t suspected; /* how often that was told, since the view or the last packet by the tree */
+    rs_time suspected_at;
 } rs_rdcm_watch;
 
 /* A ring this node is in. One that is left: the predecessor until the new one can repair, the successor until it has

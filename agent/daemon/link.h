@@ -300,10 +300,17 @@ rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id);
 rs_status rs_link_no_light(rs_link *link, rs_time now, const char *response_id, const char *const *receivers,
                            uint32_t receiver_count);
 rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params *report);
-/* RDCM: the view is in use; a successor in a ring has failed, or (`link_failed`) a link above it. */
+/* What happened to a successor in a ring (enum FailureKind of controller/rostrum.thrift). */
+typedef enum {
+    RS_LINK_RECEIVER_FAILED = 1,
+    RS_LINK_TREE_LINK_FAILED = 2, /* one above it */
+    RS_LINK_TREE_LINK_WORKS = 3   /* and that is over */
+} rs_link_failure_kind;
+
+/* RDCM: the view is in use; something happened to a successor in a ring. */
 rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id, uint64_t version);
-rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version, bool link_failed,
-                          rs_ring_kind ring, const char *server);
+rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version,
+                          rs_link_failure_kind kind, rs_ring_kind ring, const char *server);
 /* RS_LINK_GROUP_JOIN and _USE: `options` NULL: as the group is. `held` NULL: nothing of it is held here (its id,
  * version and address are told otherwise). Sent if the link is up, else RS_ERR_STATE: tell again when it is. */
 rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,

@@ -110,10 +110,10 @@ rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id,
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version, bool link_failed,
-                          rs_ring_kind ring, const char *server) {
+rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version,
+                          rs_link_failure_kind kind, rs_ring_kind ring, const char *server) {
     rs_link_frame frame;
-    rs_status status = rs_link_encode_failure(response_id, version, link_failed, ring, server, &frame);
+    rs_status status = rs_link_encode_failure(response_id, version, kind, ring, server, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 

@@ -167,14 +167,14 @@ rs_status rs_link_encode_view_used(const char *response_id, uint64_t version, rs
     return encode(RS_THRIFT_MANAGER_VIEW_USED, &args, out);
 }
 
-rs_status rs_link_encode_failure(const char *response_id, uint64_t version, bool link_failed, rs_ring_kind ring,
-                                 const char *server, rs_link_frame *out) {
+rs_status rs_link_encode_failure(const char *response_id, uint64_t version, rs_link_failure_kind kind,
+                                 rs_ring_kind ring, const char *server, rs_link_frame *out) {
     if (!is_named(response_id) || !is_named(server) || version > INT64_MAX)
         return RS_ERR_INVALID;
     const rs_thrift_manager_failure args = {
         .report = {.response_id = response_id,
                    .version = (int64_t)version,
-                   .kind = link_failed ? RS_THRIFT_FAILURE_KIND_LINK : RS_THRIFT_FAILURE_KIND_RECEIVER,
+                   .kind = (rs_thrift_failure_kind)kind,
                    .ring = ring == RS_RING_PROXY ? RS_THRIFT_RING_KIND_PROXY : RS_THRIFT_RING_KIND_LEAF,
                    .server = server}};
     return encode(RS_THRIFT_MANAGER_FAILURE, &args, out);

@@ -27,8 +27,8 @@ rs_status rs_link_encode_no_light(const char *response_id, const char *const *re
                                   rs_link_frame *out);
 rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_frame *out);
 rs_status rs_link_encode_view_used(const char *response_id, uint64_t version, rs_link_frame *out);
-rs_status rs_link_encode_failure(const char *response_id, uint64_t version, bool link_failed, rs_ring_kind ring,
-                                 const char *server, rs_link_frame *out);
+rs_status rs_link_encode_failure(const char *response_id, uint64_t version, rs_link_failure_kind kind,
+                                 rs_ring_kind ring, const char *server, rs_link_frame *out);
 rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const rs_link_group_options *options,
                                const rs_link_group_view *held, rs_link_frame *out);
 rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out);

@@ -275,12 +275,17 @@ void rs_overlay_event(rs_overlay *o, const rs_event *event) {
         return;
     }
     const char *name = rs_peers_name(&o->agent->peers, event->peer);
-    bool failed_link = event->kind == RS_EV_LINK_SUSPECTED;
-    rs_log(RS_LOG_WARNING, "overlay", "object=%s successor=%s ring=%s %s", rs_id_text(&k->id), rs_quote(name),
-           event->ring == RS_RING_LEAF ? "leaf" : "proxy",
-           failed_link ? "gets everything by repair: a link above it has failed"
-                       : "answers to no repair: it has failed");
-    rs_link_failure(o->agent->link, now, k->response_id, event->version, failed_link, event->ring, name);
+    const rs_link_failure_kind kind = event->kind == RS_EV_RECEIVER_FAILED  ? RS_LINK_RECEIVER_FAILED
+                                      : event->kind == RS_EV_LINK_SUSPECTED ? RS_LINK_TREE_LINK_FAILED
+                                                                            : RS_LINK_TREE_LINK_WORKS;
+    static const char *const words[] = {[RS_LINK_RECEIVER_FAILED] = "answers to no repair: it has failed",
+                                        [RS_LINK_TREE_LINK_FAILED] =
+                                            "gets everything by repair: a link above it has failed",
+                                        [RS_LINK_TREE_LINK_WORKS] = "gets packets by the tree: no link has failed"};
+    rs_log(kind == RS_LINK_TREE_LINK_WORKS ? RS_LOG_INFO : RS_LOG_WARNING, "overlay",
+           "object=%s successor=%s ring=%s %s", rs_id_text(&k->id), rs_quote(name),
+           event->ring == RS_RING_LEAF ? "leaf" : "proxy", words[kind]);
+    rs_link_failure(o->agent->link, now, k->response_id, event->version, kind, event->ring, name);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- birth */

@@ -17,7 +17,7 @@ void rs_overlay_view(void *agent, const rs_link_view *view); /* on_view of the l
 /* A transfer of that object began here, by the path of that group: a view that came before it is handed in. */
 void rs_overlay_transfer(rs_overlay *overlay, rs_xfer xfer, const rs_object_id *id, uint32_t group);
 void rs_overlay_transfer_over(rs_overlay *overlay, rs_xfer xfer);
-/* RS_EV_VIEW_USED, RS_EV_RECEIVER_FAILED, RS_EV_LINK_SUSPECTED. */
+/* RS_EV_VIEW_USED, RS_EV_RECEIVER_FAILED, RS_EV_LINK_SUSPECTED, RS_EV_LINK_WORKS. */
 void rs_overlay_event(rs_overlay *overlay, const rs_event *event);
 void rs_overlay_send(rs_overlay *overlay, const rs_packet_out *out, const uint8_t *payload);
 /* Any datagram to an agent's port for packets between peers; `rest` must not change until rs_overlay_flush. */

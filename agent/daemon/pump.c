@@ -45,6 +45,7 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
         break;
     case RS_EV_RECEIVER_FAILED:
     case RS_EV_LINK_SUSPECTED:
+    case RS_EV_LINK_WORKS:
     case RS_EV_VIEW_USED:
         rs_overlay_event(agent->overlay, event);
         break;

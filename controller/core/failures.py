@@ -26,6 +26,9 @@ def failure_reported(core: Core, event: ev.FailureReported, now: int) -> None:
     path = core.paths.get(report.path_id)
     if path is None or path.backup is None or not path.granted:
         return
+    if report.kind is FailureKind.LINK_WORKS:
+        _taken_back(core, path, origin, report.server)
+        return
     core.counts[f"reports_{report.kind.name.lower()}"] += 1
     backup = path.backup
     if report.server not in backup.overlay.receivers:
@@ -44,14 +47,16 @@ def failure_reported(core: Core, event: ev.FailureReported, now: int) -> None:
     )
     if report.kind is FailureKind.RECEIVER:
         _accused(core, path, backup, origin, report.server, now)
-    elif report.version >= backup.moved.get(report.server, 0) and not _settling(path, backup, now):
-        _suspected(core, backup, origin, report.server, now)
+    elif report.version >= backup.moved.get(report.server, 0):
+        _suspected(core, path, backup, origin, report.server, now)
 
 
-def _settling(path: Path, backup: Backup, now: int) -> bool:
-    """Switches are just being told another tree, or were a moment ago."""
+def _settled_at(path: Path, backup: Backup, now: int) -> int:
+    """When words about links count: not while switches are just being told another tree, nor a moment after that."""
     last = max((one.rules_in or one.at for one in backup.changes if one.links_added), default=None)
-    return bool(path.retired) or (last is not None and now < last + SETTLE_NS)
+    if path.retired:
+        return now + SETTLE_NS  # counted from the switches' answer, which has a bound of its own
+    return 0 if last is None else last + SETTLE_NS
 
 
 def ring_of(overlay: BackupOverlay, sender: str, origin: str, kind: RingKind, server: str) -> Ring | None:
@@ -74,21 +79,25 @@ def suspects(overlay: BackupOverlay, ring: Ring, server: str) -> tuple[Link, ...
     return overlay.suspects(ring.node, server) if ring.node else overlay.trunk()
 
 
-def _suspected(core: Core, backup: Backup, origin: str, server: str, now: int) -> None:
-    """Notes a word about links. Who says the same again had seen something come by the tree in between: that is no
-    failed link, but a network too busy to acknowledge in time.
+def _suspected(core: Core, path: Path, backup: Backup, origin: str, server: str, now: int) -> None:
+    """Notes a word about links. It waits until the tree has settled, if that has just changed: a second failure within
+    that time is looked at then. Who says the same again stands by it.
     """
-    if (origin, server) in backup.suspected:
-        del backup.suspected[origin, server]
+    backup.suspected.setdefault((origin, server), now)
+    core.look_at("suspected", max(now, _settled_at(path, backup, now)) + HOLD_NS)
+
+
+def _taken_back(core: Core, path: Path, origin: str, server: str) -> None:
+    """Something came to `server` by the tree: no link has failed, the network was too busy to acknowledge in time."""
+    backup = path.backup
+    if backup and backup.suspected.pop((origin, server), None) is not None:
         core.counts["link_reports_taken_back"] += 1
-        return
-    backup.suspected[origin, server] = now
-    core.look_at("suspected", now + HOLD_NS)
 
 
 def weigh(core: Core, now: int) -> None:
     """Words about links that waited: one alone is believed, as a single failure explains it (Sec. 3.4). Several at a
     time come from a busy network more often than from several failures: those that stand for a while are believed.
+    After each one that changed the tree, the others wait until that has settled: they may be of the links before.
     """
     for path in core.paths.values():
         backup = path.backup
@@ -96,14 +105,16 @@ def weigh(core: Core, now: int) -> None:
             continue
         alone = len(backup.suspected) == 1
         for (origin, server), said in list(backup.suspected.items()):
-            due = said + (HOLD_NS if alone else DOUBT_NS)
+            settled = _settled_at(path, backup, now)
+            due = max(said + (HOLD_NS if alone else DOUBT_NS), settled + HOLD_NS if said < settled else 0)
             if now < due:
                 core.look_at("suspected", due)
                 continue
-            del backup.suspected[origin, server]
+            if backup.suspected.pop((origin, server), None) is None:
+                continue  # another word moved it to another way
             rings = (ring_of(backup.overlay, path.request.sender, origin, kind, server) for kind in RingKind)
             ring = next((one for one in rings if one), None)
-            if ring and server in backup.overlay.receivers and not _settling(path, backup, now):
+            if ring and server in backup.overlay.receivers:
                 _link(core, path, backup, ring, server, origin, now)
 
 

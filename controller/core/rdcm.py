@@ -118,6 +118,8 @@ def push(core: Core, path: Path, change: Change, nodes: Iterable[str] | None = N
     again = set()
     for name in moved:
         backup.moved[name] = backup.version
+        for about in [one for one in backup.suspected if one[1] == name]:
+            del backup.suspected[about]  # was of the way before
         rings = backup.overlay.view(name)
         again |= {ring.predecessor(name) for ring in (rings.leaf, rings.proxy) if ring} or {sender}
     for gone in backup.views.keys() - alive - {sender}:

@@ -114,6 +114,7 @@ class FailureKind(Enum):
 
     RECEIVER = 1
     LINK = 2
+    LINK_WORKS = 3
 
 
 @dataclass(frozen=True)

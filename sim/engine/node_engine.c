@@ -136,6 +136,8 @@ static bool node_work_event(sim_engine *engine, rs_time now) {
     case RS_EV_LINK_SUSPECTED:
         note(e, &event, SIM_NOTE_LINK_SUSPECTED, event.ring);
         break;
+    case RS_EV_LINK_WORKS:
+        break; /* the simulator's manager believes the first word */
     case RS_EV_VIEW_USED:
         note(e, &event, SIM_NOTE_VIEW_USED, event.version);
         break;

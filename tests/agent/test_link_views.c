@@ -94,7 +94,7 @@ static void view__that_makes_no_sense_is_not_used(void **state) {
 static void failures_and_use__go_as_the_manager_reads_them(void **state) {
     (void)state;
     rs_link_frame frame;
-    assert_int_equal(rs_link_encode_failure("p1", 3, true, RS_RING_PROXY, "h4", &frame), RS_OK);
+    assert_int_equal(rs_link_encode_failure("p1", 3, RS_LINK_TREE_LINK_FAILED, RS_RING_PROXY, "h4", &frame), RS_OK);
     const rs_thrift_manager_failure *args = link_call_decode(frame.bytes + 4, frame.length - 4, "failure");
     const rs_thrift_failure_report *report = &args->report;
     assert_string_equal(report->response_id, "p1");
@@ -110,7 +110,8 @@ static void failures_and_use__go_as_the_manager_reads_them(void **state) {
     link_args_free(used);
     free(frame.bytes);
     assert_int_equal(rs_link_encode_view_used("p1", UINT64_MAX, &frame), RS_ERR_INVALID);
-    assert_int_equal(rs_link_encode_failure("p1", 1, false, RS_RING_LEAF, "", &frame), RS_ERR_INVALID);
+    assert_int_equal(rs_link_encode_failure("p1", 1, RS_LINK_RECEIVER_FAILED, RS_RING_LEAF, "", &frame),
+                     RS_ERR_INVALID);
 }
 
 int main(void) {

@@ -195,7 +195,7 @@ def test_link_failure__known_to_all_paths_and_to_unicast() -> None:
 
 
 def test_link_reports__of_a_busy_network_change_nothing() -> None:
-    """Many at a time, and said again: acknowledgements are late everywhere. One that stands is believed in the end."""
+    """Many at a time, and taken back: acknowledgements are late everywhere. One that stands is believed in the end."""
     made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h1-1-0", "h2-0-0", "h3-0-0", "h3-1-1"])
     core, tree = made.line.manager.core, made.path.tree.links  # type: ignore[union-attr]
     overlay = made.path.backup.overlay  # type: ignore[union-attr]
@@ -204,10 +204,11 @@ def test_link_reports__of_a_busy_network_change_nothing() -> None:
         for member in ring.members:
             kind = RingKind.LEAF if overlay.view(member).leaf == ring else RingKind.PROXY
             words.append((member, kind, ring.successor(member)))
-    for _ in range(2):
+    for what in (FailureKind.LINK, FailureKind.LINK, FailureKind.LINK_WORKS):
         for by, kind, server in words:
-            made.report(by, FailureKind.LINK, kind, server, wait_ms=10)
+            made.report(by, what, kind, server, wait_ms=10)
     made.line.wait(1000)
+    assert core.counts["link_reports_taken_back"] == len(words)
     assert made.path.tree.links == tree and not core.resources.failed  # type: ignore[union-attr]
     link = next(one for one in pairwise(made.way("h2-0-0")) if one[0].startswith("agg2"))
     true = made.who_tells(link)
@@ -216,8 +217,53 @@ def test_link_reports__of_a_busy_network_change_nothing() -> None:
     made.report(true[0], FailureKind.LINK, *true[1:], wait_ms=0)
     made.report(other[0], FailureKind.LINK, *other[1:], wait_ms=100)
     assert link not in core.resources.failed.links
-    made.report(other[0], FailureKind.LINK, *other[1:], wait_ms=400)
+    made.report(other[0], FailureKind.LINK_WORKS, *other[1:])
+    made.line.wait(400)
     assert link in core.resources.failed.links
+
+
+@pytest.mark.parametrize("wait_ms", [0, 10, 60, 149, 200])
+def test_link_failure__a_second_one_while_the_tree_settles_is_looked_at_then(wait_ms: int, seed: int) -> None:
+    """Whenever after the first: the tree goes around both, without a word more than the one that told it."""
+    rng, found = random.Random(seed), 0
+    for _ in range(40):
+        servers = list(load("fat-tree-4").servers)
+        made = Group("fat-tree-4", *(lambda some: (some[0], some[1:]))(rng.sample(servers, 6)))
+        failed = made.line.manager.core.resources.failed
+        first = rng.choice(sorted(made.path.tree.links))  # type: ignore[union-attr]
+        if told := made.who_tells(first):
+            made.report(told[0], FailureKind.LINK, *told[1:])
+        if first not in failed.links:
+            continue
+        second = rng.choice(sorted(made.path.tree.links - failed.links))  # type: ignore[union-attr]
+        possible = made.line.manager.core.resources.fabric.connected_without({*failed.links, second, second[::-1]})
+        told = made.who_tells(second)
+        if not told or not possible or not all(end in made.line.topology.switches for end in second):
+            continue
+        found += 1
+        made.line.wait(wait_ms)
+        made.report(told[0], FailureKind.LINK, *told[1:], wait_ms=0)
+        made.line.wait(400)
+        assert second in failed.links, (seed, first, second, told)
+        assert second not in made.path.tree.links  # type: ignore[union-attr]
+        made.check()
+    assert found >= 3
+
+
+def test_link_failure__one_that_is_taken_back_while_the_tree_settles_changes_nothing() -> None:
+    made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h1-1-0", "h2-0-0", "h3-0-0", "h3-1-1"])
+    link = next(one for one in pairwise(made.way("h2-0-0")) if one[0].startswith("agg2"))
+    by, ring, server = made.who_tells(link)  # type: ignore[misc]
+    made.report(by, FailureKind.LINK, ring, server)
+    links, failed = made.path.tree.links, made.line.manager.core.resources.failed.links  # type: ignore[union-attr]
+    other = next(one for one in pairwise(made.way("h3-1-1")) if one[0].startswith("agg3"))
+    told = made.who_tells(other)
+    assert told
+    made.report(told[0], FailureKind.LINK, *told[1:], wait_ms=20)
+    made.report(told[0], FailureKind.LINK_WORKS, *told[1:])
+    made.line.wait(1000)
+    assert made.path.tree.links == links  # type: ignore[union-attr]
+    assert made.line.manager.core.resources.failed.links == failed
 
 
 def test_failed_links__come_back_and_stay_out_longer_when_they_fail_again() -> None:

@@ -235,6 +235,42 @@ static void a_link_fails__one_report_and_no_pause(void **state) {
     }
 }
 
+/* The manager may be away when it is told: who reported a link goes on, ever more rarely, until packets come by the
+ * tree again, which is told too; or until there is another view. */
+static void a_link_stays_down__it_is_told_again_until_it_works(void **state) {
+    (void)state;
+    world w;
+    rs_config c = config();
+    c.rdcm.no_congestion_control = true;
+    c.nic_rate_bps = 50000000; /* 5 s */
+    begin(&w, 6, 30000, 3, &c);
+    cut broken = {&w.o, w.o.node_of[4], 30 * MS};
+    net_knob(w.n)->quiet = true;
+    net_knob(w.n)->drop = below_the_cut;
+    net_knob(w.n)->drop_context = &broken;
+    net_at(w.n, 3 * SEC);
+    rs_peer by = 0;
+    for (rs_peer i = 1; i <= 6; i++)
+        by = net_events(w.n, i, RS_EV_LINK_SUSPECTED, 4) ? i : by;
+    assert_true(by > 0);
+    uint32_t times = net_events(w.n, by, RS_EV_LINK_SUSPECTED, 4);
+    assert_in_range(times, 2, 4); /* at 0.1, 0.6, 1.6 s */
+    for (uint32_t i = 2; i < times; i++) {
+        rs_time last = net_event_nth(w.n, by, RS_EV_LINK_SUSPECTED, i)->at,
+                middle = net_event_nth(w.n, by, RS_EV_LINK_SUSPECTED, i - 1)->at,
+                first = net_event_nth(w.n, by, RS_EV_LINK_SUSPECTED, i - 2)->at;
+        assert_true(last - middle >= 2 * (middle - first) - 100 * MS);
+    }
+    assert_int_equal(net_events(w.n, by, RS_EV_LINK_WORKS, 4), 0);
+    broken.link = 0;
+    net_at(w.n, 3500 * MS);
+    assert_int_equal(net_events(w.n, by, RS_EV_LINK_WORKS, 4), 1);
+    assert_int_equal(net_events(w.n, by, RS_EV_LINK_SUSPECTED, 4), times);
+    net_at(w.n, 20 * SEC);
+    all_have_it(&w);
+    net_free(w.n);
+}
+
 /* A receiver dies in the middle: its predecessors tell so, and only of it; the others end as if nothing had been. */
 static void a_receiver_dies__its_predecessors_tell(void **state) {
     (void)state;
@@ -881,6 +917,7 @@ int main(void) {
         cmocka_unit_test(no_loss__nothing_is_sent_twice),
         cmocka_unit_test(random_trees__all_complete_by_the_rules),
         cmocka_unit_test(a_link_fails__one_report_and_no_pause),
+        cmocka_unit_test(a_link_stays_down__it_is_told_again_until_it_works),
         cmocka_unit_test(a_receiver_dies__its_predecessors_tell),
         cmocka_unit_test(a_receiver_leaves__nobody_waits_for_its_word),
         cmocka_unit_test(a_stranger_to_the_ring_repairs__nothing_is_stored),
