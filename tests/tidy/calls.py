@@ -25,18 +25,19 @@ def source_of(made: Path) -> str:
 
 def symbols(made: Iterable[Path]) -> tuple[dict[str, str], dict[str, set[str]]]:
     """(external name -> file that defines it, file -> external names it needs)."""
+    sources = {str(one): source_of(one) for one in made}
+    sources = {name: source for name, source in sources.items() if source}
     defined: dict[str, str] = {}
     needed: dict[str, set[str]] = {}
-    for one in made:
-        if not (source := source_of(one)):
-            continue
-        shown = subprocess.run(["nm", "-g", str(one)], capture_output=True, text=True, check=True, timeout=60).stdout
-        for line in shown.splitlines():
-            *_, kind, name = line.split()
-            if kind == "U":
-                needed.setdefault(source, set()).add(name)
-            elif kind in "TDBRVW":
-                defined[name] = source
+    command = ["nm", "-A", "-g", *sources]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout if sources else ""
+    for line in shown.splitlines():
+        place, _, rest = line.partition(":")
+        *_, kind, name = rest.split()
+        if kind == "U":
+            needed.setdefault(sources[place], set()).add(name)
+        elif kind in "TDBRVW":
+            defined[name] = sources[place]
     return defined, needed
 
 
