@@ -24,10 +24,12 @@ static bool protect(int fd, const char *path, const gid_t *group, rs_error *erro
     bool ours = now.st_uid == geteuid() && !(now.st_mode & S_ISVTX);
     if (!ours)
         return !listable ||
-               rs_error_set(error, ROSTRUM_ERR_INVALID,
-                            "object store %s is a folder that others can list, and what they read there gives access "
-                            "to objects; make one for this agent alone: install -d -m 0710 -o USER -g GROUP FOLDER",
-                            path);
+               rs_error_set(
+                   error, ROSTRUM_ERR_INVALID,
+                   "object store %s is a folder that others can list, and what they read there gives access "
+                   "to objects; make one for this agent alone: install -d -m 0710 -o USER -g GROUP FOLDER, or mount it "
+                   "with mode=0710",
+                   path);
     if (group && fchown(fd, (uid_t)-1, *group) < 0)
         return rs_error_system(error, errno, "object store %s cannot be given to group %u (is this agent a member?)",
                                path, (unsigned)*group);

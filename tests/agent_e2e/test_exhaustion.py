@@ -124,7 +124,7 @@ def test_the_tmpfs_of_the_store_is_full(lab: World) -> None:
     folder = lab.folder / "h2"
     folder.mkdir()
     (folder / "objects").mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", folder / "objects"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,mode=0710", "none", folder / "objects"], check=True)
     try:
         lab.start_all()
         is_well(lab, 1)
