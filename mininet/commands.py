@@ -250,7 +250,9 @@ def link(name: str, operation: str, a: str, b: str) -> None:
 @lab.command()
 @NAME
 @click.option("--ocs", "ocs_name", default="ocs", show_default=True, help="Which OCS of the topology.")
-@click.argument("operation", type=click.Choice(["state", "counters", "fault", "clear", "timing", "drop-sessions"]))
+@click.argument(
+    "operation", type=click.Choice(["state", "counters", "fault", "clear", "timing", "drop-sessions", "log"])
+)
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
 @_words_for_errors
 def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@
     {"op": "clear", "id": "f1"}   {"op": "clear"}           one fault, or all
     {"op": "timing", "reconfiguration": "uniform:60ms:80ms", "ringing": "5ms:0.5", "seed": 7}      each optional
     {"op": "drop-sessions"}                                 cut every TL1 connection
+    {"op": "log"}                                           the last TL1 commands: when, from where, what
 
 Refusals are {"ok": false, "error": "words"}.
 """
@@ -81,6 +82,7 @@ class Control:
             "clear": self._clear,
             "timing": self._timing,
             "drop-sessions": self._drop_sessions,
+            "log": self._log,
         }
         operation = operations.get(str(request.get("op")))
         if operation is None:
@@ -143,6 +145,10 @@ class Control:
             raise ValueError("seed must be a whole number")
         model.set_timing(reconfiguration, ringing, seed)
         return {}
+
+    def _log(self, request: dict[str, Any]) -> dict[str, Any]:
+        rows = [{"at_ns": at, "from": peer, "command": command} for at, peer, command in self._tl1.commands]
+        return {"commands": rows}
 
     def _drop_sessions(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"dropped": self._tl1.drop_sessions()}

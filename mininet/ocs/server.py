@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import itertools
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Protocol, cast
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 MAX_SESSIONS = 16  # logged in, as the switches it stands for
 MAX_CONNECTIONS = 64
 MAX_IN_PROGRESS = 64  # commands of one connection that are not answered yet
+COMMANDS_MAX = 1000  # of the log
+COMMAND_CHARACTERS = 200
 MAX_UNREAD_BYTES = 4 * 1_048_576
 LOGIN_S = 120.0
 
@@ -66,6 +69,7 @@ class Server:
         self.engine = engine
         self.dialect = dialect
         self.sessions: set[Session] = set()
+        self.commands: deque[tuple[int, str, str]] = deque(maxlen=COMMANDS_MAX)  # when (ns), from where, what
         self._atags = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._stop_listening = engine.listen(self._announce)
@@ -135,6 +139,7 @@ class Session(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for item in self._framer.feed(data):
+            self._note(item)
             if self._transport is None or self._transport.is_closing():
                 return
             try:
@@ -173,6 +178,16 @@ class Session(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def _note(self, item: tuple[str, str] | Tl1Error) -> None:
+        """As it came in, for who looks for the order of what several clients asked."""
+        if isinstance(item, Tl1Error) or self._transport is None:
+            return
+        text = item[0].strip()[:COMMAND_CHARACTERS]
+        peer = self._transport.get_extra_info("peername")
+        where = f"{peer[0]}:{peer[1]}" if peer else "?"
+        shown = text.split(":")[0] if text.startswith("ACT-USER") else text  # no passwords
+        self._server.commands.append((self._server.engine.now(), where, shown))
 
     def _answer(self, answer: Answer) -> None:
         self.write(format_answer(answer, self._server.header()) + "< ")

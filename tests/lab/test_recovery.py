@@ -193,3 +193,49 @@ def test_two_managers__agents_and_switches_follow(pair: Lab) -> None:
     until(roles, "every switch to have the leader as its MASTER")
     with Agent(pair.agent_socket("h1")) as agent:
         assert "connected to manager" in agent.status().manager
+
+
+def test_two_managers__the_leader_is_stopped_past_its_lease_with_an_order_to_the_ocs_under_way(pair: Lab) -> None:
+    """What waited behind that order is not given when it wakes: the OCS's log has no order of the old leader after the
+    first one of the new.
+    """
+    rests = {"manager": pair.rest, "manager2": Rest(pair.run / "manager2")}
+    old = next(name for name, rest in rests.items() if not stands_by(rest))
+    new = next(name for name in rests if name != old)
+    until(lambda: connected(rests[old]) and stands_by(rests[new]), "one to lead and one to stand by", FAILOVER_BOUND_S)
+
+    def orders() -> list[tuple[str, str]]:
+        rows = pair.ask_ocs("ocs", {"op": "log"})["commands"]
+        return [(one["from"], one["command"]) for one in rows if one["command"].startswith(("ENT-", "DLT-"))]
+
+    def circuit(rest: Rest, sender: str, receiver: str) -> str:
+        status, made = rest.call("POST", "/v1/paths", {"sender": sender, "receivers": [receiver], "kind": "circuit"})
+        assert status == 201, made
+        return str(made["id"])
+
+    for row in rests[old].get("/v1/paths?state=active")["paths"]:
+        rests[old].call("DELETE", f"/v1/paths/{row['id']}")
+    before = len(orders())
+    pair.ask_ocs("ocs", {"op": "timing", "reconfiguration": "fixed:1500ms"})
+    try:
+        # The next order of the same fibre waits for the answer to this one.
+        first = circuit(rests[old], "h1", "h3")
+        rests[old].call("DELETE", f"/v1/paths/{first}")
+        circuit(rests[old], "h1", "h5")
+        until(lambda: len(orders()) > before, "an order to be under way")
+        pair.signal(old, signal.SIGSTOP)
+        try:
+            pair.ask_ocs("ocs", {"op": "timing", "reconfiguration": "fixed:20ms"})
+            until(lambda: connected(rests[new]), "the other one to lead", FAILOVER_BOUND_S)
+            since = len(orders())
+            made = circuit(rests[new], "h3", "h7")
+            until(lambda: len(orders()) > since, "an order of the new leader")
+            leaders = {session for session, _ in orders()[since:]}
+        finally:
+            pair.signal(old, signal.SIGCONT)
+        until(lambda: stands_by(rests[old]), "the deposed manager to stand by")
+        assert {session for session, _ in orders()[since:]} == leaders, orders()[before:]
+        assert_devices_are_as_the_manager_says(pair, rests[new])
+        rests[new].call("DELETE", f"/v1/paths/{made}")
+    finally:
+        pair.ask_ocs("ocs", {"op": "timing", "reconfiguration": "fixed:20ms"})
