@@ -1,0 +1,204 @@
+"""Pauses: each program of a lab is stopped for a while and continued, at several phases of a transfer."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rostrum.client import Agent, NotFound, RostrumError, SendHandle, SendResult
+from rostrum.lab.lab import Lab
+from rostrum.lab.manifest import manifest
+from rostrum.lab.namespace import LabError
+from rostrum.topologies import TopologyError
+
+OUT = Console(highlight=False, soft_wrap=True)
+PROGRAMS = {"sender": "h1", "receiver": "h5", "manager": "manager", "ocs": "ocs"}
+PHASES = ("requested", "attempt", "high-rate", "patching")
+FAR = ("h3", "h5", "h7")
+RIVAL = "h2"  # of the sender's rack: it wants the same uplink, to the same racks
+SIZE = 40_000_000
+SILENCE_S = 5.0  # the agents' bound on a receiver's silence
+RESULT_S = 90.0
+QUIET_S = 30.0
+OPTIONS = ("--circuit-wait", "1s", "--wait", "90s", "--quarantine", "1s")
+QUICK = {
+    "emulation.reconfiguration.mean_ms": 20,
+    "emulation.ringing.duration_ms": 2,
+    "ocs.ocs.reconfiguration_ms": 20,
+}
+_numbers = itertools.count(7000)
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(0.1, 600), multiple=True, default=(1.0, 4.0), show_default=True,
+              help="How long a program is stopped (repeatable).")  # fmt: skip
+@click.option("--program", "programs", type=click.Choice(list(PROGRAMS)), multiple=True, default=tuple(PROGRAMS),
+              help="Which ones (repeatable). [all]")  # fmt: skip
+@click.option("--phase", "phases", type=click.Choice(PHASES), multiple=True, default=PHASES,
+              help="Of the transfer, when a program is stopped (repeatable). [all]")  # fmt: skip
+@click.option("--protocol", type=click.Choice(["auto", "republic", "rdcm"]), default="auto", show_default=True,
+              help="Of the transfers.")  # fmt: skip
+@click.option("--seed", default=1, show_default=True, help="Of the data.")
+@click.option("--name", default="pauses", show_default=True, help="Of the lab.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/pauses.json",
+              show_default=True, help="Where the outcome goes.")  # fmt: skip
+def command(
+    seconds: tuple[float, ...], programs: tuple[str, ...], phases: tuple[str, ...], protocol: str, seed: int,
+    name: str, json_file: Path,
+) -> None:  # fmt: skip
+    """Stop programs with SIGSTOP in the middle of a transfer, continue them, and see that nothing fails.
+
+    A second server of the same rack asks for the same optics meanwhile. Only a receiver that is stopped for longer
+    than its bound may fail. No two senders hold one circuit at a time. Afterwards no path is left, and the OCS has
+    what the manager says. The exit status is 0 only if all of this holds.
+
+    \b
+      rostrum lab run pauses --seconds 10 --seconds 60
+      rostrum lab run pauses --program manager --phase attempt --seconds 4
+    """
+    try:
+        with Lab.start("hybrid-4x2", name=name, or_another=True, seed=seed, changes=QUICK, manager_options=OPTIONS,
+                       progress=lambda _: None) as lab:  # fmt: skip
+            rows = [
+                trial(lab, program, phase, length, seed, protocol)
+                for length in seconds for program in programs for phase in phases
+            ]  # fmt: skip
+    except (LabError, RostrumError, TopologyError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    parameters = {"seconds": list(seconds), "programs": list(programs), "phases": list(phases),
+                  "protocol": protocol}  # fmt: skip
+    json_file.parent.mkdir(parents=True, exist_ok=True)
+    report = {"experiment": "pauses", "manifest": manifest(seed, parameters), "trials": rows}
+    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    wrong = sum(bool(row["wrong"]) for row in rows)
+    OUT.print(f"{len(rows)} pauses, {wrong} with something wrong; numbers in {json_file}")
+    if wrong:
+        raise SystemExit(1)
+
+
+def trial(
+    lab: Lab, program: str, phase: str, seconds: float, seed: int, protocol: str = "auto"
+) -> dict[str, Any]:  # fmt: skip
+    """One pause; `wrong` says what should not be. Raises LabError, RostrumError."""
+    row: dict[str, Any] = {"program": program, "phase": phase, "seconds": seconds, "wrong": []}
+    data = random.Random(seed).randbytes(SIZE)
+    first, second = next(_numbers), next(_numbers)
+    with Agent(lab.agent_socket("h1")) as sender, Agent(lab.agent_socket(RIVAL)) as rival:
+        sender.add(first, data)
+        rival.add(second, data)
+        began = time.monotonic()
+        handle = sender.send(first, FAR, wait=RESULT_S, protocol=protocol)
+        if phase != "requested":
+            _until_phase(handle, phase)
+        paused = _pause(lab, PROGRAMS[program], seconds)
+        waiting = rival.send(second, FAR, wait=RESULT_S, protocol=protocol)
+        for what, number, one in (("the transfer", first, handle), ("the rival's", second, waiting)):
+            row["wrong"] += _outcome(what, one.wait(RESULT_S), program, seconds)
+            row["wrong"] += _content(lab, number, data, program, seconds)
+        paused.join()
+        row["took_s"] = round(time.monotonic() - began, 2)
+    row["wrong"] += quiet(lab) + granted_twice(lab)
+    for name, number in itertools.product(("h1", RIVAL, *FAR), (first, second)):
+        _delete(lab, name, number)
+    OUT.print(f"{program:9} stopped for {seconds:g} s at {phase:10} {row['took_s']:6.2f} s  "
+              + ("; ".join(row["wrong"]) or "all well"))  # fmt: skip
+    return row
+
+
+def _until_phase(handle: SendHandle, phase: str) -> None:
+    for event in handle.events(timeout=RESULT_S):
+        if event.kind == "phase" and event.subject in (phase, "done"):
+            return
+
+
+def _pause(lab: Lab, program: str, seconds: float) -> threading.Thread:
+    """Stops it now; the thread continues it."""
+    lab.signal(program, signal.SIGSTOP)
+
+    def go_on() -> None:
+        time.sleep(seconds)
+        lab.signal(program, signal.SIGCONT)
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    return thread
+
+
+def _may_fail(program: str, seconds: float) -> set[str]:
+    """A receiver that is away for about its bound, or longer. Margin: it was silent a little before it was stopped."""
+    return {PROGRAMS["receiver"]} if program == "receiver" and seconds > SILENCE_S - 1 else set()
+
+
+def _outcome(what: str, result: SendResult, program: str, seconds: float) -> list[str]:
+    failed = {row.name: row.cause for row in result.receivers if row.state != "done"}
+    bad = {name: cause for name, cause in failed.items() if name not in _may_fail(program, seconds)}
+    return [f"{what} failed at {name}: {cause}" for name, cause in bad.items()]
+
+
+def _content(lab: Lab, number: int, data: bytes, program: str, seconds: float) -> list[str]:
+    wrong = []
+    for name in sorted(set(FAR) - _may_fail(program, seconds)):
+        with Agent(lab.agent_socket(name)) as agent, agent.read(number, wait=10) as copy:
+            if copy.bytes() != data:
+                wrong.append(f"{name} has other bytes")
+    return wrong
+
+
+def _delete(lab: Lab, name: str, number: int) -> None:
+    with Agent(lab.agent_socket(name)) as agent:
+        try:
+            agent.delete(number)
+        except NotFound:
+            return
+
+
+def quiet(lab: Lab) -> list[str]:
+    """Waits until nothing is held any more and the OCS has what the manager says; what is left, in words."""
+    deadline = time.monotonic() + QUIET_S
+    left: list[str] = ["the manager did not answer"]
+    while left and time.monotonic() < deadline:
+        time.sleep(0.05)
+        try:
+            left = _left(lab)
+        except LabError as error:
+            left = [str(error)]
+    return left
+
+
+def _left(lab: Lab) -> list[str]:
+    states = ("queued", "configuring", "active")
+    left = [f"{one['id']} is {state}" for state in states for one in lab.rest.get(f"/v1/paths?state={state}")["paths"]]
+    told = {(row["input"], row["output"]) for row in lab.rest.get("/v1/circuits")["cross_connects"]}
+    there = {(row["input"], row["output"]) for row in lab.ocs_state()["cross_connects"]}
+    left += [f"cross-connect {a}>{b}: the manager says one thing, the OCS another" for a, b in told ^ there]
+    left += [
+        f"{row['server']} is {'silent' if row['connected'] else 'not connected'}"
+        for row in lab.rest.get("/v1/agents")["agents"] if not row["connected"]
+    ]  # fmt: skip
+    return left
+
+
+def granted_twice(lab: Lab) -> list[str]:
+    """Circuits that two paths held at a time, by the manager's account of each path that was not moved off its own."""
+    held: dict[str, list[tuple[int, int, str]]] = {}
+    for one in lab.rest.get("/v1/paths")["paths"]:
+        times = one["timeline"]
+        if one["circuit"] is None or not times["accepted_ns"]:
+            continue
+        ends = [times[name] for name in ("released_ns", "moved_ns", "failed_ns") if times.get(name)]
+        held.setdefault(one["circuit"]["id"], []).append((times["accepted_ns"], min(ends, default=2**63), one["id"]))
+    found = []
+    for circuit, rows in held.items():
+        rows.sort()
+        found += [
+            f"{circuit} was given to {b[2]} while {a[2]} had it" for a, b in itertools.pairwise(rows) if b[0] < a[1]
+        ]
+    return found
