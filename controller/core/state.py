@@ -208,8 +208,9 @@ class Core:
         return path.request.origin != REST
 
     def users(self, circuit: Circuit) -> list[Path]:
-        """The paths that a circuit carries."""
-        return [self.paths[path_id] for path_id in circuit.users if path_id in self.paths]
+        """The paths that a circuit carries; not those that it is only kept for (`leave_circuit_after`)."""
+        known = (self.paths[path_id] for path_id in circuit.users if path_id in self.paths)
+        return [path for path in known if path.circuit_id == circuit.id and not path.final]
 
     def install(self, path: Path, now: int) -> int:
         """Sets the path's rules; they are outstanding until the answer to this op, which is returned."""

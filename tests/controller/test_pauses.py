@@ -9,7 +9,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.membership_values import GroupUse
-from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.model import CrossConnect, CrossConnectState, PathKind
 from rostrum.controller.core.values import MS, Decision, PathRequest, S, Settings, State, Wanted
 from rostrum.controller.owner import Owner
 from rostrum.controller.run_clock import HEARTBEAT_S, PAUSE_NS, RunClock, Within
@@ -203,6 +203,26 @@ def test_circuit__whose_rules_cannot_be_taken_out_goes_dark() -> None:
     assert core.resources.circuits.get(circuit.id) is None
     assert not line.network.pairs() & set(circuit.cascade.pairs)
     assert not core.fences and not core.resources.in_use()
+
+
+def test_circuit__lost_while_it_is_kept_moves_nobody_a_second_time() -> None:
+    line = Timeline()
+    path = line.ask_as_agent("h1", *SIX)
+    line.devices_answer = False
+    line.wait(3010)
+    assert path.granted and told(line, act.NotifyMoved) == [("h1", path.id)]
+    circuit = line.manager.core.resources.circuits.of_user(path.id)
+    assert circuit is not None and not line.manager.core.users(circuit)
+    (pair, *_) = circuit.cascade.pairs
+    line.do(ev.CrossConnectChanged("ocs", CrossConnect(pair, CrossConnectState.FAULT, cause="its mirror is stuck")))
+    assert line.manager.core.resources.circuits.get(circuit.id) is None
+    assert told(line, act.NotifyMoved) == [("h1", path.id)]
+    line.devices_answer = True
+    line.let()
+    line.do(ev.KeepAlive("h1"))
+    line.assert_delivers(path)
+    line.release(path)
+    assert not line.manager.core.resources.in_use() and not line.manager.core.fences
 
 
 def test_queue__a_silent_agents_request_stays_and_is_not_granted() -> None:
