@@ -364,6 +364,8 @@ static void receiver_event(rs_agent *agent, rs_sending *s, const rs_event *event
         receiver->digest_ok = true;
         receiver->had_it = event->had_it;
         receiver->patched_fragments = event->bytes;
+        if (event->bytes * s->result.fragment_size < s->result.size)
+            receiver->cause[0] = '\0'; /* it was late, not dark: multicast packets came */
         receiver->complete_ns = rs_wall_clock();
         rs_log(RS_LOG_INFO, "send", "object=%s done_at=%s patched=%llu%s", rs_id_text(&s->base.id),
                rs_quote(receiver->name), (unsigned long long)event->bytes, event->had_it ? " had_it=1" : "");

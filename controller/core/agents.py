@@ -14,7 +14,7 @@ from rostrum.controller.core.intake import release, run_queue, withdraw
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.paths import Path, Transfer
 from rostrum.controller.core.state import Agent, Core
-from rostrum.controller.core.values import REST, LivePath, State
+from rostrum.controller.core.values import REST, LivePath, ReceiverReport, State
 from rostrum.controller.core.words import seconds
 
 REPORT_RECEIVERS_MAX = 4096
@@ -120,8 +120,8 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
     receivers = set(transfer.receivers)  # of all its paths
     kept = tuple(one for one in report.receivers[:REPORT_RECEIVERS_MAX] if one.server in receivers)
     was = transfer.report.phase if transfer.report else ""
-    if core.resources.health.darkness and path.granted and not path.stamps.moved and transfer.sessions[0] == path.id:
-        note_light(core, path, [one.server for one in kept if one.first_light_ns and one.server not in path.dark])
+    if core.resources.health.darkness and not path.stamps.moved and transfer.sessions[0] == path.id:
+        note_light(core, path, [one.server for one in kept if _had_light(path, one)])
     transfer.report, transfer.reported = replace(report, receivers=kept), now
     if report.phase != was:
         core.emit(act.PathChanged(path.id))  # for those who follow its transfer
@@ -129,6 +129,12 @@ def report_received(core: Core, event: ev.ReportReceived, now: int) -> None:
         core.counts[f"transfers_{report.phase}"] += 1
         core.log("transfer", transfer=transfer.id, path=path.id, phase=report.phase, cause=report.cause[:200])
     core.forget_old()
+
+
+def _had_light(path: Path, one: ReceiverReport) -> bool:
+    """Also if its word of that came too late: one that was told to be dark, and got everything without a patch."""
+    whole = one.server in path.dark and one.state == "done" and one.patched_fragments == 0
+    return one.first_light_ns > 0 or whole
 
 
 def leases(core: Core, now: int) -> None:

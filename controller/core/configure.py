@@ -324,6 +324,7 @@ def no_light(core: Core, event: ev.NoLight, now: int) -> None:
     news = not all(darkness.expected(name, PathKind.PACKET, origin, now) for name in dark)
     if path.rules_in:
         there = [name for name in dark if not _is_gone(core, name)]
+        path.dark.update(there)
         note_dark(core, path, there, _with_light(core, path, dark), now)
     for name in dark:
         path.complaints[name] = path.complaints.get(name, 0) + 1

@@ -74,7 +74,7 @@ class Path:
     rules_retried: bool = False
     room_made: bool = False  # kept rules were dropped for these
     complaints: dict[str, int] = field(default_factory=dict)  # receiver -> times without light
-    dark: set[str] = field(default_factory=set)  # receivers that saw nothing of its circuit
+    dark: set[str] = field(default_factory=set)  # receivers that saw nothing of it, since it was moved last
     light: dict[str, FirstLight] = field(default_factory=dict)  # by receivers' rack, where its switch tells
     told: str = ""  # the last reason sent with QUEUED
     told_at: int = 0

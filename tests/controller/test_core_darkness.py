@@ -133,6 +133,22 @@ def test_dark_receiver__that_has_light_again_is_cleared() -> None:
     assert not world.doctor()
 
 
+def test_late_receiver__that_got_all_by_multicast_is_cleared_by_the_last_report() -> None:
+    """Its host was busy: the packets waited at its socket when the sender told that it was dark."""
+    world = World()
+    line = world.line
+    for kind in (Wanted.AUTO, Wanted.PACKET):
+        path = line.ask_as_agent("h1", "h3", "h5", "h6", size=1 << 30, wanted=kind)
+        line.wait(100)
+        world.tell(path, ("h3", "h6"))
+        line.release(path)
+        assert world.doctor()
+        rows = tuple(ReceiverReport(name, "done", "", 1, 0, 10**18 * (name != "h5"), 10**18) for name in ("h3", "h5"))
+        report = TransferReport(path.request.request_id, path.id, "done", "", 1 << 30, 9, 0, 0, rows)
+        line.do(ev.ReportReceived(report, "h1"))
+        assert not world.doctor()
+
+
 def test_dark_receiver__is_expected_longer_each_time_and_forgotten_in_the_end() -> None:
     world = World()
     world.deaf = {"h5"}
