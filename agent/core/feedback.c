@@ -205,12 +205,14 @@ static rs_time trip_of(const rs_sending *x, rs_time now, const rs_road_report *r
 
 static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t pos, const rs_message *m) {
     const rs_mark *mark = rs_marks_at(&x->marks, pos);
+    /* No more came than was sent, or the network made copies: a receiver does not make the road faster by lying. */
+    uint64_t sent = x->pos, repairs = x->repair.number;
     rs_road_report report = {.now = now,
                              .at = (rs_time)m->rate.at,
                              .pos = pos,
                              .sent_at = rs_marks_time(&x->marks, pos),
-                             .received = m->rate.received,
-                             .repairs = m->rate.repairs,
+                             .received = at_most(m->rate.received, sent),
+                             .repairs = at_most(m->rate.repairs, repairs),
                              .under_way = x->pos - pos,
                              .idle = x->pacer.lost};
     if (mark && mark->pos > r->trip_pos) {

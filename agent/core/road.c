@@ -1,5 +1,7 @@
 #include "core/road.h"
 
+#include "core/wire.h"
+
 #define US INT64_C(1000)
 #define MS INT64_C(1000000)
 #define SAMPLE_LEAST (2 * MS)      /* time one sample of the rate is taken over */
@@ -89,7 +91,8 @@ bool rs_road_speaks(const rs_road *r, rs_time now) {
 }
 
 static int64_t bps(const rs_road *r, uint64_t packets, rs_time time) {
-    return (int64_t)((double)packets * r->packet_bytes * 8e9 / (double)time);
+    double rate = (double)packets * r->packet_bytes * 8e9 / (double)time;
+    return (int64_t)(rate < (double)RS_RATE_BPS_MAX ? rate : (double)RS_RATE_BPS_MAX);
 }
 
 /* Behind a queue the pace at which the receiver moves on is the road's own, in the mean. What did not come counts too:
