@@ -13,6 +13,8 @@
 #define STORED_MAX 512u                   /* payloads of one look at the data channel */
 #define ALLOCATE_TURN (1u << 20)          /* bytes of room made in one turn of the loop, per transfer */
 #define ALLOCATE_GAP (4 * RS_MILLISECOND) /* keeps ahead of 2 Gb/s; what comes faster makes its own room */
+#define STALLED_TICKS 30u                 /* PROGRESS_EVERY each, in which an object that blocks room got too little */
+#define STALLED_BYTES (1u << 20)          /* in that time */
 #define DIGEST_TURN 1u                    /* chunks digested in one turn while data comes */
 #define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
 #define FETCHES_MOST 8u                   /* of one chunk whose digest is wrong */
@@ -30,7 +32,9 @@ struct rs_receiving {
     rs_time allocate_at; /* when the next piece of it is made */
     bool complete;       /* every byte is there */
     int64_t started_ns;
-    uint8_t *leaves; /* the sender's digests of chunks, asked for when the object's digest is wrong; else NULL */
+    uint64_t moved_bytes;   /* present when it was last seen to move on */
+    uint32_t stalled_ticks; /* since then, of this process: time in which it stood still does not count */
+    uint8_t *leaves;        /* the sender's digests of chunks, asked for when the object's digest is wrong; else NULL */
     uint64_t leaves_known;
     uint64_t wrong_chunk; /* that is fetched again; UINT64_MAX: none yet */
     uint32_t fetches;     /* of it */
@@ -90,6 +94,29 @@ static rs_group join(rs_agent *agent, const rs_incoming *info, char *error) {
     return rs_data_join(agent->data, info->group_address, info->data_port, error);
 }
 
+/* Room is promised to what is announced. Who announces and sends nothing keeps it from others only as long as nobody
+ * else needs it: the object that has waited longest for its data gives way. */
+static bool make_room(rs_agent *agent) {
+    rs_receiving *idle = NULL;
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+        rs_receiving *r = receiving_of(t);
+        bool gives_way = r->base.object && r->base.object->phase == RS_OBJECT_RECEIVING && !r->complete &&
+                         r->stalled_ticks >= STALLED_TICKS;
+        if (gives_way && (!idle || r->stalled_ticks > idle->stalled_ticks))
+            idle = r;
+    }
+    if (!idle)
+        return false;
+    rs_log(RS_LOG_WARNING, "receive",
+           "object=%s from=%s gives way: no data came of it for a while, and others need its room",
+           rs_id_text(&idle->base.id), rs_quote(rs_peers_name(&agent->peers, idle->sender)));
+    rs_store_discard(agent->store, idle->base.object);
+    idle->base.object = NULL;
+    rs_receive_cancel(agent->node, rs_agent_now(agent), idle->base.xfer,
+                      "its data did not come for 3 s, and another object needed the room that was kept for it");
+    return true;
+}
+
 static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
     rs_error error = {0};
     r->tree = rs_digest_tree_new(info->digest.algorithm, info->size);
@@ -97,7 +124,10 @@ static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *
         snprintf(cause, size, "digest algorithm %u is not known at %s", info->digest.algorithm, agent->options.server);
         return false;
     }
-    r->base.object = rs_store_receive(agent->store, &info->object, info->size, &error);
+    do
+        r->base.object = rs_store_receive(agent->store, &info->object, info->size, &error);
+    while (!r->base.object && error.code == ROSTRUM_ERR_NO_ROOM && info->size <= rs_store_quota(agent->store) &&
+           make_room(agent));
     if (!r->base.object)
         snprintf(cause, size, "no room at %.30s: %.115s", agent->options.server, error.words);
     return r->base.object != NULL;
@@ -649,12 +679,24 @@ rs_time rs_receiving_deadline(const rs_agent *agent) {
     return earliest;
 }
 
+static void note_progress(rs_agent *agent, rs_receiving *r) {
+    rs_xfer_stats stats = {0};
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    if (r->complete || stats.bytes_present >= r->moved_bytes + STALLED_BYTES) {
+        r->moved_bytes = stats.bytes_present;
+        r->stalled_ticks = 0;
+    } else if (r->stalled_ticks < STALLED_TICKS) {
+        r->stalled_ticks++;
+    }
+}
+
 void rs_receiving_timeout(rs_agent *agent) {
     rs_time now = rs_agent_now(agent);
     for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
         if (now < t->progress_at)
             continue;
         t->progress_at = now + PROGRESS_EVERY;
+        note_progress(agent, receiving_of(t));
         if (rs_api_event_wanted(agent->api, &t->id))
             tell(agent, receiving_of(t), ROSTRUM_EVENT_PROGRESS, "", "");
     }

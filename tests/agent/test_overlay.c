@@ -217,10 +217,53 @@ static void a_packet_of_another_program__is_not_heard(void **state) {
     close(stranger);
 }
 
+static void announce(world *w, uint64_t data, uint64_t size) {
+    rs_message m = {.type = RS_MSG_OPEN, .nonce = ++w->nonce};
+    m.open.object = (rs_object_id){.app = {7}, .data = data};
+    m.open.size = size;
+    m.open.fragment_size = FRAGMENT;
+    m.open.end = (size - 1) / FRAGMENT + 1;
+    m.open.light_confirm = 1;
+    m.open.digest = (rs_digest){.algorithm = 1, .length = 16};
+    say(w, &m);
+}
+
+static bool is_received(const world *w, uint64_t data) {
+    for (const rs_transfer *t = w->agent->transfers.receiving; t; t = t->next)
+        if (t->id.data == data)
+            return true;
+    return false;
+}
+
+/* So many times the agent looks at how far its transfers are. */
+static void progress_is_looked_at(world *w, unsigned times) {
+    while (times-- > 0) {
+        for (rs_transfer *t = w->agent->transfers.receiving; t; t = t->next)
+            t->progress_at = 0;
+        rs_receiving_timeout(w->agent);
+    }
+}
+
+/* All of the quota is kept for an object that never comes: others get it when they need it. */
+static void an_object_announced_without_data__gives_way(void **state) {
+    world *w = *state;
+    announce(w, 1, 900000);
+    assert_true(is_received(w, 1));
+    announce(w, 2, 500000);
+    assert_false(is_received(w, 2)); /* the first may come yet */
+    progress_is_looked_at(w, 30);
+    assert_true(is_received(w, 1)); /* nobody needs its room */
+    announce(w, 3, 2000000);
+    assert_true(is_received(w, 1)); /* it would not help */
+    announce(w, 4, 500000);
+    assert_true(is_received(w, 4) && !is_received(w, 1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_view_before_its_transfer__is_handed_in_then, start, stop),
         cmocka_unit_test_setup_teardown(an_object_is_sent_again__views_of_the_last_path_do_not_count, start, stop),
+        cmocka_unit_test_setup_teardown(an_object_announced_without_data__gives_way, start, stop),
         cmocka_unit_test_setup_teardown(a_packet_of_another_program__is_not_heard, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
