@@ -463,6 +463,35 @@ static int stranger_by_name(const world *w, uint32_t from, uint32_t address, con
     return fd;
 }
 
+/* An agent of another version is told why it is not heard, in words that every version can read. */
+static void control__another_version_is_refused_in_words(void **state) {
+    world *w = *state;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(0x7f000002)}};
+    uint8_t bytes[RS_HEADER_MAX], heard[2 * RS_HEADER_MAX];
+    size_t have = 0, header_length;
+    uint32_t payload_length;
+    rs_message m = {.type = RS_MSG_HELLO, .hello = {.engines = RS_ENGINES_KNOWN, .boot = 5, .name_length = 2}};
+    memcpy(m.hello.name, "h9", 2);
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    size_t length = rs_wire_encode(&m, 0, bytes, sizeof bytes);
+    bytes[5] = RS_WIRE_VERSION + 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), length);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    bool told = false;
+    for (ssize_t got = -1; got != 0 && have < sizeof heard;) { /* until it hangs up */
+        turn(w);
+        got = recv(fd, heard + have, sizeof heard - have, 0);
+        have += got > 0 ? (size_t)got : 0;
+    }
+    for (size_t at = 0; rs_wire_frame(heard + at, have - at, &header_length, &payload_length) == 1; at += header_length)
+        if (rs_wire_decode(heard + at, header_length, 0, &m) && m.type == RS_MSG_ABORT)
+            told = strstr(m.abort.cause.text, "speaks version 3 of the wire and h2 speaks version 2") != NULL;
+    assert_true(told);
+    close(fd);
+}
+
 /* Who comes first by a name does not keep its owner out, nor does the owner's coming help the first. */
 static void control__the_first_to_use_a_name_does_not_keep_its_owner_out(void **state) {
     world *w = *state;
@@ -638,6 +667,7 @@ int main(void) {
         with_world(control__garbage_is_closed_and_others_go_on),
         with_world(control__borrowed_name_is_refused_and_its_owner_goes_on),
         with_world(control__the_first_to_use_a_name_does_not_keep_its_owner_out),
+        with_world(control__another_version_is_refused_in_words),
         with_world(control__an_address_told_later_ends_who_had_the_name),
         with_world(control__hellos_do_not_block_those_who_are_needed),
         with_world(control__who_is_of_no_use_is_closed_soon),

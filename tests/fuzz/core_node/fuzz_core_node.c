@@ -126,8 +126,17 @@ static void answer(world *w, uint32_t n, const rs_event *e) {
             rs_incoming_accept(w->node[n], w->now, e->xfer, 1, 1 << 20);
     } else if (e->kind == RS_EV_COMPLETE) {
         w->complete[n] = e->xfer;
-        if (take(w, 1) % 4)
+        uint64_t choice = take(w, 1);
+        if (choice >= 240) { /* a digest is wrong */
+            uint64_t offset = take(w, 2), length = take(w, 2);
+            if (choice % 2)
+                rs_leaves_want(w->node[n], w->now, e->xfer, take(w, 1), (uint16_t)take(w, 1), choice & 2);
+            if (rs_fetch_again(w->node[n], w->now, e->xfer, &offset, &length) == RS_OK)
+                memset(w->stored[n], 0, sizeof w->stored[n]);
+        } else if (choice % 4)
             rs_verified(w->node[n], w->now, e->xfer, true, "");
+    } else if (e->kind == RS_EV_RETAKE) {
+        rs_send_retaken(w->node[n], w->now, e->xfer, e->peer, e->sn, take(w, 1) % 4);
     } else if (e->kind == RS_EV_PEER_WANTED && take(w, 1) % 4) {
         rs_peer_up(w->node[n], w->now, e->peer);
     }
@@ -325,9 +334,15 @@ static void open_transfer(world *w, uint32_t n) {
                              .protocol = RS_PROTOCOL_RDCM,
                              .receivers = receivers,
                              .receiver_count = 1 + (uint32_t)take(w, 1) % 3};
+    static const uint8_t leaves[40 * 16];
     rs_xfer xfer;
-    if (rs_send_open(w->node[n], w->now, &params, &xfer) == RS_OK)
-        w->last[n] = xfer;
+    if (take(w, 1) % 2)
+        params.digest = (rs_digest){.algorithm = 1, .length = 16};
+    if (rs_send_open(w->node[n], w->now, &params, &xfer) != RS_OK)
+        return;
+    w->last[n] = xfer;
+    if (params.digest.length)
+        rs_send_leaves(w->node[n], xfer, leaves, sizeof leaves / 16);
 }
 
 static void grant(world *w, uint32_t n) {
