@@ -204,8 +204,8 @@ class Owner:
             wrong = error.failed
         except StoreError:
             raise
-        except Exception as error:
-            raise StoreError(f"records could not be written: {error!r}") from error
+        except Exception as fault:
+            raise StoreError(f"records could not be written: {fault!r}") from fault
         failed += [survival.Unrecorded(part, key, cause) for (part, key), cause in wrong.items()]
         return self._hand_over([one for one in changes if (one.part, one.key) not in wrong], failed)
 

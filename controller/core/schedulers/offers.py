@@ -104,7 +104,7 @@ def small(request: PathRequest, resources: Resources, plan: CircuitPlan | Obstac
     if isinstance(plan, Obstacle):
         if plan.ever or not resources.topology.ocs:
             return ""
-        ahead_ns = min(one.reconfiguration_s for one in resources.topology.ocs.values()) * 1e9
+        ahead_ns = round(min(one.reconfiguration_s for one in resources.topology.ocs.values()) * 1e9)
     elif plan.reconfiguration_ns == 0:
         return ""
     else:

@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class QuickFabric:
     async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:
         """Nothing is forwarded."""
 
-    def discover(self) -> None:
+    def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         """No frames are sent."""
 
     async def read(self, switch: str) -> set[MulticastRule]:
