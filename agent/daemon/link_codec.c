@@ -174,7 +174,7 @@ rs_status rs_link_encode_failure(const char *response_id, uint64_t version, rs_l
     const rs_thrift_manager_failure args = {
         .report = {.response_id = response_id,
                    .version = (int64_t)version,
-                   .kind = (rs_thrift_failure_kind)kind,
+                   .kind = (int32_t)kind,
                    .ring = ring == RS_RING_PROXY ? RS_THRIFT_RING_KIND_PROXY : RS_THRIFT_RING_KIND_LEAF,
                    .server = server}};
     return encode(RS_THRIFT_MANAGER_FAILURE, &args, out);

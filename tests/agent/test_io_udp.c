@@ -77,7 +77,7 @@ static void udp__foreign_datagrams_harm_nothing(void **state) {
         {.address = f->group,
          .port = f->port,
          .header = noise,
-         .header_length = 48,
+         .header_length = RS_IO_HEADER_BYTES,
          .payload = noise,
          .payload_length = 7},
     };
@@ -95,7 +95,8 @@ static void udp__other_groups_stay_out(void **state) {
     io_fixture *f = *state;
     char error[RS_IO_ERROR_MAX];
     uint8_t header[RS_IO_HEADER_BYTES] = {0};
-    const rs_io_packet other = {.address = f->group ^ 0x10000u, .port = f->port, .header = header, .header_length = 48};
+    const rs_io_packet other = {
+        .address = f->group ^ 0x10000u, .port = f->port, .header = header, .header_length = RS_IO_HEADER_BYTES};
     io_send_all(f->out, &other, 1);
     unsigned sn = 9;
     io_send_fragments(f, &sn, 1);
@@ -147,7 +148,7 @@ static void udp__unreadable_payload_is_said(void **state) {
     const rs_io_packet packet = {.address = f->group,
                                  .port = f->port,
                                  .header = header,
-                                 .header_length = 48,
+                                 .header_length = RS_IO_HEADER_BYTES,
                                  .payload = map,
                                  .payload_length = 100};
     assert_int_equal(rs_io_send(f->out, &packet, 1), RS_IO_UNREADABLE);
