@@ -169,6 +169,7 @@ typedef struct {
     uint64_t duplicates;               /* data packets already here */
     uint64_t foreign;                  /* datagrams of groups not subscribed to here: the waste of shared addresses */
     uint64_t bad;                      /* malformed datagrams */
+    uint64_t corrupt;                  /* changed on their way, and packets that a repair gave wrong */
     uint64_t refused;                  /* dropped for a bound: max_streams, another incarnation, before the window */
     /* Not believed: of a sender that the view does not list, or with an id that is not of who sent the datagram. */
     uint64_t strangers;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/messages/wire.h"
+#include "core/messages/xxh64.h"
 
 #define WINDOW_BYTES (8u << 20)
 #define WINDOW_LEAST 256u
@@ -113,7 +114,10 @@ rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t
     if (id.sender != source)
         return NULL;
     rs_flow_heard *h = &table[hash(id.sender, id.group) % RS_FLOW_HEARD];
-    if (h->sender != id.sender || h->group != id.group || h->incarnation != id.incarnation || id.sn < h->told) {
+    bool known = h->sender == id.sender && h->group == id.group && h->incarnation == id.incarnation;
+    if ((!known || id.sn != h->newest + 1) && !rs_gm_is_intact(packet, length))
+        return NULL;
+    if (!known || id.sn < h->told) {
         *h = (rs_flow_heard){.sender = id.sender, .group = id.group, .incarnation = id.incarnation};
         h->newest = h->told = id.sn > 0 ? id.sn - 1 : 0;
     }
@@ -125,6 +129,8 @@ rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t
 bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window) {
     return missing > 0 && heard->newest > missing && heard->newest - missing > RS_FLOW_MISSING * (uint64_t)window;
 }
+
+#define CHECKED (RS_FLOW_BYTES - 4) /* bytes of a report before its check */
 
 static void put32(uint8_t *to, uint32_t value) {
     for (int i = 0; i < 4; i++)
@@ -142,10 +148,12 @@ void rs_flow_encode(uint8_t out[RS_FLOW_BYTES], const rs_flow_report *report) {
     put32(out + 12, report->group);
     put32(out + 16, (uint32_t)report->sn);
     put32(out + 20, (uint32_t)(report->sn >> 32));
+    put32(out + CHECKED, (uint32_t)rs_gm_xxh64(out, CHECKED, 0));
 }
 
 bool rs_flow_decode(const uint8_t *bytes, size_t length, rs_flow_report *out) {
-    if (length != RS_FLOW_BYTES || get32(bytes) != (RS_FLOW_MAGIC | UINT32_C(1) << 16))
+    if (length != RS_FLOW_BYTES || get32(bytes) != (RS_FLOW_MAGIC | UINT32_C(1) << 16) ||
+        get32(bytes + CHECKED) != (uint32_t)rs_gm_xxh64(bytes, CHECKED, 0))
         return false;
     *out = (rs_flow_report){.from = get32(bytes + 4),
                             .incarnation = get32(bytes + 8),

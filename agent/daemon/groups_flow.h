@@ -13,7 +13,7 @@
 #include "core/messages.h"
 
 #define RS_FLOW_MAGIC 0x4652 /* first two bytes of a report, little endian */
-#define RS_FLOW_BYTES 24
+#define RS_FLOW_BYTES 28
 #define RS_FLOW_REPORTERS 32u
 #define RS_FLOW_STEPS 8u
 #define RS_FLOW_KEPT (UINT64_C(32) << 20)
@@ -62,7 +62,8 @@ bool rs_flow_reported(rs_flow *flow, rs_time now, uint32_t window, uint32_t addr
 /* Is it this member who should report: one of the RS_FLOW_REPORTERS with the lowest hashes? */
 bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint32_t count);
 
-/* A data packet came from that address. Non-NULL: the stream has moved by a step since it was last told of. */
+/* A data packet came from that address. Non-NULL: the stream has moved by a step since it was last told of. Only the
+ * packet that was to be next is believed without a look at its check. */
 rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t *packet, size_t length,
                             uint32_t window);
 /* `missing`, a packet that may still come (0: none), is so far back that the sender, if it went on, would soon have it

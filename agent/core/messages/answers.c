@@ -24,7 +24,8 @@ static void send_again(rs_messages *node, rs_time now, const rs_gm_id *id, rs_pe
         return;
     }
     const rs_gm_slot *slot = rs_gm_slot_of(stream, id->sn);
-    if (!slot || !rs_gm_slot_kept(node, stream, *slot) ||
+    bool unsent = slot && stream->own && rs_gm_slot_at(*slot) >= node->sent; /* it comes, and has no check yet */
+    if (!slot || unsent || !rs_gm_slot_kept(node, stream, *slot) ||
         node->retransmit_tail - node->retransmit_head == RS_GM_RETRANSMITS)
         return;
     rs_gm_retransmit again = {.at = rs_gm_slot_at(*slot), .own = stream->own, .peer = peer};
@@ -48,7 +49,7 @@ bool rs_gm_receive_nak(rs_messages *node, rs_time now, rs_peer source, const uin
     uint32_t count = rs_gm_get_nak(bytes, length, &from);
     if (count == 0)
         return false;
-    if (!rs_gm_is_from(node, source, from))
+    if (!rs_gm_is_from(node, source, from) || !rs_gm_intact(node, bytes, length))
         return true;
     node->stats.naks_received++;
     for (uint32_t i = 0; i < count; i++) {

@@ -140,7 +140,7 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint
         node->stats.foreign++;
         return true;
     }
-    if (id.sender == node->config.self)
+    if (id.sender == node->config.self || !rs_gm_intact(node, bytes, length))
         return true;
     if (rs_gm_get_kind(bytes, length) == RS_GM_KIND_AGAIN)
         return receive_again(node, now, from, stream, &id, bytes, length);

@@ -182,6 +182,7 @@ static void send_nak(naks *n, uint32_t at) {
     rs_gm_put_nak_item(small->bytes + RS_GM_NAK + (count - 1) * RS_GM_NAK_ITEM, &n->open[at].last);
     small->length = RS_GM_NAK + count * RS_GM_NAK_ITEM;
     rs_gm_put_nak(small->bytes, n->node->config.self, count);
+    rs_gm_seal(small->bytes, small->length);
     n->node->stats.naks_sent++;
 }
 

@@ -137,6 +137,7 @@ void rs_gm_bin_arm(rs_messages *node, rs_lec_bin *bin, rs_lec_instance *instance
 static void finish(rs_messages *node, rs_gm_repair *repair) {
     repair->instance->repair = NULL;
     rs_gm_put_repair(repair->header, node->config.self, repair->count, repair->length);
+    rs_gm_seal(repair->header, RS_GM_REPAIR + repair->count * RS_GM_ID);
     rs_list_append(&node->repairs, &repair->order);
     node->stats.repairs_made++;
     if (++node->repairs_waiting <= RS_GM_REPAIRS_WAITING)

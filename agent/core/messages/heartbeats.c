@@ -75,6 +75,7 @@ static void say(rs_messages *node, rs_time now, rs_gm_group *group) {
     uint32_t count = put_others(node, now, group, small);
     rs_gm_put_state(small->bytes, group->own->sender, group->own->incarnation, count);
     small->length = RS_GM_STATE + count * RS_GM_STATE_ITEM;
+    rs_gm_seal(small->bytes, small->length);
     small->channel = RS_CH_GROUP;
     small->group = group->channel;
     node->stats.heartbeats_sent++;
@@ -149,7 +150,7 @@ bool rs_gm_receive_state(rs_messages *node, rs_time now, rs_peer from, const uin
     uint32_t count = rs_gm_get_state(bytes, length, &id.sender, &id.incarnation), heard = 0;
     if (count == 0)
         return false;
-    if (id.sender == node->config.self || !rs_gm_is_from(node, from, id.sender))
+    if (id.sender == node->config.self || !rs_gm_is_from(node, from, id.sender) || !rs_gm_intact(node, bytes, length))
         return true;
     for (uint32_t i = 0; i < count; i++) {
         rs_gm_state_item item;

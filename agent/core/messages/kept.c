@@ -209,8 +209,9 @@ static bool decode(rs_messages *node, rs_time now, uint32_t number, const uint8_
     rs_gm_id id = {stream->sender, stream->incarnation, stream->group->id, missing->sn};
     rs_gm_body body;
     uint32_t whole = length < RS_GM_BODY ? length : RS_GM_BODY + rs_gm_body_length(bytes);
-    if (whole > length || whole + RS_GM_HEADER > node->config.packet_bytes || !rs_gm_get_body(bytes, whole, &body)) {
-        node->stats.bad++;
+    if (whole > length || whole + RS_GM_HEADER > node->config.packet_bytes || !rs_gm_get_body(bytes, whole, &body) ||
+        !rs_gm_is_body_intact(&id, bytes, whole)) {
+        node->stats.corrupt++;
         return false;
     }
     rs_gm_put_header(node->scratch, RS_GM_KIND_DATA, &id);
@@ -258,7 +259,7 @@ bool rs_gm_receive_repair(rs_messages *node, rs_time now, rs_peer from, const ui
     uint32_t numbers[RS_MESSAGES_R_MAX], missing = 0;
     if (length > node->config.packet_bytes || !rs_gm_get_repair(bytes, length, &repair))
         return false;
-    if (!rs_gm_is_from(node, from, repair.from))
+    if (!rs_gm_is_from(node, from, repair.from) || !rs_gm_intact(node, bytes, length))
         return true;
     node->stats.repairs_received++;
     bool usable = true;

@@ -216,11 +216,12 @@ bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
         const rs_gm_slot *slot = rs_gm_slot_of(stream, record->sn);
         if (!slot || *slot != (at | RS_GM_RECORD))
             continue;
-        const uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
+        uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
         *out = (rs_messages_out){
             .channel = RS_CH_GROUP, .peer = RS_NO_PEER, .group = stream->group->channel, .piece_count = 1};
         out->piece[0].bytes = datagram;
         out->piece[0].length = RS_GM_DATA_LEAST + rs_gm_body_length(datagram + RS_GM_HEADER);
+        rs_gm_seal(datagram, out->piece[0].length); /* until now messages could join it */
         node->stats.data_sent++;
         return true;
     }

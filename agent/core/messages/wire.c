@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/messages/xxh64.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as they are");
 
 static void put16(uint8_t *out, uint32_t value) {
@@ -82,28 +84,35 @@ static bool get_views(const uint8_t *bytes, rs_gm_views *out) {
     return bytes[11] == 0 && bytes[12] == 0;
 }
 
+/* A body begins with its check, then: */
+#define BODY_LENGTH 4
+#define BODY_FORM 6
+#define BODY_VIEWS 7
+#define CHECK_AT 12 /* of REPAIR, NAK and STATE */
+
 void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body) {
-    put16(out, body->length);
-    out[2] = body->form;
-    put_views(out + 3, &body->views);
+    put32(out, 0);
+    put16(out + BODY_LENGTH, body->length);
+    out[BODY_FORM] = body->form;
+    put_views(out + BODY_VIEWS, &body->views);
 }
 
 uint32_t rs_gm_body_length(const uint8_t *bytes) {
-    return get16(bytes);
+    return get16(bytes + BODY_LENGTH);
 }
 
 rs_gm_form rs_gm_body_form(const uint8_t *bytes) {
-    return (rs_gm_form)bytes[2];
+    return (rs_gm_form)bytes[BODY_FORM];
 }
 
 rs_gm_views rs_gm_body_views(const uint8_t *bytes) {
     rs_gm_views views;
-    get_views(bytes + 3, &views);
+    get_views(bytes + BODY_VIEWS, &views);
     return views;
 }
 
 void rs_gm_put_body_length(uint8_t *bytes, uint32_t length) {
-    put16(bytes, length);
+    put16(bytes + BODY_LENGTH, length);
 }
 
 void rs_gm_put_pack_length(uint8_t out[RS_GM_PACK_LENGTH], uint32_t length) {
@@ -147,10 +156,10 @@ static bool part_fits(const uint8_t *payload, size_t length) {
 }
 
 bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out) {
-    if (length < RS_GM_BODY || !get_views(bytes + 3, &out->views))
+    if (length < RS_GM_BODY || !get_views(bytes + BODY_VIEWS, &out->views))
         return false;
-    out->length = get16(bytes);
-    out->form = bytes[2];
+    out->length = get16(bytes + BODY_LENGTH);
+    out->form = bytes[BODY_FORM];
     if (out->length != length - RS_GM_BODY)
         return false;
     switch (out->form) {
@@ -193,15 +202,15 @@ void rs_gm_put_repair(uint8_t out[RS_GM_REPAIR], rs_peer from, uint32_t count, u
     out[8] = (uint8_t)count;
     out[9] = 0;
     put16(out + 10, length);
-    put32(out + 12, 0);
+    put32(out + CHECK_AT, 0);
 }
 
 bool rs_gm_get_repair(const uint8_t *bytes, size_t length, rs_gm_repair_in *out) {
     if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_REPAIR || length < RS_GM_REPAIR)
         return false;
     *out = (rs_gm_repair_in){.from = get32(bytes + 4), .count = bytes[8], .length = get16(bytes + 10)};
-    if (out->count == 0 || out->count > RS_MESSAGES_R_MAX || bytes[9] != 0 || get32(bytes + 12) != 0 ||
-        out->length < RS_GM_BODY || length != RS_GM_REPAIR + (size_t)out->count * RS_GM_ID + out->length)
+    if (out->count == 0 || out->count > RS_MESSAGES_R_MAX || bytes[9] != 0 || out->length < RS_GM_BODY ||
+        length != RS_GM_REPAIR + (size_t)out->count * RS_GM_ID + out->length)
         return false;
     out->ids = bytes + RS_GM_REPAIR;
     out->body = out->ids + (size_t)out->count * RS_GM_ID;
@@ -218,7 +227,7 @@ void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count) {
     out[8] = (uint8_t)count;
     out[9] = 0;
     put16(out + 10, 0);
-    put32(out + 12, 0);
+    put32(out + CHECK_AT, 0);
 }
 
 void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item) {
@@ -237,7 +246,7 @@ uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from) {
         return 0;
     uint32_t count = bytes[8];
     *from = get32(bytes + 4);
-    if (count == 0 || count > RS_GM_NAK_ITEMS || bytes[9] != 0 || get16(bytes + 10) != 0 || get32(bytes + 12) != 0 ||
+    if (count == 0 || count > RS_GM_NAK_ITEMS || bytes[9] != 0 || get16(bytes + 10) != 0 ||
         length != RS_GM_NAK + (size_t)count * RS_GM_NAK_ITEM)
         return 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -253,7 +262,8 @@ void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnat
     put_kind(out, RS_GM_KIND_STATE);
     put32(out + 4, sender);
     put32(out + 8, incarnation);
-    put32(out + 12, count);
+    put32(out + CHECK_AT, 0);
+    put32(out + 16, count);
 }
 
 void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item *item) {
@@ -266,7 +276,7 @@ void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item 
 uint32_t rs_gm_get_state(const uint8_t *bytes, size_t length, rs_peer *sender, uint32_t *incarnation) {
     if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_STATE || length < RS_GM_STATE)
         return 0;
-    uint32_t count = get32(bytes + 12);
+    uint32_t count = get32(bytes + 16);
     *sender = get32(bytes + 4);
     *incarnation = get32(bytes + 8);
     if (count == 0 || count > RS_GM_STATE_ITEMS || length != RS_GM_STATE + (size_t)count * RS_GM_STATE_ITEM)
@@ -285,4 +295,40 @@ void rs_gm_get_state_item(const uint8_t *bytes, uint32_t index, rs_gm_state_item
     out->group = get32(at);
     out->sn = get64(at + 4);
     get_views(at + 15, &out->views);
+}
+
+/* ------------------------------------------------------------------------------------------------------- checks */
+
+static uint32_t body_check(const uint8_t *id, const uint8_t *body, size_t length) {
+    return (uint32_t)rs_gm_xxh64(body + BODY_LENGTH, length - BODY_LENGTH, rs_gm_xxh64(id, RS_GM_ID, 0));
+}
+
+/* Of REPAIR, NAK and STATE: what is before the check, and what is behind it. */
+static uint32_t head_check(const uint8_t *bytes, size_t length) {
+    if (bytes[3] == RS_GM_KIND_REPAIR)
+        length = RS_GM_REPAIR + (size_t)bytes[8] * RS_GM_ID;
+    return (uint32_t)rs_gm_xxh64(bytes + CHECK_AT + 4, length - CHECK_AT - 4, rs_gm_xxh64(bytes, CHECK_AT, 0));
+}
+
+static bool is_data(const uint8_t *bytes) {
+    return bytes[3] == RS_GM_KIND_DATA || bytes[3] == RS_GM_KIND_AGAIN;
+}
+
+void rs_gm_seal(uint8_t *bytes, size_t length) {
+    if (is_data(bytes))
+        put32(bytes + RS_GM_HEADER, body_check(bytes + 4, bytes + RS_GM_HEADER, length - RS_GM_HEADER));
+    else
+        put32(bytes + CHECK_AT, head_check(bytes, length));
+}
+
+bool rs_gm_is_intact(const uint8_t *bytes, size_t length) {
+    if (is_data(bytes))
+        return get32(bytes + RS_GM_HEADER) == body_check(bytes + 4, bytes + RS_GM_HEADER, length - RS_GM_HEADER);
+    return get32(bytes + CHECK_AT) == head_check(bytes, length);
+}
+
+bool rs_gm_is_body_intact(const rs_gm_id *id, const uint8_t *bytes, size_t length) {
+    uint8_t name[RS_GM_ID];
+    rs_gm_put_id(name, id);
+    return get32(bytes) == body_check(name, bytes, length);
 }

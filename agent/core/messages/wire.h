@@ -1,5 +1,11 @@
 /* Datagrams of group messages (docs/protocol.md, Group messages). Decoders take exactly what encoders make and never
- * read beyond the length they are given. All numbers are little endian. */
+ * read beyond the length they are given. All numbers are little endian.
+ *
+ * Each datagram has a check of 32 bits, since UDP's is weak, is not always computed, and says nothing of what an XOR of
+ * packets gives. That of a data packet is in its body, and is of its id, too: it goes with the packet through repairs,
+ * and whatever a receiver puts together is compared with what the sender made. It must not be linear as a CRC is: the
+ * XOR of three packets would pass for a fourth. That of a repair is of what it names alone; the packets that come out
+ * of it have their own. */
 #ifndef RS_CORE_MESSAGES_WIRE_H
 #define RS_CORE_MESSAGES_WIRE_H
 
@@ -7,7 +13,7 @@
 
 #define RS_GM_VERSION 2 /* 1: incarnations were times of day, and anybody was believed */
 #define RS_GM_HEADER 24 /* of a data packet, before its body */
-#define RS_GM_BODY 16   /* head of the body */
+#define RS_GM_BODY 20   /* head of the body: its check first */
 #define RS_GM_DATA_LEAST (RS_GM_HEADER + RS_GM_BODY)
 #define RS_GM_PAYLOAD_LEAST 64 /* what a packet must have room for */
 #define RS_GM_PART 12          /* in front of a part of a large message */
@@ -19,7 +25,7 @@
 #define RS_GM_NAK_ITEM 24
 #define RS_GM_NAK_ITEMS 48
 #define RS_GM_NAK_MOST (RS_GM_NAK + RS_GM_NAK_ITEMS * RS_GM_NAK_ITEM)
-#define RS_GM_STATE 16
+#define RS_GM_STATE 20
 #define RS_GM_STATE_ITEM 28
 #define RS_GM_STATE_ITEMS 16
 #define RS_GM_STATE_MOST (RS_GM_STATE + RS_GM_STATE_ITEMS * RS_GM_STATE_ITEM)
@@ -102,14 +108,20 @@ void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count);
 void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item);
 void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnation, uint32_t count);
 void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item *item);
+/* Puts the check into a datagram of any kind that is otherwise done; of a repair, `length` may be without the XOR. */
+void rs_gm_seal(uint8_t *bytes, size_t length);
 
 /* Of any version: the third byte behind the magic says which; 0 if it is none of group messages. */
 unsigned rs_gm_get_version(const uint8_t *bytes, size_t length);
 /* Kind of a datagram of this version; 0 if it is none. */
 unsigned rs_gm_get_kind(const uint8_t *bytes, size_t length);
+/* Of a datagram that a decoder below took: it is as it was sealed. */
+bool rs_gm_is_intact(const uint8_t *bytes, size_t length);
+/* A body with its head, that was checked for its form: it is what the sender of that id sealed. */
+bool rs_gm_is_body_intact(const rs_gm_id *id, const uint8_t *bytes, size_t length);
 /* A whole data packet, DATA or AGAIN. */
 bool rs_gm_get_data(const uint8_t *bytes, size_t length, rs_gm_id *id, rs_gm_body *body);
-/* A body that is `length` bytes with its head; checks the payload's form. */
+/* A body that is `length` bytes with its head; looks at the payload's form, not at its check. */
 bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out);
 /* Of a body that was checked before. */
 uint32_t rs_gm_body_length(const uint8_t *bytes);

@@ -127,6 +127,16 @@ static void view(run *r, rs_messages *node, uint32_t group, uint8_t how) {
         r->listed[group][publishers[i]] = true;
 }
 
+static void seal_body(uint8_t *bytes, uint32_t length, const rs_gm_id *id) {
+    uint8_t whole[RS_GM_HEADER + RS_GM_BODY + 255];
+    const rs_gm_body head = {(uint16_t)(length - RS_GM_BODY), RS_GM_WHOLE, {.count = 1, .view = {{1, 255}}}};
+    rs_gm_put_header(whole, RS_GM_KIND_DATA, id);
+    memcpy(whole + RS_GM_HEADER, bytes, length);
+    rs_gm_put_body(whole + RS_GM_HEADER, &head);
+    rs_gm_seal(whole, RS_GM_HEADER + length);
+    memcpy(bytes, whole + RS_GM_HEADER, length);
+}
+
 /* A packet of a kind, its ids small numbers, the rest the fuzzer's. */
 static void packet(run *r, rs_gm_kind kind) {
     uint8_t bytes[600], control = next(r);
@@ -143,13 +153,17 @@ static void packet(run *r, rs_gm_kind kind) {
     } else if (kind == RS_GM_KIND_REPAIR) {
         uint32_t body = RS_GM_BODY + next(r);
         rs_gm_put_repair(bytes, 3, count, body);
-        for (uint32_t i = 0; i < count; i++, id.sn += next(r) % 3) {
+        for (uint32_t i = 0; i < count; i++) {
+            id.sn += i > 0 ? next(r) % 3 : 0;
             id.sender = next(r) % 5;
             rs_gm_put_id(bytes + RS_GM_REPAIR + i * RS_GM_ID, &id);
         }
         length = RS_GM_REPAIR + count * RS_GM_ID + body;
-        for (uint32_t i = RS_GM_REPAIR + count * RS_GM_ID; i < length; i++)
-            bytes[i] = next(r);
+        uint8_t *mixed = bytes + RS_GM_REPAIR + count * RS_GM_ID;
+        for (uint32_t i = 0; i < body; i++)
+            mixed[i] = next(r);
+        if (count == 1) /* of one packet, as its sender would have sealed it: else nothing would come out of it */
+            seal_body(mixed, body, &id);
     } else if (kind == RS_GM_KIND_NAK) {
         rs_gm_put_nak(bytes, next(r) % 5, count);
         for (uint32_t i = 0; i < count; i++, id.sn++)
@@ -165,6 +179,8 @@ static void packet(run *r, rs_gm_kind kind) {
     }
     uint32_t cut = control >= 0xf0 ? next(r) : 0;
     length -= cut < length ? cut : 0;
+    if (cut == 0 && (control & 0x60) != 0x60) /* most have their check */
+        rs_gm_seal(bytes, length);
     uint8_t from = next(r); /* mostly who it says it is of */
     rs_peer maker = length >= 8 ? bytes[4] : 0;
     rs_messages_receive(r->node, r->now,

@@ -6,6 +6,8 @@
 
 #include "core/messages/wire.h"
 
+#define CHECK_AT 12 /* of all kinds but data */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool true_then) {
@@ -21,6 +23,7 @@ static void data_packet(const uint8_t *bytes, size_t size) {
         return;
     rs_gm_put_header(again, (rs_gm_kind)rs_gm_get_kind(bytes, size), &id);
     rs_gm_put_body(again + RS_GM_HEADER, &body);
+    memcpy(again + RS_GM_HEADER, bytes + RS_GM_HEADER, 4); /* its check */
     must(memcmp(again, bytes, sizeof again) == 0 && size == RS_GM_DATA_LEAST + (size_t)body.length);
 }
 
@@ -35,6 +38,7 @@ static void repair(const uint8_t *bytes, size_t size) {
         rs_gm_get_id(in.ids + i * RS_GM_ID, &id);
         rs_gm_put_id(again + RS_GM_REPAIR + i * RS_GM_ID, &id);
     }
+    memcpy(again + CHECK_AT, bytes + CHECK_AT, 4);
     must(memcmp(again, bytes, RS_GM_REPAIR + in.count * RS_GM_ID) == 0 && in.body + in.length == bytes + size);
 }
 
@@ -50,6 +54,7 @@ static void nak(const uint8_t *bytes, size_t size) {
         rs_gm_get_nak_item(bytes, i, &item);
         rs_gm_put_nak_item(again + RS_GM_NAK + i * RS_GM_NAK_ITEM, &item);
     }
+    memcpy(again + CHECK_AT, bytes + CHECK_AT, 4);
     must(memcmp(again, bytes, size) == 0);
 }
 
@@ -65,7 +70,23 @@ static void state(const uint8_t *bytes, size_t size) {
         rs_gm_get_state_item(bytes, i, &item);
         rs_gm_put_state_item(again + RS_GM_STATE + i * RS_GM_STATE_ITEM, &item);
     }
+    memcpy(again + CHECK_AT, bytes + CHECK_AT, 4);
     must(memcmp(again, bytes, size) == 0);
+}
+
+/* What a decoder took has a place for its check, and is intact once that is there. */
+static void check(uint8_t *bytes, size_t size) {
+    rs_gm_id id;
+    rs_gm_body body;
+    rs_gm_repair_in in;
+    rs_peer from;
+    uint32_t incarnation;
+    if (!rs_gm_get_repair(bytes, size, &in) && !rs_gm_get_data(bytes, size, &id, &body) &&
+        rs_gm_get_nak(bytes, size, &from) == 0 && rs_gm_get_state(bytes, size, &from, &incarnation) == 0)
+        return;
+    (void)rs_gm_is_intact(bytes, size);
+    rs_gm_seal(bytes, size);
+    must(rs_gm_is_intact(bytes, size));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -80,6 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     repair(bytes, size);
     nak(bytes, size);
     state(bytes, size);
+    check(bytes, size);
     free(bytes);
     return 0;
 }

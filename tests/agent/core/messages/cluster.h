@@ -16,6 +16,7 @@ typedef struct {
     uint32_t nodes;
     uint64_t seed;
     double loss, duplicated;   /* of each packet at each receiver, whatever it carries */
+    double corrupted;          /* one bit of it, anywhere, is another */
     bool loss_of_data_only;    /* only multicast data is lost, as in the paper's experiments */
     rs_time delay, jitter;     /* one way */
     rs_messages_config config; /* `self` and `seed` are filled in */
@@ -52,6 +53,7 @@ void cluster_publish(cluster *c, rs_peer sender, rs_message_group group, uint32_
 void cluster_run(cluster *c, rs_time until);
 uint32_t cluster_random(cluster *c, uint32_t bound);
 void cluster_loss(cluster *c, double loss);
+void cluster_corrupt(cluster *c, double corrupted);
 
 typedef struct {
     uint64_t due, delivered, missed, twice, wrong; /* messages; wrong: other bytes, or not for that node */

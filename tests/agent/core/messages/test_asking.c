@@ -435,6 +435,7 @@ static void heartbeats__may_tell_of_any_place(void **state) {
         rs_gm_put_state(t.d->bytes, SENDER, 3, 1);
         rs_gm_put_state_item(t.d->bytes + RS_GM_STATE, &item);
         t.d->length = RS_GM_STATE + RS_GM_STATE_ITEM;
+        rs_gm_seal(t.d->bytes, t.d->length);
         pair_give(t.receiver, MS, t.d);
         assert_true(pair_stats(t.receiver).missing <= 64);
     }

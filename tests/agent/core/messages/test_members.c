@@ -49,6 +49,7 @@ static void put_data(datagram *d, rs_gm_kind kind, const rs_gm_id *id, uint32_t 
     rs_gm_put_body(d->bytes + RS_GM_HEADER, &body);
     memset(d->bytes + RS_GM_DATA_LEAST, value, 100);
     d->length = RS_GM_DATA_LEAST + 100;
+    rs_gm_seal(d->bytes, d->length);
 }
 
 static void put_state(datagram *d, rs_peer sender, uint32_t incarnation, uint64_t sn) {
@@ -56,6 +57,7 @@ static void put_state(datagram *d, rs_peer sender, uint32_t incarnation, uint64_
     rs_gm_put_state(d->bytes, sender, incarnation, 1);
     rs_gm_put_state_item(d->bytes + RS_GM_STATE, &item);
     d->length = RS_GM_STATE + RS_GM_STATE_ITEM;
+    rs_gm_seal(d->bytes, d->length);
 }
 
 /* All that is missing of `count` packets from `first` on is asked for. */
@@ -66,6 +68,7 @@ static void put_nak(datagram *d, rs_peer from, uint64_t first, uint32_t items) {
         rs_gm_put_nak_item(d->bytes + RS_GM_NAK + i * RS_GM_NAK_ITEM, &item);
     }
     d->length = RS_GM_NAK + items * RS_GM_NAK_ITEM;
+    rs_gm_seal(d->bytes, d->length);
 }
 
 static uint32_t delivered(rs_messages *node) {
@@ -322,6 +325,7 @@ static void publisher__is_not_muted_by_forged_packets(void **state) {
                     rs_gm_put_id(d->bytes + RS_GM_REPAIR, &id);
                     memset(d->bytes + RS_GM_REPAIR + RS_GM_ID, 200, RS_GM_BODY + 100);
                     d->length = RS_GM_REPAIR + RS_GM_ID + RS_GM_BODY + 100;
+                    rs_gm_seal(d->bytes, d->length);
                 }
                 pair_give_from(t.receiver, now, lie == 5 && source == 2 ? OTHER : sources[source], d);
                 rs_messages_timeout(t.receiver, now);

@@ -117,6 +117,7 @@ static void make_repair(datagram *out, const datagram *data, const uint32_t *whi
             body[k] ^= d->bytes[RS_GM_HEADER + k];
     }
     out->length = RS_GM_REPAIR + count * RS_GM_ID + longest;
+    rs_gm_seal(out->bytes, out->length);
 }
 
 /* Ricochet, Sec. 4.2.8: two repairs that cannot be used differ in one packet: they give that packet, and then both the

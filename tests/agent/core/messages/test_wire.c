@@ -2,6 +2,7 @@
 #include "../check.h"
 
 #include "core/messages/wire.h"
+#include "core/messages/xxh64.h"
 
 static uint64_t state = 1;
 
@@ -141,6 +142,111 @@ static void wire__naks_and_states_are_read_as_written(void **unused) {
         rs_gm_get_state(bytes, RS_GM_STATE + (RS_GM_STATE_ITEMS + 1) * RS_GM_STATE_ITEM, &from, &incarnation), 0);
 }
 
+/* As the reference implementation has them. */
+static void wire__xxh64_is_that_of_its_specification(void **unused) {
+    (void)unused;
+    uint8_t bytes[101];
+    for (uint32_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 7 + 3);
+    const struct {
+        size_t length;
+        uint64_t seed, hash;
+    } known[] = {
+        {0, UINT64_C(0x0), UINT64_C(0xef46db3751d8e999)},
+        {0, UINT64_C(0x123456789abcdef0), UINT64_C(0x7fef5b0c316777ed)},
+        {1, UINT64_C(0x0), UINT64_C(0x1f25c8d0bc1f4bb6)},
+        {1, UINT64_C(0x123456789abcdef0), UINT64_C(0x1e2ea53a3040e362)},
+        {3, UINT64_C(0x0), UINT64_C(0x31d2363f52e564c9)},
+        {3, UINT64_C(0x123456789abcdef0), UINT64_C(0x05c22bc4b93347d9)},
+        {4, UINT64_C(0x0), UINT64_C(0x9bb64b7d66ee9fda)},
+        {4, UINT64_C(0x123456789abcdef0), UINT64_C(0x6f43828b2dc8c736)},
+        {7, UINT64_C(0x0), UINT64_C(0x9a7b149959ce60d8)},
+        {7, UINT64_C(0x123456789abcdef0), UINT64_C(0x8ba3f8e8dcfc9a32)},
+        {8, UINT64_C(0x0), UINT64_C(0xdab99d95c6f90092)},
+        {8, UINT64_C(0x123456789abcdef0), UINT64_C(0x311893ba9020dedf)},
+        {12, UINT64_C(0x0), UINT64_C(0xd52e407833af5133)},
+        {12, UINT64_C(0x123456789abcdef0), UINT64_C(0xe9e507001465eec1)},
+        {20, UINT64_C(0x0), UINT64_C(0x18ae385ada6b00cb)},
+        {20, UINT64_C(0x123456789abcdef0), UINT64_C(0x822a79ccad27e6d9)},
+        {31, UINT64_C(0x0), UINT64_C(0xa2aa5f33cc4a6119)},
+        {31, UINT64_C(0x123456789abcdef0), UINT64_C(0x2c9e9c9d631d0aaa)},
+        {32, UINT64_C(0x0), UINT64_C(0x23c3c17ef790fd97)},
+        {32, UINT64_C(0x123456789abcdef0), UINT64_C(0xd1dc5d84aebdafb4)},
+        {33, UINT64_C(0x0), UINT64_C(0x50a7cfc7ba588784)},
+        {33, UINT64_C(0x123456789abcdef0), UINT64_C(0x4c4db23e16391b47)},
+        {64, UINT64_C(0x0), UINT64_C(0x0eb64b3ef6eeb01f)},
+        {64, UINT64_C(0x123456789abcdef0), UINT64_C(0xf5d7da99a82361fb)},
+        {101, UINT64_C(0x0), UINT64_C(0xbad4d3bf033bda4c)},
+        {101, UINT64_C(0x123456789abcdef0), UINT64_C(0xf4caaf9852f8d642)},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        assert_true(rs_gm_xxh64(bytes, known[i].length, known[i].seed) == known[i].hash);
+}
+
+/* Whatever bit is another, of whatever kind of packet, is seen; but for the kind and version, which have no check, and
+ * the XOR of a repair, whose packets have their own. */
+static void wire__every_changed_bit_is_seen(void **unused) {
+    (void)unused;
+    uint8_t bytes[512];
+    for (unsigned kind = RS_GM_KIND_DATA; kind <= RS_GM_KIND_AGAIN; kind++) {
+        const rs_gm_id id = {1, 2, 3, 4};
+        size_t length = 0, checked = 0;
+        memset(bytes, 0, sizeof bytes);
+        if (kind == RS_GM_KIND_DATA || kind == RS_GM_KIND_AGAIN) {
+            length = checked = make_data(bytes, RS_GM_WHOLE, "hello", 5);
+            bytes[3] = (uint8_t)kind;
+        } else if (kind == RS_GM_KIND_REPAIR) {
+            checked = RS_GM_REPAIR + RS_GM_ID;
+            length = checked + 100;
+            rs_gm_put_repair(bytes, 5, 1, 100);
+            rs_gm_put_id(bytes + RS_GM_REPAIR, &id);
+        } else if (kind == RS_GM_KIND_NAK) {
+            length = checked = RS_GM_NAK + RS_GM_NAK_ITEM;
+            rs_gm_put_nak(bytes, 5, 1);
+            rs_gm_put_nak_item(bytes + RS_GM_NAK, &(rs_gm_nak_item){id, 7});
+        } else {
+            length = checked = RS_GM_STATE + RS_GM_STATE_ITEM;
+            rs_gm_put_state(bytes, 1, 2, 1);
+            rs_gm_put_state_item(bytes + RS_GM_STATE, &(rs_gm_state_item){3, 4, {.count = 1, .view = {{1, 2}}}});
+        }
+        rs_gm_seal(bytes, length);
+        assert_true(rs_gm_is_intact(bytes, length));
+        for (size_t bit = 4 * 8; bit < checked * 8; bit++) {
+            if (kind == RS_GM_KIND_REPAIR && bit / 8 == 8) /* the count: such a one has another length */
+                continue;
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            assert_false(rs_gm_is_intact(bytes, length));
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+        assert_true(rs_gm_is_intact(bytes, length));
+    }
+}
+
+/* The XOR of three packets, as a repair might give it, is no fourth one, though all of its fields would fit. */
+static void wire__the_xor_of_packets_is_no_packet(void **unused) {
+    (void)unused;
+    uint8_t packets[4][RS_GM_DATA_LEAST + 64], mixed[RS_GM_DATA_LEAST + 64] = {0};
+    const uint64_t sns[] = {4, 5, 7, 6}; /* 4 ^ 5 ^ 7 == 6 */
+    for (uint32_t i = 0; i < 4; i++) {
+        const rs_gm_body head = {64, RS_GM_WHOLE, {.count = 1, .view = {{9, 255}}}};
+        rs_gm_put_header(packets[i], RS_GM_KIND_DATA, &(rs_gm_id){1, 2, 3, sns[i]});
+        rs_gm_put_body(packets[i] + RS_GM_HEADER, &head);
+        memset(packets[i] + RS_GM_DATA_LEAST, (int)(10 + i), 64);
+        rs_gm_seal(packets[i], sizeof packets[i]);
+        for (size_t k = 0; i < 3 && k < sizeof mixed; k++)
+            mixed[k] ^= packets[i][k];
+    }
+    rs_gm_id id;
+    rs_gm_body body;
+    assert_true(rs_gm_get_data(mixed, sizeof mixed, &id, &body) && id.sn == 6 && body.length == 64);
+    assert_false(rs_gm_is_intact(mixed, sizeof mixed));
+    assert_false(rs_gm_is_body_intact(&id, mixed + RS_GM_HEADER, sizeof mixed - RS_GM_HEADER));
+    assert_true(rs_gm_is_body_intact(&id, packets[3] + RS_GM_HEADER, sizeof mixed - RS_GM_HEADER));
+    /* Nor is a packet one of another place in the stream. */
+    id.sn = 8;
+    assert_false(rs_gm_is_body_intact(&id, packets[3] + RS_GM_HEADER, sizeof mixed - RS_GM_HEADER));
+}
+
 /* Any bytes, and any packet with a few bytes changed: a node survives them, and still works. */
 static void wire__garbage_does_no_harm(void **unused) {
     (void)unused;
@@ -150,7 +256,7 @@ static void wire__garbage_does_no_harm(void **unused) {
         for (uint32_t k = 0; k < 64; k++)
             bytes[below(sizeof bytes)] = (uint8_t)below(256);
         if (below(8)) {
-            static const uint8_t head[] = {0x47, 0x52, 1};
+            static const uint8_t head[] = {0x47, 0x52, RS_GM_VERSION};
             memcpy(bytes, head, sizeof head);
             bytes[3] = (uint8_t)(1 + below(5));
             length = below(4) ? length : RS_GM_STATE + RS_GM_STATE_ITEM * (1 + below(3));
@@ -182,6 +288,9 @@ int main(void) {
         cmocka_unit_test(wire__forms_are_checked),
         cmocka_unit_test(wire__repairs_are_read_as_written),
         cmocka_unit_test(wire__naks_and_states_are_read_as_written),
+        cmocka_unit_test(wire__xxh64_is_that_of_its_specification),
+        cmocka_unit_test(wire__every_changed_bit_is_seen),
+        cmocka_unit_test(wire__the_xor_of_packets_is_no_packet),
         cmocka_unit_test(wire__garbage_does_no_harm),
     };
     return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
