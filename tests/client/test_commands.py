@@ -73,7 +73,10 @@ def test_send_json_is_for_machines(run: Run, file: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_send_that_is_told_to_end_leaves_no_copy(server: Server, run: Run, file: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "-c", "from rostrum.client.cli import main; main()", "send", str(file), "--to", "slow1"]
+    # Whoever runs the tests may ignore a signal (nohup, a shell's background), and programs inherit that.
+    handler = "signal.default_int_handler" if number == signal.SIGINT else "signal.SIG_DFL"
+    start = f"import signal; signal.signal({int(number)}, {handler}); from rostrum.client.cli import main; main()"
+    command = [sys.executable, "-c", start, "send", str(file), "--to", "slow1"]
     environment = {**os.environ, "ROSTRUM_SOCKET": str(server.socket)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as program:
         assert program.stderr

@@ -111,13 +111,22 @@ def program(
     """`limits`: by resource, soft and hard. `stderr`: default manager.log in `run`."""
     run.mkdir(parents=True, exist_ok=True)
 
-    def limit() -> None:
-        for which, value in (limits or {}).items():
-            resource.setrlimit(which, (value, value))
-
-    command = [sys.executable, "-m", "rostrum.controller", "--topology", topology, "--run", str(run), *ANY_PORTS]
+    # Not by preexec_fn: that forks, and other tests of this process may have threads of gRPC that a fork upsets.
+    names = {resource.RLIMIT_NOFILE: "nofile", resource.RLIMIT_AS: "as", resource.RLIMIT_FSIZE: "fsize"}
+    limited = ["prlimit", *(f"--{names[which]}={value}:{value}" for which, value in limits.items())] if limits else []
+    command = [
+        *limited,
+        sys.executable,
+        "-m",
+        "rostrum.controller",
+        "--topology",
+        topology,
+        "--run",
+        str(run),
+        *ANY_PORTS,
+    ]
     with (run / "manager.log").open("ab") as log:
-        process = subprocess.Popen([*command, *options], stderr=log if stderr is None else stderr, preexec_fn=limit)
+        process = subprocess.Popen([*command, *options], stderr=log if stderr is None else stderr)
     made = Program(run, process)
     try:
         if wait:
