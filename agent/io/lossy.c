@@ -21,7 +21,9 @@ typedef struct {
     uint8_t *place; /* FLIP and DOUBLE: where the sink has its payload; LATE: the payload, ours */
     uint32_t length;
     enum { FLIP, DOUBLE, LATE } how;
-    uint64_t bit; /* FLIP: of the payload */
+    uint64_t bit;    /* FLIP: of the payload */
+    uint32_t source; /* who sent it */
+    bool whole;      /* LATE, for a sink that reads whole datagrams: `place` has the header, too */
 } spoilt;
 
 typedef struct {
@@ -49,7 +51,8 @@ typedef struct {
     uint64_t lost; /* or spoilt */
     spoilt held[HELD_MOST];
     unsigned held_count;
-    const rs_io_sink *sink; /* the upper one, during a receive call */
+    const rs_io_sink *sink;   /* the upper one, during a receive call */
+    const spoilt *delivering; /* one that the inner io does not deliver just now */
 } lossy_io;
 
 /* ------------------------------------------------------------------------------------------------------- the spec */
@@ -172,6 +175,35 @@ static bool lose(loss_state *state, const loss_spec *spec, const uint8_t *header
     return false;
 }
 
+/* A datagram in one piece, to a sink that may read it all at once. */
+static void deliver_whole(lossy_io *io, const spoilt *s, const uint8_t *bytes) {
+    io->delivering = s;
+    uint8_t *place = io->sink->deliver(io->sink->context, s->group, bytes, s->header_length, s->length);
+    io->delivering = NULL;
+    if (place)
+        memcpy(place, bytes + s->header_length, s->length);
+}
+
+static void spoil_whole(lossy_io *io, spoilt *s, const uint8_t *bytes, uint64_t bit) {
+    size_t length = s->header_length + s->length;
+    uint8_t *copy = malloc(length);
+    if (!copy)
+        return;
+    memcpy(copy, bytes, length);
+    s->whole = true;
+    s->place = copy;
+    if (s->how == LATE) {
+        io->held_count++;
+        return;
+    }
+    if (s->how == FLIP)
+        copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    else
+        deliver_whole(io, s, copy);
+    deliver_whole(io, s, copy);
+    free(copy);
+}
+
 /* One of the three: a bit of header or payload is another; it comes twice; it comes after later ones. */
 static uint8_t *spoil(lossy_io *io, loss_state *state, const uint8_t *header, size_t header_length, uint32_t length) {
     spoilt *s = &io->held[io->held_count];
@@ -179,7 +211,12 @@ static uint8_t *spoil(lossy_io *io, loss_state *state, const uint8_t *header, si
     memcpy(s->header, header, header_length);
     uint64_t bits = (header_length + length) * 8u, bit = next_random(&state->random) % bits;
     s->how = next_random(&state->random) % 3;
+    s->source = rs_io_source(io->inner);
     io->lost++;
+    if (!io->sink->predict) {
+        spoil_whole(io, s, header, bit);
+        return NULL;
+    }
     if (s->how == LATE) {
         s->place = malloc(length ? length : 1);
         io->held_count += s->place != NULL;
@@ -195,7 +232,13 @@ static uint8_t *spoil(lossy_io *io, loss_state *state, const uint8_t *header, si
 }
 
 static void deliver_held(lossy_io *io, const spoilt *s, const uint8_t *payload) {
+    if (s->whole) {
+        deliver_whole(io, s, payload);
+        return;
+    }
+    io->delivering = s;
     uint8_t *place = io->sink->deliver(io->sink->context, s->group, s->header, s->header_length, s->length);
+    io->delivering = NULL;
     if (place)
         memcpy(place, payload, s->length);
 }
@@ -236,7 +279,8 @@ static uint8_t *lose_or_deliver(void *context, rs_io_group group, const uint8_t 
     lossy_io *io = context;
     for (loss_state *state = io->states; state; state = state->next)
         if (state->group == group && io->spec.kind == CORRUPT && io->held_count < HELD_MOST &&
-            header_length == RS_IO_HEADER_BYTES && chance(state, io->spec.probability))
+            (header_length == RS_IO_HEADER_BYTES || (!io->sink->predict && header_length > 0)) &&
+            chance(state, io->spec.probability))
             return spoil(io, state, header, header_length, payload_length);
         else if (state->group == group && lose(state, &io->spec, header, header_length)) {
             io->lost++;
@@ -247,7 +291,7 @@ static uint8_t *lose_or_deliver(void *context, rs_io_group group, const uint8_t 
 
 static int lossy_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
     lossy_io *io = (lossy_io *)base;
-    const rs_io_sink own = {.predict = pass_predict, .deliver = lose_or_deliver, .context = io};
+    const rs_io_sink own = {.predict = sink->predict ? pass_predict : NULL, .deliver = lose_or_deliver, .context = io};
     io->sink = sink;
     unsigned late = io->held_count;
     int count = rs_io_receive(io->inner, limit, &own);
@@ -331,7 +375,8 @@ static uint64_t lossy_drops(const rs_io *base, rs_io_group group) {
 }
 
 static uint32_t lossy_source(const rs_io *base) {
-    return rs_io_source(((const lossy_io *)base)->inner);
+    const lossy_io *io = (const lossy_io *)base;
+    return io->delivering ? io->delivering->source : rs_io_source(io->inner);
 }
 
 static int64_t lossy_waited(const rs_io *base, rs_io_group group) {

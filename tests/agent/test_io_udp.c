@@ -369,6 +369,84 @@ static void lossy__over_real_sockets(void **state) {
 
 #define with_sockets(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
+#define WHOLE 100u
+#define WHOLES 3000u
+
+/* Datagrams in one piece, as a back end on sockets has them for a sink that predicts nothing. */
+static int whole_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
+    fake_io *io = (fake_io *)base;
+    for (unsigned i = 0; i < limit; i++, io->count++) {
+        uint8_t *bytes = malloc(WHOLE); /* exactly, so that the sanitizer sees a read beyond */
+        assert_non_null(bytes);
+        memset(bytes, (int)(io->count * 31 & 0xff), WHOLE);
+        memcpy(bytes, &io->count, sizeof io->count);
+        sink->deliver(sink->context, 1, bytes, RS_IO_HEADER_BYTES, WHOLE - RS_IO_HEADER_BYTES);
+        free(bytes);
+    }
+    return (int)limit;
+}
+
+static uint32_t whole_source(const rs_io *base) {
+    return ((const fake_io *)base)->count % 7;
+}
+
+static const rs_io_ops whole_ops = {.name = "whole",
+                                    .receive = whole_receive,
+                                    .join = fake_join,
+                                    .leave = fake_leave,
+                                    .close = fake_close,
+                                    .source = whole_source};
+
+typedef struct {
+    rs_io *io;
+    unsigned times[WHOLES], changed, doubled, late, last;
+} whole_sink;
+
+static uint8_t *read_whole(void *context, rs_io_group group, const uint8_t *bytes, size_t header_length,
+                           uint32_t length) {
+    whole_sink *sink = context;
+    unsigned number, bits = 0;
+    (void)group;
+    assert_int_equal(header_length + length, WHOLE);
+    memcpy(&number, bytes, sizeof number);
+    for (size_t i = sizeof number; i < WHOLE; i++)
+        bits += (unsigned)__builtin_popcount(bytes[i] ^ (number * 31 & 0xff));
+    if (number >= WHOLES || bits > 1) { /* the changed bit is in its number */
+        sink->changed++;
+        return NULL;
+    }
+    sink->changed += bits;
+    sink->doubled += sink->times[number]++ > 0 && bits == 0;
+    if (bits == 0 && number > sink->last)
+        sink->last = number;
+    else if (number < sink->last) {
+        sink->late++;
+        assert_int_equal(rs_io_source(sink->io), number % 7); /* who sent it, not who sent the last */
+    }
+    return NULL;
+}
+
+/* Group messages' sink reads each datagram as it is given. */
+static void lossy__spoils_whole_datagrams(void **state) {
+    (void)state;
+    char error[RS_IO_ERROR_MAX];
+    fake_io *inner = calloc(1, sizeof *inner);
+    inner->base.ops = &whole_ops;
+    whole_sink *sink = calloc(1, sizeof *sink);
+    sink->io = rs_io_lossy(&inner->base, "corrupt:0.1", 5, error);
+    assert_non_null(sink->io);
+    assert_true(rs_io_join(sink->io, 1, 0xefc00001u, 7070, error));
+    const rs_io_sink upper = {.deliver = read_whole, .context = sink};
+    for (unsigned i = 0; i < WHOLES; i += 10)
+        assert_int_equal(rs_io_receive(sink->io, 10, &upper), 10);
+    print_message("changed %u, doubled %u, late %u\n", sink->changed, sink->doubled, sink->late);
+    assert_in_range(sink->changed, 50, 150);
+    assert_in_range(sink->doubled, 50, 150);
+    assert_true(sink->late > 30);
+    rs_io_close(sink->io);
+    free(sink);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         with_sockets(udp__in_order_needs_no_copy),
@@ -381,6 +459,7 @@ int main(void) {
         cmocka_unit_test(io__wrong_options_are_explained),
         cmocka_unit_test(io__auto_takes_the_best_that_works_and_says_why),
         cmocka_unit_test(lossy__wrong_specs_are_explained),
+        cmocka_unit_test(lossy__spoils_whole_datagrams),
         cmocka_unit_test(lossy__shares_and_runs_are_as_asked),
         cmocka_unit_test(lossy__same_seed_same_losses),
         cmocka_unit_test(lossy__first_loses_the_first),
