@@ -1,7 +1,8 @@
 /* A receiving transfer from INCOMING to RECEIVE_DONE. */
 #include "core/rdcm.h"
 
-#define KEEP (60000 * RS_MS) /* a finished transfer answers a sender that missed its last word for so long */
+#define KEEP (60000 * RS_MS)  /* a finished transfer answers a sender that missed its last word for so long */
+#define PLACE_KEPT (1u << 20) /* bytes of which are here: it does not give its place to another */
 
 void rs_receiver_free(rs_node *node, rs_receiving *x) {
     if (node->last_rx == x)
@@ -179,6 +180,45 @@ rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char
     else
         rs_receiver_end(node, now, x, false, RS_SAY_ABORT, cause ? cause : "cancelled by the receiver");
     return RS_OK;
+}
+
+static bool gives_place(const rs_receiving *x) {
+    return x->state == RS_RX_OFFERED || x->state == RS_RX_RECEIVING;
+}
+
+/* No peer keeps others out by announcing objects: while there are no places, the peer that has the most gives one to
+ * any that would still have fewer with it. Of its objects the one goes of which the least is here, none of which a
+ * MiB came; of those that are alike the oldest. */
+void rs_receiver_make_place(rs_node *node, rs_time now, const rs_peer_state *newcomer) {
+    if (node->live < node->config.max_transfers)
+        return;
+    uint32_t own = 0;
+    for (rs_list *at = node->sending.next; at != &node->sending; at = at->next)
+        own++;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next)
+        ((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->link.peer->announced = 0;
+    const rs_peer_state *most = NULL;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        x->link.peer->announced++;
+        if (!most || x->link.peer->announced > most->announced)
+            most = x->link.peer;
+    }
+    uint32_t fewer = newcomer ? 0 : own;
+    for (rs_list *at = node->receiving.next; at != &node->receiving && newcomer; at = at->next)
+        fewer += ((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->link.peer == newcomer;
+    if (!most || most->announced <= fewer + 1)
+        return;
+    rs_receiving *least = NULL;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (x->link.peer == most && gives_place(x) && x->stats.bytes_present < PLACE_KEPT &&
+            (!least || x->stats.bytes_present < least->stats.bytes_present))
+            least = x;
+    }
+    if (least)
+        rs_receiver_end(node, now, least, false, RS_SAY_ABORT,
+                        "its place was needed: its sender has more transfers here than any other");
 }
 
 static void give_up(rs_node *node, rs_time now, rs_receiving *x, const char *cause) {

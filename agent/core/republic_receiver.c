@@ -363,6 +363,7 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
         rs_receiver_end(node, now, x, false, 0, "the sender began anew");
     if (x)
         rs_receiver_free(node, x);
+    rs_receiver_make_place(node, now, rs_find_peer(node, peer));
     x = make(node, now, peer, m);
     if (!x) {
         rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "no room for one more transfer here: memory or the cap");

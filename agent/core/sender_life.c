@@ -107,6 +107,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     if (!x)
         return RS_ERR_MEMORY;
     x->t.nonce = draw_nonce(node, now);
+    rs_receiver_make_place(node, now, NULL);
     rs_status status = rs_enter(node, &x->t);
     if (status != RS_OK) {
         rs_release(node, x->index);

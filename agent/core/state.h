@@ -72,6 +72,7 @@ typedef struct {
     rs_timer timer;
     rs_stray strays[RS_STRAYS];
     uint32_t stray_count;
+    uint32_t announced; /* objects of it that are not whole here: counted when places are short */
 } rs_peer_state;
 
 /* One end of the talk between this node and a peer about one transfer. */
@@ -514,6 +515,8 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_arm(rs_node *node, rs_receiving *x);
 void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_free(rs_node *node, rs_receiving *x);
+void rs_receiver_make_place(rs_node *node, rs_time now,
+                            const rs_peer_state *newcomer); /* NULL: for a transfer that this node sends */
 void rs_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out);
 
 #endif

@@ -461,6 +461,60 @@ static void open__of_what_is_not_known_is_refused_in_words(void **state) {
     net_free(n);
 }
 
+/* Whether an OPEN is taken. What was ended for it is counted. */
+static bool announced(rs_node *node, rs_peer peer, uint64_t number, uint32_t *ended) {
+    rs_message m = {.type = RS_MSG_OPEN,
+                    .nonce = 1000 * (peer + 1) + number,
+                    .open = {.object = {.app = {(uint8_t)peer}, .data = number},
+                             .size = 1000,
+                             .fragment_size = 1000,
+                             .end = 1,
+                             .group_address = 0xefff0001,
+                             .data_port = 7070,
+                             .path_kind = RS_PATH_PACKET,
+                             .light_confirm = 1}};
+    uint8_t bytes[RS_HEADER_MAX];
+    rs_event event;
+    bool incoming = false;
+    rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
+                       .peer = peer,
+                       .header = bytes,
+                       .header_length = rs_wire_encode(&m, 0, bytes, sizeof bytes)};
+    rs_receive(node, NET_START, &in);
+    while (rs_poll_event(node, &event)) {
+        incoming |= event.kind == RS_EV_INCOMING && event.peer == peer;
+        *ended += event.kind == RS_EV_RECEIVE_DONE && !event.ok;
+    }
+    return incoming;
+}
+
+static void one_peer_announces_more_than_there_are_places__others_have_theirs(void **state) {
+    (void)state;
+    rs_config config = usual;
+    config.max_transfers = 8;
+    net *n = net_new(2, &config, 23);
+    rs_node *node = net_node(n, 1);
+    uint32_t ended = 0;
+    for (rs_peer p = 7; p <= 9; p++)
+        assert_int_equal(rs_peer_up(node, NET_START, p), RS_OK);
+    for (uint64_t i = 0; i < 8; i++)
+        assert_true(announced(node, 9, i, &ended));
+    assert_false(announced(node, 9, 8, &ended)); /* its own do not give way to its own */
+    assert_int_equal(ended, 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_true(announced(node, 8, i, &ended));
+        assert_int_equal(ended, i + 1);
+    }
+    const rs_peer to[] = {0};
+    rs_xfer xfer;
+    assert_int_equal(net_send(n, 1, 77, 10, 1, to, &xfer), RS_OK); /* and this agent's own are not kept out */
+    for (uint64_t i = 0; i < 100; i++)
+        announced(node, 9, 100 + i, &ended);
+    assert_true(announced(node, 7, 0, &ended));  /* 3 of one peer, 4 of the other before */
+    assert_false(announced(node, 8, 9, &ended)); /* who has as many as any other takes from nobody */
+    net_free(n);
+}
+
 static void strangers__get_an_answer_or_nothing(void **state) {
     (void)state;
     net *n = net_new(2, &usual, 17);
@@ -519,6 +573,7 @@ int main(void) {
         cmocka_unit_test(strangers__get_an_answer_or_nothing),
         cmocka_unit_test(object_replaced__a_straggler_of_the_earlier_opening_is_no_content),
         cmocka_unit_test(open__of_what_is_not_known_is_refused_in_words),
+        cmocka_unit_test(one_peer_announces_more_than_there_are_places__others_have_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
