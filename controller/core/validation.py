@@ -51,6 +51,15 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
     return found
 
 
+def servers_by_address(topology: Topology) -> dict[str, frozenset[str]]:
+    """The servers that an address belongs to: in the networks of data and of management."""
+    found: dict[str, frozenset[str]] = {}
+    for server in topology.servers.values():
+        for address in {str(server.address), str(server.management)}:
+            found[address] = found.get(address, frozenset()) | {server.name}
+    return found
+
+
 def unknown_servers(names: Iterable[str], topology: Topology, what: str) -> list[str]:
     servers = topology.servers
     unknown = [name for name in names if name not in servers]

@@ -19,7 +19,7 @@ from rostrum.controller.certificates import Identity
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.membership_values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
-from rostrum.controller.core.validation import ID_MAX, unknown_servers
+from rostrum.controller.core.validation import ID_MAX, servers_by_address, unknown_servers
 from rostrum.controller.core.values import TENANT, OverlayView, PathRequest, PathResponse
 from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound import groups_thrift, thrift_request, thrift_response, thrift_tls
@@ -68,6 +68,7 @@ class ThriftService:
         self.connections_max = max(CONNECTIONS_MAX, 2 * len(owner.manager.core.topology.servers))
         self.strangers = Sparing(*STRANGERS_LINES)
         self.tls = thrift_tls.TlsDoor(tls, self.strangers) if tls else None
+        self.servers_at = servers_by_address(owner.manager.core.topology)
         self._arrived: dict[tuple[str, str], int] = {}
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
@@ -170,6 +171,8 @@ class ThriftService:
             raise BadMessage(wrong[0])
         thrift_tls.admit(server, connection.certified)
         tenant = self.gate.admit(server, info.token)
+        if connection.certified is None and self.gate.open:
+            self._not_from_another(server, connection)
         if not 0 < port < 65536:
             raise BadMessage(f"control_port {port} is out of range: 1 to 65535")
         live = values.live_paths(info)
@@ -197,6 +200,17 @@ class ThriftService:
                 group_protocols=groups_thrift.protocols(info),
             )
         )
+
+    def _not_from_another(self, server: str, connection: AgentConnection) -> None:
+        """Nobody proves who it is, so a program on one server would be taken for the agent of any other. Addresses that
+        the topology does not know are let in: there may be a translation of addresses on the way.
+        """
+        owners = self.servers_at.get(connection.address)
+        if owners and server not in owners:
+            raise BadMessage(
+                f"by its hello it is the agent of {server}, and it comes from {connection.address}, which is "
+                f"{min(owners)}'s address in the topology; start rostrumd with the --server of its own machine"
+            )
 
     def gone(self, connection: AgentConnection, cause: str) -> None:
         self.connections.discard(connection)
@@ -251,6 +265,7 @@ class AgentConnection(asyncio.Protocol):
         self.connected = self.heard = CLOCK.s()
         self._renew_at = 0.0
         self.peer = "?"
+        self.address = ""
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._cause = "closed by the agent"
@@ -260,6 +275,7 @@ class AgentConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods, not by its class
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.address = str(peer[0]) if peer else ""
         self.certified = transport.get_extra_info("certified")
         keep_alive(transport)
         self.service.connections.add(self)

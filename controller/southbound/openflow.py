@@ -19,6 +19,7 @@ from rostrum.controller.core.model import (
     SwitchCounters,
     UnicastRule,
 )
+from rostrum.controller.core.validation import servers_by_address
 from rostrum.controller.keyvalue import Sparing
 from rostrum.controller.run_clock import Within
 from rostrum.controller.southbound import openflow_discovery
@@ -150,6 +151,7 @@ class OpenFlowFabric:
     ) -> None:
         self._by_dpid = {s.dpid: s for s in topology.switches.values() if s.southbound == "openflow"}
         self._names = {s.name for s in self._by_dpid.values()}
+        self._servers_at = servers_by_address(topology)
         self._on_switch_up = on_switch_up
         self._on_switch_down = on_switch_down
         self._on_port = on_port
@@ -343,6 +345,13 @@ class OpenFlowFabric:
             connection.drop(
                 f"by its datapath id it is {switch.name}, and its certificate is for {shown or 'nobody'}; give it one "
                 f"with subjectAltName=DNS:{switch.name},URI:rostrum:switch:{switch.name}"
+            )
+            return
+        owners = self._servers_at.get(str(connection.address[0])) if not self._door else None
+        if owners:
+            connection.drop(
+                f"by its datapath id it is {switch.name}, and it comes from {connection.address[0]}, which is "
+                f"{min(owners)}'s address in the topology; a switch has one of its own"
             )
             return
         if self._thread is None:

@@ -108,6 +108,30 @@ async def test_hello__wrong_ones_get_words(tmp_path: Path) -> None:
         assert not manager.app.thrift.agents
 
 
+async def test_hello__of_a_server_comes_from_no_other_server(tmp_path: Path) -> None:
+    """Whatever the boot id: the agent keeps its connection and its paths."""
+    async with running(tmp_path) as manager:
+        assert manager.app.thrift.servers_at["10.255.1.2"] == manager.app.thrift.servers_at["10.0.1.2"] == {"h2"}
+        manager.app.thrift.servers_at = {"127.0.0.2": frozenset({"h2"})}
+        own = await manager.agent("h1", boot_id=5)
+        own.request("r1", "h1", "h3")
+        path = manager.app.owner.path((await own.response("r1", ACCEPTED)).response_id)
+        for server, welcome in (("h1", False), ("h2", True)):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", manager.app.thrift_port, local_addr=("127.0.0.2", 0)
+            )
+            impostor = FakeAgent(reader, writer)
+            impostor.hello(server, boot_id=2**63 - 1)
+            if welcome:
+                await impostor.expect("welcome")
+            else:
+                assert "which is h2's address" in (await impostor.expect("goodbye")).reason
+            await impostor.close()
+        assert path and path.state is not State.RELEASED
+        own.request("r2", "h1", "h4")
+        await own.response("r2", ACCEPTED)
+
+
 async def test_hello__the_newer_boot_wins(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
         old = await manager.agent("h1", boot_id=5)

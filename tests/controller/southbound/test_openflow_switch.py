@@ -432,6 +432,24 @@ async def test_strangers__a_datapath_id_not_in_the_topology_is_turned_away(fabri
     assert fabric.ups == []
 
 
+async def test_strangers__a_server_is_no_switch(fabric: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The switch keeps its connection, whoever says its datapath id on one of the servers."""
+    fabric.fabric._servers_at = {"127.0.0.2": frozenset({"h2"})}
+    dpid = TOPOLOGY.switches["tor1"].dpid
+    reply = struct.pack("!BBHIQIBBHII", 4, 6, 32, 1, dpid, 256, 254, 0, 0, 0, 0)
+    ready = reply + struct.pack("!BBHIHHI", 4, 19, 16, 1, 13, 0, 0)
+    _, writer = await dial(fabric, HELLO + ready)
+    await fabric.until(lambda: "tor1" in fabric.fabric._links)
+    link = fabric.fabric._links["tor1"]
+    reader, impostor = await asyncio.open_connection("127.0.0.1", fabric.fabric.port, local_addr=("127.0.0.2", 0))
+    impostor.write(HELLO + ready)
+    await closed(reader)
+    await fabric.until(lambda: "h2's address" in caplog.text)
+    assert fabric.fabric._links["tor1"] is link and not link.connection.cause
+    for one in (writer, impostor):
+        one.close()
+
+
 async def test_listening__on_the_given_address_only(fabric: World) -> None:
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.2", fabric.fabric.port)
