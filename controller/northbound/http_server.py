@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound.access import DOOR, LOOPBACK, PEER, SOCKET, Door
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 log = logging.getLogger("rostrum.rest")
@@ -278,9 +278,25 @@ class HttpServer:
 
 def _behind(door: Door, app: ASGIApp) -> ASGIApp:
     async def marked(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, DOOR: door}, receive, send)
+        await app({**scope, DOOR: door}, receive, _unless_gone(send))
 
     return marked
+
+
+def _unless_gone(send: Send) -> Send:
+    """Nothing is sent to a client that has gone. uvicorn does so once it is told; until then uvloop's transport raises,
+    and each client that hangs up in the middle of an answer would be worth a page of the log.
+    """
+    transport = getattr(getattr(send, "__self__", None), "transport", None)
+
+    async def sent(message: Message) -> None:
+        try:
+            await send(message)
+        except RuntimeError:
+            if transport is None or not transport.is_closing():
+                raise
+
+    return sent
 
 
 def _remove(path: Path) -> None:

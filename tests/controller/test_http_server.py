@@ -13,6 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 from rostrum.controller.northbound import http_server
+from rostrum.controller.northbound.access import LOOPBACK
+from starlette.types import Message, Receive, Scope, Send
 
 from tests.controller.fakes import Running, running, until
 
@@ -186,6 +188,33 @@ async def test_garbage__random_requests_disturb_nobody(manager: Running) -> None
         peer.close()
     await until(lambda: taken(manager) == 0, "all places are free")
     assert await answers(manager)
+
+
+class Cycle:
+    """uvicorn's end of a request, when its transport has closed and connection_lost is still to come."""
+
+    def __init__(self, closing: bool) -> None:
+        self.transport = self
+        self.closing = closing
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    async def send(self, message: Message) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+
+async def test_clients_that_hang_up_in_the_middle__are_no_failure() -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    app = http_server._behind(LOOPBACK, answer)
+    await app({"type": "http"}, receive, Cycle(closing=True).send)
+    with pytest.raises(RuntimeError):
+        await app({"type": "http"}, receive, Cycle(closing=False).send)
 
 
 async def test_unix_socket__is_for_our_user_and_group(manager: Running) -> None:
