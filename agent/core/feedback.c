@@ -277,7 +277,7 @@ static uint64_t position(const rs_sending *x, const rs_recipient *r, uint64_t sn
 }
 
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    if (r->apart || x->by_rdcm)
+    if (r->apart)
         return RS_RX_NONE;
     if (m->session > x->t.session)
         return RS_RX_BAD;

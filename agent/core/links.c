@@ -136,14 +136,9 @@ static bool say_next(rs_node *node, rs_time now, rs_link *link, rs_packet_out *o
     } else if (t->sending) {
         worth = what && rs_sender_says((rs_sending *)t, RS_HOLDER(rs_recipient, link, link), what, &m);
     } else {
-        rs_receiving *x = (rs_receiving *)t;
-        worth = what && rs_receiver_says(node, now, x, what, &m);
-        more = worth && ((what == RS_SAY_PTCH_REQ && (x->again.words ? rs_again_left(x)
-                                                      : x->rdcm      ? rs_rdcm_requests_left(x)
-                                                                     : x->to_ask.count > 0)) ||
-                         (what == RS_SAY_PTCH_MAP && x->maps_left > 0));
+        worth = what && rs_receiver_says(node, now, (rs_receiving *)t, what, &m, &more);
     }
-    if (more)
+    if (more && worth)
         link->say |= what;
     if (!worth)
         return false;

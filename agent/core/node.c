@@ -1,5 +1,5 @@
 /* The node: its making, and where packets, time and statistics go in. */
-#include "core/rdcm.h"
+#include "core/transfer/engine.h"
 
 #define DEFAULT_FRAGMENT 8896
 #define DEFAULT_BOUND (5000 * RS_MS)
@@ -44,7 +44,10 @@ static bool fill_defaults(rs_config *c) {
     c->stragglers = c->stragglers ? c->stragglers : RS_STRAGGLERS_WAIT;
     c->max_transfers = c->max_transfers ? c->max_transfers : 1024;
     c->max_receivers = c->max_receivers ? c->max_receivers : 1024;
-    return rs_rdcm_fill_defaults(&c->rdcm) && c->max_transfers <= 32768 && c->max_receivers <= 65536;
+    for (uint32_t i = 0; i < c->engine_count; i++)
+        if (c->engines[i]->fill_defaults && !c->engines[i]->fill_defaults(c))
+            return false;
+    return c->max_transfers <= 32768 && c->max_receivers <= 65536;
 }
 
 static bool make_tables(rs_node *node) {
@@ -82,12 +85,18 @@ static void free_tables(rs_node *node) {
 
 rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator) {
     rs_config filled = *config;
+    if (!filled.engines) {
+        filled.engines = rs_engines_known;
+        filled.engine_count = rs_engine_count;
+    }
     if (!fill_defaults(&filled))
         return NULL;
     rs_node *node = allocator->alloc(allocator->context, sizeof *node);
     if (!node)
         return NULL;
     node->config = filled;
+    node->engines = filled.engines;
+    node->engine_count = filled.engine_count;
     node->allocator = *allocator;
     node->random = filled.seed;
     rs_list *lists[] = {&node->sending, &node->receiving, &node->sent,   &node->received, &node->ready,
@@ -168,7 +177,7 @@ rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet) 
     if (packet->channel == RS_CH_PEER_RELIABLE && packet->peer != RS_NO_PEER)
         return receive_message(node, now, packet);
     if (packet->channel == RS_CH_PEER_DATAGRAM)
-        return rs_rdcm_datagram(node, now, packet);
+        return rs_peer_datagram(node, now, packet);
     return (rs_rx_result){.verdict = RS_RX_BAD};
 }
 

@@ -21,6 +21,7 @@
 #include "core/types.h"
 
 typedef struct rs_node rs_node;
+typedef struct rs_engine rs_engine;
 
 typedef enum {
     RS_START_ON_LAST = 0,    /* high rate after the last receiver's INTL_SEQ (the paper's choice) */
@@ -81,6 +82,9 @@ typedef struct {
     uint32_t max_transfers;         /* [1024] */
     uint32_t max_receivers;         /* per transfer [1024] */
     rs_rdcm_config rdcm;
+    /* The engines of objects that are known; the first one is the fallback [all of this agent: Republic, RDCM]. */
+    const rs_engine *const *engines;
+    uint32_t engine_count;
 } rs_config;
 
 typedef struct {

@@ -20,7 +20,7 @@ static uint64_t own_expected(const rs_rdcm *r) {
     by_window -= by_window % step;
     /* The sender of a stream keeps half a window for requests: it must not go further beyond what is missing here, its
      * probes (an eighth) included. There is room for them: their ACKs show that all is well while nothing is taken. */
-    uint64_t kept = r->streams ? r->capacity / 8 * 5 : 64, room = rs_rdcm_low(r) + r->capacity - kept - 1;
+    uint64_t kept = r->transfer->stream.on ? r->capacity / 8 * 5 : 64, room = rs_rdcm_low(r) + r->capacity - kept - 1;
     return by_window < room ? by_window : room;
 }
 
@@ -65,7 +65,7 @@ uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind) {
 void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits) {
     r->say |= bits;
     if (r->say)
-        rs_list_keep(&node->acking, &r->in_talking, true);
+        rs_list_keep(&node->acking, &r->transfer->in_acking, true);
 }
 
 static uint32_t bits_of(const rs_rdcm_ring *ring, uint32_t i) {
@@ -285,30 +285,27 @@ static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
     return worth;
 }
 
-bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_packet_out *out) {
-    while (!rs_list_empty(&node->acking)) {
-        rs_rdcm *r = RS_HOLDER(rs_rdcm, in_talking, node->acking.next);
-        rs_ack ack;
-        bool worth = r->say && next_ack(r, &out->peer, &ack);
-        if (worth && !(ack.flags & RS_ACK_STARVED) && now - r->tree_at < node->config.rdcm.link_bound / 4)
-            ack.flags |= RS_ACK_BY_TREE;
-        if (!(r->say & 0x33)) /* both kinds of news: bits 0, 1, 4, 5 and 2, 3, 6, 7 */
-            r->news[RS_RING_LEAF].low = UINT64_MAX;
-        if (!(r->say & 0xcc))
-            r->news[RS_RING_PROXY].low = UINT64_MAX;
-        if (!r->say)
-            rs_list_remove(&r->in_talking);
-        if (!worth)
-            continue;
-        out->channel = RS_CH_PEER_DATAGRAM;
-        out->group = RS_NO_GROUP;
-        out->xfer = r->transfer->id;
-        out->payload_offset = 0;
-        out->payload_length = 0;
-        out->combine.count = 0;
-        out->header_length = (uint16_t)rs_ack_encode(&ack, out->header);
-        rs_rdcm_receiving(r)->stats.acks_sent++;
-        return true;
-    }
-    return false;
+bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out *out) {
+    rs_rdcm *r = x->t.own;
+    rs_ack ack;
+    bool worth = r->say && next_ack(r, &out->peer, &ack);
+    if (worth && !(ack.flags & RS_ACK_STARVED) && now - r->tree_at < node->config.rdcm.link_bound / 4)
+        ack.flags |= RS_ACK_BY_TREE;
+    if (!(r->say & 0x33)) /* both kinds of news: bits 0, 1, 4, 5 and 2, 3, 6, 7 */
+        r->news[RS_RING_LEAF].low = UINT64_MAX;
+    if (!(r->say & 0xcc))
+        r->news[RS_RING_PROXY].low = UINT64_MAX;
+    if (!r->say)
+        rs_list_remove(&x->t.in_acking);
+    if (!worth)
+        return false;
+    out->channel = RS_CH_PEER_DATAGRAM;
+    out->group = RS_NO_GROUP;
+    out->xfer = x->t.id;
+    out->payload_offset = 0;
+    out->payload_length = 0;
+    out->combine.count = 0;
+    out->header_length = (uint16_t)rs_ack_encode(&ack, out->header);
+    x->stats.acks_sent++;
+    return true;
 }

@@ -7,7 +7,7 @@
 
 void rs_rdcm_congestion_start(rs_receiving *x) {
     uint64_t most = x->room ? x->room / 2 / (x->t.fragment_size + RS_DATA_HEADER) : UINT32_MAX;
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     uint64_t sets = r->capacity / 2 > 2 * RS_BIC_FIRST ? r->capacity / 2 : 2 * RS_BIC_FIRST;
     rs_bic_start(&r->bic, (uint32_t)(most < sets ? most : sets));
     r->said[0] = RS_BIC_FIRST - 1; /* what the sender begins with */
@@ -20,7 +20,7 @@ static void window_moved(rs_node *node, rs_time now, rs_rdcm *r) {
 }
 
 static void lost(rs_node *node, rs_time now, rs_receiving *x, const rs_rdcm_gap *gap) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     x->stats.losses += gap->to - gap->from;
     rs_rdcm_say_lost(node, r);
     uint64_t said = rs_rdcm_expected(r, RS_RING_LEAF) + 1, by_window = r->tree_top + r->bic.window;
@@ -40,7 +40,7 @@ static void forget(rs_rdcm *r, uint32_t count) {
 }
 
 void rs_rdcm_congestion_look(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     rs_time delay = node->config.rdcm.loss_delay;
     uint32_t done = 0;
     for (; done < r->gap_count; done++) {
@@ -67,7 +67,7 @@ static void came_late(rs_rdcm *r, uint64_t sn) {
 /* No room for another: the oldest is lost a little earlier than `loss_delay` has it. To take two gaps for one would
  * count what came in between. */
 static void make_room(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     if (r->gap_count < RS_RDCM_GAPS)
         return;
     if (r->gaps[0].from < r->gaps[0].to)
@@ -78,7 +78,7 @@ static void make_room(rs_node *node, rs_time now, rs_receiving *x) {
 /* The sender's first flight is RS_BIC_FIRST packets: to whom the first packet comes later than that, the tree did not
  * lead before. What went by meanwhile was not lost in a queue; its peers are told that it is missed. */
 static void note_gap(rs_node *node, rs_time now, rs_receiving *x, uint64_t to) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     if (r->tree_top == 0 && to > RS_BIC_FIRST) {
         r->tree_top = to;
         rs_rdcm_say_lost(node, r);
@@ -103,7 +103,7 @@ static bool holds_the_sender(rs_rdcm *r, const rs_data_header *h) {
 }
 
 void rs_rdcm_congestion_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h, bool fresh) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     r->tree_at = now;
     if (h->sn < r->tree_top) {
         came_late(r, h->sn);

@@ -2,17 +2,12 @@
  * Management when Switching Overlay Rings): a receiver goes on acknowledging to its old predecessor, which so keeps
  * what it lacks, until the new one says that it can repair; then it tells the old one that it has left. */
 #include "core/rdcm.h"
+#include "core/transfer/engine.h"
 
 #include <string.h>
 
 #define READY_TRIES 64
 #define OLD_SILENT (1000 * RS_MS) /* an old successor that says nothing for so long is not repaired any more */
-
-static bool is_sane(const rs_view *v) {
-    if (v->child_count > RS_RDCM_CHILDREN || (v->child_count && !v->children))
-        return false;
-    return v->proxy.predecessor == RS_NO_PEER || v->leaf.predecessor != RS_NO_PEER;
-}
 
 /* -------------------------------------------------------------------------------------------------- at a receiver */
 
@@ -125,8 +120,10 @@ static void maybe_used(rs_node *node, rs_rdcm *r) {
     rs_rdcm_emit(node, r, RS_EV_VIEW_USED, RS_NO_PEER, RS_RING_LEAF);
 }
 
-static rs_status receiver_view(rs_node *node, rs_time now, rs_receiving *x, const rs_view *v) {
-    rs_rdcm *r = x->rdcm;
+rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, const rs_view *v) {
+    rs_rdcm *r = x->t.own;
+    if (r->has_view && v->version <= r->version)
+        return RS_OK;
     bool first = !r->has_view;
     made m;
     if (!make(node, now, r, v, &m)) {
@@ -172,7 +169,7 @@ void rs_rdcm_ready_look(rs_node *node, rs_time now, rs_rdcm *r) {
 
 /* Whether what it lacks is still here: of an object all that ever came, of a stream what is not released. */
 static bool can_repair(const rs_rdcm *r, const rs_ack *ack) {
-    return !r->streams || ack->cum >= r->released;
+    return !r->transfer->stream.on || ack->cum >= r->transfer->stream.released;
 }
 
 void rs_rdcm_ack_of_view(rs_node *node, rs_time now, rs_rdcm *r, rs_peer peer, const rs_ack *ack) {
@@ -201,12 +198,13 @@ void rs_rdcm_old_rings_look(rs_node *node, rs_time now, rs_rdcm *r) {
 
 /* From rs_send_open on, as the manager may tell the view before the path; but not once a session began without RDCM, or
  * goes on without: nothing would use it. */
-static rs_status sender_view(rs_node *node, rs_time now, rs_sending *x, const rs_view *v) {
-    if (x->sessions > 0 && !x->by_rdcm)
+rs_status rs_rdcm_sender_view(rs_node *node, rs_time now, rs_sending *x, const rs_view *v) {
+    bool begun = x->t.engine == &rs_engine_rdcm;
+    if (x->sessions > 0 && !begun)
         return RS_ERR_STATE;
-    if (!x->rdcm && !(x->rdcm = rs_rdcm_new(node, &x->t)))
+    rs_rdcm *r = x->t.own ? x->t.own : rs_rdcm_new(node, &x->t);
+    if (!r)
         return RS_ERR_MEMORY;
-    rs_rdcm *r = x->rdcm;
     if (r->has_view && v->version <= r->version)
         return RS_OK;
     if (!rs_rdcm_take_children(node, now, x, v->children, v->child_count))
@@ -214,25 +212,11 @@ static rs_status sender_view(rs_node *node, rs_time now, rs_sending *x, const rs
     r->has_view = r->used = true;
     r->version = v->version;
     rs_rdcm_emit(node, r, RS_EV_VIEW_USED, RS_NO_PEER, RS_RING_LEAF);
-    if (x->by_rdcm) {
+    if (begun) {
         rs_rdcm_find_limit(x);
         rs_rdcm_advance(node, now, x);
         rs_rdcm_schedule(node, now, x);
         rs_sender_arm(node, x);
     }
     return RS_OK;
-}
-
-rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *view) {
-    rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || t->finished)
-        return RS_ERR_UNKNOWN;
-    if (!is_sane(view))
-        return RS_ERR_INVALID;
-    if (t->sending)
-        return sender_view(node, now, (rs_sending *)t, view);
-    rs_receiving *x = (rs_receiving *)t;
-    if (!x->rdcm)
-        return RS_ERR_STATE;
-    return x->rdcm->has_view && view->version <= x->rdcm->version ? RS_OK : receiver_view(node, now, x, view);
 }

@@ -1,5 +1,6 @@
 /* A receiver by RDCM: one handler for each packet that comes in. */
 #include "core/rdcm.h"
+#include "core/transfer/engine.h"
 
 #define SERVE_SILENT_SENDER 4 /* sender silence bounds: whoever needs repairs longer than that has other help */
 
@@ -7,10 +8,17 @@ static rs_rx_result verdict(rs_rx_verdict what) {
     return (rs_rx_result){.verdict = what};
 }
 
+bool rs_rdcm_offered(rs_node *node, rs_receiving *x) {
+    rs_rdcm *r = rs_rdcm_new(node, &x->t);
+    if (r)
+        r->rings[RS_RING_LEAF].parent = x->link.peer->id; /* until there is a view, the sender is everybody's parent */
+    return r != NULL;
+}
+
 bool rs_rdcm_accept(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     (void)now;
-    if (r->streams) {
+    if (r->transfer->stream.on) {
         uint64_t *words = rs_allocate(node, r->capacity / 64 * sizeof *words);
         if (!words)
             return false;
@@ -26,14 +34,14 @@ bool rs_rdcm_accept(rs_node *node, rs_time now, rs_receiving *x) {
 
 /* Counts a fragment as present if it is new. */
 static rs_rx_result store(rs_receiving *x, uint64_t sn) {
-    rs_rdcm *r = x->rdcm;
-    if (!r->streams) {
+    rs_rdcm *r = x->t.own;
+    if (!r->transfer->stream.on) {
         rs_rx_result result = rs_receiver_store(x, sn);
         if (result.verdict == RS_RX_STORE)
             rs_rdcm_set_note(&r->here, sn);
         return result;
     }
-    bool lacks = rs_rdcm_stream_lacks(r, sn);
+    bool lacks = rs_rdcm_lacks(x, sn);
     rs_rx_result result = {.xfer = x->t.id,
                            .offset = sn * x->t.fragment_size,
                            .length = rs_fragment_length(&x->t, sn),
@@ -53,14 +61,14 @@ static rs_time grain(const rs_node *node, const rs_rdcm *r) {
 static void maybe_served(rs_node *node, rs_time now, rs_receiving *x);
 
 static void whole(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->state == RS_RX_RECEIVING && x->rdcm->here.cum == x->t.fragments)
+    if (x->state == RS_RX_RECEIVING && rs_rdcm_of(&x->t)->here.cum == x->t.fragments)
         rs_receiver_is_whole(node, now, x);
 }
 
 /* Sec. 3.3: acknowledge, and answer for it to those behind. The last packets of an object, if they are repaired here,
  * were waited for already; others that nothing came after may follow them by the tree. */
 static void came(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn, uint64_t top_before, bool at_once) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     bool overdue = sn < top_before || (sn >= r->tree_top && x->t.fragments - sn <= RS_RDCM_OVERTAKEN);
     if (r->here.top > top_before && !overdue)
         rs_passes_note(&r->passes, now, r->here.top, grain(node, r));
@@ -76,7 +84,7 @@ static void came(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn, uint6
     rs_rdcm_note_owed(r, now, rs_watch_timeout(node, &r->rings[RS_RING_LEAF].successor));
     rs_rdcm_news_of(node, now, r, RS_RING_LEAF, sn, at_once);
     rs_rdcm_request_moved(node, now, x);
-    if (r->streams)
+    if (r->transfer->stream.on)
         rs_rdcm_stream_moved(node, r);
     whole(node, now, x);
 }
@@ -88,7 +96,7 @@ static void say_again(rs_node *node, rs_rdcm *r) {
 }
 
 rs_rx_result rs_rdcm_tree_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     if (x->state != RS_RX_RECEIVING) {
         say_again(node, r);
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
@@ -116,7 +124,7 @@ static bool is_predecessor(const rs_rdcm *r, rs_peer peer) {
 }
 
 static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_packet_in *packet) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     rs_data_header h;
     if (!rs_wire_decode_data(packet->header, packet->header_length, &h) || h.sn >= x->t.fragments ||
         packet->payload_length != rs_fragment_length(&x->t, h.sn))
@@ -142,7 +150,7 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
 }
 
 rs_rx_result rs_rdcm_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
-    uint64_t top = x->rdcm->here.top;
+    uint64_t top = rs_rdcm_of(&x->t)->here.top;
     rs_rx_result result = store(x, sn);
     if (result.verdict == RS_RX_STORE) {
         x->stats.patches_received++;
@@ -189,7 +197,7 @@ static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *
 }
 
 static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_ack *ack) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     x->stats.acks_received++;
     if (ack->flags & (RS_ACK_READY | RS_ACK_LEFT | RS_ACK_WANTS_READY))
         rs_rdcm_ack_of_view(node, now, r, from, ack);
@@ -204,33 +212,18 @@ static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, co
     rs_rdcm_child *child = ack->flags & RS_ACK_TO_PARENT ? child_of(r, from) : NULL;
     if (child)
         on_child_ack(node, now, r, child, ack);
-    if (low_moved && r->streams)
+    if (low_moved && r->transfer->stream.on)
         rs_rdcm_stream_moved(node, r);
     if (x->state == RS_RX_SERVING)
         maybe_served(node, now, x);
 }
 
-rs_rx_result rs_rdcm_datagram(rs_node *node, rs_time now, const rs_packet_in *packet) {
+rs_rx_result rs_rdcm_receiver_datagram(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet) {
     rs_ack ack;
-    rs_data_header h;
-    if (packet->peer == RS_NO_PEER)
-        return verdict(RS_RX_BAD);
-    if (rs_ack_decode(packet->header, packet->header_length, &ack)) {
-        rs_receiving *in = rs_receiving_of_packet(node, ack.nonce);
-        if (in && in->rdcm && in->state != RS_RX_OFFERED) {
-            on_ack(node, now, in, packet->peer, &ack);
-            return verdict(RS_RX_NONE);
-        }
-        rs_sending *out = (rs_sending *)rs_find_nonce(node, ack.nonce, true);
-        rs_recipient *from = out ? rs_recipient_of(out, packet->peer) : NULL;
-        return verdict(from ? rs_rdcm_on_ack(node, now, out, from, &ack) : RS_RX_UNKNOWN);
-    }
-    if (!rs_wire_decode_data(packet->header, packet->header_length, &h))
-        return verdict(RS_RX_BAD);
-    rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
-    if (!x || !x->rdcm || x->state == RS_RX_OFFERED)
-        return verdict(RS_RX_UNKNOWN);
-    return on_repair(node, now, x, packet->peer, packet);
+    if (!rs_ack_decode(packet->header, packet->header_length, &ack))
+        return on_repair(node, now, x, packet->peer, packet);
+    on_ack(node, now, x, packet->peer, &ack);
+    return verdict(RS_RX_NONE);
 }
 
 /* ------------------------------------------------------------------------------------------- the end, and after it */
@@ -247,19 +240,18 @@ static bool is_served(const rs_rdcm *r) {
 /* The object is here and checked. Others may still need repairs, and acknowledgements passed on: RECEIVE_DONE, after
  * which the caller may forget the object's place, comes when nobody does. */
 static void maybe_served(rs_node *node, rs_time now, rs_receiving *x) {
-    if (!is_served(x->rdcm) && now < x->rdcm->serve_until)
+    if (!is_served(x->t.own) && now < rs_rdcm_of(&x->t)->serve_until)
         return;
     rs_receiver_end(node, now, x, true, RS_SAY_DATA_RCVD, "");
 }
 
 void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     if (r->here.cum < x->t.fragments || r->here.top == 0) {
-        rs_rdcm_free(node, r);
-        x->rdcm = NULL;
+        rs_engine_drop(node, &x->t);
         return;
     }
-    rs_list_remove(&r->in_mending);
+    rs_list_remove(&r->transfer->in_mending);
     for (int i = 0; i < RS_RDCM_RINGS; i++)
         rs_watch_end(node, &r->rings[i].successor);
     rs_release(node, r->subtree.words);
@@ -273,7 +265,7 @@ void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
 }
 
 rs_status rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     x->state = RS_RX_SERVING;
     x->verify_due = RS_NEVER;
     r->serve_until = now + SERVE_SILENT_SENDER * node->config.sender_silence_bound;
@@ -288,6 +280,11 @@ void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x) {
     whole(node, now, x);
 }
 
+void rs_rdcm_data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    (void)m;
+    rs_rdcm_ended(node, now, x);
+}
+
 /* OPEN again: a repetition; a stream's end; or what is left comes without a data channel, and not by RDCM. True if
  * that is all there is to do. */
 bool rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
@@ -297,29 +294,29 @@ bool rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_me
     }
     if (m->session == x->t.session)
         return false;
-    if (x->state != RS_RX_VERIFYING && !x->rdcm->streams) {
-        rs_rdcm_free(node, x->rdcm);
-        x->rdcm = NULL;
+    if (x->state != RS_RX_VERIFYING && !x->t.stream.on) {
+        rs_engine_drop(node, &x->t);
         return false;
     }
     return true;
 }
 
-rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_rdcm *r) {
+rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
+    const rs_rdcm *r = x->t.own;
     const rs_time dues[] = {r->news[0].due, r->news[1].due, r->request_due,
                             r->ready_due,   r->serve_until, rs_rdcm_congestion_due(node, r),
                             r->later_due};
     rs_time due = RS_NEVER;
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         due = dues[i] < due ? dues[i] : due;
-    for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->in_mending); i++)
+    for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->transfer->in_mending); i++)
         if (r->rings[i].successor.in_use && r->rings[i].successor.look_at < due)
             due = r->rings[i].successor.look_at;
     return due;
 }
 
 void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     for (int kind = 0; kind < 2; kind++)
         if (now >= r->news[kind].due)
             rs_rdcm_say_all(node, r, (rs_ring_kind)kind);
@@ -327,7 +324,7 @@ void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
         if (w->in_use && now >= w->look_at)
-            rs_list_keep(&node->mending, &r->in_mending, true);
+            rs_list_keep(&node->mending, &r->transfer->in_mending, true);
     }
     if (now >= rs_rdcm_congestion_due(node, r))
         rs_rdcm_congestion_look(node, now, x);
@@ -337,4 +334,12 @@ void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm_old_rings_look(node, now, r);
     if (x->state == RS_RX_SERVING)
         maybe_served(node, now, x);
+}
+
+void rs_rdcm_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out) {
+    const rs_rdcm *r = x->t.own;
+    out->protocol = RS_PROTOCOL_RDCM;
+    out->view = r->version;
+    out->window = r->bic.window;
+    out->ack_timeout = rs_watch_timeout(node, &r->rings[RS_RING_LEAF].successor);
 }

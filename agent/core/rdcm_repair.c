@@ -68,7 +68,7 @@ static int ring_of(const rs_rdcm *r, const rs_rdcm_watch *w) {
 void rs_watch_look(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
     w->look_at = now;
     if (!r->transfer->sending)
-        rs_list_keep(&node->mending, &r->in_mending, true);
+        rs_list_keep(&node->mending, &r->transfer->in_mending, true);
 }
 
 void rs_watch_grown(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
@@ -414,21 +414,16 @@ static void repair_packet(rs_rdcm *r, rs_rdcm_watch *w, uint64_t sn, rs_packet_o
     rs_rdcm_receiving(r)->stats.peer_repairs_sent++;
 }
 
-/* One repair to a successor; transfers take turns. */
-bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_packet_out *out) {
-    while (!rs_list_empty(&node->mending)) {
-        rs_rdcm *r = RS_HOLDER(rs_rdcm, in_mending, node->mending.next);
-        for (int i = 0; i < RS_RDCM_RINGS; i++) {
-            rs_rdcm_watch *w = &r->rings[i].successor;
-            uint64_t sn;
-            if (!w->in_use || !rs_watch_next(node, now, r, w, &sn))
-                continue;
+/* One repair to a successor. */
+bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out *out) {
+    rs_rdcm *r = x->t.own;
+    for (int i = 0; i < RS_RDCM_RINGS; i++) {
+        rs_rdcm_watch *w = &r->rings[i].successor;
+        uint64_t sn;
+        if (w->in_use && rs_watch_next(node, now, r, w, &sn)) {
             repair_packet(r, w, sn, out);
-            rs_list_append(&node->mending, &r->in_mending);
             return true;
         }
-        rs_list_remove(&r->in_mending);
-        rs_receiver_arm(node, rs_rdcm_receiving(r));
     }
     return false;
 }

@@ -11,7 +11,7 @@
 
 /* Up to where packets should be here. */
 static uint64_t due_top(const rs_receiving *x) {
-    return x->ended && x->t.size != RS_STREAM ? x->t.fragments : x->rdcm->here.top;
+    return x->ended && x->t.size != RS_STREAM ? x->t.fragments : rs_rdcm_of(&x->t)->here.top;
 }
 
 static rs_time bound(const rs_node *node, const rs_rdcm *r) {
@@ -22,7 +22,7 @@ static rs_time bound(const rs_node *node, const rs_rdcm *r) {
 
 /* `here.cum` has moved, or there may be a gap since now. */
 void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     if (x->state != RS_RX_RECEIVING || r->here.cum >= due_top(x)) {
         r->request_due = RS_NEVER;
         return;
@@ -35,7 +35,7 @@ void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 void rs_rdcm_request_look(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     if (now < r->request_due)
         return;
     r->request_due = now + PATIENCE;
@@ -59,9 +59,8 @@ static uint64_t first_here(const rs_rdcm_set *set, uint64_t from, uint64_t to, b
 }
 
 /* The next PTCH_REQ: a run of missing packets, named as an exclusive range in the ring of the object. */
-bool rs_rdcm_next_request(rs_node *node, rs_time now, rs_receiving *x, rs_message *m) {
-    (void)node, (void)now;
-    rs_rdcm *r = x->rdcm;
+static bool next_request(rs_receiving *x, rs_message *m) {
+    rs_rdcm *r = x->t.own;
     uint64_t from = first_here(&r->here, r->request_at, r->request_top, false);
     uint64_t to = first_here(&r->here, from, r->request_top, true);
     if (r->request_runs == 0 || from >= to)
@@ -79,7 +78,15 @@ bool rs_rdcm_next_request(rs_node *node, rs_time now, rs_receiving *x, rs_messag
     return true;
 }
 
-bool rs_rdcm_requests_left(const rs_receiving *x) {
-    const rs_rdcm *r = x->rdcm;
+static bool requests_left(const rs_receiving *x) {
+    const rs_rdcm *r = x->t.own;
     return r->request_runs > 0 && first_here(&r->here, r->request_at, r->request_top, false) < r->request_top;
+}
+
+bool rs_rdcm_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
+    (void)node, (void)now;
+    if (what != RS_SAY_PTCH_REQ || !next_request(x, m))
+        return false;
+    *more = requests_left(x);
+    return true;
 }

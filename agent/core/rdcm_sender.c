@@ -1,6 +1,7 @@
 /* A sender by RDCM: when it begins, how far it may go (Sec. 3.5), what it sends again (Sec. 3.3: what no overlay child
  * acknowledges), and what is asked of it (Sec. 3.4). */
 #include "core/rdcm.h"
+#include "core/transfer/engine.h"
 
 #define ACCEPT_BOUND (250 * RS_MS) /* receivers that have not accepted are not waited for longer, if others have */
 #define STALL_LEAST (2000 * RS_MS) /* without any progress: what is left goes by unicast */
@@ -10,13 +11,11 @@
 #define PROBE_LEAST (2 * RS_MS)
 #define PROBE_MOST (100 * RS_MS)
 
-bool rs_rdcm_begin(rs_node *node, rs_time now, rs_sending *x) {
-    if (!x->rdcm)
-        x->rdcm = rs_rdcm_new(node, &x->t);
-    rs_rdcm *r = x->rdcm;
+static bool begin(rs_node *node, rs_time now, rs_sending *x) {
+    rs_rdcm *r = x->t.own ? x->t.own : rs_rdcm_new(node, &x->t);
     if (!r || !rs_watch_start(node, now, r, &r->all, RS_NO_PEER))
         return false;
-    x->by_rdcm = true;
+    x->t.engine = &rs_engine_rdcm;
     r->here.end = x->t.fragments; /* all that was sent is here: `cum` is one past the newest */
     r->expected = RS_BIC_FIRST - 1;
     r->progress_at = now;
@@ -25,18 +24,26 @@ bool rs_rdcm_begin(rs_node *node, rs_time now, rs_sending *x) {
     return r->has_view || rs_rdcm_take_children(node, now, x, NULL, 0);
 }
 
-void rs_rdcm_stop(rs_node *node, rs_sending *x) {
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        x->recipients[i].child = 0; /* of children that go now */
-    rs_rdcm_free(node, x->rdcm);
-    x->rdcm = NULL;
-    x->by_rdcm = false;
+/* It is for the object's first session, on packets, all of it, and to all receivers. */
+const char *rs_rdcm_begin(rs_node *node, rs_time now, rs_sending *x) {
+    const char *why = x->grant.kind != RS_PATH_PACKET               ? "its path is a circuit"
+                      : x->t.session > 0 || x->end < x->t.fragments ? "the path takes a part of the object only"
+                      : rs_sender_others(x)                         ? "the path is for a part of the receivers only"
+                      : !begin(node, now, x)                        ? "memory is short"
+                                                                    : NULL;
+    if (why)
+        return why;
+    x->rate.ceiling_bps = x->grant.rate_bps && x->grant.rate_bps < node->config.nic_rate_bps
+                              ? x->grant.rate_bps
+                              : node->config.nic_rate_bps; /* windows, not rates, leave room for others */
+    rs_sender_open_members(node, now, x);
+    return NULL;
 }
 
 /* Sec. 5.1: data packets go once the overlay is there on all servers. Bounded: without a view the sender is everybody's
  * parent, and who has not accepted gets what it misses later. */
 static bool may_start(rs_node *node, rs_time now, rs_sending *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     uint32_t open = 0, accepted = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         open += x->recipients[i].state == RS_RECIPIENT_ACTIVE;
@@ -59,7 +66,7 @@ static bool may_start(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static void start(rs_node *node, rs_time now, rs_sending *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     r->started = true;
     r->start_due = r->view_due = RS_NEVER;
     r->progress_at = x->stats.high_rate_at = r->pace_at = now;
@@ -69,8 +76,8 @@ static void start(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static uint64_t sendable(const rs_sending *x) {
-    const rs_rdcm *r = x->rdcm;
-    return x->t.size == RS_STREAM ? r->available : x->t.fragments;
+    const rs_rdcm *r = x->t.own;
+    return x->t.size == RS_STREAM ? r->transfer->stream.available : x->t.fragments;
 }
 
 /* Ours: BIC fills any queue, and a host's or a switch's may hold a tenth of a second. No more is under way than what
@@ -94,9 +101,9 @@ static void measure_pace(rs_time now, rs_rdcm *r) {
 
 /* One past the last sn that may go: what receivers expect, and what the set of acknowledged ones can tell apart. */
 static uint64_t limit(const rs_node *node, const rs_sending *x) {
-    const rs_rdcm *r = x->rdcm;
+    const rs_rdcm *r = x->t.own;
     bool controlled = !node->config.rdcm.no_congestion_control;
-    uint64_t behind = r->streams ? r->capacity / 2 : r->capacity - 64;
+    uint64_t behind = r->transfer->stream.on ? r->capacity / 2 : r->capacity - 64;
     uint64_t sets = r->all.acked.cum + behind, can = sendable(x);
     uint64_t most = controlled && r->expected + 1 < sets ? r->expected + 1 : sets;
     if (controlled && r->pace && r->all.acked.cum + queue(node, r) < most)
@@ -105,7 +112,7 @@ static uint64_t limit(const rs_node *node, const rs_sending *x) {
 }
 
 static bool is_over(const rs_sending *x) {
-    return x->t.size != RS_STREAM && x->rdcm->all.acked.cum >= x->t.fragments;
+    return x->t.size != RS_STREAM && rs_rdcm_of(&x->t)->all.acked.cum >= x->t.fragments;
 }
 
 static void data_done(rs_node *node, rs_time now, rs_sending *x) {
@@ -116,7 +123,7 @@ static void data_done(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_rdcm_advance(rs_node *node, rs_time now, rs_sending *x) {
-    if (!x->rdcm->started) {
+    if (!rs_rdcm_of(&x->t)->started) {
         if (may_start(node, now, x))
             start(node, now, x);
     } else if (x->phase == RS_PHASE_HIGH_RATE && is_over(x)) {
@@ -127,11 +134,12 @@ void rs_rdcm_advance(rs_node *node, rs_time now, rs_sending *x) {
 /* ---------------------------------------------------------------------------------------------------------- packets */
 
 static bool probe_is_due(rs_time now, const rs_sending *x) {
-    return now >= x->rdcm->probe_due && x->pos < sendable(x) && rs_rdcm_set_fits(&x->rdcm->all.acked, x->pos);
+    return now >= rs_rdcm_of(&x->t)->probe_due && x->pos < sendable(x) &&
+           rs_rdcm_set_fits(&rs_rdcm_of(&x->t)->all.acked, x->pos);
 }
 
 void rs_rdcm_schedule(rs_node *node, rs_time now, rs_sending *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     bool open = x->pos < limit(node, x);
     if (x->phase != RS_PHASE_HIGH_RATE || !(open || r->all.look_at <= now || probe_is_due(now, x))) {
         rs_data_stop(node, x);
@@ -169,7 +177,7 @@ static void data_packet(rs_sending *x, uint64_t sn, uint64_t most, bool report, 
 }
 
 static void sent_new(rs_node *node, rs_time now, rs_sending *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     x->pos++;
     r->here.cum = r->here.top = x->pos;
     rs_rdcm_note_owed(r, now, rs_watch_timeout(node, &r->all));
@@ -180,7 +188,7 @@ static void sent_new(rs_node *node, rs_time now, rs_sending *x) {
 /* A packet that no child acknowledged, or the next one, or one more than receivers expect if nothing else makes them
  * speak. False: nothing now. */
 bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     uint64_t most = limit(node, x), sn;
     if (rs_watch_next(node, now, r, &r->all, &sn)) {
         data_packet(x, sn, most > sn ? most : sn + 1, true, out);
@@ -207,7 +215,7 @@ bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out 
 /* -------------------------------------------------------------------------------------------------------- answers */
 
 bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_peer *peers, uint32_t count) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     uint32_t most = peers ? count : x->recipient_count;
     rs_rdcm_child *children = rs_allocate(node, (most ? most : 1) * sizeof *children);
     if (!children)
@@ -238,7 +246,7 @@ bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_p
  * nobody back; but where all that lack something are silent, the last word of each still counts: nobody tells that more
  * can go. */
 void rs_rdcm_find_limit(rs_sending *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     uint64_t least = RS_RDCM_NO_LIMIT, of_silent = RS_RDCM_NO_LIMIT;
     for (uint32_t i = 0; i < r->child_count; i++) {
         const rs_rdcm_child *child = &r->children[i];
@@ -252,14 +260,14 @@ void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *from) {
     rs_sending *x = (rs_sending *)from->link.transfer;
     if (!from->child || from->state == RS_RECIPIENT_ACTIVE)
         return;
-    x->rdcm->children[from->child - 1].expected = RS_RDCM_NO_LIMIT;
+    rs_rdcm_of(&x->t)->children[from->child - 1].expected = RS_RDCM_NO_LIMIT;
     rs_rdcm_find_limit(x);
     rs_rdcm_schedule(node, now, x);
 }
 
 /* Half as fast again as a window in a round trip: packets of a window do not go all at once, into one queue. */
 static void pace(const rs_node *node, rs_sending *x) {
-    const rs_rdcm *r = x->rdcm;
+    const rs_rdcm *r = x->t.own;
     rs_time trip = r->all.trip.smoothed;
     uint64_t window = r->expected + 1 > r->all.acked.cum ? r->expected + 1 - r->all.acked.cum : 1;
     int64_t rate = x->rate.ceiling_bps;
@@ -271,9 +279,9 @@ static void pace(const rs_node *node, rs_sending *x) {
     x->pacer.rate_bps = rate > 1000000 ? rate : 1000000;
 }
 
-rs_rx_verdict rs_rdcm_on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from, const rs_ack *ack) {
-    rs_rdcm *r = x->rdcm;
-    if (!x->by_rdcm || !r->started || !(ack->flags & RS_ACK_TO_PARENT))
+static rs_rx_verdict on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from, const rs_ack *ack) {
+    rs_rdcm *r = x->t.own;
+    if (!r->started || !(ack->flags & RS_ACK_TO_PARENT))
         return RS_RX_NONE;
     x->stats.acks_received++;
     uint64_t before = r->expected, cum = ack->cum;
@@ -296,20 +304,20 @@ rs_rx_verdict rs_rdcm_on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recip
     rs_rdcm_advance(node, now, x);
     if (x->phase == RS_PHASE_HIGH_RATE)
         rs_rdcm_schedule(node, now, x);
-    if (r->streams)
+    if (r->transfer->stream.on)
         rs_rdcm_stream_moved(node, r);
     rs_sender_arm(node, x);
     return RS_RX_NONE;
 }
 
-rs_rx_verdict rs_rdcm_on_request(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from, const rs_message *m) {
+static rs_rx_verdict on_request(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from, const rs_message *m) {
     uint64_t start = m->ptch_req.start, end = m->ptch_req.end, size = x->t.fragments;
-    bool open = x->rdcm->streams;
+    bool open = x->t.stream.on;
     if (!open && (start >= size || end >= size))
         return RS_RX_BAD;
     uint64_t first = start + 1 >= size ? 0 : start + 1, past = end == 0 ? x->pos : end;
     past = past < x->pos ? past : x->pos;
-    if (open && first < x->rdcm->released) {
+    if (open && first < x->t.stream.released) {
         rs_sender_fail(node, now, from, true, "was left behind: what it misses has left the stream's window");
         rs_sender_settle(node, now, x);
         return RS_RX_NONE;
@@ -319,31 +327,45 @@ rs_rx_verdict rs_rdcm_on_request(rs_node *node, rs_time now, rs_sending *x, rs_r
         rs_sender_settle(node, now, x);
         return RS_RX_NONE;
     }
-    from->progress_at = x->rdcm->progress_at = now;
+    from->progress_at = rs_rdcm_of(&x->t)->progress_at = now;
     rs_ranges_add(&from->want, first, past);
     rs_patch_ready(node, now, &from->link, from->want.count > 0);
     return RS_RX_NONE;
 }
 
+rs_rx_verdict rs_rdcm_sender_datagram(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from,
+                                      const rs_packet_in *packet) {
+    rs_ack ack;
+    if (!rs_ack_decode(packet->header, packet->header_length, &ack))
+        return RS_RX_BAD;
+    return on_ack(node, now, x, from, &ack);
+}
+
+rs_rx_verdict rs_rdcm_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from, const rs_message *m) {
+    if (m->type == RS_MSG_PTCH_REQ)
+        return on_request(node, now, x, from, m);
+    return m->session > x->t.session ? RS_RX_BAD : RS_RX_NONE;
+}
+
 static void give_up_the_tree(rs_node *node, rs_time now, rs_sending *x) {
     char words[RS_CAUSE_MAX];
     rs_words(words, sizeof words, "no receiver acknowledged anything new in %lld ms",
-             (long long)((now - x->rdcm->progress_at) / RS_MS));
-    if (x->rdcm->streams)
+             (long long)((now - rs_rdcm_of(&x->t)->progress_at) / RS_MS));
+    if (x->t.stream.on)
         rs_sender_fail_all(node, now, x, words);
     else
         rs_sender_unicast(node, now, x, words);
 }
 
 static rs_time stall_due(const rs_node *node, const rs_sending *x) {
-    const rs_rdcm *r = x->rdcm;
+    const rs_rdcm *r = x->t.own;
     rs_time bound = node->config.receiver_silence_bound / 2;
     bool waits = r->started && x->phase == RS_PHASE_HIGH_RATE && (r->all.acked.cum < x->pos || x->pos < sendable(x));
     return waits ? r->progress_at + (bound > STALL_LEAST ? bound : STALL_LEAST) : RS_NEVER;
 }
 
 void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
-    rs_rdcm *r = x->rdcm;
+    rs_rdcm *r = x->t.own;
     if (!r->started)
         rs_rdcm_advance(node, now, x);
     if (now >= stall_due(node, x)) {
@@ -357,7 +379,7 @@ void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x) {
-    const rs_rdcm *r = x->rdcm;
+    const rs_rdcm *r = x->t.own;
     if (!r->started)
         return r->start_due < r->view_due ? r->start_due : r->view_due;
     if (x->phase != RS_PHASE_HIGH_RATE)
@@ -370,9 +392,7 @@ rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x) {
 }
 
 void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
-    const rs_rdcm *r = x->rdcm;
-    if (!r)
-        return;
+    const rs_rdcm *r = x->t.own;
     out->protocol = RS_PROTOCOL_RDCM;
     out->view = r->version;
     out->window = r->expected + 1 > r->all.acked.cum ? r->expected + 1 - r->all.acked.cum : 0;

@@ -100,9 +100,8 @@ enum { RS_RDCM_READY = 1 << 8, RS_RDCM_STRAY = 1 << 12 };
 typedef struct rs_rdcm {
     struct rs_transfer *transfer;
     uint64_t capacity; /* sns a window can tell apart: a power of 2 */
-    rs_list in_talking, in_mending;
-    uint32_t say;   /* bits as above */
-    uint32_t later; /* of these, what need not be said before `later_due` */
+    uint32_t say;      /* bits as above */
+    uint32_t later;    /* of these, what need not be said before `later_due` */
     rs_time later_due;
     rs_peer stray; /* it repaired though it is no predecessor: it learns that it need not */
 
@@ -121,14 +120,10 @@ typedef struct rs_rdcm {
     rs_rdcm_set subtree;   /* what this node or some child has; without memory where there are no children */
     rs_rdcm_news news[2];  /* rs_ring_kind */
     uint64_t settled_told; /* gaps below have been told in the proxy ring */
-    bool streams;
-    rs_time silent; /* a child that says nothing so long after a packet passed here holds nobody back */
+    rs_time silent;        /* a child that says nothing so long after a packet passed here holds nobody back */
     /* When such packets passed: all children have had `silent` at least to answer that of `owed_at`, and those that
      * were not heard since are silent. `owed_next` takes its place once that long ago. */
     rs_time owed_at, owed_next;
-    uint64_t released; /* of a stream: below, nobody needs anything from here */
-    uint64_t taken;    /* and below that, the caller does not either; UINT64_MAX: it takes all at once */
-    bool moved_told;
 
     /* receiver: congestion control */
     rs_bic bic;
@@ -154,8 +149,7 @@ typedef struct rs_rdcm {
     bool started;
     rs_time probe_pause;
     rs_time start_due, view_due;
-    uint64_t expected;  /* the least of the children's */
-    uint64_t available; /* of a stream: fragments that may be sent */
+    uint64_t expected; /* the least of the children's */
     rs_time progress_at;
     rs_time probe_due;
     rs_time trip_least, trip_least_at; /* the way without a queue */

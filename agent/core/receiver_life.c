@@ -1,5 +1,5 @@
 /* A receiving transfer from INCOMING to RECEIVE_DONE. */
-#include "core/rdcm.h"
+#include "core/transfer/engine.h"
 
 #define KEEP (60000 * RS_MS)  /* a finished transfer answers a sender that missed its last word for so long */
 #define PLACE_KEPT (1u << 20) /* bytes of which are here: it does not give its place to another */
@@ -9,7 +9,7 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
         node->last_rx = NULL;
     rs_leave(node, &x->t);
     rs_link_end(node, &x->link);
-    rs_rdcm_free(node, x->rdcm);
+    rs_engine_drop(node, &x->t);
     rs_release(node, x->present.words);
     rs_again_free(node, x);
     rs_release(node, x);
@@ -25,8 +25,8 @@ void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t la
     rs_unsay(node, now, &x->link, UINT32_MAX);
     if (last_word)
         rs_say(node, now, &x->link, last_word);
-    if (x->rdcm)
-        rs_rdcm_receiver_finished(node, x);
+    if (x->t.engine->receiver.stop)
+        x->t.engine->receiver.stop(node, x);
     rs_again_free(node, x);
     rs_release(node, x->present.words);
     x->present.words = x->asked.words = NULL;
@@ -90,7 +90,7 @@ rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out) 
 }
 
 static bool make_sets(rs_node *node, rs_time now, rs_receiving *x) {
-    if (!x->rdcm || !x->rdcm->streams) {
+    if (!x->t.stream.on) {
         size_t words = rs_seqset_words(x->t.fragments);
         uint64_t *memory = rs_allocate(node, 2 * words * sizeof *memory);
         if (!memory)
@@ -98,7 +98,7 @@ static bool make_sets(rs_node *node, rs_time now, rs_receiving *x) {
         rs_seqset_init(&x->present, x->t.fragments, memory);
         rs_seqset_init(&x->asked, x->t.fragments, memory + words);
     }
-    if (!x->rdcm || rs_rdcm_accept(node, now, x))
+    if (!x->t.engine->receiver.accept || x->t.engine->receiver.accept(node, now, x))
         return true;
     rs_release(node, x->present.words);
     x->present.words = NULL;
@@ -126,15 +126,7 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     x->ack_status = RS_ACK_ACCEPTED;
     x->stats.granted_at = now;
     rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
-    if (x->rdcm) {
-        rs_rdcm_ended(node, now, x);
-        rs_receiver_arm(node, x);
-        return RS_OK;
-    }
-    if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
-        rs_emit(node,
-                &(rs_event){.kind = RS_EV_SESSION, .xfer = xfer, .peer = x->link.peer->id, .session = x->t.session});
-    rs_ask_missing(node, now, x, 0, x->ended ? x->ring.end : x->ring.first); /* too late for the data channel */
+    x->t.engine->receiver.accepted(node, now, x);
     rs_receiver_arm(node, x);
     return RS_OK;
 }
@@ -165,8 +157,8 @@ rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const c
     if (x->state != RS_RX_VERIFYING)
         return RS_ERR_STATE;
     x->rcvd_status = ok ? RS_RCVD_WHOLE : RS_RCVD_MISMATCH;
-    if (ok && x->rdcm)
-        return rs_rdcm_verified(node, now, x);
+    if (ok && x->t.engine->receiver.verified)
+        return x->t.engine->receiver.verified(node, now, x);
     rs_receiver_end(node, now, x, ok, RS_SAY_DATA_RCVD, ok ? "" : cause ? cause : "the digest is wrong");
     return RS_OK;
 }
@@ -275,6 +267,13 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
     return false;
 }
 
+static void ask_again(rs_node *node, rs_time now, rs_receiving *x) {
+    if (now >= x->retry_due)
+        x->retry_due = RS_NEVER;
+    if (x->t.engine->receiver.ask_again)
+        x->t.engine->receiver.ask_again(node, now, x);
+}
+
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->t.finished) {
         rs_receiver_free(node, x);
@@ -291,15 +290,15 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (now >= x->retry_due && x->again.words)
         rs_again_ask(node, now, x);
     else if (now >= x->retry_due)
-        rs_ask_again(node, now, x);
+        ask_again(node, now, x);
     if (now >= x->tail_due && x->state == RS_RX_RECEIVING)
         rs_ask_tail(node, now, x);
     if (now >= x->map_due)
         rs_map_timeout(node, now, x);
     if (now >= x->report_due)
         rs_report_timeout(node, now, x);
-    if (x->rdcm)
-        rs_rdcm_receiver_timeout(node, now, x);
+    if (x->t.engine->receiver.timeout)
+        x->t.engine->receiver.timeout(node, now, x);
     rs_receiver_arm(node, x);
 }
 
@@ -308,9 +307,11 @@ void rs_receiver_arm(rs_node *node, rs_receiving *x) {
     rs_time silent = !waits ? RS_NEVER : silent_since(x) + silence_bound(node, x);
     const rs_time dues[] = {silent,       x->offered_due, x->verify_due, x->ping_due,
                             x->retry_due, x->report_due,  x->tail_due,   x->map_due};
-    rs_time due = x->rdcm ? rs_rdcm_receiver_due(node, x->rdcm) : RS_NEVER;
+    rs_time due = RS_NEVER;
     if (x->t.finished)
         return;
+    if (x->t.engine->receiver.deadline)
+        due = x->t.engine->receiver.deadline(node, x);
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         if (dues[i] < due)
             due = dues[i];
@@ -334,8 +335,7 @@ void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->state != RS_RX_RECEIVING)
         return;
     rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->ring.lit ? RS_SAY_INTL_SEQ : 0));
-    if (!x->rdcm)
-        rs_ask_again(node, now, x);
+    ask_again(node, now, x);
 }
 
 static const rs_receiving *on_group(const rs_node *node, rs_group group) {
@@ -359,7 +359,7 @@ bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xf
         return false;
     uint64_t past = x->ring.lit || x->ring.run ? x->ring.prior - x->ring.first + 1 : 0;
     uint64_t sn = x->ring.first + (past + ahead) % ring;
-    if (x->rdcm && x->rdcm->streams ? !rs_rdcm_stream_lacks(x->rdcm, sn) : rs_seqset_has(&x->present, sn))
+    if (x->t.stream.on ? !x->t.engine->receiver.lacks(x, sn) : rs_seqset_has(&x->present, sn))
         return false;
     *xfer = x->t.id;
     *offset = sn * x->t.fragment_size;
@@ -370,10 +370,6 @@ bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xf
 void rs_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out) {
     *out = x->stats;
     out->phase = x->state == RS_RX_FINISHED ? RS_PHASE_DONE : RS_PHASE_HIGH_RATE;
-    if (!x->rdcm)
-        return;
-    out->protocol = RS_PROTOCOL_RDCM;
-    out->view = x->rdcm->version;
-    out->window = x->rdcm->bic.window;
-    out->ack_timeout = rs_watch_timeout(node, &x->rdcm->rings[RS_RING_LEAF].successor);
+    if (x->t.own && x->t.owner->receiver.stats)
+        x->t.owner->receiver.stats(node, x, out);
 }

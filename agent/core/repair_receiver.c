@@ -2,7 +2,7 @@
  *
  * A repair is of use if exactly one of its fragments is not here: then that one is the packet's payload XOR the others.
  * Nothing is kept of one that is of no use: its sender learns so from the next map. */
-#include "core/state.h"
+#include "core/transfer/engine.h"
 
 #define MAPS_MOST 4            /* messages of a report */
 #define MAPS_LATE (50 * RS_MS) /* what was told is told again if nothing of it came for so long */
@@ -135,7 +135,7 @@ static rs_rx_result combine(rs_node *node, rs_receiving *x, const rs_repair_head
 rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, const rs_packet_in *packet) {
     rs_repair_header h;
     uint32_t missing = 0;
-    if (!rs_wire_decode_repair(packet->header, packet->header_length, &h))
+    if (!rs_wire_decode_repair(packet->header, packet->header_length, &h) || !rs_engine_of(node, h.engine))
         return (rs_rx_result){.verdict = RS_RX_BAD};
     rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
     if (!x || x->state == RS_RX_OFFERED)

@@ -1,5 +1,6 @@
 /* The receiver's side of the protocol of Sec. III-A: data packets, and one handler per message from the sender. */
-#include "core/rdcm.h"
+#include "core/republic/republic.h"
+#include "core/transfer/engine.h"
 
 #include <string.h>
 
@@ -68,7 +69,7 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
         return verdict(RS_RX_VERSION);
     if (rs_wire_data_header_length(packet->header, packet->header_length) == RS_REPAIR_HEADER)
         return rs_receiver_repair(node, now, packet);
-    if (!rs_wire_decode_data(packet->header, packet->header_length, &h))
+    if (!rs_wire_decode_data(packet->header, packet->header_length, &h) || !rs_engine_of(node, h.engine))
         return verdict(RS_RX_BAD);
     rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
     if (!x || x->state == RS_RX_OFFERED)
@@ -79,16 +80,26 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
         return verdict(RS_RX_BAD);
     if ((h.flags & RS_DATA_FIRST) && h.aux != x->t.size)
         return verdict(RS_RX_BAD);
-    if (x->rdcm)
-        return rs_rdcm_tree_packet(node, now, x, &h);
+    return x->t.engine->receiver.data_packet(node, now, x, &h);
+}
+
+/* There is room for it here; it may be late for the data channel. */
+void rs_republic_accepted(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
+        rs_emit(node,
+                &(rs_event){.kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = x->t.session});
+    rs_ask_missing(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
+}
+
+rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h) {
     if (x->state != RS_RX_RECEIVING)
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
     x->link.heard_at = now;
     x->stats.packets_received++;
     x->data_at = now;
-    rs_rx_result result = rs_receiver_store(x, h.sn);
-    if (h.session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h.sn >= x->ring.first && h.sn < x->ring.end)
-        on_ring_packet(node, now, x, &h);
+    rs_rx_result result = rs_receiver_store(x, h->sn);
+    if (h->session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h->sn >= x->ring.first && h->sn < x->ring.end)
+        on_ring_packet(node, now, x, h);
     rs_ask_on(node, now, x);
     rs_receiver_whole(node, now, x);
     return result;
@@ -104,8 +115,10 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
         return rs_again_patch(node, now, x, sn);
     if (x->state != RS_RX_RECEIVING)
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
-    if (x->rdcm)
-        return rs_rdcm_patch(node, now, x, sn);
+    return x->t.engine->receiver.patch(node, now, x, sn);
+}
+
+rs_rx_result rs_republic_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
     rs_rx_result result = rs_receiver_store(x, sn);
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
@@ -125,10 +138,10 @@ static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_m
         rs_say(node, now, &x->link, RS_SAY_DATA_RCVD); /* the sender missed it */
     if (x->state != RS_RX_RECEIVING)
         return; /* asks when it is accepted */
-    if (x->rdcm) {
-        rs_rdcm_ended(node, now, x);
-        return;
-    }
+    x->t.engine->receiver.data_over(node, now, x, m);
+}
+
+void rs_republic_data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     if (m->session == x->t.session) {
         if (x->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
             rs_ask_by(node, now, x, RS_ASKS_RANGES_AGAIN);
@@ -179,14 +192,8 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     }
 }
 
-bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m) {
+bool rs_republic_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
     switch (what) {
-    case RS_SAY_OPEN_ACK:
-        m->type = RS_MSG_OPEN_ACK;
-        m->open_ack.status = x->ack_status;
-        m->open_ack.room = x->room;
-        rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
-        return true;
     case RS_SAY_INTL_SEQ:
         m->type = RS_MSG_INTL_SEQ;
         m->intl_seq.sn = x->ring.initial;
@@ -196,17 +203,12 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
             return false;
         rs_report_fill(node, now, x, m);
         return true;
-    case RS_SAY_LEAF_REQ:
-        return rs_leaf_request(x, m);
     case RS_SAY_PTCH_REQ:
-        if (x->again.words)
-            return rs_again_request(x, m);
-        if (x->rdcm)
-            return rs_rdcm_next_request(node, now, x, m);
         if (x->state != RS_RX_RECEIVING || !rs_next_request(now, x, m))
             return false;
         if (x->retry_due < x->t.timer.due)
             rs_receiver_arm(node, x);
+        *more = x->to_ask.count > 0;
         return true;
     case RS_SAY_PTCH_MAP:
         if ((x->state != RS_RX_RECEIVING && x->state != RS_RX_VERIFYING) || x->asks != RS_ASKS_MAPS)
@@ -214,15 +216,38 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         rs_next_map(now, x, m);
         if (x->retry_due < x->t.timer.due)
             rs_receiver_arm(node, x);
+        *more = x->maps_left > 0;
         return true;
+    default:
+        return false;
+    }
+}
+
+bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
+    switch (what) {
+    case RS_SAY_OPEN_ACK:
+        m->type = RS_MSG_OPEN_ACK;
+        m->open_ack.status = x->ack_status;
+        m->open_ack.room = x->room;
+        rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
+        return true;
+    case RS_SAY_LEAF_REQ:
+        return rs_leaf_request(x, m);
     case RS_SAY_DATA_RCVD:
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;
         m->data_rcvd.patched = x->stats.patches_received + x->stats.repairs_used;
         rs_wire_cause_set(&m->data_rcvd.cause, x->rcvd_status == RS_RCVD_WHOLE ? "" : x->link.cause);
         return true;
+    case RS_SAY_PTCH_REQ:
+        if (x->again.words) {
+            bool worth = rs_again_request(x, m);
+            *more = rs_again_left(x);
+            return worth;
+        }
+        return x->t.engine->receiver.says(node, now, x, what, m, more);
     default:
-        return false;
+        return x->t.engine->receiver.says(node, now, x, what, m, more);
     }
 }
 
@@ -245,7 +270,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
     bool ends = x->t.size == RS_STREAM && m->open.size != RS_STREAM;
     if ((m->open.size != x->t.size && !ends) || m->open.fragment_size != x->t.fragment_size)
         return RS_RX_BAD;
-    if (ends && !x->t.finished && !rs_rdcm_stream_ends(node, now, x, m->open.size))
+    if (ends && !x->t.finished && !rs_stream_ends(node, now, x, m->open.size))
         return RS_RX_BAD;
     if (x->t.finished) { /* of a stream that was left here before its end, too */
         if (x->last_word)
@@ -254,7 +279,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
     }
     if (rs_digest_follows(&x->t.digest) && m->open.digest.length > 0 && !take_digest(node, now, x, &m->open.digest))
         return RS_RX_BAD;
-    if (x->rdcm && rs_rdcm_open_again(node, now, x, m))
+    if (x->t.engine->receiver.open_again && x->t.engine->receiver.open_again(node, now, x, m))
         return RS_RX_NONE;
     if (m->session > x->t.session) {
         x->t.session = m->session;
@@ -282,6 +307,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
 }
 
 static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
+    const rs_engine *engine = rs_engine_of(node, m->open.engine);
     rs_peer_state *p = rs_make_peer(node, peer);
     rs_receiving *x = p ? rs_allocate(node, sizeof *x) : NULL;
     if (!x) {
@@ -296,7 +322,9 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->t.fragments = rs_fragments(m->open.size, m->open.fragment_size);
     x->t.digest = m->open.digest;
     x->t.session = m->session;
-    x->t.reserved_events = m->open.engine == RS_PROTOCOL_RDCM ? 26 : 10;
+    x->t.engine = engine;
+    x->t.stream.on = m->open.size == RS_STREAM;
+    x->t.reserved_events = engine->receiver_events;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_RECEIVING, .owner = x};
     x->group_address = m->open.group_address;
     x->data_port = m->open.data_port;
@@ -314,22 +342,28 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
         return NULL;
     }
     rs_link_attach(&x->link, p, &x->t, now);
-    if (m->open.engine == RS_PROTOCOL_RDCM && !(x->rdcm = rs_rdcm_new(node, &x->t))) {
+    if (engine->receiver.begin && !engine->receiver.begin(node, x)) {
         rs_receiver_free(node, x);
         return NULL;
     }
-    if (x->rdcm) /* until there is a view, the sender is everybody's parent */
-        x->rdcm->rings[RS_RING_LEAF].parent = peer;
     x->ping_due = now + node->config.sender_silence_bound / 2;
     return x;
 }
 
+/* Whether what it says of its path and its length can be by its engine. Of one that is not known nobody can tell. */
+static bool fits(const rs_engine *engine, const rs_message *m) {
+    bool path = m->open.path_kind > RS_PATH_PACKET || !engine || (engine->path_kinds >> m->open.path_kind & 1);
+    return path && (m->open.size != RS_STREAM || !engine || engine->streams);
+}
+
 /* Why an OPEN is refused whoever it is from; NULL: it is not. */
 static const char *cannot_open(const rs_node *node, const rs_message *m) {
-    if (m->open.engine >= 32 || !(RS_ENGINES_KNOWN >> m->open.engine & 1))
+    if (!rs_engine_of(node, m->open.engine))
         return "it is sent by an engine that this agent does not know: update this agent, or choose another protocol";
     if (m->open.path_kind > RS_PATH_PACKET)
         return "it comes by a kind of path that this agent does not know: update this agent";
+    if (!fits(rs_engine_of(node, m->open.engine), m))
+        return "its engine does not go by that kind of path, or carries no streams: update the sender's agent";
     if (m->open.epoch != 0)
         return "its packets are sealed, and this agent has no keys: update this agent";
     bool many = m->open.size == RS_STREAM || m->open.size / m->open.fragment_size > RS_FRAGMENTS_SMALL;
@@ -344,7 +378,7 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
     rs_receiving *x = rs_find_receiving(node, &m->open.object);
     if (x && x->link.peer->id == peer && x->t.nonce == m->nonce) {
         x->link.heard_at = now;
-        return on_open_again(node, now, x, m);
+        return fits(rs_engine_of(node, m->open.engine), m) ? on_open_again(node, now, x, m) : RS_RX_BAD;
     }
     const char *cause = cannot_open(node, m);
     if (cause) {

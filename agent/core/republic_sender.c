@@ -1,5 +1,6 @@
 /* The sender's side of the protocol of Sec. III-A: what it says to receivers, and one handler per message from them. */
-#include "core/rdcm.h"
+#include "core/republic/republic.h"
+#include "core/transfer/engine.h"
 
 #include <string.h>
 
@@ -46,7 +47,7 @@ static void open_says(const rs_sending *x, rs_message *m) {
     m->open.first = x->first;
     m->open.end = x->end;
     m->open.object = x->t.object;
-    m->open.engine = x->by_rdcm ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC;
+    m->open.engine = x->t.engine->id;
     m->open.feedback_us = (uint32_t)(x->feedback_interval / 1000);
     m->open.digest = x->t.digest;
     m->open.light_confirm = (uint8_t)x->light_confirm;
@@ -93,7 +94,8 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
     if (m->open_ack.status == RS_ACK_ACCEPTED && !r->accepted) {
         r->accepted = true;
         r->accepted_at = now;
-        if (r->member && !r->lit && !x->by_rdcm && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
+        if (r->member && !r->lit && x->t.engine->by_light && x->grant.light_bound &&
+            now + x->grant.light_bound < x->light_due)
             x->light_due = now + x->grant.light_bound;
         rs_sender_accepted(now, x);
         rs_sender_advance(node, now, x);
@@ -106,7 +108,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
 static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     if (m->session > x->t.session)
         return RS_RX_BAD;
-    if (m->session < x->t.session || !r->member || r->lit || r->apart || x->by_rdcm)
+    if (m->session < x->t.session || !r->member || r->lit || r->apart)
         return RS_RX_NONE;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return RS_RX_NONE;
@@ -150,8 +152,6 @@ static bool ring_named(const rs_sending *x, const rs_recipient *r, uint32_t sess
 /* The range (start, end), both excluded, going around: to the fragments this receiver is to be patched. */
 static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     rs_session_ring ring;
-    if (x->by_rdcm)
-        return rs_rdcm_on_request(node, now, x, r, m);
     if (m->session > x->t.session && m->session != RS_SESSION_OBJECT && !(r->apart && m->session == RS_SESSION_APART))
         return RS_RX_BAD;
     if (!ring_named(x, r, m->session, &ring))
@@ -173,6 +173,19 @@ static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_r
     rs_repair_asked(node, now, x, r, from, from + straight);
     rs_repair_asked(node, now, x, r, ring.first, ring.first + (many - straight));
     return RS_RX_NONE;
+}
+
+rs_rx_verdict rs_republic_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    switch (m->type) {
+    case RS_MSG_INTL_SEQ:
+        return on_intl_seq(node, now, x, r, m);
+    case RS_MSG_PTCH_REQ:
+        return on_ptch_req(node, now, x, r, m);
+    case RS_MSG_PTCH_MAP:
+        return rs_on_ptch_map(node, now, x, r, m);
+    default:
+        return rs_on_rate(node, now, x, r, m);
+    }
 }
 
 static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
@@ -289,17 +302,14 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
     case RS_MSG_OPEN_ACK:
         return on_open_ack(node, now, x, r, m);
     case RS_MSG_INTL_SEQ:
-        return on_intl_seq(node, now, x, r, m);
     case RS_MSG_PTCH_REQ:
-        return on_ptch_req(node, now, x, r, m);
+    case RS_MSG_PTCH_MAP:
+    case RS_MSG_RATE:
+        return x->t.engine->sender.message(node, now, x, r, m);
     case RS_MSG_DATA_RCVD:
         return on_data_rcvd(node, now, x, r, m);
-    case RS_MSG_PTCH_MAP:
-        return rs_on_ptch_map(node, now, x, r, m);
     case RS_MSG_LEAF_REQ:
         return rs_on_leaf_req(node, now, x, r, m);
-    case RS_MSG_RATE:
-        return rs_on_rate(node, now, x, r, m);
     case RS_MSG_ABORT:
         return on_abort(node, now, x, r, m);
     case RS_MSG_PING:

@@ -1,5 +1,5 @@
 /* A sending transfer from open to SEND_DONE: recipients done and failed, waits that end, roads that come and go. */
-#include "core/rdcm.h"
+#include "core/transfer/engine.h"
 
 #include <string.h>
 
@@ -37,7 +37,7 @@ static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const
 
 void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_data_stop(node, x);
-    rs_rdcm_free(node, x->rdcm);
+    rs_engine_drop(node, &x->t);
     rs_repair_table_free(&x->repair.table, &node->allocator);
     rs_leave(node, &x->t);
     for (uint32_t i = 0; i < x->recipient_count; i++)
@@ -80,6 +80,8 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->t.fragments = rs_fragments(params->size, node->config.fragment_size);
     x->t.digest = params->digest;
     x->protocol = params->protocol;
+    x->t.engine = node->engines[0];
+    x->t.stream.on = params->size == RS_STREAM;
     x->stragglers = params->stragglers ? params->stragglers : node->config.stragglers;
     x->t.reserved_events = 16 + 5 * params->receiver_count;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
@@ -93,9 +95,8 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out) {
     if (!params->receivers || params->receiver_count == 0 || params->digest.length > sizeof params->digest.value)
         return RS_ERR_INVALID;
-    if (params->stragglers > RS_STRAGGLERS_EVICT || params->protocol > RS_PROTOCOL_RDCM)
-        return RS_ERR_INVALID;
-    if (params->size == RS_STREAM && params->protocol != RS_PROTOCOL_RDCM)
+    const rs_engine *engine = rs_engine_of(node, params->protocol);
+    if (params->stragglers > RS_STRAGGLERS_EVICT || !engine || (params->size == RS_STREAM && !engine->streams))
         return RS_ERR_INVALID;
     if (rs_find_sending(node, &params->object))
         return RS_ERR_EXISTS;
@@ -155,10 +156,8 @@ static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
     r->want.count = 0;
     rs_patch_ready(node, now, &r->link, false);
     rs_unsay(node, now, &r->link, UINT32_MAX);
-    rs_window_left(node, now, (rs_sending *)r->link.transfer, r);
-    rs_repair_left(now, (rs_sending *)r->link.transfer, r);
-    if (((rs_sending *)r->link.transfer)->by_rdcm)
-        rs_rdcm_left(node, now, r);
+    if (r->link.transfer->engine->sender.receiver_removed)
+        r->link.transfer->engine->sender.receiver_removed(node, now, r);
 }
 
 void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched, bool had_it) {
@@ -246,7 +245,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
             rs_words(words, sizeof words, "cannot be reached for %s: %s", time,
                      p->down_cause[0] ? p->down_cause : "no connection came up");
     } else if (all_sent && !rs_digest_follows(&x->t.digest) && now - progress >= stall &&
-               !(x->rdcm && x->rdcm->streams)) { /* whose program may still be taking what came */
+               !x->t.stream.on) { /* whose program may still be taking what came */
         rs_words(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
                  seconds(time, sizeof time, now - progress));
     } else {
@@ -329,8 +328,8 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_free(node, x);
         return;
     }
-    if (x->by_rdcm)
-        rs_rdcm_sender_timeout(node, now, x);
+    if (x->t.engine->sender.timeout)
+        x->t.engine->sender.timeout(node, now, x);
     if (now >= x->advance_due) {
         x->advance_due = RS_NEVER;
         rs_sender_advance(node, now, x);
@@ -367,8 +366,8 @@ void rs_sender_arm(rs_node *node, rs_sending *x) {
     rs_time due = RS_NEVER;
     if (x->t.finished)
         return;
-    if (x->by_rdcm)
-        due = rs_rdcm_sender_due(node, x);
+    if (x->t.engine->sender.deadline)
+        due = x->t.engine->sender.deadline(node, x);
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         if (dues[i] < due)
             due = dues[i];
@@ -403,7 +402,8 @@ void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *ou
     out->receivers = x->recipient_count;
     out->receivers_done = x->done;
     out->receivers_failed = x->failed;
-    rs_rdcm_sender_stats(node, x, out);
+    if (x->t.own && x->t.owner->sender.stats)
+        x->t.owner->sender.stats(node, x, out);
 }
 
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {

@@ -1,6 +1,7 @@
 /* The sender's paths, sessions and phases (Sec. III-A1): attempt sending, high rate, the stop rule, and what follows.
  */
-#include "core/rdcm.h"
+#include "core/republic/republic.h"
+#include "core/transfer/engine.h"
 
 #define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
 #define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
@@ -126,7 +127,7 @@ void rs_sender_grace(rs_node *node, rs_time now, rs_sending *x) {
     rs_sender_advance(node, now, x);
 }
 
-static void open_to_members(rs_node *node, rs_time now, rs_sending *x) {
+void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->apart)
@@ -157,29 +158,20 @@ static void begin_session(rs_node *node, rs_time now, rs_sending *x, uint64_t fi
     x->rings[x->t.session % RS_RINGS] = (rs_session_ring){x->t.session, first, end};
 }
 
-/* By RDCM, if it is for that: the object's first session, on packets, all of it, and to all receivers. False: by
- * Republic. */
-static bool begin_rdcm(rs_node *node, rs_time now, rs_sending *x) {
+/* By the engine that was granted, if it can. */
+static bool begin_by(rs_node *node, rs_time now, rs_sending *x, const rs_engine *engine) {
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
-    const char *why = x->grant.kind != RS_PATH_PACKET               ? "its path is a circuit"
-                      : x->t.session > 0 || x->end < x->t.fragments ? "the path takes a part of the object only"
-                      : rs_sender_others(x)                         ? "the path is for a part of the receivers only"
-                      : !rs_rdcm_begin(node, now, x)                ? "memory is short"
-                                                                    : NULL;
-    if (!why) {
-        x->rate.ceiling_bps = x->grant.rate_bps && x->grant.rate_bps < node->config.nic_rate_bps
-                                  ? x->grant.rate_bps
-                                  : node->config.nic_rate_bps; /* windows, not rates, leave room for others */
-        open_to_members(node, now, x);
+    const char *why = engine->sender.begin(node, now, x);
+    if (!why)
         return true;
-    }
-    if (x->t.size == RS_STREAM) { /* Republic needs to know where it ends */
-        rs_words(log.cause, sizeof log.cause, "a stream needs RDCM, which cannot be: %s", why);
+    const rs_engine *fallback = node->engines[0];
+    if (x->t.stream.on && !fallback->streams) { /* it needs to know where it ends */
+        rs_words(log.cause, sizeof log.cause, "a stream needs %s, which cannot be: %s", engine->name, why);
         rs_sender_fail_all(node, now, x, log.cause);
         return true;
     }
-    rs_rdcm_stop(node, x); /* a view may have come before, or memory ran short half way */
-    rs_words(log.cause, sizeof log.cause, "by Republic though RDCM was granted: %s", why);
+    rs_engine_drop(node, &x->t); /* a view may have come before, or memory ran short half way */
+    rs_words(log.cause, sizeof log.cause, "by %s though %s was granted: %s", fallback->name, engine->name, why);
     rs_emit(node, &log);
     return false;
 }
@@ -205,16 +197,21 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
     x->stats.granted_at = now;
     x->stats.high_rate_at = x->stats.data_done_at = 0;
-    if (grant->protocol == RS_PROTOCOL_RDCM && begin_rdcm(node, now, x))
-        return;
+    const rs_engine *engine = rs_engine_of(node, grant->protocol), *fallback = node->engines[0];
+    if (!engine || engine == fallback || !begin_by(node, now, x, engine))
+        fallback->sender.begin(node, now, x);
+}
+
+const char *rs_republic_begin(rs_node *node, rs_time now, rs_sending *x) {
     set_attempt_interval(node, x);
     wait_for_light(node, now, x, false);
-    open_to_members(node, now, x);
+    rs_sender_open_members(node, now, x);
     x->attempt_due = now;
     rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
     rs_data_schedule(node, now, x);
     rs_sender_want_path(node, now, x); /* the rest, of the object or of the receivers */
     rs_sender_advance(node, now, x);
+    return NULL;
 }
 
 static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
@@ -230,7 +227,12 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_resume(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->by_rdcm || x->phase != RS_PHASE_HIGH_RATE)
+    if (x->t.engine->sender.resume)
+        x->t.engine->sender.resume(node, now, x);
+}
+
+void rs_republic_resume(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->phase != RS_PHASE_HIGH_RATE)
         return;
     x->rate_from_pos = x->pos;
     x->rate.epoch_end = now + x->rate.epoch;
@@ -296,13 +298,13 @@ static void count_light(rs_sending *x) {
     }
 }
 
+void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
+    x->t.engine->sender.advance(node, now, x);
+}
+
 /* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the
  * position. */
-void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->by_rdcm) {
-        rs_rdcm_advance(node, now, x);
-        return;
-    }
+void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return;
     count_light(x);
@@ -444,8 +446,12 @@ rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind k
         return RS_ERR_STATE;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return RS_OK; /* the data channel is done with it */
-    if (x->by_rdcm)
-        return RS_OK; /* another tree under the same group: peers repair meanwhile */
+    if (x->t.engine->sender.path_moved)
+        x->t.engine->sender.path_moved(node, now, x, kind);
+    return RS_OK;
+}
+
+void rs_republic_path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_kind kind) {
     x->grant.kind = kind;
     if (kind == RS_PATH_PACKET)
         x->grant.reconfiguration = 0;
@@ -456,7 +462,6 @@ rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind k
         rs_data_schedule(node, now, x);
     }
     rs_sender_advance(node, now, x);
-    return RS_OK;
 }
 
 rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer) {
@@ -503,9 +508,9 @@ rs_status rs_next_path_failed(rs_node *node, rs_time now, rs_xfer xfer) {
 
 /* What is left becomes a session without a data channel: receivers ask for all they miss. */
 static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
-    bool sending = x->phase == RS_PHASE_ATTEMPT || x->phase == RS_PHASE_HIGH_RATE || x->by_rdcm;
+    bool sending = x->phase == RS_PHASE_ATTEMPT || x->phase == RS_PHASE_HIGH_RATE || x->t.engine->begins_over;
     rs_data_stop(node, x);
-    rs_rdcm_stop(node, x);
+    rs_engine_drop(node, &x->t);
     x->no_data_channel = true;
     if (x->has_next) /* granted, never used */
         rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
@@ -516,7 +521,7 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++)
         x->recipients[i].wanted = x->recipients[i].member;
     begin_session(node, now, x, sending ? x->first : x->end, x->t.fragments);
-    open_to_members(node, now, x);
+    rs_sender_open_members(node, now, x);
     x->stats.data_done_at = now;
     x->fnsd_due = now;
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
@@ -567,7 +572,7 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
         rs_sender_fail_all(node, now, x, log.cause);
         return RS_OK;
     }
-    if (x->rdcm && x->rdcm->streams) {
+    if (x->t.stream.on) {
         rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
         rs_sender_fail_all(node, now, x, log.cause);
         return RS_OK;

@@ -9,7 +9,6 @@
 #include "core/pacer.h"
 #include "core/ranges.h"
 #include "core/rate.h"
-#include "core/rdcm_state.h"
 #include "core/repair_table.h"
 #include "core/road.h"
 #include "core/rtt.h"
@@ -45,6 +44,7 @@ enum {
     RS_SAY_LEAVES = 1 << 13
 };
 
+typedef struct rs_engine rs_engine; /* transfer/engine.h */
 typedef struct rs_transfer rs_transfer;
 typedef struct rs_sending rs_sending;
 typedef struct rs_receiving rs_receiving;
@@ -87,8 +87,23 @@ typedef struct {
     rs_list in_peer, in_talking, in_patching;
 } rs_link;
 
+/* Of a continuing stream, in fragments. transfer/stream.c */
+typedef struct {
+    bool on;            /* it was opened without an end; that may be known by now */
+    bool moved_told;    /* RS_EV_STREAM_MOVED is out, and the caller has not looked since */
+    uint64_t capacity;  /* between the first that is kept and the last that may come, and 64 more: the engine's */
+    uint64_t released;  /* nobody needs from here what is below */
+    uint64_t taken;     /* what is below, the caller here does not need; UINT64_MAX: it takes all at once */
+    uint64_t available; /* sender: so many may be sent */
+} rs_stream;
+
 struct rs_transfer {
     rs_xfer id;
+    const rs_engine *engine; /* by which it goes now */
+    const rs_engine *owner;  /* whose `own` is: `engine`, or at a sender one that may begin yet; NULL: nobody's */
+    void *own;               /* what that engine remembers */
+    rs_stream stream;
+    rs_list in_acking, in_mending; /* in the node's lists, while it has such datagrams for its peers */
     bool sending;
     bool finished; /* SEND_DONE or RECEIVE_DONE is out; kept a while for last words, repeated answers, statistics */
     rs_object_id object;
@@ -178,7 +193,6 @@ typedef struct {
 struct rs_sending {
     rs_transfer t;
     rs_phase phase;
-    bool by_rdcm;          /* the present session is */
     const uint8_t *leaves; /* digests of the object's pieces, the caller's; NULL: not told */
     uint64_t leaf_count;
     rs_recipient *recipients;
@@ -237,7 +251,6 @@ struct rs_sending {
     rs_repairing repair;
     char first_cause[RS_CAUSE_MAX];
     rs_protocol protocol; /* wanted */
-    rs_rdcm *rdcm;        /* from its view or its session on; else NULL */
     rs_xfer_stats stats;
 };
 
@@ -251,7 +264,6 @@ struct rs_receiving {
     rs_transfer t;
     rs_link link;
     rs_receiving_state state;
-    rs_rdcm *rdcm; /* NULL: Republic */
     uint32_t group_address;
     uint16_t data_port;
     uint8_t path_kind, light_confirm;
@@ -297,6 +309,8 @@ typedef struct {
 
 struct rs_node {
     rs_config config;
+    const rs_engine *const *engines; /* the first one is the fallback */
+    uint32_t engine_count;
     rs_allocator allocator;
     uint64_t random;
     rs_transfer **slots;
@@ -310,7 +324,7 @@ struct rs_node {
     rs_timers timers, data_timers;
     rs_list ready;             /* sendings whose pacer lets them send, round robin */
     rs_list talking, patching; /* peers */
-    rs_list acking, mending;   /* rs_rdcm with acknowledgements to send; that may have something to repair */
+    rs_list acking, mending;   /* receivings with acknowledgements to send; that may have something to repair */
     uint32_t data_in_row;      /* data packets since the last patch */
     bool held;                 /* no data packets go out: rs_node_hold */
     rs_pacer nic;
@@ -373,6 +387,7 @@ void rs_sender_advance(rs_node *node, rs_time now,
                        rs_sending *x); /* what the lit, the waiting and the position ask for */
 void rs_sender_resume(rs_node *node, rs_time now, rs_sending *x); /* after a pause of the process */
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
+void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x); /* OPEN of a session that begins */
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
 /* What is left goes to each receiver by patches; `cause`: why, for a person. */
 void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
@@ -411,6 +426,11 @@ void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r);
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r);
 void rs_sender_free(rs_node *node, rs_sending *x);
 void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
+
+/* transfer/stream.c */
+void rs_stream_released(rs_node *node, rs_transfer *t, uint64_t low); /* below, nobody needs anything from here */
+uint64_t rs_stream_past(const rs_transfer *t);                        /* one past what there is room for */
+bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size); /* false: it went further */
 
 /* transmit.c: the data channel's output */
 void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x);
@@ -490,7 +510,8 @@ rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn);
 rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
                                  uint32_t payload_length);
 rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m);
-bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m);
+/* Makes the message for a bit; `more`: there is a further one for it. */
+bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
 
 /* receiver_loss.c: what is missing, and asking for it */
 rs_time rs_receiver_patience(const rs_receiving *x);

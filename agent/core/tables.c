@@ -142,6 +142,8 @@ rs_status rs_enter(rs_node *node, rs_transfer *t) {
         return RS_ERR_MEMORY;
     node->timer_count++;
     node->live++;
+    rs_list_init(&t->in_acking);
+    rs_list_init(&t->in_mending);
     node->slots[slot] = t;
     node->next_slot = (slot + 1) % node->slot_count;
     if (++node->slot_generation[slot] == 0)

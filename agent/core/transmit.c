@@ -1,6 +1,7 @@
 /* What leaves the node: control messages first, then data packets as pacers allow, round robin between transfers, with
  * patches in between. */
-#include "core/rdcm.h"
+#include "core/republic/republic.h"
+#include "core/transfer/engine.h"
 
 #define DATA_PER_PATCH 4 /* when the NIC is the limit: patches must not stall the data channel */
 
@@ -10,10 +11,10 @@ void rs_data_stop(rs_node *node, rs_sending *x) {
 }
 
 void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->by_rdcm) {
-        rs_rdcm_schedule(node, now, x);
-        return;
-    }
+    x->t.engine->sender.schedule(node, now, x);
+}
+
+void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x) {
     rs_time due = x->phase == RS_PHASE_ATTEMPT ? x->attempt_due : rs_pacer_due(&x->pacer);
     rs_time open = x->phase == RS_PHASE_PATCHING ? now : rs_window_due(x, now);
     if (x->phase == RS_PHASE_PATCHING && !rs_repair_tail_sends(x)) {
@@ -91,18 +92,12 @@ static bool poll_repair(rs_node *node, rs_time now, rs_sending *x, rs_packet_out
     return true;
 }
 
-static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
-    if (rs_list_empty(&node->ready))
-        return false;
-    rs_sending *x = RS_HOLDER(rs_sending, in_ready, node->ready.next);
-    if (x->by_rdcm)
-        return rs_rdcm_poll_data(node, now, x, out) ||
-               poll_data(node, now, out); /* if not, it is in the list no more */
+bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
     if (poll_repair(node, now, x, out))
         return true;
     if (x->phase == RS_PHASE_PATCHING) {
         rs_data_stop(node, x);
-        return poll_data(node, now, out); /* it is in the list no more */
+        return false;
     }
     data_packet(now, x, out);
     rs_repair_data_sent(x);
@@ -126,6 +121,15 @@ static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
     return true;
 }
 
+static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
+    while (!rs_list_empty(&node->ready)) {
+        rs_sending *x = RS_HOLDER(rs_sending, in_ready, node->ready.next);
+        if (x->t.engine->sender.poll_data(node, now, x, out))
+            return true; /* if not, it is in the list no more */
+    }
+    return false;
+}
+
 void rs_node_hold(rs_node *node, rs_time now, bool held) {
     bool ends = node->held && !held;
     node->held = held;
@@ -134,14 +138,14 @@ void rs_node_hold(rs_node *node, rs_time now, bool held) {
 }
 
 bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out) {
-    if (rs_poll_talk(node, now, out) || rs_rdcm_poll_ack(node, now, out))
+    if (rs_poll_talk(node, now, out) || rs_poll_acks(node, now, out))
         return true;
     for (rs_timer *t = rs_timers_first(&node->data_timers); t && t->due <= now; t = rs_timers_first(&node->data_timers))
         rs_data_schedule(node, now, t->owner);
     if (!rs_pacer_ready(&node->nic, now))
         return false;
     bool patch_turn = node->held || node->data_in_row >= DATA_PER_PATCH || rs_list_empty(&node->ready);
-    if (patch_turn && (rs_poll_patch(node, now, out) || rs_rdcm_poll_repair(node, now, out))) {
+    if (patch_turn && (rs_poll_patch(node, now, out) || rs_poll_repairs(node, now, out))) {
         node->data_in_row = 0;
         rs_pacer_sent(&node->nic, now, on_wire(out));
         return true;

@@ -48,10 +48,6 @@ static void get_bytes(cursor *c, void *to, size_t bytes) {
     c->at += bytes;
 }
 
-static bool engine_is_known(uint8_t engine) {
-    return engine < 32 && (RS_ENGINES_KNOWN >> engine & 1);
-}
-
 void rs_wire_encode_data(const rs_data_header *h, uint8_t out[RS_DATA_HEADER]) {
     cursor c = {.write = out, .size = RS_DATA_HEADER};
     put(&c, RS_DATA_MAGIC, 2);
@@ -74,10 +70,17 @@ bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *h)
     h->nonce = get(&c, 8);
     h->sn = get(&c, 8);
     h->aux = get(&c, 8);
-    if ((h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT | RS_DATA_LIMIT)) || !engine_is_known(h->engine))
+    if ((h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT | RS_DATA_LIMIT)) ||
+        h->engine >= RS_WIRE_ENGINES)
         return false;
     int meanings = ((h->flags & RS_DATA_FIRST) != 0) + ((h->flags & RS_DATA_LIMIT) != 0);
     return meanings == 1 || (meanings == 0 && h->aux == 0);
+}
+
+bool rs_wire_nonce(const uint8_t *bytes, size_t length, uint64_t *nonce) {
+    cursor c = {.read = bytes, .at = 8, .size = length};
+    *nonce = length > 8 ? get(&c, 8) : 0;
+    return *nonce != 0 && !c.bad;
 }
 
 int rs_wire_version(const uint8_t *bytes, size_t have) {
@@ -145,7 +148,7 @@ bool rs_wire_decode_repair(const uint8_t *bytes, size_t length, rs_repair_header
     h->number = (uint32_t)get(&c, 3);
     uint32_t shape = (uint32_t)get(&c, 1);
     h->count = shape & ~MEMBERS_NEAR;
-    return h->number > 0 && engine_is_known(h->engine) && get_members(&c, h, first, shape & MEMBERS_NEAR);
+    return h->number > 0 && h->engine < RS_WIRE_ENGINES && get_members(&c, h, first, shape & MEMBERS_NEAR);
 }
 
 void rs_wire_cause_set(rs_wire_cause *cause, const char *text) {
@@ -205,12 +208,7 @@ static bool open_is_sane(const rs_message *m) {
         return false;
     if (m->open.size % m->open.fragment_size != 0 || m->open.size == 0)
         fragments++;
-    bool by_rdcm = m->open.engine == RS_PROTOCOL_RDCM;
-    if (by_rdcm && m->open.path_kind != RS_PATH_PACKET)
-        return false;
     if (m->open.size == RS_STREAM && m->open.end != RS_STREAM_FRAGMENTS)
-        return false;
-    if (m->open.size == RS_STREAM && m->open.engine == RS_PROTOCOL_REPUBLIC)
         return false;
     if (m->open.first >= m->open.end || m->open.end > fragments || m->open.end > INT64_MAX)
         return false;

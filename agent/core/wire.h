@@ -30,6 +30,7 @@
 #define RS_SESSIONS_MAX (1u << 24) /* of a transfer: data packets have 3 bytes for its number */
 
 /* Engines, by their numbers on the wire (types.h, rs_protocol): bits of HELLO's list. */
+#define RS_WIRE_ENGINES 32 /* bits in HELLO */
 #define RS_ENGINES_KNOWN ((1u << RS_PROTOCOL_REPUBLIC) | (1u << RS_PROTOCOL_RDCM))
 
 /* What a data packet costs on an Ethernet wire besides header and fragment: IPv4, UDP, Ethernet with FCS, preamble and
@@ -198,6 +199,9 @@ void rs_wire_encode_data(const rs_data_header *header, uint8_t out[RS_DATA_HEADE
 
 /* False if the bytes are not a data header of this version. */
 bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *out);
+
+/* Of which transfer a datagram is, whatever it is: all of them have it at the same place. False: too short. */
+bool rs_wire_nonce(const uint8_t *bytes, size_t length, uint64_t *nonce);
 
 /* The wire version that a datagram of the data channel or between peers claims; -1 if it is none of ours. */
 int rs_wire_version(const uint8_t *bytes, size_t have);

@@ -456,6 +456,14 @@ static void open__of_what_is_not_known_is_refused_in_words(void **state) {
     m.open.size = m.open.end = 1 << 28;
     one_open(n, m, "too small");
     m = good;
+    m.open.engine = RS_PROTOCOL_RDCM;
+    m.open.path_kind = RS_PATH_CIRCUIT;
+    one_open(n, m, "does not go by that kind of path");
+    m = good;
+    m.open.size = RS_STREAM;
+    m.open.end = RS_STREAM_FRAGMENTS;
+    one_open(n, m, "carries no streams");
+    m = good;
     m.open.epoch = 1;
     one_open(n, m, "sealed");
     net_free(n);

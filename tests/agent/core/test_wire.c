@@ -40,8 +40,8 @@ static void data_header__bad_ones_are_refused(void **state) {
     const struct {
         size_t at;
         uint8_t value;
-    } changes[] = {{0, 0}, {1, 0},    {2, 1}, {2, 3},   /* magic, version */
-                   {3, 8}, {3, 0x80}, {7, 2}, {24, 1}}; /* flags, engine, size without FIRST */
+    } changes[] = {{0, 0}, {1, 0},    {2, 1},  {2, 3},   /* magic, version */
+                   {3, 8}, {3, 0x80}, {7, 32}, {24, 1}}; /* flags, engine, size without FIRST */
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         memcpy(bad, good, sizeof bad);
         bad[changes[i].at] = changes[i].value;
@@ -177,10 +177,9 @@ static void open__contradictions_are_refused(void **state) {
     REFUSED(m.open.end = 12); /* 10,000 bytes are 11 fragments */
     REFUSED(m.open.first = UINT64_MAX);
     REFUSED(m.nonce = 0);
-    REFUSED(m.open.engine = RS_PROTOCOL_RDCM);  /* on a circuit */
     REFUSED(m.open.group_address = 0x0a000001); /* a server's own: nobody binds a socket to it */
     REFUSED(m.open.group_address = 0xf0000001);
-    REFUSED(m.open.size = RS_STREAM); /* by Republic */
+    REFUSED(m.open.size = RS_STREAM); /* which ends */
     REFUSED(m.open.light_confirm = 0);
     REFUSED(m.open.digest.length = 33);
     REFUSED(m.open.path_kind = RS_OPEN_NO_PATH); /* with a group */
@@ -318,7 +317,7 @@ static void repair_header__bad_ones_are_refused(void **state) {
         size_t at;
         uint8_t value;
     } bad[] = {
-        {0, 0},     {2, 1},  {3, 0x20}, {3, 0x29},  {7, 9},   /* magic, version, no repair, an unknown combination */
+        {0, 0},     {2, 1},  {3, 0x20}, {3, 0x29},  {7, 32},  /* magic, version, no repair, an unknown combination */
         {23, 0xff}, {27, 4}, {27, 2},   {27, 12},   {27, 22}, /* sn out of bounds; other numbers of members */
         {27, 0x83}, {28, 0}, {47, 1},   {27, 0xff},           /* short form for few; twice the same; one too many */
     };

@@ -1,0 +1,8 @@
+/* The engines of objects that this agent knows. */
+#include "core/transfer/engine.h"
+
+#include "core/rdcm.h"
+#include "core/republic/republic.h"
+
+const rs_engine *const rs_engines_known[] = {&rs_engine_republic, &rs_engine_rdcm};
+const uint32_t rs_engine_count = sizeof rs_engines_known / sizeof rs_engines_known[0];
