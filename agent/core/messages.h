@@ -134,8 +134,10 @@ typedef enum {
 } rs_messages_via;
 
 typedef enum {
-    RS_LOST_NETWORK,  /* not recovered within its bounds */
-    RS_LOST_WINDOW,   /* too many packets came after it (window_packets, max_missing or receive_bytes) */
+    RS_LOST_NETWORK, /* not recovered within its bounds */
+    /* too many packets came after it (window_packets, max_missing or receive_bytes); `count` 0: how many is not known,
+     * they were published after this node joined and before the first that it heard of */
+    RS_LOST_WINDOW,
     RS_LOST_SLOW,     /* it came, but the subscriber did not take it in time (`deliveries` or receive_bytes) */
     RS_LOST_ASSEMBLY, /* a message of which other packets came: not whole in time, or too large for this node */
     RS_LOST_RESTART   /* its sender's agent was started anew; `count` 0: how many is not known */
@@ -188,6 +190,7 @@ typedef struct {
     uint64_t xors;          /* packets XORed into repairs being made */
     uint64_t asked;         /* packets asked for, each time anew; naks_sent: the datagrams, of many packets each */
     uint64_t naks_repeated; /* packets asked for again before the answer can have come: not given twice */
+    uint64_t queries_sent, queries_received; /* for how far a publisher is that is not heard */
     uint64_t naks_sent, naks_received, retransmits_sent, heartbeats_sent, heartbeats_received;
     uint64_t intake_dropped;                          /* random victims of a full intake */
     uint64_t groups, streams, missing, regions, bins; /* gauges: now */

@@ -243,6 +243,9 @@ static void group_repairs(page *p, const rs_messages_stats *s) {
     by(p, "group_requests_total", "kind", "received", s->naks_received);
     by(p, "group_requests_total", "kind", "repeated", s->naks_repeated);
     by(p, "group_requests_total", "kind", "answered", s->retransmits_sent);
+    family(p, "group_position_queries_total", "counter", "Questions for how far a publisher is that is not heard.");
+    by(p, "group_position_queries_total", "direction", "sent", s->queries_sent);
+    by(p, "group_position_queries_total", "direction", "received", s->queries_received);
     family(p, "group_heartbeats_total", "counter", "Heartbeats of quiet senders.");
     by(p, "group_heartbeats_total", "direction", "sent", s->heartbeats_sent);
     by(p, "group_heartbeats_total", "direction", "received", s->heartbeats_received);

@@ -157,6 +157,7 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint
         node->stats.refused++;
         return true;
     }
+    stream->heard_at = now;
     if (fresh)
         rs_gm_stream_start(stream, id.sn);
     if (!wanted(node, now, stream, &id, &body))

@@ -264,7 +264,7 @@ bool rs_messages_poll_event(rs_messages *node, rs_messages_event *out) {
     while (waiting(node) > 0) {
         const rs_gm_event *event = event_at(node, node->event_head++);
         fill(node, event, out);
-        if (out->kind == RS_MESSAGES_LOST && out->count == 0 && out->reason != RS_LOST_RESTART)
+        if (out->kind == RS_MESSAGES_LOST && out->count == 0 && out->reason == RS_LOST_SLOW)
             continue;
         return true;
     }

@@ -3,6 +3,8 @@
  * it says to one group it says of others, too, that it published to of late: their members are often the same. */
 #include "core/messages/state.h"
 
+#define SLOW (30 * INT64_C(1000000000)) /* between heartbeats long after the last packet */
+#define BEATS_DOUBLED 24u
 #define LOOKED_AT 32u     /* other groups that may be told of, at most */
 #define MEMBERS_MOST 256u /* of a group whose members are compared with another's */
 #define EVERYBODY 256u    /* of rs_gm_group.told: as many as the group has heard */
@@ -43,7 +45,7 @@ static uint32_t hear(const rs_messages *node, const rs_gm_group *other, const rs
 }
 
 static void put_item(rs_gm_small *small, uint32_t count, const rs_gm_group *group) {
-    uint64_t sn = group->own->high;
+    uint64_t sn = group->own->seen; /* what waits here to be sent is not missed by anybody */
     rs_gm_state_item item = {group->id, sn, rs_gm_publish_views(group, sn)};
     rs_gm_put_state_item(small->bytes + RS_GM_STATE + count * RS_GM_STATE_ITEM, &item);
 }
@@ -56,7 +58,8 @@ static uint32_t put_others(rs_messages *node, rs_time now, const rs_gm_group *gr
          at = at->prev) {
         rs_gm_group *other = RS_HOLDER(rs_gm_group, beating, at);
         looked_at++;
-        if (other == group || !other->own || now - other->published_at < node->config.heartbeat / 4)
+        if (other == group || !other->own || other->own->seen == 0 ||
+            now - other->published_at < node->config.heartbeat / 4)
             continue;
         uint32_t told = hear(node, group, other);
         if (told == 0)
@@ -68,7 +71,7 @@ static uint32_t put_others(rs_messages *node, rs_time now, const rs_gm_group *gr
 }
 
 static void say(rs_messages *node, rs_time now, rs_gm_group *group) {
-    rs_gm_small *small = rs_gm_small_new(node);
+    rs_gm_small *small = group->own->seen ? rs_gm_small_new(node) : NULL;
     if (!small)
         return;
     put_item(small, 0, group);
@@ -97,37 +100,50 @@ void rs_gm_heartbeats_begin(rs_messages *node, rs_time now, rs_gm_group *group) 
     group->published_at = now;
     group->beats = group->told = 0;
     rs_list_append(&node->beating, &group->beating);
-    if (!group->heartbeat.at)
-        rs_timer_set(&node->timers, &group->heartbeat, now + node->config.heartbeat);
+    group->beat_at = now + node->config.heartbeat;
+    if (!group->heartbeat.at || group->heartbeat.due > group->beat_at)
+        rs_timer_set(&node->timers, &group->heartbeat, group->beat_at);
 }
 
+/* One, two, four ... waits after the last packet; after a while, evenly. */
+static rs_time next_beat(const rs_messages *node, rs_time now, const rs_gm_group *group) {
+    rs_time wait = group->beats < BEATS_DOUBLED ? node->config.heartbeat << group->beats : RS_NEVER;
+    return group->beats < node->config.heartbeats || wait < SLOW ? group->published_at + wait : now + SLOW;
+}
+
+/* Members that the first ones did not reach (their switch restarts, say) hear a later one: as long as the group is in
+ * use here they go on (as in LBRM). Where anybody may publish, nobody tells how long that is, and they end. */
 void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_timer_set(&node->timers, &group->heartbeat, RS_NEVER);
-    /* One, two, four ... waits after the last packet. */
-    rs_time due = group->published_at + (node->config.heartbeat << group->beats);
-    if (group->own && group->naks && group->beats < node->config.heartbeats) {
-        if (now >= due) {
-            if (is_due(node, group))
+    bool first = group->beats < node->config.heartbeats, goes_on = group->own && (group->naks || !group->open);
+    if (goes_on && (first || !group->open)) {
+        if (now >= group->beat_at) {
+            if (!first || is_due(node, group))
                 say(node, now, group);
-            group->beats++;
-            due = group->published_at + (node->config.heartbeat << group->beats);
+            group->beats += group->beats < BEATS_DOUBLED;
+            group->beat_at = next_beat(node, now, group);
         }
-        if (group->beats < node->config.heartbeats) {
-            rs_timer_set(&node->timers, &group->heartbeat, due);
+        first = group->beats < node->config.heartbeats;
+        if (first || !group->open)
+            rs_timer_set(&node->timers, &group->heartbeat, group->beat_at);
+        if (first)
             return;
-        }
     }
     rs_list_remove(&group->beating);
 }
 
 /* What a sender says of itself in one group. */
 static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs_gm_id *id, const rs_gm_views *views) {
-    bool fresh;
-    rs_gm_stream *stream = rs_gm_stream_get(node, group, id, true, &fresh);
-    if (!stream || !rs_gm_believes(node, group, id->sender, id->incarnation)) {
-        node->stats.refused++;
-        return;
+    bool fresh = false;
+    rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, group->id);
+    if (!stream || stream->incarnation != id->incarnation || !rs_gm_departed_counts(now, group, stream)) {
+        stream = rs_gm_stream_get(node, group, id, true, &fresh);
+        if (!stream || !rs_gm_believes(node, group, id->sender, id->incarnation)) {
+            node->stats.refused++;
+            return;
+        }
     }
+    stream->heard_at = now;
     if (fresh)
         rs_gm_stream_start(stream, id->sn + 1);
     if (id->sn > stream->high && id->sn - stream->high > node->config.window_packets) {

@@ -118,7 +118,8 @@ static bool init_tables(rs_messages *node) {
         !node->answered || !node->scratch || !node->intake || !node->intake_order || !rs_gm_streams_init(node) ||
         !rs_gm_ask_init(node) || rs_gm_log_init(&node->in, c->receive_bytes, &node->allocator) != RS_OK ||
         rs_gm_log_init(&node->out, c->send_bytes, &node->allocator) != RS_OK ||
-        rs_timers_reserve(&node->timers, &node->allocator, c->max_groups) != RS_OK)
+        rs_timers_reserve(&node->timers, &node->allocator, c->max_groups) != RS_OK ||
+        rs_timers_reserve(&node->queries, &node->allocator, c->max_groups) != RS_OK)
         return false;
     node->intake_length = node->intake_order + c->intake_packets;
     node->intake_free = node->intake_length + c->intake_packets;
@@ -177,6 +178,7 @@ void rs_messages_free(rs_messages *node) {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         rs_gm_release(node, tables[i]);
     rs_timers_free(&node->timers, &node->allocator);
+    rs_timers_free(&node->queries, &node->allocator);
     rs_timers_free(&node->asking, &node->allocator);
     rs_gm_release(node, node);
 }
@@ -229,6 +231,9 @@ bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uin
     case RS_GM_KIND_STATE:
         good = rs_gm_receive_state(node, now, from, bytes, length);
         break;
+    case RS_GM_KIND_QUERY:
+        good = rs_gm_receive_query(node, from, bytes, length);
+        break;
     default:
         break;
     }
@@ -242,14 +247,19 @@ void rs_messages_timeout(rs_messages *node, rs_time now) {
     rs_gm_deliver_timeout(node, now);
     rs_gm_bins_timeout(node, now);
     rs_gm_streams_timeout(node, now);
+    rs_gm_query_timeout(node, now);
     for (rs_timer *timer; (timer = rs_timers_first(&node->timers)) && timer->due <= now;)
         rs_gm_heartbeat(node, now, timer->owner);
 }
 
 rs_time rs_messages_deadline(const rs_messages *node) {
-    const rs_timer *timer = rs_timers_first(&node->timers);
-    rs_time all[] = {timer ? timer->due : RS_NEVER, rs_gm_missing_deadline(node), rs_gm_deliver_deadline(node),
-                     rs_gm_bins_deadline(node), node->sweep_at};
+    const rs_timer *timer = rs_timers_first(&node->timers), *query = rs_timers_first(&node->queries);
+    rs_time all[] = {timer ? timer->due : RS_NEVER,
+                     rs_gm_missing_deadline(node),
+                     rs_gm_deliver_deadline(node),
+                     rs_gm_bins_deadline(node),
+                     node->sweep_at,
+                     query ? query->due : RS_NEVER};
     rs_time first = all[0];
     for (size_t i = 1; i < sizeof all / sizeof *all; i++)
         first = all[i] < first ? all[i] : first;

@@ -33,6 +33,10 @@ rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn) {
         views.view[views.count].version = (uint32_t)version;
         views.view[views.count++].back = back < RS_GM_BACK_MOST ? (uint8_t)back : RS_GM_BACK_MOST;
     }
+    if (views.count == 0) { /* of a time before all that is remembered */
+        views.view[0].version = (uint32_t)group->past[0].version - 1;
+        views.view[views.count++].back = RS_GM_BACK_MOST;
+    }
     return views;
 }
 
@@ -137,6 +141,14 @@ static uint64_t first_number(const rs_messages *node, rs_message_group group) {
     return node->number_least + 1;
 }
 
+uint64_t rs_gm_publish_forgotten(const rs_messages *node, rs_message_group group) {
+    for (uint32_t i = 0; i < node->number_count; i++) {
+        if (node->numbers[i].group == group)
+            return node->numbers[i].high;
+    }
+    return 0;
+}
+
 void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group) {
     if (!group->own || group->own->high == 0)
         return;
@@ -195,7 +207,7 @@ rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group i
     node->stats.published++;
     if (sn)
         *sn = group->own->high < next ? group->own->high : next;
-    if (group->naks)
+    if (group->naks || !group->open)
         rs_gm_heartbeats_begin(node, now, group);
     return RS_OK;
 }
@@ -209,13 +221,13 @@ bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
         uint64_t at = node->sent;
         const rs_gm_record *record = rs_gm_log_record(&node->out, at);
         node->sent += record->span;
-        const rs_gm_stream *stream =
-            record->stream == RS_GM_NO_STREAM ? NULL : rs_gm_stream_numbered(node, record->stream);
+        rs_gm_stream *stream = record->stream == RS_GM_NO_STREAM ? NULL : rs_gm_stream_numbered(node, record->stream);
         if (!stream || !stream->group || !stream->own)
             continue;
         const rs_gm_slot *slot = rs_gm_slot_of(stream, record->sn);
         if (!slot || *slot != (at | RS_GM_RECORD))
             continue;
+        stream->seen = record->sn;
         uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
         *out = (rs_messages_out){
             .channel = RS_CH_GROUP, .peer = RS_NO_PEER, .group = stream->group->channel, .piece_count = 1};

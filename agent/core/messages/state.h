@@ -4,6 +4,7 @@
  *   missing.c   what is known to be missing             asking.c    when it is asked for, and of whom: NAKs
  *   publish.c   messages become packets                 heartbeats.c  the last packet before a pause
  *   peers.c     who is known, and what they may be given
+ *   positions.c how far a publisher is, if nothing says so
  *   answers.c   packets that are asked for              intake.c   packets that wait for the node
  *   deliver.c   order, large messages, events
  *   regions.c, plane.c   who is to get repairs of what (Ricochet, Sec. 4.1)
@@ -31,7 +32,8 @@
 #define RS_GM_ANSWERED 1024u    /* answers that are remembered; a power of two */
 #define RS_GM_EARLY 64u         /* packets that wait for a view, at most */
 #define RS_GM_NUMBERS 4096u     /* groups whose numbering is remembered when they are forgotten */
-#define RS_GM_DEPARTED 1024u    /* streams of senders that left their group, kept so that a return goes on with them */
+#define RS_GM_DEPARTED_BOUND (32 * INT64_C(1000000000)) /* ... and so long they are asked how far they were */
+#define RS_GM_DEPARTED 1024u /* streams of senders that left their group, kept so that a return goes on with them */
 #define RS_GM_ASK_LEAST (4 * INT64_C(1000000)) /* a packet is not asked for again sooner, and not given again */
 
 /* What a node knows of one packet of a stream: tag in the low bits, above it where it is. */
@@ -86,13 +88,14 @@ typedef struct {
     uint64_t high;         /* newest sn known of; base - 1 = none yet */
     uint64_t next;         /* FIFO: what is delivered next */
     uint64_t dropped;      /* first sn of the message that was last given up in the middle; 0 = none */
-    uint64_t seen;         /* newest sn of which the packet itself came; 0 = none: `high` may be but a claim */
+    uint64_t seen;         /* newest sn of which the packet itself came, or an own one was sent; 0 = none */
     uint64_t outside;      /* sn of the last packet or claim that was too far off to be believed; 0 = none */
     uint64_t floor;        /* high before what is known of it jumped forward: what is not above it is settled */
     uint64_t mark, recent; /* high at the last look at its window, and how many packets came before that */
     uint32_t missing;      /* packets */
     rs_gm_peer *peer;      /* NULL: its sender has left the group (or anybody may publish) */
     rs_time departed_at;   /* then: when that was */
+    rs_time heard_at;      /* the sender itself was heard last: a packet by multicast, or its position */
     bool own, settled_base, delivered;
     rs_list in_group, assemblies;
     rs_list wide;     /* in node->wide while the window is more than the least */
@@ -126,10 +129,13 @@ struct rs_gm_group {
     } pace;
     rs_timer heartbeat;
     rs_list beating; /* in node->beating while heartbeats are to come */
-    rs_time published_at;
+    rs_time published_at, beat_at;
     uint32_t beats;
     uint32_t told;     /* by heartbeats of other groups since: members of 256 that heard, added up */
     uint32_t position; /* in node->groups */
+    rs_time member_since;
+    rs_timer query; /* publishers that were not heard are asked how far they are */
+    uint32_t query_rounds, query_cursor;
 };
 
 /* A repair that cannot be used yet; `link` joins it to each packet it waits for. */
@@ -289,6 +295,10 @@ struct rs_messages {
     uint64_t event_head, event_tail; /* tail - head of them wait */
     uint64_t event_room;             /* a power of two */
     uint64_t losses_unreported;
+
+    rs_timers queries;
+    rs_time queries_from; /* of the second in which so many positions were asked for */
+    uint32_t queries_sent;
 
     rs_list beating;     /* groups with heartbeats to come, by when they were published to */
     uint64_t seen, lost; /* packets that crossed the network, and those lost on it, until the last look */
@@ -461,6 +471,8 @@ void rs_gm_publish_view(rs_gm_group *group);
 /* What packet `sn`, the newest, tells of the views it and those before it were published under. */
 rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn);
 bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out);
+/* How far this node was in a group that it has forgotten; 0: not known. */
+uint64_t rs_gm_publish_forgotten(const rs_messages *node, rs_message_group group);
 /* The group is about to be forgotten: its numbers will go on where they are. */
 void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group);
 
@@ -469,6 +481,16 @@ void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group);
 void rs_gm_heartbeats_begin(rs_messages *node, rs_time now, rs_gm_group *group);
 void rs_gm_heartbeat(rs_messages *node, rs_time now, rs_gm_group *group);
 bool rs_gm_receive_state(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
+
+/* positions.c */
+/* The group has another view: who may publish under it is asked for its position, unless it is heard. */
+void rs_gm_query_view(rs_messages *node, rs_time now, rs_gm_group *group);
+void rs_gm_query_timeout(rs_messages *node, rs_time now);
+bool rs_gm_receive_query(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length);
+/* Whether what a sender that has left says of how far it was is believed still. */
+static inline bool rs_gm_departed_counts(rs_time now, const rs_gm_group *group, const rs_gm_stream *stream) {
+    return !group->open && !stream->own && !stream->peer && now - stream->departed_at < RS_GM_DEPARTED_BOUND;
+}
 
 /* answers.c */
 bool rs_gm_receive_nak(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);

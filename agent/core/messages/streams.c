@@ -3,6 +3,7 @@
 
 #include "core/messages/state.h"
 
+#define JOIN_BOUND (1000 * INT64_C(1000000)) /* a member that joined so long ago hears what is published */
 #define SWEEP_TIMES 2 /* give_up: in that time nobody asks any more for what was missing before */
 
 static uint32_t bucket_of(const rs_messages *node, rs_peer sender, rs_message_group group) {
@@ -327,7 +328,8 @@ void rs_gm_stream_jump(rs_messages *node, rs_time now, rs_gm_stream *stream, uin
     }
     if (stream->group->order == RS_ORDER_FIFO)
         rs_gm_deliver_run(node, now, stream);
-    rs_gm_lost(node, stream, stream->high + 1, sn - stream->high - 1, RS_LOST_WINDOW);
+    if (sn > stream->high + 1)
+        rs_gm_lost(node, stream, stream->high + 1, sn - stream->high - 1, RS_LOST_WINDOW);
     stream->floor = stream->high;
     memset(stream->slots, 0, stream->capacity * sizeof *stream->slots);
     rs_gm_stream_start(stream, sn);
@@ -355,8 +357,17 @@ void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stre
     if (stream->settled_base || stream->own || !from_version(joined, views->view[0].version))
         return;
     stream->settled_base = true;
-    for (uint32_t i = 0; i < views->count && from_version(joined, views->view[i].version); i++)
-        first = views->view[i].back < RS_GM_LATE_JOIN && views->view[i].back < sn ? sn - views->view[i].back : first;
+    /* What comes first long after the join is the rest of something that was lost, else of what was under way then. */
+    bool late = !stream->group->open && now - stream->group->member_since >= JOIN_BOUND;
+    uint32_t most = late ? RS_GM_BACK_MOST : RS_GM_LATE_JOIN;
+    for (uint32_t i = 0; i < views->count && from_version(joined, views->view[i].version); i++) {
+        uint8_t back = views->view[i].back;
+        first = back < most && back < sn ? sn - back : first;
+        if (late && back == RS_GM_BACK_MOST && sn > RS_GM_BACK_MOST) {
+            first = sn - RS_GM_BACK_MOST + 1;
+            rs_gm_lost(node, stream, first, 0, RS_LOST_WINDOW); /* how many before it is not known */
+        }
+    }
     if (first >= old || (stream->delivered && stream->group->order == RS_ORDER_FIFO))
         return;
     while (stream->high + 1 - first > stream->capacity) {

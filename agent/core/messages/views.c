@@ -59,7 +59,7 @@ static rs_gm_group *new_group(rs_messages *node, rs_message_group id) {
     *group = (rs_gm_group){.id = id};
     rs_list_init(&group->streams);
     rs_list_init(&group->beating);
-    group->heartbeat.owner = group;
+    group->heartbeat.owner = group->query.owner = group;
     return group;
 }
 
@@ -108,7 +108,10 @@ static void apply(rs_messages *node, rs_time now, rs_gm_group *group, const rs_g
                 rs_gm_stream_free(node, stream);
         }
     }
+    if (!was && group->member)
+        group->member_since = now;
     rs_gm_streams_view(node, now, group);
+    rs_gm_query_view(node, now, group);
     rs_gm_peers_let_go(node, &before_it, next);
     release_lists(node, &before_it);
 }
@@ -259,6 +262,7 @@ void rs_gm_group_free(rs_messages *node, rs_gm_group *group) {
     while (!rs_list_empty(&group->streams))
         rs_gm_stream_free(node, RS_HOLDER(rs_gm_stream, in_group, group->streams.next));
     rs_timer_set(&node->timers, &group->heartbeat, RS_NEVER);
+    rs_timer_set(&node->queries, &group->query, RS_NEVER);
     rs_list_remove(&group->beating);
     rs_gm_peers_let_go(node, group, &nothing);
     release_lists(node, group);

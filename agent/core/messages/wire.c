@@ -259,7 +259,12 @@ uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from) {
 }
 
 void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnation, uint32_t count) {
-    put_kind(out, RS_GM_KIND_STATE);
+    rs_gm_put_positions(out, RS_GM_KIND_STATE, sender, incarnation, count);
+}
+
+void rs_gm_put_positions(uint8_t out[RS_GM_STATE], rs_gm_kind kind, rs_peer sender, uint32_t incarnation,
+                         uint32_t count) {
+    put_kind(out, kind);
     put32(out + 4, sender);
     put32(out + 8, incarnation);
     put32(out + CHECK_AT, 0);
@@ -274,7 +279,12 @@ void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item 
 }
 
 uint32_t rs_gm_get_state(const uint8_t *bytes, size_t length, rs_peer *sender, uint32_t *incarnation) {
-    if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_STATE || length < RS_GM_STATE)
+    return rs_gm_get_positions(bytes, length, RS_GM_KIND_STATE, sender, incarnation);
+}
+
+uint32_t rs_gm_get_positions(const uint8_t *bytes, size_t length, rs_gm_kind kind, rs_peer *sender,
+                             uint32_t *incarnation) {
+    if (rs_gm_get_kind(bytes, length) != (unsigned)kind || length < RS_GM_STATE)
         return 0;
     uint32_t count = get32(bytes + 16);
     *sender = get32(bytes + 4);

@@ -38,7 +38,8 @@ typedef enum {
     RS_GM_KIND_REPAIR = 2,
     RS_GM_KIND_NAK = 3,
     RS_GM_KIND_STATE = 4,
-    RS_GM_KIND_AGAIN = 5 /* a data packet that was asked for */
+    RS_GM_KIND_AGAIN = 5, /* a data packet that was asked for */
+    RS_GM_KIND_QUERY = 6  /* how far is the peer in these groups? As a STATE, of what the asker does not know yet */
 } rs_gm_kind;
 
 typedef enum {
@@ -106,6 +107,9 @@ void rs_gm_put_id(uint8_t out[RS_GM_ID], const rs_gm_id *id);
 void rs_gm_put_repair(uint8_t out[RS_GM_REPAIR], rs_peer from, uint32_t count, uint32_t length);
 void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count);
 void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item);
+/* RS_GM_KIND_STATE or RS_GM_KIND_QUERY */
+void rs_gm_put_positions(uint8_t out[RS_GM_STATE], rs_gm_kind kind, rs_peer sender, uint32_t incarnation,
+                         uint32_t count);
 void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnation, uint32_t count);
 void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item *item);
 /* Puts the check into a datagram of any kind that is otherwise done; of a repair, `length` may be without the XOR. */
@@ -137,7 +141,9 @@ uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from);
 void rs_gm_get_nak_item(const uint8_t *bytes, uint32_t index, rs_gm_nak_item *out);
 /* Number of items, 0 if it is no STATE. */
 uint32_t rs_gm_get_state(const uint8_t *bytes, size_t length, rs_peer *sender, uint32_t *incarnation);
-/* Of a STATE that was checked. */
+uint32_t rs_gm_get_positions(const uint8_t *bytes, size_t length, rs_gm_kind kind, rs_peer *sender,
+                             uint32_t *incarnation);
+/* Of a STATE or QUERY that was checked. */
 void rs_gm_get_state_item(const uint8_t *bytes, uint32_t index, rs_gm_state_item *out);
 
 #endif

@@ -1,5 +1,6 @@
 #include "pair.h"
 
+bool pair_takes_queries;
 uint64_t pair_fail_after = UINT64_MAX;
 
 static void *alloc_or_fail(void *context, size_t size) {
@@ -48,6 +49,8 @@ uint32_t pair_take(rs_messages *node, rs_time now, datagram *out, uint32_t most)
     rs_messages_out packet;
     uint32_t count = 0;
     while (count < most && rs_messages_poll_tx(node, now, &packet)) {
+        if (!pair_takes_queries && rs_gm_get_kind(packet.piece[0].bytes, packet.piece[0].length) == RS_GM_KIND_QUERY)
+            continue;
         datagram *d = &out[count++];
         d->length = 0;
         d->channel = packet.channel;

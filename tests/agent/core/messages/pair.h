@@ -34,6 +34,8 @@ typedef struct {
 } pair_server;
 void pair_view_of(rs_messages *node, uint64_t version, const rs_messages_view *like, const pair_server *servers,
                   uint32_t count);
+/* Questions of members for how far publishers are: else pair_take leaves them out. */
+extern bool pair_takes_queries;
 /* Takes what the node wants to send: the number of datagrams, at most `most`. */
 uint32_t pair_take(rs_messages *node, rs_time now, datagram *out, uint32_t most);
 /* A message whose every byte is `value`. */

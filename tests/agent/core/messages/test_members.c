@@ -480,8 +480,177 @@ static void versions__that_are_not_known_are_refused_and_counted(void **state) {
     end(&t);
 }
 
+/* ------------------------------------------------------------------------------------- publishers not heard */
+
+/* Both nodes until then; what is sent to one peer arrives, multicast does not. Returns the unicast datagrams. */
+static uint32_t run_without_multicast(two *t, rs_time from, rs_time until) {
+    rs_messages *nodes[] = {t->sender, t->receiver};
+    uint32_t unicast = 0;
+    pair_takes_queries = true;
+    for (rs_time now = from; now <= until; now += 5 * MS) {
+        for (uint32_t i = 0; i < 2; i++) {
+            if (rs_messages_deadline(nodes[i]) <= now)
+                rs_messages_timeout(nodes[i], now);
+            uint32_t count = pair_take(nodes[i], now, t->d, MOST);
+            for (uint32_t k = 0; k < count; k++) {
+                if (t->d[k].channel != RS_CH_PEER_DATAGRAM || t->d[k].peer != (i == 0 ? RECEIVER : SENDER))
+                    continue;
+                unicast++;
+                pair_give_from(nodes[1 - i], now, i == 0 ? SENDER : RECEIVER, &t->d[k]);
+            }
+        }
+    }
+    pair_takes_queries = false;
+    return unicast;
+}
+
+/* The switches have no rules for a member yet: all that a publisher multicasts, and its heartbeats, misses it. */
+static void publisher__that_is_not_heard_is_asked(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &FIFO);
+    assert_int_equal(pair_publish(t.sender, MS, 1, 1000), RS_OK);
+    assert_int_equal(pair_publish(t.sender, 2 * MS, 2, 1000), RS_OK);
+    run_without_multicast(&t, 2 * MS, 2000 * MS);
+    pair_expect(t.receiver, 1, 1000);
+    pair_expect(t.receiver, 2, 1000);
+    pair_expect_nothing(t.receiver);
+    end(&t);
+}
+
+static void publisher__that_is_not_heard_is_asked_in_plain_groups(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &PLAIN);
+    assert_int_equal(pair_publish(t.sender, MS, 1, 1000), RS_OK);
+    assert_int_equal(pair_publish(t.sender, 2 * MS, 2, 1000), RS_OK);
+    run_without_multicast(&t, 2 * MS, 2000 * MS);
+    pair_expect_lost(t.receiver, 1, 2, RS_LOST_NETWORK);
+    pair_expect_nothing(t.receiver);
+    end(&t);
+}
+
+/* A switch that comes back after 8 s: far more was published than a join may find under way. */
+static void publisher__of_much_that_a_new_member_did_not_hear_is_asked(void **state) {
+    (void)state;
+    for (uint32_t count = 100; count <= 400; count += 300) {
+        two t = begin((rs_messages_config){0}, &FIFO);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_int_equal(pair_publish(t.sender, 2000 * MS, (uint8_t)i, 1000), RS_OK);
+            pair_take(t.sender, 2000 * MS, t.d, MOST);
+        }
+        run_without_multicast(&t, 2000 * MS, 12000 * MS);
+        rs_messages_event event;
+        uint32_t came = 0, untold = 0;
+        while (rs_messages_poll_event(t.receiver, &event)) {
+            came += event.kind == RS_MESSAGES_DELIVER;
+            untold += event.kind == RS_MESSAGES_LOST && event.count == 0;
+        }
+        assert_int_equal(came, count < RS_GM_BACK_MOST ? count : RS_GM_BACK_MOST);
+        assert_int_equal(untold, count > RS_GM_BACK_MOST);
+        end(&t);
+    }
+}
+
+/* The program ended and its agent has forgotten the group: what it said last was lost, and that is told. */
+static void publisher__that_left_is_asked_what_was_its_last(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &FIFO);
+    send(&t, MS, 1);
+    run_without_multicast(&t, MS, 40000 * MS);
+    assert_int_equal(pair_publish(t.sender, 40000 * MS, 2, 1000), RS_OK);
+    pair_take(t.sender, 40000 * MS, t.d, MOST);
+    assert_int_equal(rs_messages_forget(t.sender, 40100 * MS, GROUP), RS_OK);
+    rs_peer members[] = {RECEIVER, OTHER};
+    const uint32_t incarnations[] = {3, 3};
+    rs_messages_view view = FIFO;
+    view.group = GROUP;
+    view.channel = 9;
+    view.version = 2;
+    view.members = members;
+    view.member_count = 2;
+    view.incarnations = incarnations;
+    assert_int_equal(rs_messages_set_view(t.receiver, 40100 * MS, &view), RS_OK);
+    pair_expect(t.receiver, 1, 1000);
+    run_without_multicast(&t, 40100 * MS, 43000 * MS);
+    pair_expect_lost(t.receiver, 2, 1, RS_LOST_NETWORK);
+    pair_expect_nothing(t.receiver);
+    end(&t);
+}
+
+/* Minutes later, in quiet, nobody is asked any more, and heartbeats have become rare. */
+static void publisher__that_is_heard_is_not_asked(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &FIFO);
+    send(&t, 60000 * MS, 1);
+    uint64_t before = pair_stats(t.receiver).queries_sent;
+    run_to(t.receiver, 61000 * MS);
+    run_to(t.sender, 61000 * MS);
+    before = pair_stats(t.receiver).queries_sent;
+    uint64_t beats = pair_stats(t.sender).heartbeats_sent;
+    for (rs_time now = 61000 * MS; now < 361000 * MS; now += 100 * MS) {
+        rs_messages_timeout(t.sender, now);
+        uint32_t count = pair_take(t.sender, now, t.d, MOST);
+        for (uint32_t i = 0; i < count; i++)
+            if (t.d[i].channel == RS_CH_GROUP)
+                pair_give_from(t.receiver, now, SENDER, &t.d[i]);
+        rs_messages_timeout(t.receiver, now);
+    }
+    assert_in_range(pair_stats(t.sender).heartbeats_sent - beats, 8, 20);
+    assert_int_equal(pair_stats(t.receiver).queries_sent, before);
+    end(&t);
+}
+
+/* A stranger's question is not answered, nor is a member's that comes from elsewhere. */
+static void queries__are_answered_to_members(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &FIFO);
+    send(&t, MS, 1);
+    const rs_gm_state_item item = {GROUP, 1, {.count = 1, .view = {{1, 0}}}};
+    const rs_peer from[] = {STRANGER, STRANGER, RECEIVER}, says[] = {STRANGER, RECEIVER, RECEIVER};
+    for (uint32_t i = 0; i < 3; i++) {
+        rs_gm_put_positions(t.d[0].bytes, RS_GM_KIND_QUERY, says[i], 3, 1);
+        rs_gm_put_state_item(t.d[0].bytes + RS_GM_STATE, &item);
+        t.d[0].length = RS_GM_STATE + RS_GM_STATE_ITEM;
+        rs_gm_seal(t.d[0].bytes, t.d[0].length);
+        pair_give_from(t.sender, 2 * MS, from[i], &t.d[0]);
+        assert_int_equal(pair_take(t.sender, 2 * MS, t.d, MOST), i == 2);
+    }
+    end(&t);
+}
+
+/* A thousand groups, none of whose publishers answers: a bound of questions a second. */
+static void queries__have_a_bound(void **state) {
+    (void)state;
+    rs_messages *node = pair_node(RECEIVER, (rs_messages_config){0});
+    rs_peer members[] = {RECEIVER}, publishers[] = {SENDER};
+    for (uint32_t i = 0; i < 1000; i++) {
+        rs_messages_view view = FIFO;
+        view.group = i + 1;
+        view.channel = 9;
+        view.version = 1;
+        view.members = members;
+        view.publishers = publishers;
+        view.member_count = view.publisher_count = 1;
+        assert_int_equal(rs_messages_set_view(node, 0, &view), RS_OK);
+    }
+    rs_messages_out out;
+    for (rs_time now = 0; now <= 10000 * MS; now += 10 * MS) {
+        rs_messages_timeout(node, now);
+        while (rs_messages_poll_tx(node, now, &out)) {
+        }
+    }
+    assert_in_range(pair_stats(node).queries_sent, 1000, 11 * 256);
+    rs_messages_free(node);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(publisher__that_is_not_heard_is_asked),
+        cmocka_unit_test(publisher__that_is_not_heard_is_asked_in_plain_groups),
+        cmocka_unit_test(publisher__of_much_that_a_new_member_did_not_hear_is_asked),
+        cmocka_unit_test(publisher__that_left_is_asked_what_was_its_last),
+        cmocka_unit_test(publisher__that_is_heard_is_not_asked),
+        cmocka_unit_test(queries__are_answered_to_members),
+        cmocka_unit_test(queries__have_a_bound),
         cmocka_unit_test(publisher__that_comes_again_is_heard),
         cmocka_unit_test(publisher__that_comes_again_owns_up_to_what_was_lost),
         cmocka_unit_test(publisher__that_left_and_is_listed_again_goes_on),
