@@ -1,8 +1,8 @@
-/* How far publishers are that nothing is heard of. What a publisher sent last, and its heartbeats, may all miss a member:
- * its switch had no rules yet, or restarts. So a member asks, by unicast, those that its view lists and that it does not
- * hear: soon after each view, then at growing distances; those that left, too, while they are remembered. The answer is
- * a STATE, no longer than what asked for it; what is missing by it is asked for, or told as lost, as ever. A second and a
- * round have a bound of questions, however many groups and members there are. */
+/* How far publishers are that nothing is heard of. What a publisher sent last, and its heartbeats, may all miss a
+ * member: its switch had no rules yet, or restarts. So a member asks, by unicast, those that its view lists and that it
+ * does not hear: soon after each view, then at growing distances; those that left, too, while they are remembered. The
+ * answer is a STATE, no longer than what asked for it; what is missing by it is asked for, or told as lost, as ever. A
+ * second and a round have a bound of questions, however many groups and members there are. */
 #include "core/messages/state.h"
 
 #define MS INT64_C(1000000)
