@@ -515,7 +515,8 @@ static void one_peer_announces_more_than_there_are_places__others_have_theirs(vo
     }
     const rs_peer to[] = {0};
     rs_xfer xfer;
-    assert_int_equal(net_send(n, 1, 77, 10, 1, to, &xfer), RS_OK); /* and this agent's own are not kept out */
+    const rs_send_params own = {.object = {.data = 77}, .size = 10, .receivers = to, .receiver_count = 1};
+    assert_int_equal(rs_send_open(node, NET_START, &own, &xfer), RS_OK); /* and this agent's own are not kept out */
     for (uint64_t i = 0; i < 100; i++)
         announced(node, 9, 100 + i, &ended);
     assert_true(announced(node, 7, 0, &ended));  /* 3 of one peer, 4 of the other before */
