@@ -119,6 +119,11 @@ static bool make_room(rs_agent *agent) {
 
 static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
     rs_error error = {0};
+    if (info->digest.algorithm == RS_DIGEST_NONE) {
+        snprintf(cause, size, "it is the rest of a stream that %.60s does not know: its agent was started again",
+                 agent->options.server);
+        return false;
+    }
     r->tree = rs_digest_tree_new(info->digest.algorithm, info->size);
     if (!r->tree) {
         snprintf(cause, size, "digest algorithm %u is not known at %s", info->digest.algorithm, agent->options.server);

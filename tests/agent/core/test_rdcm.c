@@ -792,6 +792,33 @@ static void a_stream_pauses__its_last_packet_arrives(void **state) {
     net_free(w.n);
 }
 
+/* A short stream is over before one of its receivers, which was stopped, has heard of it: it gets all of it, too. */
+static void a_stream_ends_before_one_has_accepted__it_gets_all(void **state) {
+    (void)state;
+    for (rs_time length = SEC; length <= 4 * SEC; length += 3 * SEC) {
+        world w = {.receivers = 3};
+        rs_config c = config();
+        c.sender_away_bound = 120 * SEC;
+        c.receiver_silence_bound = 5 * SEC;
+        w.n = net_new(4, &c, 1);
+        overlay_make(&w.o, 3, 1, NULL);
+        net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
+        net_pause(w.n, 2, length);
+        w.xfer = net_stream_all(w.n, 1, 100);
+        net_at(w.n, 5 * MS);
+        overlay_tell(w.n, &w.o, 3, w.xfer, 1);
+        extend(&w, 10, false);
+        net_at(w.n, 500 * MS);
+        extend(&w, 12, true);
+        net_at(w.n, length - MS);
+        assert_null(net_event(w.n, 2, RS_EV_INCOMING, ANYONE));
+        net_at(w.n, length + 10 * SEC);
+        all_have_it(&w);
+        assert_int_equal(net_event(w.n, 2, RS_EV_INCOMING, ANYONE)->event.bytes, RS_STREAM);
+        net_free(w.n);
+    }
+}
+
 /* One cancelled a stream, and the sender, which has not heard of it, tells the end: the answer is the last word again,
  * and the connection, which carries other transfers too, stays (the test network takes no malformed message). */
 static void a_stream_ends_that_one_has_cancelled__it_says_so_again(void **state) {
@@ -932,6 +959,7 @@ int main(void) {
         cmocka_unit_test(a_stream__all_arrives_within_its_window),
         cmocka_unit_test(a_stream_cannot_go_by_rdcm__it_fails_with_the_cause),
         cmocka_unit_test(a_stream_pauses__its_last_packet_arrives),
+        cmocka_unit_test(a_stream_ends_before_one_has_accepted__it_gets_all),
         cmocka_unit_test(a_stream_ends_that_one_has_cancelled__it_says_so_again),
         cmocka_unit_test(a_stream_is_not_taken__the_sender_waits),
         cmocka_unit_test(a_receiver_of_a_stream_dies__nobody_is_left_behind),
