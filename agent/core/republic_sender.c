@@ -74,7 +74,7 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, r
         open_apart(x, m);
     else if (!r->member && what == RS_SAY_OPEN)
         open_over(r, m);
-    else if (what == RS_SAY_OPEN && !r->accepted && x->rdcm && x->rdcm->streams) {
+    else if (what == RS_SAY_OPEN && !r->accepted && x->t.stream.on) {
         m->open.size = RS_STREAM; /* or who has not heard of it would take it for an object; its end it hears then */
         m->open.end = RS_STREAM_FRAGMENTS;
     }
@@ -101,7 +101,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         if (r->member && !r->lit && x->t.engine->by_light && x->grant.light_bound &&
             now + x->grant.light_bound < x->light_due)
             x->light_due = now + x->grant.light_bound;
-        if (x->rdcm && x->rdcm->streams && x->t.size != RS_STREAM)
+        if (x->t.stream.on && x->t.size != RS_STREAM)
             rs_say(node, now, &r->link, RS_SAY_OPEN);
         rs_sender_accepted(now, x);
         rs_sender_advance(node, now, x);
