@@ -10,6 +10,7 @@
 #include "daemon/units.h"
 
 #define JOIN_BOUND (10 * RS_SECOND)   /* for the manager's answer */
+#define JOIN_WAIT (60 * RS_SECOND)    /* for a manager that is away, as a send waits without a bound of its own */
 #define UNUSED_LINGER (2 * RS_SECOND) /* a group nobody here uses any more: its last messages may be asked for */
 #define MESSAGE_BYTES (1u << 20)
 #define EVENTS_TURN 4096u
@@ -148,12 +149,9 @@ void rs_groups_api(void *context, const rs_api_join *join) {
     char words[ROSTRUM_WORDS_MAX + 1];
     rs_local_group *group = rs_groups_by_name(g, join->group);
     bool ready = group && group->viewed && (!join->subscribe || group->member);
-    if (!ready && (!agent->link || !rs_link_up(agent->link))) {
-        if (agent->link)
-            rs_link_describe(agent->link, rs_agent_now(agent), words, sizeof words);
-        else
-            snprintf(words, sizeof words, "this agent has no manager (rostrumd --manager), which groups need");
-        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE, "%s", words);
+    if (!ready && !agent->link) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
+                           "this agent has no manager (rostrumd --manager), which groups need");
         return;
     }
     if (group && differs(group, join, words, sizeof words)) {
@@ -162,7 +160,8 @@ void rs_groups_api(void *context, const rs_api_join *join) {
     }
     if (!group && g->stream_count < RS_STREAMS_MOST)
         group = make_group(g, join->group);
-    rs_time bound = rs_agent_now(agent) + JOIN_BOUND;
+    bool there = ready || rs_link_up(agent->link); /* else it is told when it is: rs_groups_link_up */
+    rs_time bound = rs_agent_now(agent) + (there ? JOIN_BOUND : JOIN_WAIT);
     rs_group_stream *stream = group && g->stream_count < RS_STREAMS_MOST ? rs_stream_new(g, group, join, bound) : NULL;
     if (!stream) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_LIMIT,
@@ -242,6 +241,18 @@ rs_time rs_groups_deadline(const rs_groups *g) {
     return g->join_deadline < deadline ? g->join_deadline : deadline;
 }
 
+/* The manager has not answered a join in time. */
+static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
+    char words[ROSTRUM_WORDS_MAX + 1];
+    const rs_link *link = g->agent->link;
+    if (!link || rs_link_up(link)) {
+        rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT, "the manager has not answered within 10 s");
+        return;
+    }
+    rs_link_describe(link, now, words, sizeof words);
+    rs_stream_refuse(s, ROSTRUM_ERR_UNAVAILABLE, words);
+}
+
 static void expire_joins(rs_groups *g, rs_time now) {
     g->join_deadline = RS_NEVER;
     for (rs_local_group *group = g->groups, *after; group; group = after) {
@@ -252,7 +263,7 @@ static void expire_joins(rs_groups *g, rs_time now) {
             if (!rs_stream_waits(s))
                 continue;
             if (rs_stream_deadline(s) <= now)
-                rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT, "the manager has not answered within 10 s");
+                refuse_late(g, s, now);
             else if (rs_stream_deadline(s) < g->join_deadline)
                 g->join_deadline = rs_stream_deadline(s);
         }

@@ -31,6 +31,7 @@ from .values import Code, Event, GroupStatus, RostrumError, SendResult, Status, 
 
 ANSWER_BOUND_S = 60.0  # for what the agent answers at once
 READ_WAIT_S = 60.0
+JOIN_BOUND_S = 75.0  # the agent waits for a manager that is away for 60 s
 COPY_STEP = 1 << 26
 
 Bytes = bytes  # where a method of that name hides it
@@ -444,7 +445,8 @@ class Agent:
                 them; None: as the group is.
 
         Raises:
-            RostrumError: DENIED in the manager's words, UNAVAILABLE without a manager, TIMEOUT, LIMIT.
+            RostrumError: DENIED in the manager's words, UNAVAILABLE without a manager (one that is away is waited for
+                for 60 s), TIMEOUT, LIMIT.
         """
         return self._join(group, True, protocol, order, r, c, stagger)
 
@@ -458,7 +460,7 @@ class Agent:
         self, group: str, subscribe: bool, protocol: str | None, order: str, r: int, c: int, stagger: int
     ) -> Group:
         body = wire.join_body(group, subscribe, protocol or "", order, r, c, stagger)
-        answer = self._connection.ask(wire.JOIN, body, f"joining {group}", ANSWER_BOUND_S)
+        answer = self._connection.ask(wire.JOIN, body, f"joining {group}", JOIN_BOUND_S)
         has_protocol, has_order, message_bytes = answer.value
         return Group(group, has_protocol, has_order, message_bytes, _fd_of(answer))
 

@@ -80,7 +80,7 @@ def pub(
         source = (line.rstrip(b"\n") for line in iter(sys.stdin.buffer.readline, b""))
     if repeat > 1:
         source = list(source) * repeat
-    with connect() as agent, agent.publisher(group, **chosen) as out:
+    with connect() as agent, _told_of_waiting(agent).publisher(group, **chosen) as out:
         began = time.monotonic()
         if rate or not (file or messages):
             count = 0
@@ -92,6 +92,14 @@ def pub(
         facts = {"server": agent.server, "group": group, "protocol": out.protocol, "published": count, "took_s": took_s}
     if as_json:
         print(json.dumps(facts, indent=1))
+
+
+def _told_of_waiting(agent: Agent) -> Agent:
+    """The same agent. People hear it if its manager is away, for whom a join waits."""
+    status = agent.status()
+    if not status.manager_up and not status.manager.startswith("none"):
+        click.echo(f"waiting for the manager: {status.manager}", err=True)
+    return agent
 
 
 def _paced(source: Iterable[bytes], rate: float | None) -> Iterator[bytes]:
@@ -132,7 +140,7 @@ def sub(
       rostrum sub ticks --wait 5s --quiet            how many come
     """
     got, lost, short = 0, 0, False
-    with connect() as agent, agent.join(group, **_chosen(**options)) as messages:
+    with connect() as agent, _told_of_waiting(agent).join(group, **_chosen(**options)) as messages:
         click.echo(f"{agent.server} is in {group} ({messages.protocol}, order {messages.order})", err=True)
         try:
             while count is None or got < count:
