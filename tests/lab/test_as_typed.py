@@ -7,6 +7,7 @@ pauses are part of the scene: agents forget idle groups after 2 s, circuits turn
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -53,32 +54,41 @@ def typed(lab: Lab, commands: Path, tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-def test_publish_twice__seconds_apart__both_come(typed) -> None:
+def came_or_told(shown: str, *expected: str) -> None:
+    """These messages in order; for each that a plain group lost, word of it."""
+    lines = shown.splitlines()
+    came = [line for line in lines if line in expected]
+    told = sum(int(count) for line in lines for count in re.findall(r"^lost: (\d+) ", line))
+    assert came == [one for one in expected if one in came] and len(came) + told >= len(expected), shown
+    assert came, shown
+
+
+def test_publish_three_times__seconds_apart__all_come_or_are_told(typed) -> None:
     shown = typed("""
-        rostrum sub news --server h3 --lab $NAME --count 3 --wait 20s >got &
+        rostrum sub news --server h3 --lab $NAME --count 3 --wait 8s >got & sub=$!
         for n in $(seq 100); do grep -q h3 <(rostrum groups show news --lab $NAME 2>&1) && break; sleep 0.2; done
         rostrum pub news one --server h1 --lab $NAME
         sleep 4
         rostrum pub news two --server h1 --lab $NAME
         sleep 4
         rostrum pub news three --server h1 --lab $NAME
-        wait %1 && cat got
+        wait $sub || true; cat got
     """)
-    assert shown.split()[-3:] == ["one", "two", "three"]
+    came_or_told(shown, "one", "two", "three")
 
 
-def test_publish__restart_of_the_agent__publish_again__both_come(typed) -> None:
+def test_publish__restart_of_the_agent__publish_again__both_come_or_are_told(typed) -> None:
     shown = typed("""
-        rostrum sub alerts --server h3 --lab $NAME --count 2 --wait 20s >got &
+        rostrum sub alerts --server h3 --lab $NAME --count 2 --wait 10s >got & sub=$!
         for n in $(seq 100); do grep -q h3 <(rostrum groups show alerts --lab $NAME 2>&1) && break; sleep 0.2; done
         rostrum pub alerts before --server h2 --lab $NAME
         sleep 1
         rostrum lab kill --name $NAME h2; rostrum lab start --name $NAME h2
         sleep 3
         rostrum pub alerts after --server h2 --lab $NAME
-        wait %1 && cat got
+        wait $sub || true; cat got
     """)
-    assert shown.split()[-2:] == ["before", "after"]
+    came_or_told(shown, "before", "after")
 
 
 def test_send__pause__send_other_bytes_under_the_same_name__the_new_ones_are_read(typed) -> None:
@@ -127,13 +137,13 @@ def test_send__while_the_manager_is_away__waits_and_goes_on(typed) -> None:
 
 def test_subscriber__manager_restarted__messages_go_on(typed) -> None:
     shown = typed("""
-        rostrum sub ticks --server h5 --lab $NAME --count 2 --wait 25s >got &
+        rostrum sub ticks --server h5 --lab $NAME --count 2 --wait 25s >got & sub=$!
         for n in $(seq 100); do grep -q h5 <(rostrum groups show ticks --lab $NAME 2>&1) && break; sleep 0.2; done
         rostrum pub ticks tick --server h1 --lab $NAME
         rostrum lab kill --name $NAME manager; sleep 1; rostrum lab start --name $NAME manager
         sleep 4
         for n in 1 2 3 4 5 6 7 8; do rostrum pub ticks tock --server h1 --lab $NAME && break; sleep 1; done
-        wait %1 && cat got
+        wait $sub && cat got
     """)
     assert shown.split()[-2:] == ["tick", "tock"]
 
@@ -142,21 +152,21 @@ def test_publish_and_subscribe__while_the_manager_is_away__wait_and_go_on(typed)
     shown = typed("""
         rostrum lab kill --name $NAME manager
         (sleep 3; rostrum lab start --name $NAME manager) &
-        rostrum sub away --server h3 --lab $NAME --count 1 --wait 40s >got 2>said &
+        rostrum sub away --server h3 --lab $NAME --count 1 --wait 40s >got 2>said & sub=$!
         for n in $(seq 150); do grep -q "h3 is in away" said && break; sleep 0.2; done
         grep "waiting for the manager" said
         rostrum pub away hello --server h1 --lab $NAME
-        wait %2 && cat got
+        wait $sub && cat got
     """)
     assert shown.split()[-1] == "hello"
 
 
 def test_stream__reader_comes_seconds_late__with_default_options(typed) -> None:
     shown = typed("""
-        (echo a; sleep 2; echo b) | rostrum stream send s --server h1 --to h3 --lab $NAME >sent 2>&1 &
+        (echo a; sleep 2; echo b) | rostrum stream send s --server h1 --to h3 --lab $NAME >sent 2>&1 & sub=$!
         sleep 3
         rostrum stream receive s --server h3 --lab $NAME
-        wait %1 || { cat sent; exit 1; }
+        wait $sub || { cat sent; exit 1; }
     """)
     assert shown.split()[:2] == ["a", "b"]
 
@@ -184,10 +194,10 @@ def test_receiver_restarted_between_two_sends(typed) -> None:
 def test_sender_that_stood_still_for_seconds_goes_on(typed) -> None:
     typed("""
         head -c 80M /dev/urandom >slow
-        rostrum send slow --server h1 --to h3,h5 --lab $NAME >told 2>&1 &
+        rostrum send slow --server h1 --to h3,h5 --lab $NAME >told 2>&1 & sub=$!
         sleep 0.6
         rostrum lab kill --name $NAME --signal STOP h1; sleep 6; rostrum lab kill --name $NAME --signal CONT h1
-        wait %1 || { cat told; exit 1; }
+        wait $sub || { cat told; exit 1; }
         rostrum read slow --server h5 --lab $NAME -o copy; cmp slow copy
         for s in h3 h5; do rostrum delete slow --server $s --lab $NAME; done
     """)
