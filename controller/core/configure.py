@@ -147,13 +147,13 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
 
 
 def fail(core: Core, path: Path, cause: str, now: int) -> None:
-    """A granted path is gone; all that it held is free."""
-    core.resources.release(path.id, path.request.sender, path.request.receivers, now)
+    """A granted path is gone; all that it held is free, its circuit when its rules are out."""
+    core.resources.leave_ports(path.id, path.request.sender, path.request.receivers)
     path.cause = cause
     path.to(State.FAILED, now)
     core.durable.mark("path", path.id)
     path.rules_op = path.circuit_op = None
-    core.remove((*path.rules, *path.retired), path.id, now)
+    core.leave_circuit_after(path.id, (core.remove((*path.rules, *path.retired), path.id, now),), now)
     rdcm.end(path)
     if path.group is not None:
         core.groups.give_back(path.group)

@@ -187,6 +187,21 @@ def test_circuit__of_a_silent_sender_is_nobodys_before_its_rules_are_out() -> No
         line.assert_nothing_held()
 
 
+def test_circuit__of_a_silent_sender_who_demands_one_is_nobodys_before_its_rules_are_out() -> None:
+    line = Timeline()
+    first = line.ask_as_agent("h1", *SIX, wanted=Wanted.CIRCUIT)
+    second = line.ask_as_agent("h2", *SIX, wanted=Wanted.CIRCUIT, wait_ms=60_000)
+    assert first.kind is PathKind.CIRCUIT and second.state is State.QUEUED
+    line.devices_answer = False
+    for _ in range(4):
+        line.wait(1000)
+        line.do(ev.KeepAlive("h2"))
+    assert first.state is State.FAILED and told(line, act.NotifyFailed) == [("h1", first.id)]
+    assert second.state is State.QUEUED, "the first, who is stopped, may still send there"
+    line.let()
+    assert second.granted and second.kind is PathKind.CIRCUIT
+
+
 def test_circuit__whose_rules_cannot_be_taken_out_goes_dark() -> None:
     line = Timeline()
     first = line.ask_as_agent("h1", *SIX)
