@@ -79,9 +79,33 @@ static rs_peer used_now(rs_peers *peers, rs_peer peer) {
     return peer;
 }
 
+/* Of several agents that connected by a name whose address nobody has told, the one that is there: who has a connection
+ * or a transfer, and spoke last. */
+static rs_peer likeliest(const rs_peers *peers, const char *name) {
+    uint32_t hash = hash_of(name);
+    rs_peer best = RS_NO_PEER;
+    for (uint32_t i = 0; i < peers->room; i++) {
+        const rs_peer_entry *one = &peers->entries[i], *other = best == RS_NO_PEER ? NULL : &peers->entries[best];
+        if (!is_named(one, hash, name))
+            continue;
+        if (one->address != 0)
+            return i;
+        bool there = one->holds > 0;
+        if (!other || (there && other->holds == 0) ||
+            (there == (other->holds > 0) && one->last_used > other->last_used))
+            best = i;
+    }
+    return best;
+}
+
 rs_peer rs_peers_number(rs_peers *peers, const char *name) {
-    rs_peer peer = rs_peers_find(peers, name);
-    return used_now(peers, peer == RS_NO_PEER ? new_number(peers, name) : peer);
+    rs_peer peer = likeliest(peers, name);
+    if (peer == RS_NO_PEER)
+        return used_now(peers, new_number(peers, name));
+    rs_peer_entry *entry = &peers->entries[peer];
+    if (entry->address == 0 && entry->holds == 0)
+        entry->claimed = 0; /* whoever said so is gone: it is known by name alone again, so whoever comes is it */
+    return used_now(peers, peer);
 }
 
 /* Of a name whose address nobody has told; RS_NO_PEER: nobody of that name came from there. */

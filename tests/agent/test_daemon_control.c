@@ -649,8 +649,28 @@ static void control__port_in_use_is_explained(void **state) {
 
 #define with_world(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
+/* A stranger took a name and went; a send to that name, and the agent whose name it is, mean the same server. */
+static void peers__a_name_that_a_stranger_had_is_its_owners_again(void **state) {
+    (void)state;
+    rs_peers peers = {0};
+    rs_peers_claim(&peers, "h3", 0x0a000009);
+    rs_peer sent_to = rs_peers_number(&peers, "h3");
+    rs_peers_hold(&peers, sent_to);
+    assert_int_equal(rs_peers_claim(&peers, "h3", 0x0a000003), sent_to);
+    assert_int_equal(rs_peers_at(&peers, "h3", 0x0a000003), sent_to);
+    rs_peers_free(&peers);
+    /* and while the stranger's name is still there, the one that is connected is meant */
+    rs_peers_claim(&peers, "h3", 0x0a000009);
+    rs_peer owner = rs_peers_claim(&peers, "h3", 0x0a000003);
+    rs_peers_hold(&peers, owner);
+    assert_int_equal(rs_peers_number(&peers, "h3"), owner);
+    assert_int_equal(rs_peers_at(&peers, "h3", 0x0a000003), owner);
+    rs_peers_free(&peers);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peers__a_name_that_a_stranger_had_is_its_owners_again),
         with_world(control__connects_and_carries_messages_both_ways),
         with_world(control__patches_wait_when_the_peer_is_slow),
         with_world(control__is_marked_but_while_patches_are_under_way),
