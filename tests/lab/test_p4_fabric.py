@@ -114,7 +114,7 @@ def test_admission__without_a_grant_nobody_reaches_a_groups_receivers(
     victims = {name: listen(lab, name, path["group"], COUNT) for name in ("h3", "h5")}
     if address:
         lab.execute(server, ["ip", "address", "add", f"{address}/16", "dev", f"{server}-eth0"])
-        argv[-1] = address
+        argv[argv.index(str(lab.topology.servers[server].address))] = address
     try:
         lab.execute(server, argv)
     finally:
