@@ -21,7 +21,6 @@ for pid in {pids}; do
 done
 for switch in {switches}; do
   ovs-ofctl -O OpenFlow13 dump-flows $switch | sed -n "s/.*nw_dst=\\(239\\.[0-9.]*\\)[ ,].*/flow $switch \\1/p"
-  echo groups $switch $(ovs-ofctl -O OpenFlow13 dump-groups $switch | grep -c group_id)
 done
 """
 
@@ -33,7 +32,6 @@ class Inventory:
     descriptors: dict[str, int] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)  # resident, without the objects that are mapped
     flows: int = 0  # multicast flows of paths and groups in use; those kept for reuse are told apart
-    groups: int = 0
     cross_connects: int = 0  # of circuits in use; idle ones are kept for reuse
     paths: int = 0
     transfers: int = 0
