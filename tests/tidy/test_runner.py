@@ -173,3 +173,39 @@ def test_skips_are_shown_and_counted(runner: Any, capsys: pytest.CaptureFixture[
     assert "SKIP one: lab: needs root" in out
     assert "NOTE one: on a real one" in out
     assert out.rstrip().endswith("2 passed, 0 failed, 1 skipped")
+
+
+def results_of(runner: Any, tmp_path: Path, *outcomes: list[str]) -> tuple[Any, Any]:
+    """A lab file whose runs end with these failures; the result, and the log."""
+    log, left = runner.Log("lab/x"), list(outcomes)
+
+    def run(log: Any) -> Any:
+        log.path.write_text(f"run {len(outcomes) - len(left)}")
+        return runner.Result(passed=1, failures=left.pop(0))
+
+    return runner.twice_at_most(log, run), log
+
+
+def test_a_lab_file_that_failed_runs_once_more_and_is_told(
+    runner: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, log = results_of(runner, tmp_path, ["slow"], [])
+    assert not result.failures and result.twice == ["slow (log: lab_x.first.log)"]
+    assert (tmp_path / "lab_x.first.log").read_text() == "run 0" and log.path.read_text() == "run 1"
+    group = runner.Group("lab/x", "", lambda log: result)
+    assert runner.sum_up([group], {"lab/x": result}, 1.0) == 0
+    assert "TWICE lab/x: slow" in capsys.readouterr().out
+
+
+def test_a_lab_file_that_fails_twice_has_failed(runner: Any, tmp_path: Path) -> None:
+    result, _ = results_of(runner, tmp_path, ["wrong"], ["wrong"])
+    assert result.failures == ["wrong"] and not result.twice
+    assert results_of(runner, tmp_path, [])[0].passed == 1
+
+
+def test_a_run_in_which_many_needed_a_second_try_has_failed(runner: Any) -> None:
+    groups = [runner.Group(f"lab/{number}", "", None) for number in range(runner.TWICE_AT_MOST + 1)]
+    results = {group.name: runner.Result(passed=1, twice=["slow"]) for group in groups}
+    assert runner.sum_up(groups, results, 1.0) == 1
+    results[groups[0].name].twice = []
+    assert runner.sum_up(groups, results, 1.0) == 0
