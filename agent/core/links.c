@@ -292,6 +292,9 @@ rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writab
     rs_peer_state *p = rs_find_peer(node, peer);
     if (!p)
         return RS_ERR_UNKNOWN;
+    /* It took some of what waited: it is alive, and what it was to answer may be among that. */
+    for (rs_list *at = p->links.next; writable && !p->writable && at != &p->links; at = at->next)
+        RS_HOLDER(rs_link, in_peer, at)->heard_at = now;
     p->writable = writable;
     update(node, now, p);
     return RS_OK;

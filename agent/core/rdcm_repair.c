@@ -18,8 +18,13 @@
 #define STRETCH_SENDER 6
 #define STRETCH_RING 1
 #define LEAST_FOR (10000 * RS_MS)
-#define LATE_MANY 3        /* timeouts */
-#define TELL_AGAIN 5       /* failure bounds; so the manager sees that it goes on, and is not only busy */
+#define LATE_MANY 3 /* timeouts */
+/* A failure is told again while it goes on, so that the manager sees that this is no moment of work: after so many
+ * failure bounds, then after more each time, but within the second in which a manager forgets it; so often in all, by
+ * when the sender itself has given such a receiver up. */
+#define TELL_AGAIN 5
+#define TELL_SLOWEST 15
+#define TELL_TIMES 32
 #define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
 #define PROBES 4           /* by time-outs alone, in one time-out, of one to whom the tree brings packets */
 #define SUSPECT_LEAST 16   /* packets in a row that came by repair, before a link is suspected */
@@ -192,7 +197,7 @@ static void heard(rs_time now, rs_rdcm_watch *w) {
     w->heard_at = now;
     w->asked_at = w->pause = w->pause_until = 0;
     w->unanswered = 0;
-    w->failed = false;
+    w->failed = 0;
 }
 
 /* What it had before the ring was joined is no news. */
@@ -257,11 +262,12 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
 
 static void has_failed(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
     int ring = ring_of(r, w);
-    if ((w->failed && now - w->failed_at < TELL_AGAIN * node->config.rdcm.failure_bound) ||
+    rs_time pause = TELL_AGAIN * w->failed < TELL_SLOWEST ? TELL_AGAIN * w->failed : TELL_SLOWEST;
+    if (w->failed == TELL_TIMES || (w->failed && now - w->failed_at < pause * node->config.rdcm.failure_bound) ||
         w->unanswered < UNANSWERED_LEAST || !w->asked_at ||
         now - w->asked_at < busy_bound(node, w, node->config.rdcm.failure_bound) || ring < 0)
         return;
-    w->failed = true;
+    w->failed++;
     w->failed_at = now;
     if (ring < 2)
         rs_rdcm_emit(node, r, RS_EV_RECEIVER_FAILED, w->peer, (rs_ring_kind)ring);

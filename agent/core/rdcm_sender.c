@@ -284,6 +284,7 @@ static rs_rx_verdict on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipi
     if (!r->started || !(ack->flags & RS_ACK_TO_PARENT))
         return RS_RX_NONE;
     x->stats.acks_received++;
+    from->link.heard_at = now; /* alive, whatever keeps its control messages */
     uint64_t before = r->expected, cum = ack->cum;
     rs_rdcm_child *child = from->child ? &r->children[from->child - 1] : NULL;
     bool may_move = child && (ack->expected < before || child->expected <= before);

@@ -46,7 +46,7 @@ typedef struct {
     rs_time asked_at; /* the first repair since the last ACK; 0 = none */
     uint32_t unanswered;
     rs_time pause, pause_until;
-    bool failed;       /* told; it holds nobody back until it is heard again */
+    uint32_t failed;   /* how often that was told; it holds nobody back until it is heard again */
     rs_time failed_at; /* when that was told last */
     /* is there a tree above it? */
     bool by_tree; /* it said last that packets come to it by the tree */

@@ -77,6 +77,30 @@ static void receiver_is_stopped__beyond_its_bound_it_fails_alone(void **state) {
     net_free(n);
 }
 
+/* A connection that is full moves on now and then, and no PING gets through: its other end takes what comes. */
+static void connection_is_choked__who_takes_from_it_is_not_silent(void **state) {
+    (void)state;
+    rs_config c = usual;
+    c.sender_silence_bound = 100 * SEC; /* so it asks nothing itself for half of that */
+    net *n = net_new(3, &c, 12);
+    net_verify_takes(n, 2, 30 * SEC);
+    net_send_all(n, 1, 2000 * FRAGMENT);
+    net_at(n, 1 * SEC);
+    rs_peer_writable(net_node(n, 0), net_knob(n)->now, 2, false);
+    for (rs_time at = 3 * SEC; at <= 15 * SEC; at += 2 * SEC) {
+        net_at(n, at);
+        assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 0);
+        rs_peer_writable(net_node(n, 0), net_knob(n)->now, 2, true);
+        rs_peer_writable(net_node(n, 0), net_knob(n)->now, 2, false);
+    }
+    net_at(n, 22 * SEC); /* and one who takes nothing is */
+    assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, 2), 1);
+    net_call(n, 0, rs_peer_writable(net_node(n, 0), net_knob(n)->now, 2, true));
+    net_at(n, 60 * SEC);
+    assert_true(net_has(n, 1, 1));
+    net_free(n);
+}
+
 static void sender_dies_while_it_is_stopped__its_receivers_give_up(void **state) {
     (void)state;
     net *n = net_new(3, &usual, 13);
@@ -177,6 +201,7 @@ int main(void) {
         cmocka_unit_test(sender_is_stopped__nobody_fails),
         cmocka_unit_test(receiver_is_stopped__within_its_bound_nobody_fails),
         cmocka_unit_test(receiver_is_stopped__beyond_its_bound_it_fails_alone),
+        cmocka_unit_test(connection_is_choked__who_takes_from_it_is_not_silent),
         cmocka_unit_test(sender_dies_while_it_is_stopped__its_receivers_give_up),
         cmocka_unit_test(sender_never_goes_on__its_receivers_give_up),
         cmocka_unit_test(sender_goes_on__at_no_higher_rate),

@@ -14,17 +14,21 @@ typedef struct {
     uint64_t fragments;
 } world;
 
-static world begin(uint64_t fragments, uint64_t seed, const rs_rdcm_config *rdcm) {
+static world begin_with(uint32_t receivers, uint64_t fragments, uint64_t seed, const rs_config *c) {
     static overlay o;
-    rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .rdcm = *rdcm};
-    world w = {.n = net_new(RECEIVERS + 1, &c, seed), .fragments = fragments};
-    overlay_make(&o, RECEIVERS, seed, NULL);
+    world w = {.n = net_new(receivers + 1, c, seed), .fragments = fragments};
+    overlay_make(&o, receivers, seed, NULL);
     net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
     net_knob(w.n)->quiet = true;
     w.xfer = net_send_all(w.n, 1, fragments * FRAGMENT);
     net_at(w.n, 5 * MS);
-    overlay_tell(w.n, &o, RECEIVERS, w.xfer, 1);
+    overlay_tell(w.n, &o, receivers, w.xfer, 1);
     return w;
+}
+
+static world begin(uint64_t fragments, uint64_t seed, const rs_rdcm_config *rdcm) {
+    rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .rdcm = *rdcm};
+    return begin_with(RECEIVERS, fragments, seed, &c);
 }
 
 static rs_xfer_stats stats(const world *w, rs_peer receiver) {
@@ -83,10 +87,59 @@ static void the_last_packets_are_lost__nobody_waits_at_each_hop(void **state) {
     }
 }
 
+/* Nobody hears the accusation, and the sender is patient: it is told again with growing pauses, a bounded number of
+ * times, and no longer when the receiver is heard again. */
+static void a_receiver_is_away__that_is_told_with_growing_pauses(void **state) {
+    (void)state;
+    rs_config c = {.fragment_size = FRAGMENT,
+                   .nic_rate_bps = 3000000, /* more than 30 s */
+                   .receiver_silence_bound = 60 * SEC,
+                   .rdcm.no_congestion_control = true};
+    world w = begin_with(6, 12000, 3, &c);
+    net_at(w.n, 40 * MS);
+    net_freeze(w.n, 4);
+    net_at(w.n, 45 * SEC);
+    uint32_t tellers = 0;
+    for (rs_peer i = 1; i <= 6; i++) {
+        uint32_t times = net_events(w.n, i, RS_EV_RECEIVER_FAILED, 4);
+        tellers += times > 0;
+        assert_true(times == 0 || (times > 8 && times <= 32));
+        for (uint32_t k = 3; k < times; k++) {
+            const net_told *told = net_event_nth(w.n, i, RS_EV_RECEIVER_FAILED, k),
+                           *before = net_event_nth(w.n, i, RS_EV_RECEIVER_FAILED, k - 1);
+            assert_in_range(told->at - before->at, 740 * MS, 1000 * MS); /* a manager forgets it after a second */
+        }
+    }
+    assert_true(tellers > 0);
+    net_free(w.n);
+}
+
+/* The control messages of a receiver do not come through, its acknowledgements do: it is alive. */
+static void a_receiver_whose_acknowledgements_alone_come__is_not_silent(void **state) {
+    (void)state;
+    rs_config c = {.fragment_size = FRAGMENT,
+                   .nic_rate_bps = 20000000, /* more than 4 s */
+                   .receiver_silence_bound = 1 * SEC};
+    world w = begin_with(1, 12000, 3, &c);
+    net_at(w.n, 40 * MS);
+    rs_peer_writable(net_node(w.n, 1), net_knob(w.n)->now, 0, false);
+    net_at(w.n, 3 * SEC);
+    const net_told *failed = net_event(w.n, 0, RS_EV_PEER_FAILED, ANYONE);
+    if (failed)
+        print_error("failed at %lld ms: %s\n", (long long)(failed->at / MS), failed->event.cause);
+    assert_null(failed);
+    net_call(w.n, 1, rs_peer_writable(net_node(w.n, 1), net_knob(w.n)->now, 0, true));
+    net_at(w.n, 60 * SEC);
+    assert_true(net_event(w.n, 0, RS_EV_SEND_DONE, ANYONE) && net_has(w.n, 1, 1));
+    net_free(w.n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_receiver_is_late__it_is_not_repaired_in_bulk),
         cmocka_unit_test(the_last_packets_are_lost__nobody_waits_at_each_hop),
+        cmocka_unit_test(a_receiver_is_away__that_is_told_with_growing_pauses),
+        cmocka_unit_test(a_receiver_whose_acknowledgements_alone_come__is_not_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
