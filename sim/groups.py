@@ -17,7 +17,7 @@ NO_REPAIRS = 2**32 - 1  # c_milli of a group without lateral error correction
 
 @dataclass(frozen=True)
 class MessagesParams:
-    """One host's engine; zero = its default (agent/core/messages.h)."""
+    """One host's engine; zero = its default (agent/core/groups/messages.h)."""
 
     seed: int = 0
     packet_bytes: int = 0

@@ -43,7 +43,7 @@ class LinkParams:
 
 @dataclass(frozen=True)
 class RdcmParams:
-    """As rs_rdcm_config in agent/core/node.h; zero = its default."""
+    """As rs_rdcm_config in agent/core/transfer/node.h; zero = its default."""
 
     no_congestion_control: bool = False
     ack_every: int = 0
@@ -72,7 +72,7 @@ NOWHERE = Place(None, None, None)
 
 @dataclass(frozen=True)
 class OverlayView:
-    """What one host must know of a transfer's backup overlay, as rs_view in agent/core/types.h."""
+    """What one host must know of a transfer's backup overlay, as rs_view in agent/core/base/types.h."""
 
     version: int
     leaf: Place = NOWHERE
@@ -82,7 +82,7 @@ class OverlayView:
 
 @dataclass(frozen=True)
 class HostParams:
-    """Zero = the engine's default (agent/core/node.h)."""
+    """Zero = the engine's default (agent/core/transfer/node.h)."""
 
     seed: int = 0
     fragment_size: int = 0
@@ -327,7 +327,7 @@ class Network:
         return self.as_dict(out)
 
     def transfer(self, host: int, transfer: int) -> dict[str, int]:
-        """The engine's statistics (agent/core/node.h, rs_xfer_stats); kept for about a second after its end."""
+        """The engine's statistics (core/transfer/node.h, rs_xfer_stats); kept for about a second after its end."""
         out = self.ffi.new("sim_transfer_stats *")
         if not self.lib.sim_transfer_stats_get(self.handle, host, transfer, out):
             raise SimError(f"host {host} knows no transfer {transfer} any more")

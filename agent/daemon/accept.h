@@ -3,7 +3,7 @@
 #ifndef RS_DAEMON_ACCEPT_H
 #define RS_DAEMON_ACCEPT_H
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 #define RS_ACCEPT_PAUSE INT64_C(1000000000)
 #define RS_ACCEPT_WORDS 256

@@ -12,7 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "core/loss_pattern.h"
+#include "core/base/loss_pattern.h"
 #include "daemon/nic.h"
 #include "daemon/streams.h"
 #include "daemon/units.h"

@@ -6,7 +6,7 @@
 #ifndef RS_DAEMON_AGENT_H
 #define RS_DAEMON_AGENT_H
 
-#include "core/node.h"
+#include "core/transfer/node.h"
 #include "daemon/api_server.h"
 #include "daemon/control.h"
 #include "daemon/data.h"

@@ -11,7 +11,7 @@
 #define RS_API_SERVER_H
 
 #include "api/error.h"
-#include "core/types.h"
+#include "core/base/types.h"
 #include "daemon/store.h"
 
 typedef struct rs_api_server rs_api_server;

@@ -2,7 +2,7 @@
 #ifndef RS_DAEMON_COMBINE_H
 #define RS_DAEMON_COMBINE_H
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 /* out ^= the pieces, which lie in the object's mapping; each has at most `length` bytes, shorter ones are taken for
  * filled up with zeros. */

@@ -2,8 +2,8 @@
 #ifndef RS_DAEMON_CONNECTION_H
 #define RS_DAEMON_CONNECTION_H
 
-#include "core/types.h"
-#include "core/wire.h"
+#include "core/base/types.h"
+#include "core/base/wire.h"
 #include "daemon/loop.h"
 
 #define RS_CONNECTION_HIGH (128u << 10) /* bytes waiting to be sent at which the core is told to stop */

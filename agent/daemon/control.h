@@ -11,7 +11,7 @@
 #ifndef RS_DAEMON_CONTROL_H
 #define RS_DAEMON_CONTROL_H
 
-#include "core/types.h"
+#include "core/base/types.h"
 #include "daemon/connection.h"
 #include "daemon/loop.h"
 #include "daemon/peers.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "core/wire.h"
+#include "core/base/wire.h"
 #include "daemon/log.h"
 #include "io/guard.h"
 

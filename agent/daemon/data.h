@@ -2,7 +2,7 @@
 #ifndef RS_DAEMON_DATA_H
 #define RS_DAEMON_DATA_H
 
-#include "core/types.h"
+#include "core/base/types.h"
 #include "daemon/loop.h"
 #include "io/io.h"
 

@@ -8,7 +8,7 @@
 #ifndef RS_DIGEST_H
 #define RS_DIGEST_H
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 #define RS_DIGEST_NONE 0
 #define RS_DIGEST_XXH3 1   /* xxh3-128, canonical (big-endian) form, 16 bytes */

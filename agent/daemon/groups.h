@@ -1,9 +1,9 @@
 /* Message groups at this server: the programs that publish and subscribe, the manager's views, and the datagrams
- * (docs/groups.md, docs/agent.md). The engines are in core/messages.h. */
+ * (docs/groups.md, docs/agent.md). The engines are in core/groups/messages.h. */
 #ifndef RS_DAEMON_GROUPS_H
 #define RS_DAEMON_GROUPS_H
 
-#include "core/messages.h"
+#include "core/groups/messages.h"
 #include "daemon/api_server.h"
 #include "daemon/link.h"
 #include "daemon/loop.h"

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "core/messages/wire.h"
-#include "core/messages/xxh64.h"
+#include "core/base/xxh64.h"
+#include "core/groups/wire.h"
 
 #define WINDOW_BYTES (8u << 20)
 #define WINDOW_LEAST 256u

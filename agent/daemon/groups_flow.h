@@ -10,7 +10,7 @@
 #ifndef RS_DAEMON_GROUPS_FLOW_H
 #define RS_DAEMON_GROUPS_FLOW_H
 
-#include "core/messages.h"
+#include "core/groups/messages.h"
 
 #define RS_FLOW_MAGIC 0x4652 /* first two bytes of a report, little endian */
 #define RS_FLOW_BYTES 28

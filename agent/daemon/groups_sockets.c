@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/messages/wire.h"
+#include "core/groups/wire.h"
 #include "daemon/groups_state.h"
 #include "daemon/units.h"
 

@@ -3,7 +3,7 @@
 #ifndef RS_DAEMON_LINK_TLS_H
 #define RS_DAEMON_LINK_TLS_H
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 #include <sys/types.h>
 

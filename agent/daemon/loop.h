@@ -10,7 +10,7 @@
 
 #include <sys/epoll.h>
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 #define RS_SECOND ((rs_time)1000000000)
 #define RS_MILLISECOND ((rs_time)1000000)

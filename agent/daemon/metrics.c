@@ -223,7 +223,7 @@ static void streams(const rs_agent *agent, page *p) {
     by(p, "stream_bytes_total", "direction", "receive", agent->totals.stream_bytes_in);
 }
 
-/* How lost messages were recovered here, of all groups (core/messages.h, rs_messages_stats). */
+/* How lost messages were recovered here, of all groups (core/groups/messages.h, rs_messages_stats). */
 static void group_repairs(page *p, const rs_messages_stats *s) {
     counter(p, "group_packets_found_missing_total", s->discovered, "Packets of messages found missing.");
     family(p, "group_packets_recovered_total", "counter", "Of these, how they came after all.");

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/node.h"
+#include "core/transfer/node.h"
 
 /* Of transfers that ended; of one direction. */
 typedef struct {

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/wire.h"
+#include "core/base/wire.h"
 
 static bool ask(const char *interface, unsigned long what, struct ifreq *request) {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

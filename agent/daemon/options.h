@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "core/node.h"
+#include "core/transfer/node.h"
 #include "daemon/link.h"
 
 #define RS_VERSION "0.1.0"

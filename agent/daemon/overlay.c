@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/rdcm_wire.h"
+#include "core/rdcm/wire.h"
 #include "daemon/agent.h"
 #include "daemon/sending.h"
 #include "daemon/units.h"

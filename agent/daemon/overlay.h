@@ -3,7 +3,7 @@
 #ifndef RS_DAEMON_OVERLAY_H
 #define RS_DAEMON_OVERLAY_H
 
-#include "core/node.h"
+#include "core/transfer/node.h"
 #include "daemon/link.h"
 
 typedef struct rs_agent rs_agent;

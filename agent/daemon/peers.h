@@ -2,8 +2,8 @@
 #ifndef RS_DAEMON_PEERS_H
 #define RS_DAEMON_PEERS_H
 
-#include "core/types.h"
-#include "core/wire.h"
+#include "core/base/types.h"
+#include "core/base/wire.h"
 
 #define RS_PEERS_MAX 4096u
 

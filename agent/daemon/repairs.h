@@ -3,8 +3,8 @@
 #ifndef RS_DAEMON_REPAIRS_H
 #define RS_DAEMON_REPAIRS_H
 
-#include "core/types.h"
-#include "core/wire.h"
+#include "core/base/types.h"
+#include "core/base/wire.h"
 
 typedef struct rs_repairs rs_repairs;
 

@@ -15,7 +15,7 @@
 #define RS_STORE_H
 
 #include "api/error.h"
-#include "core/types.h"
+#include "core/base/types.h"
 
 typedef struct rs_store rs_store;
 

@@ -4,7 +4,7 @@
 #define RS_STORE_FILES_H
 
 #include "api/error.h"
-#include "core/types.h"
+#include "core/base/types.h"
 
 #include <limits.h>
 #include <sys/types.h>

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 #define RS_STREAM_HEAD 8u /* check u32, bytes u16, zero u16; little-endian */
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 /* "4096", "64K", "4G", "1.5GiB": powers of 1024. */
 bool rs_parse_bytes(const char *text, uint64_t *out);

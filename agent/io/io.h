@@ -152,7 +152,7 @@ extern const rs_io_ops *const rs_io_backends[];
  *   burst:P:N     runs of N datagrams, P of all in the mean
  *   gilbert:P:N   two-state Markov chain: P of all in the mean, N the mean run
  *   first:N       the first N datagrams of each group
- *   pattern:P     the first copies of fragments that a seed picks, P of all (core/loss_pattern.h: as in the simulator)
+ *   pattern:P     the first copies of fragments that a seed picks, P of all (base/loss_pattern.h: as in the simulator)
  *   pattern:P:N   these in runs of N
  *   corrupt:P     none is lost: with probability P one bit of a datagram is another, or it comes twice, or late
  * each with ":seed=S" at its end if wanted, which is mixed with `seed`. */

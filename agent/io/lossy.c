@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/loss_pattern.h"
+#include "core/base/loss_pattern.h"
 #include "io/io.h"
 
 typedef enum { UNIFORM, BURST, GILBERT, FIRST, PATTERN, CORRUPT } loss_kind;

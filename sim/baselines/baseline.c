@@ -1,6 +1,6 @@
 #include "baselines/baseline.h"
-#include "core/pacer.h"
-#include "core/wire.h"
+#include "core/base/wire.h"
+#include "core/rate/pacer.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #define SIM_BASELINE_H
 
 #include "baselines/baselines.h"
-#include "core/seqset.h"
-#include "core/timers.h"
+#include "core/base/seqset.h"
+#include "core/base/timers.h"
 #include "engine/engine.h"
 
 #define LIST_MAX 32

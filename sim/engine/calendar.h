@@ -9,7 +9,7 @@
 #ifndef SIM_CALENDAR_H
 #define SIM_CALENDAR_H
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 #define CALENDAR_LEVELS 5
 #define CALENDAR_SLOTS 4096

@@ -8,7 +8,7 @@
 #ifndef SIM_ENGINE_H
 #define SIM_ENGINE_H
 
-#include "core/types.h"
+#include "core/base/types.h"
 #include "engine/sim.h"
 
 typedef struct sim_engine sim_engine;

@@ -1,6 +1,6 @@
 /* The agent's protocol node (agent/core) at a simulated host, with the application and the manager beside it: the
  * application takes everything, the manager grants the path it was given after a while. */
-#include "core/node.h"
+#include "core/transfer/node.h"
 #include "engine/engine.h"
 
 #include <string.h>

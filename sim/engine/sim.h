@@ -51,7 +51,7 @@ typedef struct {
     uint32_t window_packets;
 } sim_rdcm_params;
 
-/* Zero = default of the engine, as in agent/core/node.h. */
+/* Zero = default of the engine, as in agent/core/transfer/node.h. */
 typedef struct {
     uint64_t seed;
     uint32_t fragment_size;
@@ -172,7 +172,7 @@ uint32_t sim_link_between(const sim *s, uint32_t from, uint32_t to);
 
 bool sim_set_loss(sim *s, uint32_t link, uint32_t model, double p, double burst);
 /* A host loses `p` of a group's data packets in runs of `run`: those that the agent of `server` loses with this --seed
- * and --loss pattern:P:RUN (core/loss_pattern.h). */
+ * and --loss pattern:P:RUN (core/base/loss_pattern.h). */
 bool sim_set_loss_pattern(sim *s, uint32_t host, const char *server, uint64_t seed, double p, uint32_t run);
 /* How many that were. */
 uint64_t sim_losses(const sim *s, uint32_t host);

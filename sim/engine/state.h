@@ -2,9 +2,9 @@
 #ifndef SIM_STATE_H
 #define SIM_STATE_H
 
-#include "core/loss_pattern.h"
-#include "core/pacer.h"
-#include "core/wire.h"
+#include "core/base/loss_pattern.h"
+#include "core/base/wire.h"
+#include "core/rate/pacer.h"
 #include "engine/calendar.h"
 #include "engine/engine.h"
 #include "engine/sim.h"

@@ -1,5 +1,5 @@
 #include "messages/messages.h"
-#include "core/messages.h"
+#include "core/groups/messages.h"
 #include "engine/engine.h"
 
 #include <math.h>

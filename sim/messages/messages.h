@@ -1,4 +1,4 @@
-/* Message groups in the simulator: the agent's rs_messages (agent/core/messages.h) at hosts, and a workload of many
+/* Message groups in the simulator: the agent's rs_messages (core/groups/messages.h) at hosts, and a workload of many
  * publishers. Members are told of a group when it is made; who publishes learns of it when it first does. This file is
  * also read by Python (cffi): plain declarations only. */
 #ifndef ROSTRUM_SIM_MESSAGES_H

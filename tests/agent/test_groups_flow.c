@@ -1,7 +1,7 @@
 /* Flow control of group messages: who is waited for, how long, and what a report may be. */
 #include "daemon/groups_flow.h"
 
-#include "core/messages/wire.h"
+#include "core/groups/wire.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/rdcm_wire.h"
-#include "core/wire.h"
+#include "core/base/wire.h"
+#include "core/rdcm/wire.h"
 #include "daemon/agent.h"
 #include "daemon/link.h"
 

@@ -1,6 +1,6 @@
 """The same topology, group and lost fragments in the lab and in the simulator: what protocols count agrees.
 
-Each receiver loses the first copies of the same fragments there and here (agent/core/loss_pattern.h), in runs of three.
+Each receiver loses the first copies of the same fragments there and here (core/base/loss_pattern.h), in runs of three.
 docs/sim.md, "Conformance", says what may differ by how much, and why.
 """
 

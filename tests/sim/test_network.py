@@ -299,7 +299,7 @@ def test_library_missing__says_how_to_make_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_loss_pattern__is_that_of_the_agents() -> None:
-    """The fixed vectors of tests/agent/core/test_loss_pattern.c: h0-0-1 loses eight of its first 750 fragments."""
+    """The fixed vectors of tests/agent/core/base/test_loss_pattern.c: h0-0-1 loses eight of its first 750 fragments."""
     star = Star(2)
     first, other = star.hosts[1:]
     star.net.loss_pattern(first, "h0-0-1", 1, 0.01)

@@ -18,10 +18,10 @@ def built() -> None:
 
 
 def test_source_of__objects_are_named_after_files() -> None:
-    assert source_of(BUILD / "agent" / "core" / "libcore.a.p" / "node.c.o") == "agent/core/node.c"
-    assert source_of(BUILD / "agent" / "core" / "libcore.a.p" / "messages_xor.c.o") == "agent/core/messages/xor.c"
-    assert source_of(BUILD / "agent" / "core" / "libcore.a.p" / "nothing.c.o") == ""
-    assert (ROOT / "agent" / "core" / "node.c").exists()
+    assert source_of(BUILD / "agent" / "core" / "libcore.a.p" / "transfer_node.c.o") == "agent/core/transfer/node.c"
+    assert source_of(BUILD / "agent" / "core" / "libcore.a.p" / "repair_xor.c.o") == "agent/core/repair/xor.c"
+    assert source_of(BUILD / "agent" / "core" / "libcore.a.p" / "node.c.o") == "", "there is none outside a room"
+    assert (ROOT / "agent" / "core" / "transfer" / "node.c").exists()
 
 
 def test_circles__are_found() -> None:

@@ -10,7 +10,7 @@ from tests.tidy.tree import ROOT
 
 
 def test_the_manager_refuses_the_groups_that_agents_cannot_run() -> None:
-    header = (ROOT / "agent" / "core" / "messages.h").read_text()
+    header = (ROOT / "agent" / "core" / "groups" / "messages.h").read_text()
     found = dict(re.findall(r"#define RS_MESSAGES_(R|C|STAGGER)_MAX (\d+)", header))
     assert {name: int(value) for name, value in found.items()} == {
         "R": groups.R_MAX,

@@ -2,7 +2,7 @@
 #ifndef RS_CORE_REPUBLIC_REPUBLIC_H
 #define RS_CORE_REPUBLIC_REPUBLIC_H
 
-#include "core/state.h"
+#include "core/transfer/state.h"
 
 extern const rs_engine rs_engine_republic;
 
@@ -16,10 +16,10 @@ void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x);
 void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x);
 bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out);
 
-/* republic_sender.c */
+/* republic/sender.c */
 rs_rx_verdict rs_republic_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
 
-/* republic_receiver.c */
+/* republic/receiver.c */
 void rs_republic_accepted(rs_node *node, rs_time now, rs_receiving *x);
 rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h);
 rs_rx_result rs_republic_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn);

@@ -1,7 +1,7 @@
 /* The engines of objects that this agent knows. */
 #include "core/transfer/engine.h"
 
-#include "core/rdcm.h"
+#include "core/rdcm/rdcm.h"
 #include "core/republic/republic.h"
 
 const rs_engine *const rs_engines_known[] = {&rs_engine_republic, &rs_engine_rdcm};

@@ -8,7 +8,7 @@
 #ifndef RS_CORE_TRANSFER_ENGINE_H
 #define RS_CORE_TRANSFER_ENGINE_H
 
-#include "core/state.h"
+#include "core/transfer/state.h"
 
 /* At the sender. */
 typedef struct {

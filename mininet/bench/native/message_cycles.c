@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/messages.h"
-#include "core/messages/wire.h"
+#include "core/groups/messages.h"
+#include "core/groups/wire.h"
 
 #define MESSAGE 1024
 #define ROUNDS 5

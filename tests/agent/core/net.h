@@ -7,8 +7,8 @@
 #ifndef TEST_NET_H
 #define TEST_NET_H
 
-#include "core/node.h"
-#include "core/wire.h"
+#include "core/base/wire.h"
+#include "core/transfer/node.h"
 
 #define US INT64_C(1000)
 #define MS INT64_C(1000000)

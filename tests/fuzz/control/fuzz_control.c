@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/node.h"
+#include "core/transfer/node.h"
 #include "daemon/connection.h"
 
 #define PEER 3

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/node.h"
-#include "core/rdcm_wire.h"
-#include "core/wire.h"
+#include "core/base/wire.h"
+#include "core/rdcm/wire.h"
+#include "core/transfer/node.h"
 
 #define NODES 3
 #define FRAGMENTS_MOST 2048

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/rdcm_wire.h"
-#include "core/wire.h"
+#include "core/base/wire.h"
+#include "core/rdcm/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/messages/wire.h"
-#include "core/messages/xxh64.h"
+#include "core/base/xxh64.h"
+#include "core/groups/wire.h"
 #include "daemon/groups_flow.h"
 
 #define WINDOW 256u

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/messages.h"
-#include "core/messages/wire.h"
+#include "core/groups/messages.h"
+#include "core/groups/wire.h"
 
 #define SERVERS 6u
 #define LIVES 4u

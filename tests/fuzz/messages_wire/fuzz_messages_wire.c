@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/messages/wire.h"
+#include "core/groups/wire.h"
 
 #define CHECK_AT 12 /* of all kinds but data */
 

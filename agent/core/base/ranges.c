@@ -1,0 +1,65 @@
+#include "core/base/ranges.h"
+
+#include <string.h>
+
+static void erase(rs_ranges *set, uint32_t at, uint32_t many) {
+    memmove(&set->range[at], &set->range[at + many], (set->count - at - many) * sizeof set->range[0]);
+    set->count -= many;
+}
+
+static void merge_nearest(rs_ranges *set) {
+    uint32_t best = 0;
+    for (uint32_t i = 1; i + 1 < set->count; i++) {
+        uint64_t gap = set->range[i + 1].from - set->range[i].to;
+        if (gap < set->range[best + 1].from - set->range[best].to)
+            best = i;
+    }
+    set->range[best].to = set->range[best + 1].to;
+    erase(set, best + 1, 1);
+}
+
+void rs_ranges_add(rs_ranges *set, uint64_t from, uint64_t to) {
+    if (from >= to)
+        return;
+    uint32_t at = 0;
+    if (set->count && set->range[set->count - 1].to < from)
+        at = set->count; /* the usual case: losses are found in increasing order */
+    while (at < set->count && set->range[at].to < from)
+        at++;
+    uint32_t last = at;
+    while (last < set->count && set->range[last].from <= to) {
+        if (set->range[last].from < from)
+            from = set->range[last].from;
+        if (set->range[last].to > to)
+            to = set->range[last].to;
+        last++;
+    }
+    if (last > at) {
+        set->range[at] = (rs_range){from, to};
+        erase(set, at + 1, last - at - 1);
+        return;
+    }
+    if (set->count == RS_RANGES_CAP) {
+        merge_nearest(set);
+        rs_ranges_add(set, from, to); /* there is room now: at most one level deep */
+        return;
+    }
+    memmove(&set->range[at + 1], &set->range[at], (set->count - at) * sizeof set->range[0]);
+    set->range[at] = (rs_range){from, to};
+    set->count++;
+}
+
+bool rs_ranges_pop_sn(rs_ranges *set, uint64_t *sn) {
+    if (set->count == 0)
+        return false;
+    *sn = set->range[0].from++;
+    if (set->range[0].from == set->range[0].to)
+        erase(set, 0, 1);
+    return true;
+}
+
+rs_range rs_ranges_take(rs_ranges *set, uint32_t at) {
+    rs_range taken = set->range[at];
+    erase(set, at, 1);
+    return taken;
+}

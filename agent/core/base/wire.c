@@ -1,0 +1,529 @@
+#include "core/base/wire.h"
+
+#include <string.h>
+
+#define CONTROL_MAX 508 /* length field of anything but PTCH_DATA */
+
+/* A cursor that never leaves its buffer; once it would, `bad` stays set and reads give 0. */
+typedef struct {
+    uint8_t *write;
+    const uint8_t *read;
+    size_t at, size;
+    bool bad;
+} cursor;
+
+static bool room(cursor *c, size_t bytes) {
+    if (c->bad || c->size - c->at < bytes)
+        c->bad = true;
+    return !c->bad;
+}
+
+static void put(cursor *c, uint64_t value, size_t bytes) {
+    if (!room(c, bytes))
+        return;
+    for (size_t i = 0; i < bytes; i++)
+        c->write[c->at++] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get(cursor *c, size_t bytes) {
+    uint64_t value = 0;
+    if (!room(c, bytes))
+        return 0;
+    for (size_t i = 0; i < bytes; i++)
+        value |= (uint64_t)c->read[c->at++] << (8 * i);
+    return value;
+}
+
+static void put_bytes(cursor *c, const void *from, size_t bytes) {
+    if (!room(c, bytes))
+        return;
+    memcpy(c->write + c->at, from, bytes);
+    c->at += bytes;
+}
+
+static void get_bytes(cursor *c, void *to, size_t bytes) {
+    if (!room(c, bytes))
+        return;
+    memcpy(to, c->read + c->at, bytes);
+    c->at += bytes;
+}
+
+void rs_wire_encode_data(const rs_data_header *h, uint8_t out[RS_DATA_HEADER]) {
+    cursor c = {.write = out, .size = RS_DATA_HEADER};
+    put(&c, RS_DATA_MAGIC, 2);
+    put(&c, RS_WIRE_VERSION, 1);
+    put(&c, h->flags, 1);
+    put(&c, h->session, 3);
+    put(&c, h->engine, 1);
+    put(&c, h->nonce, 8);
+    put(&c, h->sn, 8);
+    put(&c, h->aux, 8);
+}
+
+bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *h) {
+    cursor c = {.read = bytes, .size = length};
+    if (length != RS_DATA_HEADER || get(&c, 2) != RS_DATA_MAGIC || get(&c, 1) != RS_WIRE_VERSION)
+        return false;
+    h->flags = (uint8_t)get(&c, 1);
+    h->session = (uint32_t)get(&c, 3);
+    h->engine = (uint8_t)get(&c, 1);
+    h->nonce = get(&c, 8);
+    h->sn = get(&c, 8);
+    h->aux = get(&c, 8);
+    if ((h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT | RS_DATA_LIMIT)) ||
+        h->engine >= RS_WIRE_ENGINES)
+        return false;
+    int meanings = ((h->flags & RS_DATA_FIRST) != 0) + ((h->flags & RS_DATA_LIMIT) != 0);
+    return meanings == 1 || (meanings == 0 && h->aux == 0);
+}
+
+bool rs_wire_nonce(const uint8_t *bytes, size_t length, uint64_t *nonce) {
+    cursor c = {.read = bytes, .at = 8, .size = length};
+    *nonce = length > 8 ? get(&c, 8) : 0;
+    return *nonce != 0 && !c.bad;
+}
+
+int rs_wire_version(const uint8_t *bytes, size_t have) {
+    return have > 2 && bytes[1] == RS_DATA_MAGIC >> 8 && bytes[0] == (RS_DATA_MAGIC & 0xff) ? bytes[2] : -1;
+}
+
+size_t rs_wire_data_header_length(const uint8_t *bytes, size_t have) {
+    return have > 3 && (bytes[3] & RS_DATA_REPAIR) ? RS_REPAIR_HEADER : RS_DATA_HEADER;
+}
+
+#define MEMBERS_NEAR 0x80u /* one byte per distance, else two */
+#define DISTANCES 20       /* bytes of them */
+
+static bool all_near(const rs_repair_header *h) {
+    for (uint32_t i = 1; i < h->count; i++)
+        if (h->member[i] - h->member[i - 1] > RS_REPAIR_NEAR)
+            return false;
+    return true;
+}
+
+void rs_wire_encode_repair(const rs_repair_header *h, uint8_t out[RS_REPAIR_HEADER]) {
+    cursor c = {.write = out, .size = RS_REPAIR_HEADER};
+    bool near = h->count > RS_REPAIR_SPARSE && all_near(h);
+    size_t each = near ? 1 : 2;
+    put(&c, RS_DATA_MAGIC, 2);
+    put(&c, RS_WIRE_VERSION, 1);
+    put(&c, RS_DATA_REPAIR | (h->mark ? RS_DATA_MARK : 0u) | (h->done ? RS_DATA_DONE : 0u), 1);
+    put(&c, h->session, 3);
+    put(&c, h->engine, 1);
+    put(&c, h->nonce, 8);
+    put(&c, h->count ? h->member[0] : 0, 8);
+    put(&c, h->number, 3);
+    put(&c, h->count | (near ? MEMBERS_NEAR : 0), 1);
+    for (uint32_t i = 1; i <= DISTANCES / each; i++)
+        put(&c, i < h->count ? h->member[i] - h->member[i - 1] : 0, each);
+}
+
+/* Members increase and do not overflow, so that whoever takes them needs to look at the last one only. */
+static bool get_members(cursor *c, rs_repair_header *h, uint64_t first, bool near) {
+    bool right = h->count <= (near ? RS_COMBINE_MAX : RS_REPAIR_SPARSE) && (!near || h->count > RS_REPAIR_SPARSE);
+    right &= first < UINT64_MAX / 2 && (h->count > 0 || (h->mark && first == 0));
+    size_t each = near ? 1 : 2;
+    h->member[0] = first;
+    for (uint32_t i = 1; i <= DISTANCES / each; i++) {
+        uint64_t distance = get(c, each);
+        right &= (distance > 0) == (i < h->count);
+        h->member[i] = h->member[i - 1] + distance;
+    }
+    return right && !c->bad;
+}
+
+bool rs_wire_decode_repair(const uint8_t *bytes, size_t length, rs_repair_header *h) {
+    cursor c = {.read = bytes, .size = length};
+    if (length != RS_REPAIR_HEADER || get(&c, 2) != RS_DATA_MAGIC || get(&c, 1) != RS_WIRE_VERSION)
+        return false;
+    uint8_t flags = (uint8_t)get(&c, 1);
+    if (!(flags & RS_DATA_REPAIR) || (flags & ~(RS_DATA_REPAIR | RS_DATA_MARK | RS_DATA_DONE)))
+        return false;
+    h->mark = flags & RS_DATA_MARK;
+    h->done = flags & RS_DATA_DONE;
+    h->session = (uint32_t)get(&c, 3);
+    h->engine = (uint8_t)get(&c, 1);
+    h->nonce = get(&c, 8);
+    uint64_t first = get(&c, 8);
+    h->number = (uint32_t)get(&c, 3);
+    uint32_t shape = (uint32_t)get(&c, 1);
+    h->count = shape & ~MEMBERS_NEAR;
+    return h->number > 0 && h->engine < RS_WIRE_ENGINES && get_members(&c, h, first, shape & MEMBERS_NEAR);
+}
+
+void rs_wire_cause_set(rs_wire_cause *cause, const char *text) {
+    size_t length = text ? strnlen(text, RS_CAUSE_MAX - 1) : 0;
+    memset(cause->text, 0, sizeof cause->text);
+    if (length)
+        memcpy(cause->text, text, length);
+    cause->length = (uint16_t)length;
+}
+
+static void put_cause(cursor *c, const rs_wire_cause *cause) {
+    if (cause->length >= RS_CAUSE_MAX) {
+        c->bad = true;
+        return;
+    }
+    put(c, cause->length, 2);
+    put_bytes(c, cause->text, cause->length);
+}
+
+static void get_cause(cursor *c, rs_wire_cause *cause) {
+    cause->length = (uint16_t)get(c, 2);
+    if (cause->length >= RS_CAUSE_MAX) {
+        c->bad = true;
+        return;
+    }
+    get_bytes(c, cause->text, cause->length);
+    cause->text[cause->length] = 0;
+}
+
+static void put_open(cursor *c, const rs_message *m) {
+    put_bytes(c, m->open.object.app, 16);
+    put(c, m->open.object.data, 8);
+    put(c, m->open.size, 8);
+    put(c, m->open.fragment_size, 4);
+    put(c, m->open.first, 8);
+    put(c, m->open.end, 8);
+    put(c, m->open.feedback_us, 4);
+    put(c, m->open.group_address, 4);
+    put(c, m->open.data_port, 2);
+    put(c, m->open.engine, 1);
+    put(c, m->open.path_kind, 1);
+    put(c, m->open.light_confirm, 1);
+    put(c, m->open.epoch, 4);
+    put(c, m->open.digest.algorithm, 1);
+    put(c, m->open.digest.length, 1);
+    if (m->open.digest.length > sizeof m->open.digest.value)
+        c->bad = true;
+    else
+        put_bytes(c, m->open.digest.value, m->open.digest.length);
+}
+
+/* Ring, sizes and kind are checked here once, so that nobody behind the decoder divides by zero or overflows. An engine
+ * or a path kind that is not known is refused in words by who knows the peer. */
+static bool open_is_sane(const rs_message *m) {
+    uint64_t fragments = m->open.size / (m->open.fragment_size ? m->open.fragment_size : 1);
+    if (m->open.fragment_size == 0 || m->open.fragment_size > RS_FRAGMENT_MAX)
+        return false;
+    if (m->open.size % m->open.fragment_size != 0 || m->open.size == 0)
+        fragments++;
+    if (m->open.size == RS_STREAM && m->open.end != RS_STREAM_FRAGMENTS)
+        return false;
+    if (m->open.first >= m->open.end || m->open.end > fragments || m->open.end > INT64_MAX)
+        return false;
+    if (m->open.light_confirm == 0 || m->nonce == 0)
+        return false;
+    if (m->open.path_kind == RS_OPEN_NO_PATH)
+        return m->open.group_address == 0 && m->open.data_port == 0;
+    return m->open.group_address >> 28 == 14; /* 224.0.0.0/4: a receiver binds a socket to it */
+}
+
+static void get_open(cursor *c, rs_message *m) {
+    get_bytes(c, m->open.object.app, 16);
+    m->open.object.data = get(c, 8);
+    m->open.size = get(c, 8);
+    m->open.fragment_size = (uint32_t)get(c, 4);
+    m->open.first = get(c, 8);
+    m->open.end = get(c, 8);
+    m->open.feedback_us = (uint32_t)get(c, 4);
+    m->open.group_address = (uint32_t)get(c, 4);
+    m->open.data_port = (uint16_t)get(c, 2);
+    m->open.engine = (uint8_t)get(c, 1);
+    m->open.path_kind = (uint8_t)get(c, 1);
+    m->open.light_confirm = (uint8_t)get(c, 1);
+    m->open.epoch = (uint32_t)get(c, 4);
+    m->open.digest.algorithm = (uint8_t)get(c, 1);
+    m->open.digest.length = (uint8_t)get(c, 1);
+    if (m->open.digest.length > sizeof m->open.digest.value)
+        c->bad = true;
+    else
+        get_bytes(c, m->open.digest.value, m->open.digest.length);
+    if (!c->bad && !open_is_sane(m))
+        c->bad = true;
+}
+
+static void put_hello(cursor *c, const rs_message *m) {
+    put(c, m->hello.engines, 4);
+    put(c, m->hello.boot, 8);
+    put(c, m->hello.name_length, 2);
+    if (m->hello.name_length > RS_NAME_MAX)
+        c->bad = true;
+    else
+        put_bytes(c, m->hello.name, m->hello.name_length);
+}
+
+static void get_hello(cursor *c, rs_message *m) {
+    m->hello.engines = (uint32_t)get(c, 4);
+    m->hello.boot = get(c, 8);
+    m->hello.name_length = (uint16_t)get(c, 2);
+    if (m->hello.name_length > RS_NAME_MAX) {
+        c->bad = true;
+        return;
+    }
+    get_bytes(c, m->hello.name, m->hello.name_length);
+    m->hello.name[m->hello.name_length] = 0;
+}
+
+static void put_map(cursor *c, const rs_message *m) {
+    put(c, m->ptch_map.from, 8);
+    put(c, m->ptch_map.base, 8);
+    put(c, m->ptch_map.number, 4);
+    put(c, m->ptch_map.last, 1);
+    put(c, m->ptch_map.bits, 2);
+    if (m->ptch_map.bits > RS_MAP_BITS)
+        c->bad = true;
+    else
+        put_bytes(c, m->ptch_map.map, (m->ptch_map.bits + 7u) / 8);
+}
+
+static void get_map(cursor *c, rs_message *m) {
+    m->ptch_map.from = get(c, 8);
+    m->ptch_map.base = get(c, 8);
+    m->ptch_map.number = (uint32_t)get(c, 4);
+    uint8_t last = (uint8_t)get(c, 1);
+    m->ptch_map.last = last;
+    m->ptch_map.bits = (uint16_t)get(c, 2);
+    if (last > 1 || m->ptch_map.bits > RS_MAP_BITS || m->ptch_map.from > m->ptch_map.base ||
+        m->ptch_map.base > INT64_MAX) {
+        c->bad = true;
+        return;
+    }
+    get_bytes(c, m->ptch_map.map, (m->ptch_map.bits + 7u) / 8);
+    if (!c->bad && m->ptch_map.bits % 8 && m->ptch_map.map[m->ptch_map.bits / 8] >> m->ptch_map.bits % 8)
+        c->bad = true;
+}
+
+/* Bounds within which the sums and products of feedback.c and road.c do not overflow. */
+static void get_rate(cursor *c, rs_message *m) {
+    m->rate.highest = get(c, 8);
+    m->rate.received = get(c, 8);
+    m->rate.repairs = get(c, 8);
+    m->rate.dropped = get(c, 8);
+    m->rate.share_bps = get(c, 8);
+    m->rate.at = get(c, 8);
+    m->rate.waited = get(c, 8);
+    m->rate.receivers = (uint32_t)get(c, 4);
+    c->bad |= m->rate.highest > RS_STREAM_FRAGMENTS || m->rate.received > RS_RATE_COUNT_MAX ||
+              m->rate.repairs > RS_RATE_COUNT_MAX || m->rate.dropped > RS_RATE_COUNT_MAX ||
+              m->rate.share_bps > RS_RATE_BPS_MAX || m->rate.at > RS_RATE_AT_MAX ||
+              m->rate.waited > RS_RATE_WAITED_MAX || m->rate.receivers != 1;
+}
+
+static bool leaves_are_sane(const rs_message *m) {
+    uint32_t width = m->leaves.width;
+    return m->leaves.count > 0 && width > 0 && width <= sizeof m->open.digest.value &&
+           m->leaves.count * width <= RS_LEAVES_BYTES && m->leaves.first < RS_STREAM_FRAGMENTS;
+}
+
+static void put_leaves(cursor *c, const rs_message *m) {
+    put(c, m->leaves.first, 8);
+    put(c, m->leaves.count, 2);
+    put(c, m->leaves.width, 1);
+    if (leaves_are_sane(m))
+        put_bytes(c, m->leaves.bytes, (size_t)m->leaves.count * m->leaves.width);
+    else
+        c->bad = true;
+}
+
+static void get_leaves(cursor *c, rs_message *m) {
+    m->leaves.first = get(c, 8);
+    m->leaves.count = (uint16_t)get(c, 2);
+    m->leaves.width = (uint8_t)get(c, 1);
+    if (leaves_are_sane(m))
+        get_bytes(c, m->leaves.bytes, (size_t)m->leaves.count * m->leaves.width);
+    else
+        c->bad = true;
+}
+
+static void get_leaf_req(cursor *c, rs_message *m) {
+    m->leaf_req.first = get(c, 8);
+    m->leaf_req.count = (uint16_t)get(c, 2);
+    uint8_t retake = (uint8_t)get(c, 1);
+    m->leaf_req.retake = retake;
+    c->bad |= m->leaf_req.count == 0 || m->leaf_req.first >= RS_STREAM_FRAGMENTS || retake > 1 ||
+              (retake && m->leaf_req.count > 1);
+}
+
+static void put_fields(cursor *c, const rs_message *m) {
+    switch (m->type) {
+    case RS_MSG_HELLO:
+        put_hello(c, m);
+        break;
+    case RS_MSG_OPEN:
+        put_open(c, m);
+        break;
+    case RS_MSG_OPEN_ACK:
+        put(c, m->open_ack.status, 1);
+        put(c, m->open_ack.room, 8);
+        put_cause(c, &m->open_ack.cause);
+        break;
+    case RS_MSG_INTL_SEQ:
+        put(c, m->intl_seq.sn, 8);
+        break;
+    case RS_MSG_PTCH_REQ:
+        put(c, m->ptch_req.start, 8);
+        put(c, m->ptch_req.end, 8);
+        break;
+    case RS_MSG_PTCH_DATA:
+        put(c, m->ptch_data.sn, 8);
+        break;
+    case RS_MSG_DATA_FNSD:
+        break;
+    case RS_MSG_DATA_RCVD:
+        put(c, m->data_rcvd.status, 1);
+        put(c, m->data_rcvd.patched, 8);
+        put_cause(c, &m->data_rcvd.cause);
+        break;
+    case RS_MSG_RATE:
+        put(c, m->rate.highest, 8);
+        put(c, m->rate.received, 8);
+        put(c, m->rate.repairs, 8);
+        put(c, m->rate.dropped, 8);
+        put(c, m->rate.share_bps, 8);
+        put(c, m->rate.at, 8);
+        put(c, m->rate.waited, 8);
+        put(c, m->rate.receivers, 4);
+        break;
+    case RS_MSG_ABORT:
+        put_cause(c, &m->abort.cause);
+        break;
+    case RS_MSG_PING:
+    case RS_MSG_PONG:
+        put(c, m->ping.token, 8);
+        break;
+    case RS_MSG_PTCH_MAP:
+        put_map(c, m);
+        break;
+    case RS_MSG_LEAF_REQ:
+        put(c, m->leaf_req.first, 8);
+        put(c, m->leaf_req.count, 2);
+        put(c, m->leaf_req.retake, 1);
+        break;
+    case RS_MSG_LEAVES:
+        put_leaves(c, m);
+        break;
+    }
+}
+
+static void get_fields(cursor *c, rs_message *m) {
+    switch (m->type) {
+    case RS_MSG_HELLO:
+        get_hello(c, m);
+        break;
+    case RS_MSG_OPEN:
+        get_open(c, m);
+        break;
+    case RS_MSG_OPEN_ACK:
+        m->open_ack.status = (uint8_t)get(c, 1);
+        c->bad |= m->open_ack.status > RS_ACK_HAVE;
+        m->open_ack.room = get(c, 8);
+        get_cause(c, &m->open_ack.cause);
+        break;
+    case RS_MSG_INTL_SEQ:
+        m->intl_seq.sn = get(c, 8);
+        break;
+    case RS_MSG_PTCH_REQ:
+        m->ptch_req.start = get(c, 8);
+        m->ptch_req.end = get(c, 8);
+        break;
+    case RS_MSG_PTCH_DATA:
+        m->ptch_data.sn = get(c, 8);
+        break;
+    case RS_MSG_DATA_FNSD:
+        break;
+    case RS_MSG_DATA_RCVD:
+        m->data_rcvd.status = (uint8_t)get(c, 1);
+        c->bad |= m->data_rcvd.status > RS_RCVD_GIVEN_UP;
+        m->data_rcvd.patched = get(c, 8);
+        get_cause(c, &m->data_rcvd.cause);
+        break;
+    case RS_MSG_RATE:
+        get_rate(c, m);
+        break;
+    case RS_MSG_ABORT:
+        get_cause(c, &m->abort.cause);
+        break;
+    case RS_MSG_PING:
+    case RS_MSG_PONG:
+        m->ping.token = get(c, 8);
+        break;
+    case RS_MSG_PTCH_MAP:
+        get_map(c, m);
+        break;
+    case RS_MSG_LEAF_REQ:
+        get_leaf_req(c, m);
+        break;
+    case RS_MSG_LEAVES:
+        get_leaves(c, m);
+        break;
+    }
+}
+
+static bool type_is_known(uint8_t type) {
+    return type >= RS_MSG_HELLO && type <= RS_MSG_LEAVES;
+}
+
+/* Their first fields are the same in every version; others may follow. */
+static bool speaks_any_version(uint8_t type) {
+    return type == RS_MSG_HELLO || type == RS_MSG_ABORT;
+}
+
+size_t rs_wire_encode(const rs_message *m, uint32_t payload_length, uint8_t *out, size_t capacity) {
+    cursor c = {.write = out, .size = capacity};
+    if (!type_is_known((uint8_t)m->type) || payload_length > RS_FRAGMENT_MAX)
+        return 0;
+    if (m->type != RS_MSG_PTCH_DATA && payload_length != 0)
+        return 0;
+    put(&c, 0, RS_CONTROL_LENGTH);
+    put(&c, (uint64_t)m->type, 1);
+    put(&c, RS_WIRE_VERSION, 1);
+    put(&c, 0, 2);
+    put(&c, m->nonce, 8);
+    put(&c, m->session, 4);
+    put_fields(&c, m);
+    if (c.bad)
+        return 0;
+    size_t length = c.at;
+    c.at = 0;
+    put(&c, length - RS_CONTROL_LENGTH + payload_length, RS_CONTROL_LENGTH);
+    return length;
+}
+
+bool rs_wire_decode(const uint8_t *bytes, size_t length, uint32_t payload_length, rs_message *m) {
+    cursor c = {.read = bytes, .size = length};
+    uint64_t stated = get(&c, RS_CONTROL_LENGTH);
+    uint8_t type = (uint8_t)get(&c, 1);
+    m->version = (uint8_t)get(&c, 1);
+    if (get(&c, 2) != 0 || c.bad || !type_is_known(type))
+        return false;
+    bool ours = m->version == RS_WIRE_VERSION;
+    if (!ours && !speaks_any_version(type))
+        return false;
+    if (payload_length > RS_FRAGMENT_MAX || (type != RS_MSG_PTCH_DATA && payload_length != 0))
+        return false;
+    if (length > RS_CONTROL_LENGTH + CONTROL_MAX || stated != length - RS_CONTROL_LENGTH + payload_length)
+        return false;
+    m->type = (rs_message_type)type;
+    m->nonce = get(&c, 8);
+    m->session = (uint32_t)get(&c, 4);
+    get_fields(&c, m);
+    return !c.bad && (c.at == length || !ours);
+}
+
+int rs_wire_frame(const uint8_t *bytes, size_t have, size_t *header_length, uint32_t *payload_length) {
+    cursor c = {.read = bytes, .size = have};
+    if (have < RS_CONTROL_PEEK)
+        return 0;
+    uint64_t stated = get(&c, RS_CONTROL_LENGTH);
+    uint8_t type = (uint8_t)get(&c, 1), version = (uint8_t)get(&c, 1);
+    if (version != RS_WIRE_VERSION && !speaks_any_version(type))
+        return -1;
+    uint64_t most = type == RS_MSG_PTCH_DATA ? RS_PATCH_HEADER - RS_CONTROL_LENGTH + RS_FRAGMENT_MAX : CONTROL_MAX;
+    uint64_t least = (type == RS_MSG_PTCH_DATA ? RS_PATCH_HEADER : RS_CONTROL_COMMON) - RS_CONTROL_LENGTH;
+    if (!type_is_known(type) || stated < least || stated > most)
+        return -1;
+    *header_length = type == RS_MSG_PTCH_DATA ? RS_PATCH_HEADER : (size_t)stated + RS_CONTROL_LENGTH;
+    *payload_length = type == RS_MSG_PTCH_DATA ? (uint32_t)(stated + RS_CONTROL_LENGTH - RS_PATCH_HEADER) : 0;
+    return 1;
+}

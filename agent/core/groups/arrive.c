@@ -1,0 +1,171 @@
+/* A data packet's way through the node, whether it came by multicast, out of a repair or because it was asked for. */
+#include <string.h>
+
+#include "core/groups/state.h"
+
+/* The packet goes into the log, where repairs find it. */
+static uint64_t keep(rs_messages *node, const rs_gm_stream *stream, uint64_t sn, const uint8_t *datagram,
+                     uint32_t length) {
+    uint64_t at = rs_gm_log_append(&node->in, length);
+    rs_gm_record *record = rs_gm_log_record(&node->in, at);
+    record->stream = stream->number;
+    record->sn = sn;
+    record->late_us = 0;
+    memcpy(rs_gm_log_datagram(&node->in, at), datagram, length);
+    return at;
+}
+
+static void count_recovery(rs_messages *node, rs_messages_via via) {
+    if (via == RS_VIA_REPAIR)
+        node->stats.recovered_repair++;
+    else if (via == RS_VIA_RETRANSMIT)
+        node->stats.recovered_retransmit++;
+    else
+        node->stats.recovered_data++;
+}
+
+void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs_gm_id *id, const uint8_t *datagram,
+                  uint32_t length, rs_messages_via via) {
+    rs_gm_stream_reach(node, now, stream, id->sn, true);
+    stream->seen = id->sn > stream->seen ? id->sn : stream->seen;
+    if (!stream->settled_base) {
+        rs_gm_views views = rs_gm_body_views(datagram + RS_GM_HEADER);
+        rs_gm_stream_settle_base(node, now, stream, id->sn, &views);
+    }
+    rs_gm_slot *slot = rs_gm_slot_of(stream, id->sn);
+    uint64_t at = keep(node, stream, id->sn, datagram, length);
+    rs_gm_record *record = rs_gm_log_record(&node->in, at);
+    record->via = via;
+    if (rs_gm_slot_is(*slot, RS_GM_MISSING)) {
+        rs_gm_missing *missing = rs_gm_missing_at(node, *slot);
+        rs_time late_us = (now - missing->discovered) / 1000;
+        record->late_us = late_us < UINT32_MAX ? (uint32_t)late_us : UINT32_MAX;
+        count_recovery(node, via);
+        rs_gm_ask_came(node, now, missing, via);
+        rs_gm_kept_found(node, missing, datagram + RS_GM_HEADER, length - RS_GM_HEADER);
+        rs_gm_missing_found(node, missing);
+    }
+    *slot = at | RS_GM_RECORD;
+    rs_gm_deliver(node, now, stream, id->sn);
+}
+
+/* A packet far from all others of its stream is believed once the next one follows it (as in RFC 3550, A.1): then the
+ * stream goes on there. */
+static bool confirmed(rs_messages *node, rs_gm_stream *stream, uint64_t sn) {
+    bool follows = stream->outside > 0 && sn == stream->outside + 1;
+    node->stats.claims += !follows;
+    if (!follows)
+        stream->outside = sn;
+    return follows;
+}
+
+/* Whether the packet is wanted: it is missing, or newer than all that is known; or what made it look old were but
+ * claims that it shows to be wrong. */
+static bool wanted(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs_gm_id *id, const rs_gm_body *body) {
+    uint64_t sn = id->sn;
+    if (sn > stream->high && sn - stream->high <= node->config.window_packets)
+        return true;
+    if (sn > stream->high) {
+        if (!confirmed(node, stream, sn))
+            return false;
+        rs_gm_stream_jump(node, now, stream, stream->outside);
+        return true;
+    }
+    const rs_gm_slot *slot = rs_gm_slot_of(stream, sn);
+    if (slot && rs_gm_slot_is(*slot, RS_GM_MISSING))
+        return true;
+    if (slot && rs_gm_slot_is(*slot, RS_GM_RECORD)) {
+        node->stats.duplicates++;
+        return false;
+    }
+    bool owed = (int32_t)(body->views.view[0].version - (uint32_t)stream->group->joined) >= 0;
+    if (stream->seen == 0 && !slot && owed) {
+        uint64_t claimed = stream->high;
+        rs_gm_stream_restart(node, stream, sn);
+        if (claimed - sn <= node->config.window_packets)
+            rs_gm_stream_reach(node, now, stream, claimed, false);
+        return true;
+    }
+    if (stream->seen > 0 && sn > stream->seen) {
+        if (!slot)
+            rs_gm_stream_restart(node, stream, stream->seen + 1);
+        return true;
+    }
+    /* Far behind where a packet once led, perhaps a forged one: nothing after `floor` was delivered before that. */
+    if (sn < stream->base && stream->base - sn > node->config.window_packets && sn > stream->floor && owed &&
+        confirmed(node, stream, sn)) {
+        rs_gm_stream_restart(node, stream, stream->outside);
+        stream->seen = stream->outside - 1;
+        return true;
+    }
+    node->stats.refused++;
+    return false;
+}
+
+/* A packet that was asked for comes from its sender, or from a member: nothing else is news. */
+static bool receive_again(rs_messages *node, rs_time now, rs_peer from, rs_gm_stream *stream, const rs_gm_id *id,
+                          const uint8_t *bytes, size_t length) {
+    const rs_gm_slot *slot = stream && stream->incarnation == id->incarnation ? rs_gm_slot_of(stream, id->sn) : NULL;
+    if (from != RS_NO_PEER && from != id->sender && stream && !rs_gm_is_member(stream->group, from)) {
+        node->stats.strangers++;
+    } else if (!slot || !rs_gm_slot_is(*slot, RS_GM_MISSING)) {
+        node->stats.duplicates += slot && rs_gm_slot_is(*slot, RS_GM_RECORD);
+        node->stats.refused += !slot || !rs_gm_slot_is(*slot, RS_GM_RECORD);
+    } else {
+        rs_gm_arrive(node, now, stream, id, bytes, (uint32_t)length, RS_VIA_RETRANSMIT);
+        rs_gm_kept_work(node, now);
+    }
+    return true;
+}
+
+/* What a sender that has left had on its way is taken still. */
+static bool is_believed(const rs_messages *node, rs_time now, const rs_gm_group *group, const rs_gm_stream *stream,
+                        const rs_gm_id *id) {
+    if (!stream || stream->incarnation != id->incarnation)
+        return rs_gm_believes(node, group, id->sender, id->incarnation);
+    if (stream->peer)
+        return stream->peer->incarnation == id->incarnation;
+    return group->open || now - stream->departed_at < node->config.give_up;
+}
+
+bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
+    rs_gm_id id;
+    rs_gm_body body;
+    bool fresh = false;
+    if (length > node->config.packet_bytes || !rs_gm_get_data(bytes, length, &id, &body))
+        return false;
+    rs_gm_stream *stream = rs_gm_stream_find(node, id.sender, id.group);
+    rs_gm_group *group = stream ? stream->group : rs_gm_group_find(node, id.group);
+    if (!group || !group->member) {
+        node->stats.foreign++;
+        return true;
+    }
+    if (id.sender == node->config.self || !rs_gm_intact(node, bytes, length))
+        return true;
+    if (rs_gm_get_kind(bytes, length) == RS_GM_KIND_AGAIN)
+        return receive_again(node, now, from, stream, &id, bytes, length);
+    if (!rs_gm_is_from(node, from, id.sender))
+        return true;
+    if (!is_believed(node, now, group, stream, &id)) {
+        rs_gm_early_keep(node, now, id.sender, bytes, length);
+        return true;
+    }
+    node->stats.data_received++;
+    if (!stream || stream->incarnation != id.incarnation)
+        stream = rs_gm_stream_get(node, group, &id, true, &fresh);
+    if (!stream) {
+        node->stats.refused++;
+        return true;
+    }
+    stream->heard_at = now;
+    if (fresh)
+        rs_gm_stream_start(stream, id.sn);
+    if (!wanted(node, now, stream, &id, &body))
+        return true;
+    rs_gm_arrive(node, now, stream, &id, bytes, (uint32_t)length, RS_VIA_DATA);
+    const rs_gm_engine *engine = rs_gm_engine_of(node, group->protocol);
+    if (engine->received)
+        engine->received(node, now, group, bytes, (uint32_t)length);
+    rs_gm_kept_work(node, now);
+    return true;
+}

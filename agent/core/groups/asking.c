@@ -1,0 +1,327 @@
+/* When missing packets are asked for, and of whom (NAKs, Sec. 4.2.7). The paper asks the sender 100 ms after discovery
+ * and every 50 ms again; that is too late where repairs come sooner, and too much where the network is what loses
+ * packets: then requests and their answers make it lose more. So here (docs/ricochet.md, NAKs):
+ *   - the first request waits for as long as repairs take of late, at most those 100 ms, and no longer than bins take
+ *     to fill: what no repair has brought by then, none will;
+ *   - each further one half as long again as the one before, beginning with the measured time of an answer;
+ *   - one server is asked at a time: the sender, then other members in turn;
+ *   - a budget of packets a second, of the node and of each group, grows with each answer and shrinks with each that
+ *     does not come, so that where nine of ten requests are in vain few are sent.
+ * In a flood the rings last for less than these times: waits are a part of what a ring lasts, and budgets at least a
+ * part of the packets that arrive. */
+#include <string.h>
+
+#include "core/groups/state.h"
+
+#define MS INT64_C(1000000)
+#define S (1000 * MS)
+#define OPEN 32u                     /* NAKs being put together */
+#define BATCH 8192u                  /* packets asked for in one go; the rest at once after that */
+#define GATHER MS                    /* what is due so soon is asked for now: fewer datagrams */
+#define WAIT_MOST (500 * MS)         /* for an answer */
+#define KEPT_LOOKED_AT 8u            /* repairs in which a missing packet is, at most */
+#define NODE_START 512u              /* packets a second that a node asks for before it knows more */
+#define NODE_LEAST 16u               /* ... and however few are answered */
+#define GROUP_LEAST 4u               /* the same of a group, which starts like the node */
+#define BUDGET_MOST 200000u          /* however many are answered */
+#define BUDGET_MORE 16u              /* an answer */
+#define BUDGET_LESS 32u              /* none: this part less */
+#define BUDGET_CALM (NODE_START / 2) /* from here on the network is not what loses packets: two servers may be asked */
+#define ROUND_OF_TWO 4u
+#define BURST (125 * MS) /* what was not used of a budget in this time is left */
+#define BURST_LEAST 4    /* packets */
+#define HOPE_ALL 65536u
+#define PACE_WINDOW (5 * MS)
+#define RING_FIRST 8u /* the first request is sent before this part of a ring is written anew, */
+#define RING_AGAIN 4u /* a further one this part later, */
+#define PACE_ASKED 8u /* and so large a part of what arrives may be asked for */
+
+bool rs_gm_ask_init(rs_messages *node) {
+    node->asks.per_s = NODE_START;
+    node->hope = HOPE_ALL;
+    return rs_timers_reserve(&node->asking, &node->allocator, node->config.max_missing) == RS_OK;
+}
+
+/* measures */
+
+static void measure(rs_gm_measure *m, rs_time value) {
+    if (m->mean == 0 && m->deviation == 0) {
+        *m = (rs_gm_measure){value, value / 2};
+        return;
+    }
+    rs_time off = value - m->mean;
+    m->mean += off / 8;
+    m->deviation += ((off < 0 ? -off : off) - m->deviation) / 4;
+}
+
+static rs_time between(rs_time least, rs_time value, rs_time most) {
+    return value < least ? least : value < most ? value : most;
+}
+
+static void look_at_pace(rs_messages *node, rs_time now) {
+    rs_gm_pace *pace = &node->pace;
+    uint64_t took_ms = (uint64_t)(now - pace->at) / MS;
+    if (now - pace->at < PACE_WINDOW)
+        return;
+    pace->bytes_per_ms = (node->in.head - pace->bytes) / took_ms;
+    pace->packets_per_ms = (node->stats.data_received - pace->packets) / took_ms;
+    pace->at = now;
+    pace->bytes = node->in.head;
+    pace->packets = node->stats.data_received;
+}
+
+/* What arrives takes so long to fill that part of a ring; at least RS_GM_ASK_LEAST. */
+static rs_time ring_time(const rs_messages *node, uint32_t part) {
+    if (node->pace.bytes_per_ms == 0)
+        return RS_NEVER;
+    rs_time time = (rs_time)(node->in.size / part / node->pace.bytes_per_ms) * MS;
+    return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
+}
+
+/* A bin takes r * stagger packets of the group, or fewer, for all its repairs in the making: when twice as many have
+ * come after a packet, repairs of it come no more. At least RS_GM_ASK_LEAST. */
+static rs_time bins_time(rs_gm_group *group, rs_time now) {
+    uint64_t came = group->passed - group->pace.passed;
+    if (now - group->pace.at >= PACE_WINDOW) {
+        group->pace.each = came ? (now - group->pace.at) / (rs_time)came : 0;
+        group->pace.at = now;
+        group->pace.passed = group->passed;
+    }
+    if (!group->lec || group->pace.each == 0 || group->pace.each > S)
+        return RS_NEVER;
+    rs_time time = 2 * (rs_time)(group->r * group->stagger) * group->pace.each;
+    return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
+}
+
+/* Repairs that are to come have come by then, nearly all. */
+static rs_time first_wait(const rs_messages *node, rs_time now, rs_gm_group *group) {
+    rs_time most = node->config.nak_delay, least = most / 4, wait = most;
+    rs_time ring = ring_time(node, RING_FIRST), bins = bins_time(group, now);
+    if (node->hope < HOPE_ALL / 4)
+        wait = least;
+    else if (node->repair.mean)
+        wait = between(least, node->repair.mean + 4 * node->repair.deviation, most);
+    wait = wait < ring ? wait : ring;
+    return wait < bins ? wait : bins;
+}
+
+/* For the answer to the request of this round, from 1. */
+static rs_time round_wait(const rs_messages *node, uint32_t round) {
+    rs_time wait = node->config.nak_retry, most = ring_time(node, RING_AGAIN);
+    most = most < WAIT_MOST ? most : WAIT_MOST;
+    if (node->answer.mean)
+        wait = between(RS_GM_ASK_LEAST, node->answer.mean + 4 * node->answer.deviation, WAIT_MOST);
+    for (uint32_t i = 1; i < round && wait < most; i++)
+        wait += wait / 2;
+    return wait < most ? wait : most;
+}
+
+/* budgets */
+
+static rs_time interval(const rs_messages *node, const rs_gm_budget *budget) {
+    uint64_t least = node->pace.packets_per_ms * 1000 / PACE_ASKED;
+    return S / (rs_time)(budget->per_s > least ? budget->per_s : least);
+}
+
+static void take(const rs_messages *node, rs_gm_budget *budget, rs_time now) {
+    rs_time each = interval(node, budget), burst = each * BURST_LEAST > BURST ? each * BURST_LEAST : BURST;
+    budget->next = (budget->next < now - burst ? now - burst : budget->next) + each;
+}
+
+static void answered(rs_gm_budget *budget) {
+    budget->per_s = budget->per_s + BUDGET_MORE < BUDGET_MOST ? budget->per_s + BUDGET_MORE : BUDGET_MOST;
+}
+
+static void unanswered(rs_gm_budget *budget, uint64_t least) {
+    uint64_t less = budget->per_s - budget->per_s / BUDGET_LESS - 1;
+    budget->per_s = less > least ? less : least;
+}
+
+/* It is the packet's turn, or will be at its new time. */
+static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
+    rs_gm_budget *of_group = &missing->stream->group->asks;
+    if (missing->reserved) {
+        missing->reserved = false;
+        return true;
+    }
+    if (of_group->per_s == 0)
+        of_group->per_s = NODE_START;
+    rs_time turn = of_group->next > node->asks.next ? of_group->next : node->asks.next;
+    rs_time again = now + (node->config.nak_retry > 2 * GATHER ? node->config.nak_retry : 2 * GATHER);
+    if (turn <= again) {
+        take(node, of_group, now);
+        take(node, &node->asks, now);
+        missing->reserved = turn > now + GATHER;
+        again = turn;
+    }
+    if (turn <= now + GATHER)
+        return true;
+    rs_timer_set(&node->asking, &missing->ask, again);
+    return false;
+}
+
+/* requests */
+
+/* NAKs of one go that are being put together, by whom they go to. */
+typedef struct {
+    rs_messages *node;
+    uint32_t most; /* items in a datagram */
+    struct {
+        rs_gm_small *small;
+        uint32_t count;
+        rs_gm_nak_item last;
+    } open[OPEN];
+} naks;
+
+static void send_nak(naks *n, uint32_t at) {
+    rs_gm_small *small = n->open[at].small;
+    if (!small)
+        return;
+    n->open[at].small = NULL;
+    uint32_t count = n->open[at].count;
+    rs_gm_put_nak_item(small->bytes + RS_GM_NAK + (count - 1) * RS_GM_NAK_ITEM, &n->open[at].last);
+    small->length = RS_GM_NAK + count * RS_GM_NAK_ITEM;
+    rs_gm_put_nak(small->bytes, n->node->config.self, count);
+    rs_gm_seal(small->bytes, small->length);
+    n->node->stats.naks_sent++;
+}
+
+static void ask(naks *n, rs_peer peer, const rs_gm_missing *missing) {
+    uint32_t at = (uint32_t)rs_gm_mix(peer) % OPEN;
+    rs_gm_id id = {missing->stream->sender, missing->stream->incarnation, missing->stream->group->id, missing->sn};
+    n->node->stats.asked++;
+    if (n->open[at].small && n->open[at].small->peer != peer)
+        send_nak(n, at);
+    if (n->open[at].small) {
+        rs_gm_nak_item *last = &n->open[at].last;
+        uint64_t ahead = id.sn - last->id.sn - 1;
+        if (last->id.group == id.group && last->id.sender == id.sender && last->id.incarnation == id.incarnation &&
+            ahead < 32) {
+            last->mask |= UINT32_C(1) << ahead;
+            return;
+        }
+        if (n->open[at].count == n->most)
+            send_nak(n, at);
+        else
+            rs_gm_put_nak_item(n->open[at].small->bytes + RS_GM_NAK + (n->open[at].count - 1) * RS_GM_NAK_ITEM, last);
+    }
+    if (!n->open[at].small) {
+        n->open[at].small = rs_gm_small_new(n->node);
+        if (!n->open[at].small)
+            return;
+        n->open[at].small->channel = RS_CH_PEER_DATAGRAM;
+        n->open[at].small->peer = peer;
+        n->open[at].count = 0;
+    }
+    n->open[at].count++;
+    n->open[at].last = (rs_gm_nak_item){id, 0};
+}
+
+/* Another member, the next one in each round; RS_NO_PEER if there is none. */
+static rs_peer helper(const rs_messages *node, const rs_gm_missing *missing) {
+    const rs_gm_group *group = missing->stream->group;
+    uint64_t first = rs_gm_mix(missing->sn ^ (uint64_t)node->config.self << 32) + missing->rounds;
+    for (uint32_t i = 0; i < group->member_count && i < 3; i++) {
+        rs_peer peer = group->members[(first + i) % group->member_count];
+        if (peer != node->config.self && peer != missing->stream->sender)
+            return peer;
+    }
+    return RS_NO_PEER;
+}
+
+static void ask_round(naks *n, rs_time now, rs_gm_missing *missing) {
+    rs_messages *node = n->node;
+    if (missing->rounds < UINT16_MAX)
+        missing->rounds++;
+    rs_peer other = missing->rounds > 1 ? helper(node, missing) : RS_NO_PEER;
+    bool two = missing->rounds >= ROUND_OF_TWO && node->asks.per_s >= BUDGET_CALM;
+    if (two || other == RS_NO_PEER || missing->rounds % 3 == 1)
+        ask(n, missing->stream->sender, missing);
+    if (other != RS_NO_PEER && (two || missing->rounds % 3 != 1))
+        ask(n, other, missing);
+    missing->waits = true;
+    missing->asked = now;
+    rs_timer_set(&node->asking, &missing->ask, now + round_wait(node, missing->rounds));
+}
+
+/* A repair that was kept needs this packet and one other, and that one was asked for: its answer brings both. */
+static bool comes_with_another(const rs_messages *node, const rs_gm_missing *missing) {
+    uint32_t looked_at = 0, number = (uint32_t)(missing - node->missing);
+    for (const rs_list *at = missing->kept.next; at != &missing->kept && looked_at < KEPT_LOOKED_AT; at = at->next) {
+        const rs_gm_kept *kept = RS_HOLDER(rs_gm_link, in_missing, at)->kept;
+        looked_at++;
+        if (kept->count == 2 && node->missing[kept->link[kept->link[0].missing == number].missing].waits)
+            return true;
+    }
+    return false;
+}
+
+/* A missing packet's time has come. */
+static void turn(naks *n, rs_time now, rs_gm_missing *missing) {
+    rs_messages *node = n->node;
+    if (missing->waits) {
+        missing->waits = false;
+        unanswered(&missing->stream->group->asks, GROUP_LEAST);
+        unanswered(&node->asks, NODE_LEAST);
+    }
+    if (missing->rounds == 0 && !missing->put_off && comes_with_another(node, missing)) {
+        missing->put_off = true;
+        rs_timer_set(&node->asking, &missing->ask, now + round_wait(node, 1));
+    } else if (affordable(node, now, missing))
+        ask_round(n, now, missing);
+}
+
+void rs_gm_ask_timeout(rs_messages *node, rs_time now) {
+    const rs_timer *first = rs_timers_first(&node->asking);
+    if (!first || first->due > now)
+        return;
+    uint32_t fit = (node->config.packet_bytes - RS_GM_NAK) / RS_GM_NAK_ITEM;
+    naks n = {.node = node, .most = fit < RS_GM_NAK_ITEMS ? fit : RS_GM_NAK_ITEMS};
+    for (uint32_t i = 0; i < BATCH && first && first->due <= now + GATHER; i++) {
+        turn(&n, now, RS_HOLDER(rs_gm_missing, ask, first));
+        first = rs_timers_first(&node->asking);
+    }
+    for (uint32_t i = 0; i < OPEN; i++)
+        send_nak(&n, i);
+}
+
+void rs_gm_ask_later(rs_messages *node, rs_time now, rs_gm_missing *missing) {
+    look_at_pace(node, now);
+    missing->rounds = 0;
+    missing->waits = missing->reserved = missing->put_off = false;
+    rs_timer_set(&node->asking, &missing->ask, now + first_wait(node, now, missing->stream->group));
+}
+
+void rs_gm_ask_sooner(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn) {
+    rs_time wait = first_wait(node, now, stream->group) - node->config.heartbeat;
+    sn = sn > stream->base ? sn : stream->base;
+    if (sn <= stream->high && stream->high - sn >= stream->capacity) /* nothing is known of what is older */
+        sn = stream->high - stream->capacity + 1;
+    for (; sn <= stream->high; sn++) {
+        const rs_gm_slot *slot = rs_gm_slot_of(stream, sn);
+        if (!slot || !rs_gm_slot_is(*slot, RS_GM_MISSING))
+            continue;
+        rs_gm_missing *missing = rs_gm_missing_at(node, *slot);
+        if (missing->ask.at && missing->rounds == 0)
+            rs_timer_set(&node->asking, &missing->ask, now + (wait > 0 ? wait : 0));
+    }
+}
+
+void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing, rs_messages_via via) {
+    if (!missing->stream->group->naks)
+        return;
+    if (via == RS_VIA_REPAIR && now > missing->discovered) {
+        measure(&node->repair, now - missing->discovered);
+        node->hope += (HOPE_ALL - node->hope) / 16;
+    }
+    if (via != RS_VIA_RETRANSMIT || missing->rounds == 0)
+        return;
+    node->hope -= node->hope / 16;
+    /* Of a further request too, though this may be the answer to the one before: the time is too short then, and the
+     * more so the more requests there were, so that it grows until the first answers come before the second request. */
+    measure(&node->answer, now - missing->asked);
+    if (missing->waits) {
+        answered(&missing->stream->group->asks);
+        answered(&node->asks);
+    }
+}

@@ -1,0 +1,40 @@
+#include "core/groups/log.h"
+
+rs_status rs_gm_log_init(rs_gm_log *log, uint64_t size, const rs_allocator *allocator) {
+    log->size = 1;
+    while (log->size < size)
+        log->size *= 2;
+    log->head = 0;
+    log->bytes = allocator->alloc(allocator->context, (size_t)log->size);
+    return log->bytes ? RS_OK : RS_ERR_MEMORY;
+}
+
+uint32_t rs_gm_log_span(uint32_t datagram_bytes) {
+    return (uint32_t)(sizeof(rs_gm_record) + datagram_bytes + RS_GM_ALIGN - 1) / RS_GM_ALIGN * RS_GM_ALIGN;
+}
+
+/* Bytes left until the ring's end. */
+static uint64_t rest(const rs_gm_log *log) {
+    return log->size - (log->head & (log->size - 1));
+}
+
+uint64_t rs_gm_log_after(const rs_gm_log *log, uint32_t datagram_bytes) {
+    uint32_t bytes = rs_gm_log_span(datagram_bytes);
+    return log->head + bytes + (rest(log) < bytes ? rest(log) : 0);
+}
+
+uint64_t rs_gm_log_append(rs_gm_log *log, uint32_t datagram_bytes) {
+    uint32_t bytes = rs_gm_log_span(datagram_bytes);
+    if (rest(log) < bytes) {
+        uint64_t left = rest(log);
+        /* The end may be too short for a whole record: only its first two words are written. */
+        rs_gm_record *filler = rs_gm_log_record(log, log->head);
+        filler->stream = RS_GM_NO_STREAM;
+        filler->span = (uint32_t)left;
+        log->head += left;
+    }
+    uint64_t at = log->head;
+    rs_gm_log_record(log, at)->span = bytes;
+    log->head += bytes;
+    return at;
+}

@@ -1,0 +1,251 @@
+/* Group messages at one node, sans-IO, beside rs_node and by its rules: packets, time and views go in; packets, a
+ * deadline and events come out. Same calls with the same arguments give the same outputs, bit for bit; no call blocks,
+ * reads a clock or does I/O; every buffer, window and wait has a bound. docs/ricochet.md tells how it works,
+ * docs/protocol.md (Group messages) what is on the wire.
+ *
+ * Use:  rs_messages_new; rs_messages_set_view for each group that is subscribed or published to; then
+ *       rs_messages_publish, rs_messages_receive, rs_messages_timeout as things happen, and after each (or a batch)
+ *       rs_messages_poll_event and rs_messages_poll_tx until they return false, then rs_messages_deadline.
+ *
+ * Names: in this interface an rs_peer is a number that all nodes of all groups agree on, since it is on the wire and
+ * in repairs that others make (the agent: the server's IPv4 address in host order; the simulator: the host's number). A
+ * message group is numbered by whoever makes groups (the manager); an rs_group is the caller's number of the multicast
+ * address that carries it, and several message groups may share one: packets of groups not subscribed to here are
+ * dropped and counted (`foreign`).
+ *
+ * Who owns what: rs_messages_publish and rs_messages_receive copy what they take (once), the caller's memory is free
+ * when they return. What rs_messages_poll_tx and rs_messages_poll_event give out points into the node and stays as it
+ * is until the next call of anything but these two, so a caller may collect a whole batch and then send it with one
+ * system call. All memory comes from the rs_allocator and is bounded by the config: the two byte rings and the tables
+ * when the node is made (zeroed memory, touched only as it fills), the rest as streams, groups and repairs appear. */
+#ifndef RS_CORE_MESSAGES_H
+#define RS_CORE_MESSAGES_H
+
+#include "core/base/types.h"
+
+typedef struct rs_messages rs_messages;
+
+typedef uint32_t rs_message_group; /* a group of subscribers, the same number everywhere */
+
+#define RS_MESSAGES_MAGIC 0x5247 /* first two bytes, little endian, of every datagram of group messages */
+#define RS_MESSAGES_R_MAX 32     /* data packets in one repair; the manager refuses groups beyond these three */
+#define RS_MESSAGES_C_MAX 64     /* others that get one */
+#define RS_MESSAGES_STAGGER_MAX 64
+#define RS_MESSAGES_PACKET_LEAST 256
+#define RS_MESSAGES_PACKET_MOST 65000
+
+/* The engine of a group. Each view says which; all nodes of a group should have the same. */
+typedef enum {
+    RS_MESSAGES_PLAIN = 0,   /* multicast only: what is lost stays lost, and is reported */
+    RS_MESSAGES_RICOCHET = 1 /* lateral error correction, and a NAK layer below it (Ricochet, Sec. 4) */
+} rs_messages_protocol;
+
+typedef enum {
+    RS_ORDER_NONE = 0, /* as they come */
+    RS_ORDER_FIFO = 1  /* of each sender in the order it published them; a gap holds what follows until it is filled or
+                        * given up */
+} rs_messages_order;
+
+/* Zero in any field means its default, given in brackets. */
+typedef struct {
+    rs_peer self;
+    /* Another one each time a node with this `self` is made anew, so that its new messages are not taken for old ones:
+     * rs_messages_incarnation of what views tell of it. */
+    uint32_t incarnation;
+    uint64_t seed;
+    uint32_t packet_bytes;   /* longest datagram sent or taken [1472]; the same for all nodes of a group */
+    uint32_t message_bytes;  /* largest message published or put together again [1 MiB] */
+    uint64_t receive_bytes;  /* ring of received packets, kept to decode repairs and to help others [32 MiB] */
+    uint64_t send_bytes;     /* ring of own packets: waiting to be sent, and kept for retransmission [32 MiB] */
+    uint64_t assembly_bytes; /* messages being put together, all of them [64 MiB] */
+    uint32_t deliveries;     /* events that may wait for rs_messages_poll_event [65,536] */
+    uint32_t intake_packets; /* packets that may wait for rs_messages_work [1024] */
+    uint32_t max_groups;     /* views held here [16,384] */
+    uint32_t max_streams;    /* (sender, group) pairs heard of [262,144] */
+    uint64_t window_bytes;   /* what all streams together know of their packets, 8 bytes each [16 MiB] */
+    uint32_t max_missing;    /* packets known to be missing [65,536] */
+    uint32_t window_packets; /* newest packets of one stream about which the node knows what it has [65,536] */
+    uint32_t kept_repairs;   /* unusable repairs kept [1024] */
+    uint32_t repair_buffers; /* repairs being made or waiting to be sent [16,384] */
+    rs_time nak_delay;       /* first request after discovery at the latest; a quarter of it at the earliest [100 ms] */
+    rs_time nak_retry;       /* and again, before it is known how long answers take [50 ms] */
+    rs_time give_up;         /* a missing packet of a group with NAKs is lost this long after discovery [1 s] */
+    rs_time give_up_plain;   /* of a group without NAKs [200 ms] */
+    rs_time assembly_bound;  /* a message that is still not whole after this is lost [2 s] */
+    rs_time heartbeat;       /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
+    uint32_t heartbeats;     /* ... so many times at most, each time twice as long after it [4] */
+    /* A repair that is still not full this long after its first packet is sent as it is, so that a quiet node repairs
+     * too; each packet is still in c repairs, but these are of fewer packets each. [0: never, as in the paper] */
+    rs_time flush;
+} rs_messages_config;
+
+/* One immutable version of a group. `members` are the subscribers (this node among them: it subscribes), `publishers`
+ * those who publish without subscribing; copied. Nothing of a sender that is in neither is believed, and nothing is
+ * sent to anybody who is no member. A view with a larger version replaces the one before it, whatever differs; the cost
+ * is that of what differs. Options that the protocol does not know are ignored. */
+typedef struct {
+    rs_message_group group;
+    uint64_t version; /* from 1 */
+    rs_group channel; /* data goes there */
+    const rs_peer *members;
+    uint32_t member_count;
+    const rs_peer *publishers;
+    uint32_t publisher_count;
+    /* Of the members, then of the publishers: the incarnation of each, 0 if whoever makes views does not know it: then
+     * the first one that is heard holds. NULL: none is known. It holds for all groups of that peer, until another view
+     * tells of another one. */
+    const uint32_t *incarnations;
+    bool open; /* anybody may publish: for callers without a membership service (the simulator); agents never say so */
+    rs_messages_protocol protocol;
+    rs_messages_order order;
+    /* Ricochet's rate of fire (r, c): each packet received is put into repairs of r packets for c of the other members
+     * on average. Groups of one node whose r and stagger differ share no repairs. */
+    uint32_t r;        /* [8], at most RS_MESSAGES_R_MAX */
+    uint32_t c_milli;  /* thousandths [5000]; RS_MESSAGES_NO_REPAIRS: none */
+    uint32_t stagger;  /* [1], at most RS_MESSAGES_STAGGER_MAX: bursts of so many lost packets are mended well */
+    bool without_naks; /* what lateral error correction does not recover stays lost, and is reported */
+} rs_messages_view;
+
+#define RS_MESSAGES_NO_REPAIRS UINT32_MAX
+
+/* A datagram out of the node: its bytes are the pieces one after the other. */
+typedef struct {
+    rs_channel channel; /* RS_CH_GROUP: to `group`; RS_CH_PEER_DATAGRAM: to `peer` */
+    rs_peer peer;
+    rs_group group;
+    uint32_t piece_count;
+    struct {
+        const uint8_t *bytes;
+        uint32_t length;
+    } piece[2];
+} rs_messages_out;
+
+typedef enum {
+    RS_MESSAGES_DELIVER, /* a message: `bytes`, `length`, who sent it (`sender`, `sn`, `part`), how it came (`via`) */
+    RS_MESSAGES_LOST,    /* `count` packets of a stream from `sn` on will not come, `reason` says why */
+    RS_MESSAGES_LOG      /* something a person may want to know, in `text` */
+} rs_messages_event_kind;
+
+/* How the last packet of a message came. */
+typedef enum {
+    RS_VIA_DATA,      /* by multicast */
+    RS_VIA_REPAIR,    /* out of a repair: lateral error correction */
+    RS_VIA_RETRANSMIT /* asked for with a NAK */
+} rs_messages_via;
+
+typedef enum {
+    RS_LOST_NETWORK, /* not recovered within its bounds */
+    /* too many packets came after it (window_packets, max_missing or receive_bytes); `count` 0: how many is not known,
+     * they were published after this node joined and before the first that it heard of */
+    RS_LOST_WINDOW,
+    RS_LOST_SLOW,     /* it came, but the subscriber did not take it in time (`deliveries` or receive_bytes) */
+    RS_LOST_ASSEMBLY, /* a message of which other packets came: not whole in time, or too large for this node */
+    RS_LOST_RESTART   /* its sender's agent was started anew; `count` 0: how many is not known */
+} rs_messages_reason;
+
+typedef struct {
+    rs_messages_event_kind kind;
+    rs_message_group group;
+    rs_peer sender;
+    uint32_t incarnation;
+    uint64_t sn;   /* of the (first) packet, from 1 in each (sender, incarnation, group) */
+    uint32_t part; /* small messages that shared a packet: its place in it, from 0 */
+    /* delivery */
+    const uint8_t *bytes;
+    uint32_t length;
+    rs_messages_via via;
+    rs_time
+        late; /* time from the discovery that its last packet was missing until it was recovered; 0 if never missed */
+    /* loss */
+    uint64_t count; /* packets; each carried one message, several small ones, or a part of a large one */
+    rs_messages_reason reason;
+    char text[128];
+} rs_messages_event;
+
+/* Counters since the node was made; gauges are marked. */
+typedef struct {
+    uint64_t published, delivered; /* messages */
+    uint64_t delivered_bytes;
+    uint64_t lost;                     /* packets reported in RS_MESSAGES_LOST */
+    uint64_t data_sent, data_received; /* data packets by multicast; received: for groups subscribed to here */
+    uint64_t duplicates;               /* data packets already here */
+    uint64_t foreign;                  /* datagrams of groups not subscribed to here: the waste of shared addresses */
+    uint64_t bad;                      /* malformed datagrams */
+    uint64_t corrupt;                  /* changed on their way, and packets that a repair gave wrong */
+    uint64_t refused;                  /* dropped for a bound: max_streams, another incarnation, before the window */
+    /* Not believed: of a sender that the view does not list, or with an id that is not of who sent the datagram. */
+    uint64_t strangers;
+    uint64_t early;    /* data of senders that the view does not list yet, kept for a moment; of them `strangers` count
+                     * those that no view came for */
+    uint64_t versions; /* datagrams of another version of the protocol; `other_version` is that of the last */
+    uint64_t other_version;
+    uint64_t naks_refused; /* packets asked for by who is no member of the group; naks_over: beyond a member's budget */
+    uint64_t naks_over;
+    uint64_t claims;     /* sequence numbers so far off that they were not believed before they were confirmed */
+    uint64_t discovered; /* packets found missing */
+    uint64_t recovered_repair, recovered_retransmit, recovered_data; /* of these; the last: they were only late */
+    uint64_t repairs_made;                  /* XORs completed; repairs_sent: datagrams, one for each target */
+    uint64_t repairs_sent, repairs_dropped; /* dropped: no buffer or a full queue */
+    uint64_t repairs_received, repairs_useless, repairs_used, repairs_kept, repairs_combined;
+    uint64_t xors;          /* packets XORed into repairs being made */
+    uint64_t asked;         /* packets asked for, each time anew; naks_sent: the datagrams, of many packets each */
+    uint64_t naks_repeated; /* packets asked for again before the answer can have come: not given twice */
+    uint64_t queries_sent, queries_received; /* for how far a publisher is that is not heard */
+    uint64_t naks_sent, naks_received, retransmits_sent, heartbeats_sent, heartbeats_received;
+    uint64_t intake_dropped;                          /* random victims of a full intake */
+    uint64_t groups, streams, missing, regions, bins; /* gauges: now */
+    uint64_t window_bytes, peers;                     /* gauges: of streams; servers that views name */
+} rs_messages_stats;
+
+/* The incarnation of a node whose server's agent was started with that boot id; never 0. */
+uint32_t rs_messages_incarnation(uint64_t boot_id);
+
+/* NULL if memory is short or the config is out of its ranges. The config is copied. */
+rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocator *allocator);
+void rs_messages_free(rs_messages *node);
+
+/* RS_ERR_PROTOCOL: no engine of that protocol here; RS_ERR_STATE: the version is not newer; RS_ERR_INVALID: an option
+ * is out of its range, or a member is named twice; RS_ERR_LIMIT: max_groups, or more than 8 different (r, stagger);
+ * RS_ERR_MEMORY. After an error the group is as it was. */
+rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages_view *view);
+/* The same by what changed since version `from`: who joined, who left. RS_ERR_STATE: the view here is not `from`. */
+rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_group group, uint64_t from, uint64_t to,
+                                  const rs_peer *joined, uint32_t joined_count, const rs_peer *left,
+                                  uint32_t left_count);
+/* The group is no more of this node's business: what waits to be delivered of it is dropped. If it is published to
+ * again later, its packets' numbers go on where they were. RS_ERR_UNKNOWN. */
+rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group group);
+/* Name of a protocol for people and configuration ("plain", "ricochet"); NULL if there is no engine for it. */
+const char *rs_messages_protocol_name(rs_messages_protocol protocol);
+/* RS_ERR_PROTOCOL if no engine has that name. */
+rs_status rs_messages_protocol_named(const char *name, rs_messages_protocol *out);
+
+/* To all subscribers of a group except this node itself, which hears nothing of its own messages. RS_ERR_UNKNOWN: no
+ * view of the group; RS_ERR_INVALID: longer than message_bytes; RS_ERR_LIMIT: so much waits to be sent already that the
+ * message would overwrite it: poll and send, then try again. Messages that are published while an earlier small one of
+ * the same group still waits to be sent share its datagram. `sn` (may be NULL): of the message's first packet. */
+rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group group, const void *bytes,
+                              uint32_t length, uint64_t *sn);
+/* The packet of that sender that is missing longest and is being asked for; 0: none of late. */
+uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_message_group group);
+/* Bytes of published packets that wait for rs_messages_poll_tx. */
+uint64_t rs_messages_unsent(const rs_messages *node);
+
+/* A datagram that begins with RS_MESSAGES_MAGIC, however it came, from whom (the address it was sent from; RS_NO_PEER:
+ * the caller cannot tell, then what the datagram says is believed). False if it is malformed (counted). */
+bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
+/* For a caller that drains its sockets faster than it can work (Ricochet, Sec. 4.2.6): the datagram waits in a bounded
+ * buffer; when that is full, a random one in it gives way, so that losses are spread and can be repaired. False if a
+ * datagram was dropped. rs_messages_work then receives up to `most` of those that wait, oldest first, and returns how
+ * many it did. */
+bool rs_messages_intake(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length);
+uint32_t rs_messages_work(rs_messages *node, rs_time now, uint32_t most);
+
+void rs_messages_timeout(rs_messages *node, rs_time now);
+rs_time rs_messages_deadline(const rs_messages *node); /* RS_NEVER if nothing is due */
+bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out);
+bool rs_messages_poll_event(rs_messages *node, rs_messages_event *out);
+
+void rs_messages_stats_get(const rs_messages *node, rs_messages_stats *out);
+
+#endif

@@ -1,0 +1,237 @@
+/* Who is known: the servers that views name, in which incarnation each runs, and what may be given to it. Packets of
+ * senders that no view lists yet wait a moment for the view: a program's first message may be quicker than that. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/groups/state.h"
+
+#define EARLY_BYTES (128u << 10) /* of packets that wait for a view, all senders together */
+#define EARLY_LEAST 8u
+#define EARLY_MOST 64u
+#define EARLY_SHARE 4u                        /* a sender has at most this part of it */
+#define EARLY_BOUND (1000 * INT64_C(1000000)) /* after that the view does not come: as long as packets are asked for */
+#define GIVEN_FIRST 8u /* packets that a server may ask for before anything was heard or published */
+#define GIVEN_TIMES 2u /* ... and then so many times the bytes that were */
+
+/* splitmix64 of the boot id, its upper half; 0 means that none is known. */
+uint32_t rs_messages_incarnation(uint64_t boot_id) {
+    uint32_t mixed = (uint32_t)(rs_gm_mix(boot_id + UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+    return mixed ? mixed : 1;
+}
+
+/* ------------------------------------------------------------------------------------------------------- table */
+
+static rs_gm_peer **bucket_of(const rs_messages *node, rs_peer peer) {
+    return &node->peers[(uint32_t)rs_gm_mix(peer ^ node->config.seed) & node->peer_mask];
+}
+
+rs_gm_peer *rs_gm_peer_find(const rs_messages *node, rs_peer peer) {
+    rs_gm_peer *p = node->peers ? *bucket_of(node, peer) : NULL;
+    while (p && p->peer != peer)
+        p = p->next;
+    return p;
+}
+
+/* About as many buckets as peers. False: no memory. */
+static bool make_room(rs_messages *node) {
+    uint32_t size = node->peers ? node->peer_mask + 1 : 0;
+    if (node->stats.peers < size)
+        return true;
+    rs_gm_peer **old = node->peers, **larger = rs_gm_alloc(node, (size ? 2 * size : 64) * sizeof(rs_gm_peer *));
+    if (!larger)
+        return false;
+    node->peers = larger;
+    node->peer_mask = (size ? 2 * size : 64) - 1;
+    for (uint32_t i = 0; i < size; i++)
+        for (rs_gm_peer *p = old[i], *next; p; p = next) {
+            next = p->next;
+            p->next = *bucket_of(node, p->peer);
+            *bucket_of(node, p->peer) = p;
+        }
+    rs_gm_release(node, old);
+    return true;
+}
+
+static uint64_t written(const rs_messages *node) {
+    return node->in.head + node->out.head;
+}
+
+static rs_gm_peer *hold(rs_messages *node, rs_peer peer) {
+    rs_gm_peer *p = rs_gm_peer_find(node, peer);
+    if (!p) {
+        p = make_room(node) ? rs_gm_alloc(node, sizeof *p) : NULL;
+        if (!p)
+            return NULL;
+        *p = (rs_gm_peer){.peer = peer,
+                          .next = *bucket_of(node, peer),
+                          .allowance = (uint64_t)GIVEN_FIRST * node->config.packet_bytes,
+                          .written = written(node)};
+        *bucket_of(node, peer) = p;
+        node->stats.peers++;
+    }
+    p->groups++;
+    return p;
+}
+
+static void let_go(rs_messages *node, rs_peer peer) {
+    rs_gm_peer *p = rs_gm_peer_find(node, peer);
+    if (!p || --p->groups > 0)
+        return;
+    rs_gm_peer **at = bucket_of(node, peer);
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    rs_gm_release(node, p);
+    node->stats.peers--;
+}
+
+/* Each of the sorted `a` that is not in the sorted `b`; false if `each` fails, `*done` tells how many it did. */
+static bool only_in(rs_messages *node, const rs_peer *a, uint32_t a_count, const rs_peer *b, uint32_t b_count,
+                    bool holds, uint32_t most) {
+    uint32_t done = 0;
+    for (uint32_t i = 0, k = 0; i < a_count && done < most; i++) {
+        while (k < b_count && b[k] < a[i])
+            k++;
+        if (k < b_count && b[k] == a[i])
+            continue;
+        if (!holds)
+            let_go(node, a[i]);
+        else if (!hold(node, a[i])) {
+            only_in(node, a, a_count, b, b_count, false, done);
+            return false;
+        }
+        done++;
+    }
+    return true;
+}
+
+bool rs_gm_peers_hold(rs_messages *node, const rs_gm_group *group, const rs_gm_group *next) {
+    if (!only_in(node, next->members, next->member_count, group->members, group->member_count, true, UINT32_MAX))
+        return false;
+    if (only_in(node, next->publishers, next->publisher_count, group->publishers, group->publisher_count, true,
+                UINT32_MAX))
+        return true;
+    only_in(node, next->members, next->member_count, group->members, group->member_count, false, UINT32_MAX);
+    return false;
+}
+
+void rs_gm_peers_let_go(rs_messages *node, const rs_gm_group *group, const rs_gm_group *next) {
+    only_in(node, group->members, group->member_count, next->members, next->member_count, false, UINT32_MAX);
+    only_in(node, group->publishers, group->publisher_count, next->publishers, next->publisher_count, false,
+            UINT32_MAX);
+}
+
+void rs_gm_peers_free(rs_messages *node) {
+    for (uint32_t i = 0; node->peers && i <= node->peer_mask; i++)
+        while (node->peers[i]) {
+            rs_gm_peer *gone = node->peers[i];
+            node->peers[i] = gone->next;
+            rs_gm_release(node, gone);
+        }
+    rs_gm_release(node, node->peers);
+    rs_gm_release(node, node->early_bytes);
+}
+
+/* ------------------------------------------------------------------------------------------------------- groups */
+
+static int by_number(const void *a, const void *b) {
+    rs_peer x = *(const rs_peer *)a, y = *(const rs_peer *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool among(const rs_peer *sorted, uint32_t count, rs_peer peer) {
+    return count > 0 && bsearch(&peer, sorted, count, sizeof *sorted, by_number) != NULL;
+}
+
+bool rs_gm_is_member(const rs_gm_group *group, rs_peer peer) {
+    return among(group->members, group->member_count, peer);
+}
+
+bool rs_gm_may_publish(const rs_gm_group *group, rs_peer peer) {
+    return group->open || rs_gm_is_member(group, peer) || among(group->publishers, group->publisher_count, peer);
+}
+
+bool rs_gm_believes(const rs_messages *node, const rs_gm_group *group, rs_peer sender, uint32_t incarnation) {
+    const rs_gm_peer *peer = rs_gm_peer_find(node, sender);
+    return rs_gm_may_publish(group, sender) && (!peer || peer->incarnation == 0 || peer->incarnation == incarnation);
+}
+
+/* ------------------------------------------------------------------------------------------------------ answers */
+
+bool rs_gm_peer_gets(rs_messages *node, rs_peer peer, uint32_t bytes) {
+    rs_gm_peer *p = rs_gm_peer_find(node, peer);
+    if (!p)
+        return false;
+    uint64_t more = GIVEN_TIMES * (written(node) - p->written), most = node->in.size + node->out.size;
+    p->written = written(node);
+    p->allowance = more < most - (p->allowance < most ? p->allowance : most) ? p->allowance + more : most;
+    if (p->allowance < bytes)
+        return false;
+    p->allowance -= bytes;
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------------------------- early */
+
+static uint32_t early_room(const rs_messages *node) {
+    uint32_t room = EARLY_BYTES / node->config.packet_bytes;
+    return room < EARLY_LEAST ? EARLY_LEAST : room < EARLY_MOST ? room : EARLY_MOST;
+}
+
+/* The others keep their order; its bytes are free. */
+static rs_gm_early take_early(rs_messages *node, uint32_t at) {
+    rs_gm_early taken = node->early[at];
+    node->early_count--;
+    memmove(node->early + at, node->early + at + 1, (node->early_count - at) * sizeof *node->early);
+    node->early[node->early_count] = taken; /* behind those that wait: its place is used next */
+    return taken;
+}
+
+void rs_gm_early_keep(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length) {
+    uint32_t room = early_room(node), of_sender = 0;
+    if (!node->early_bytes) {
+        node->early_bytes = rs_gm_alloc(node, (size_t)room * node->config.packet_bytes);
+        if (!node->early_bytes) {
+            node->stats.strangers++;
+            return;
+        }
+        for (uint32_t i = 0; i < room; i++)
+            node->early[i].bytes = node->early_bytes + (size_t)i * node->config.packet_bytes;
+    }
+    while (node->early_count > 0 && now - node->early[0].at >= EARLY_BOUND) {
+        take_early(node, 0);
+        node->stats.strangers++;
+    }
+    for (uint32_t i = 0; i < node->early_count; i++)
+        of_sender += node->early[i].sender == sender;
+    if (of_sender >= room / EARLY_SHARE) {
+        node->stats.strangers++;
+        return;
+    }
+    if (node->early_count == room) {
+        take_early(node, 0);
+        node->stats.strangers++;
+    }
+    rs_gm_early *e = &node->early[node->early_count++];
+    e->at = now;
+    e->sender = sender;
+    e->length = (uint32_t)length;
+    memcpy(e->bytes, bytes, length);
+    node->stats.early++;
+}
+
+void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) {
+    for (uint32_t i = 0; i < node->early_count;) {
+        const rs_gm_early *e = &node->early[i];
+        rs_gm_id id;
+        rs_gm_get_id(e->bytes + RS_GM_HEADER - RS_GM_ID, &id);
+        if (now - e->at >= EARLY_BOUND) {
+            take_early(node, i);
+            node->stats.strangers++;
+        } else if (id.group == group->id && group->member && rs_gm_believes(node, group, id.sender, id.incarnation)) {
+            rs_gm_early taken = take_early(node, i);
+            rs_gm_receive_data(node, now, taken.sender, taken.bytes, taken.length);
+        } else
+            i++;
+    }
+}

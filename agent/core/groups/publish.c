@@ -1,0 +1,241 @@
+/* The sender: messages become packets in a log that is both the queue of what is to be sent and the buffer of what may
+ * be asked for again (answers.c). */
+#include <string.h>
+
+#include "core/groups/state.h"
+
+/* Payload bytes in one packet. */
+static uint32_t capacity(const rs_messages *node, const rs_gm_group *group) {
+    return rs_gm_body_most(node, group) - RS_GM_BODY;
+}
+
+void rs_gm_publish_view(rs_gm_group *group) {
+    uint64_t first = group->own ? group->own->high + 1 : 1;
+    if (group->past_count > 0 && group->past[group->past_count - 1].first == first)
+        group->past_count--; /* nothing was published under that one */
+    else if (group->past_count == RS_GM_VIEWS) {
+        memmove(group->past, group->past + 1, (RS_GM_VIEWS - 1) * sizeof *group->past);
+        group->past_count--;
+    }
+    group->past[group->past_count].version = group->version;
+    group->past[group->past_count++].first = first;
+}
+
+rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn) {
+    rs_gm_views views = {.count = 0};
+    for (uint32_t i = group->past_count; i-- > 0;) {
+        uint64_t back = sn - group->past[i].first, version = group->past[i].version;
+        if (group->past[i].first > sn)
+            continue;
+        if (views.count > 0 &&
+            ((uint32_t)version == views.view[0].version || views.view[0].version - (uint32_t)version > UINT16_MAX))
+            break;
+        views.view[views.count].version = (uint32_t)version;
+        views.view[views.count++].back = back < RS_GM_BACK_MOST ? (uint8_t)back : RS_GM_BACK_MOST;
+    }
+    if (views.count == 0) { /* of a time before all that is remembered */
+        views.view[0].version = (uint32_t)group->past[0].version - 1;
+        views.view[views.count++].back = RS_GM_BACK_MOST;
+    }
+    return views;
+}
+
+/* A packet of `length` payload bytes at the log's end; returns where they belong. */
+static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_form form, uint32_t length) {
+    rs_gm_stream *own = group->own;
+    uint64_t sn = own->high + 1;
+    rs_gm_stream_reach(node, now, own, sn, true);
+    uint64_t at = rs_gm_log_append(&node->out, RS_GM_DATA_LEAST + length);
+    *rs_gm_slot_of(own, sn) = at | RS_GM_RECORD;
+    rs_gm_record *record = rs_gm_log_record(&node->out, at);
+    record->stream = own->number;
+    record->sn = sn;
+    node->last_published = at;
+    uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
+    rs_gm_id id = {own->sender, own->incarnation, group->id, sn};
+    rs_gm_body body = {(uint16_t)length, (uint8_t)form, rs_gm_publish_views(group, sn)};
+    rs_gm_put_header(datagram, RS_GM_KIND_DATA, &id);
+    rs_gm_put_body(datagram + RS_GM_HEADER, &body);
+    return datagram + RS_GM_DATA_LEAST;
+}
+
+/* The small message shares the datagram that was made last, if that is of the same group and still waits. */
+static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes, uint32_t length) {
+    uint64_t at = node->last_published;
+    if (at < node->sent || node->sent == node->out.head)
+        return false;
+    rs_gm_record *record = rs_gm_log_record(&node->out, at);
+    uint8_t *body = rs_gm_log_datagram(&node->out, at) + RS_GM_HEADER;
+    uint32_t old = rs_gm_body_length(body), longer = old + RS_GM_PACK_LENGTH + length;
+    uint64_t after = at + rs_gm_log_span(RS_GM_DATA_LEAST + longer);
+    if (record->stream != group->own->number || record->sn != group->own->high || rs_gm_body_form(body) != RS_GM_PACK ||
+        longer > capacity(node, group) || group->past[group->past_count - 1].first > record->sn ||
+        (at & (node->out.size - 1)) + (after - at) > node->out.size || after - node->sent > node->out.size)
+        return false;
+    uint8_t *place = body + RS_GM_BODY + old;
+    rs_gm_put_pack_length(place, length);
+    if (length)
+        memcpy(place + RS_GM_PACK_LENGTH, bytes, length);
+    rs_gm_put_body_length(body, longer);
+    record->span = (uint32_t)(after - at);
+    node->out.head = after;
+    return true;
+}
+
+/* What waits to be sent must stay in the window. */
+static bool has_room(const rs_messages *node, const rs_gm_stream *own, uint32_t packets) {
+    uint64_t last = own->high + packets, window = RS_GM_LEAST_WINDOW;
+    while (2 * window <= node->config.window_packets)
+        window *= 2;
+    if (last < own->base + window)
+        return true;
+    const rs_gm_slot *slot = packets <= window ? rs_gm_slot_of(own, last - window) : NULL;
+    if (packets > window)
+        return false;
+    return !slot || !rs_gm_slot_is(*slot, RS_GM_RECORD) || rs_gm_slot_at(*slot) < node->sent;
+}
+
+static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *group, const void *bytes, uint32_t length) {
+    bool pack = length <= capacity(node, group) / 2 - RS_GM_PACK_LENGTH;
+    if (pack && share(node, group, bytes, length))
+        return RS_OK;
+    uint32_t payload_length = length + (pack ? RS_GM_PACK_LENGTH : 0);
+    if (rs_gm_log_after(&node->out, RS_GM_DATA_LEAST + payload_length) - node->sent > node->out.size)
+        return RS_ERR_LIMIT;
+    if (!has_room(node, group->own, 1))
+        return RS_ERR_LIMIT;
+    uint8_t *payload = new_packet(node, now, group, pack ? RS_GM_PACK : RS_GM_WHOLE, payload_length);
+    if (pack) {
+        rs_gm_put_pack_length(payload, length);
+        payload += RS_GM_PACK_LENGTH;
+    }
+    if (length)
+        memcpy(payload, bytes, length);
+    return RS_OK;
+}
+
+static rs_status publish_large(rs_messages *node, rs_time now, rs_gm_group *group, const uint8_t *bytes,
+                               uint32_t length) {
+    uint32_t each = capacity(node, group) - RS_GM_PART, count = (length - 1) / each + 1;
+    uint64_t needed = (uint64_t)(count + 1) * rs_gm_log_span(node->config.packet_bytes);
+    if (count > UINT16_MAX || needed > node->out.size)
+        return RS_ERR_INVALID;
+    if (node->out.head + needed - node->sent > node->out.size || !has_room(node, group->own, count))
+        return RS_ERR_LIMIT;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t offset = i * each, part_length = length - offset < each ? length - offset : each;
+        rs_gm_part part = {length, offset, (uint16_t)i, (uint16_t)count};
+        uint8_t *payload = new_packet(node, now, group, RS_GM_PARTS, RS_GM_PART + part_length);
+        rs_gm_put_part(payload, &part);
+        memcpy(payload + RS_GM_PART, bytes + offset, part_length);
+    }
+    return RS_OK;
+}
+
+/* Numbers go on where they were, or beyond all that were ever used. */
+static uint64_t first_number(const rs_messages *node, rs_message_group group) {
+    for (uint32_t i = 0; i < node->number_count; i++) {
+        if (node->numbers[i].group == group)
+            return node->numbers[i].high + 1;
+    }
+    return node->number_least + 1;
+}
+
+uint64_t rs_gm_publish_forgotten(const rs_messages *node, rs_message_group group) {
+    for (uint32_t i = 0; i < node->number_count; i++) {
+        if (node->numbers[i].group == group)
+            return node->numbers[i].high;
+    }
+    return 0;
+}
+
+void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group) {
+    if (!group->own || group->own->high == 0)
+        return;
+    uint64_t high = group->own->high;
+    uint32_t at = 0;
+    while (at < node->number_count && node->numbers[at].group != group->id)
+        at++;
+    if (at == node->number_count && at < RS_GM_NUMBERS) {
+        if (!node->numbers)
+            node->numbers = rs_gm_alloc(node, RS_GM_NUMBERS * sizeof *node->numbers);
+        if (!node->numbers) {
+            node->number_least = high > node->number_least ? high : node->number_least;
+            return;
+        }
+        node->number_count++;
+    } else if (at == node->number_count) { /* the one that was put there first gives way */
+        at = node->number_next++ % RS_GM_NUMBERS;
+        uint64_t gone = node->numbers[at].high;
+        node->number_least = gone > node->number_least ? gone : node->number_least;
+    }
+    node->numbers[at].group = group->id;
+    node->numbers[at].high = high;
+}
+
+/* The sender's own stream in a group, made with its first message. */
+static bool have_stream(rs_messages *node, rs_gm_group *group) {
+    if (group->own)
+        return true;
+    bool fresh;
+    rs_gm_id id = {node->config.self, node->config.incarnation, group->id, 0};
+    group->own = rs_gm_stream_get(node, group, &id, true, &fresh);
+    if (!group->own)
+        return false;
+    uint64_t first = first_number(node, group->id);
+    rs_gm_stream_start(group->own, first);
+    for (uint32_t i = 0; i < group->past_count; i++)
+        group->past[i].first = first;
+    return true;
+}
+
+rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group id, const void *bytes, uint32_t length,
+                              uint64_t *sn) {
+    rs_gm_take_back(node);
+    rs_gm_group *group = rs_gm_group_find(node, id);
+    if (!group)
+        return RS_ERR_UNKNOWN;
+    if (length > node->config.message_bytes)
+        return RS_ERR_INVALID;
+    if (!have_stream(node, group))
+        return RS_ERR_MEMORY;
+    uint64_t next = group->own->high + 1;
+    rs_status status = length > capacity(node, group) ? publish_large(node, now, group, bytes, length)
+                                                      : publish_small(node, now, group, bytes, length);
+    if (status != RS_OK)
+        return status;
+    node->stats.published++;
+    if (sn)
+        *sn = group->own->high < next ? group->own->high : next;
+    if (group->naks || !group->open)
+        rs_gm_heartbeats_begin(node, now, group);
+    return RS_OK;
+}
+
+uint64_t rs_messages_unsent(const rs_messages *node) {
+    return node->out.head - node->sent;
+}
+
+bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
+    while (node->sent < node->out.head) {
+        uint64_t at = node->sent;
+        const rs_gm_record *record = rs_gm_log_record(&node->out, at);
+        node->sent += record->span;
+        rs_gm_stream *stream = record->stream == RS_GM_NO_STREAM ? NULL : rs_gm_stream_numbered(node, record->stream);
+        if (!stream || !stream->group || !stream->own)
+            continue;
+        const rs_gm_slot *slot = rs_gm_slot_of(stream, record->sn);
+        if (!slot || *slot != (at | RS_GM_RECORD))
+            continue;
+        stream->seen = record->sn;
+        uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
+        *out = (rs_messages_out){
+            .channel = RS_CH_GROUP, .peer = RS_NO_PEER, .group = stream->group->channel, .piece_count = 1};
+        out->piece[0].bytes = datagram;
+        out->piece[0].length = RS_GM_DATA_LEAST + rs_gm_body_length(datagram + RS_GM_HEADER);
+        rs_gm_seal(datagram, out->piece[0].length); /* until now messages could join it */
+        node->stats.data_sent++;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,50 @@
+/* The rate of one transfer on the data channel: the least of what path, NICs and roads take (road.h), and of what loss
+ * feedback allows.
+ *
+ * Roads show congestion by the queue it makes. What has too little room for a queue, or a receiver's socket, shows it
+ * by loss alone: a cut goes straight to the rate that got through. Loss that cuts do not lessen is not congestion (a
+ * dim circuit, say): it becomes that receiver's baseline and the cuts are undone; patches make up for it. Ours; the
+ * paper sends at line rate. */
+#ifndef RS_CORE_RATE_H
+#define RS_CORE_RATE_H
+
+#include "core/base/types.h"
+
+#define RS_RATE_SAMPLE 64     /* packets; of fewer, losses say nothing */
+#define RS_RATE_LEAST 1000000 /* bit/s: never below, or the transfer would not end */
+
+/* What is known of the losses of one receiver. */
+typedef struct {
+    uint32_t baseline_ppm, proven_ppm; /* loss that does not depend on the rate: its average; what it may be at most */
+    uint32_t cut_ppm;   /* when the rate was cut for it, to see whether that lessens it; 0 = it was not */
+    int64_t before_bps; /* rate before that */
+} rs_loss_watch;
+
+typedef struct {
+    int64_t ceiling_bps;     /* path and NIC */
+    int64_t share_bps;       /* the least any receiver's NIC has left for this transfer; 0 = unknown */
+    int64_t road_bps;        /* the least any road takes; 0 = unknown */
+    int64_t found_bps;       /* what loss feedback allows */
+    int64_t got_through_bps; /* at the last of several cuts: the capacity, it seems; 0 = unknown */
+    uint32_t plateau, climb; /* clean epochs near it, and away from it */
+    rs_time epoch, epoch_end, cut_at;
+    const rs_loss_watch *trying; /* whom the last cut was for, while it is not known what it did */
+} rs_rate;
+
+void rs_rate_start(rs_rate *rate, rs_time now, int64_t ceiling_bps, rs_time epoch);
+int64_t rs_rate_bps(const rs_rate *rate);
+/* What a sample of losses says: */
+typedef enum {
+    RS_LOSS_UNSURE, /* nothing yet: add more packets to the sample */
+    RS_LOSS_FINE,   /* begin another one */
+    RS_LOSS_CUT     /* the rate was changed: what was sent before says nothing of the new rate */
+} rs_loss_verdict;
+
+/* `lost` of `expected` packets to one receiver, some of them `dropped` at its socket. */
+rs_loss_verdict rs_rate_feedback(rs_rate *rate, rs_time now, rs_loss_watch *watch, uint64_t expected, uint64_t lost,
+                                 bool dropped);
+/* Raises the rate when an epoch went by without a cut. To be called now and then while data flows; true if the rate
+ * changed. */
+bool rs_rate_tick(rs_rate *rate, rs_time now);
+
+#endif

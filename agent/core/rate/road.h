@@ -1,0 +1,73 @@
+/* The road of the data channel to one receiver, as its reports show it: how fast packets come out of it, how long they
+ * are on it, and so how fast to send if there were no other receiver.
+ *
+ * A model, not a reaction to loss, after BBR (Cardwell et al., ACM Queue 2016): the rate at which the receiver moves on
+ * is the road's, once it no longer grows with ours. Loss does not enter it (see rate.h for the loss that is
+ * congestion). Unlike BBR, which probes now and then, the rate is held where a small queue stands in front of the
+ * narrowest place, as long as a target (as Vegas and Copa do): the place is never idle, a rate that rises is noticed at
+ * once, and an estimate that is a little wrong corrects itself by the queue it makes or drains. Ours. */
+#ifndef RS_CORE_ROAD_H
+#define RS_CORE_ROAD_H
+
+#include "core/base/types.h"
+
+#define RS_ROAD_TRIPS 8
+
+/* What one report says. */
+typedef struct {
+    rs_time now;
+    rs_time at;         /* receiver's clock, when the newest packet came */
+    uint64_t pos;       /* the newest position it saw */
+    rs_time sent_at;    /* when that was sent; RS_NEVER = forgotten */
+    uint64_t received;  /* packets it has counted */
+    uint64_t repairs;   /* and repair packets, which take their share of the road but have no position */
+    uint64_t under_way; /* packets sent after that position */
+    rs_time idle;       /* time so far in which the sender sent less than it might: it was late, or held back */
+    rs_time trip;       /* from a packet being sent to the report of it; 0 = no such packet */
+} rs_road_report;
+
+typedef struct {
+    uint32_t packet_bytes; /* on the wire */
+    uint64_t room;         /* packets that may wait at the receiver */
+    rs_time reports_every;
+    int64_t wanted_bps; /* what it can be sent, by all that is known; 0 = not started */
+    bool found;         /* start-up is over */
+    /* what came out of it */
+    bool based;
+    rs_road_report base;
+    int64_t rate_bps; /* the most while no queue stood: it may have had less to carry later; else its own rate */
+    double queued_packets, queued_time; /* while one stands: how far it moved on, faded; 0 = none stands */
+    /* how long packets are on it */
+    rs_time trips[RS_ROAD_TRIPS], trips_at[RS_ROAD_TRIPS];
+    uint32_t trip_count;
+    rs_time least; /* round trip without a queue; 0 = unknown */
+    uint64_t under_way;
+    /* a place with room for less than the queue wanted loses packets while the queue stands at that room */
+    rs_time shallow;         /* the queue it holds, as far as losses show; 0 = what is wanted */
+    bool settling;           /* it was lessened just now: the next sample does not count */
+    uint64_t passed, missed; /* packets of the present sample of losses, and those that did not come */
+    double missed_before;    /* share, before `shallow` was last lessened; 0 = it was not */
+    double missed_always;    /* share that a shorter queue did not lessen */
+    /* a queue that does not go away when there is less under way is none */
+    rs_time stood; /* 0 = no queue is being drained */
+    uint64_t stood_sent, stood_received;
+    rs_time drained_at; /* 0 = not yet */
+    /* start-up */
+    uint64_t round_pos;
+    int64_t round_best_bps, full_bps; /* full_bps: later on the best rate seen */
+    uint32_t flat;
+} rs_road;
+
+void rs_road_start(rs_road *road, uint32_t packet_bytes, int64_t first_bps);
+/* Takes a report in. True if the road is known better than before: `wanted_bps` may have changed. */
+bool rs_road_heard(rs_road *road, const rs_road_report *report);
+/* The road may be wider than it could show so far: start-up begins anew, from what is known. */
+void rs_road_again(rs_road *road);
+/* The rate that came out of it lately; 0 = unknown. */
+int64_t rs_road_rate(const rs_road *road);
+/* The queue that stands on it, as time. */
+rs_time rs_road_queue(const rs_road *road, rs_time now);
+/* That queue is long enough to tell how the road is doing: losses need not be asked. */
+bool rs_road_speaks(const rs_road *road, rs_time now);
+
+#endif

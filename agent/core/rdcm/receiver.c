@@ -1,0 +1,345 @@
+/* A receiver by RDCM: one handler for each packet that comes in. */
+#include "core/rdcm/rdcm.h"
+#include "core/transfer/engine.h"
+
+#define SERVE_SILENT_SENDER 4 /* sender silence bounds: whoever needs repairs longer than that has other help */
+
+static rs_rx_result verdict(rs_rx_verdict what) {
+    return (rs_rx_result){.verdict = what};
+}
+
+bool rs_rdcm_offered(rs_node *node, rs_receiving *x) {
+    rs_rdcm *r = rs_rdcm_new(node, &x->t);
+    if (r)
+        r->rings[RS_RING_LEAF].parent = x->link.peer->id; /* until there is a view, the sender is everybody's parent */
+    return r != NULL;
+}
+
+bool rs_rdcm_accept(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->t.own;
+    (void)now;
+    if (r->transfer->stream.on) {
+        uint64_t *words = rs_allocate(node, r->capacity / 64 * sizeof *words);
+        if (!words)
+            return false;
+        rs_rdcm_set_init(&r->here, x->t.fragments, words, r->capacity / 64);
+    } else {
+        rs_rdcm_set_init(&r->here, x->t.fragments, x->present.words, 0);
+    }
+    rs_rdcm_congestion_start(x);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------------ packets */
+
+/* Counts a fragment as present if it is new. */
+static rs_rx_result store(rs_receiving *x, uint64_t sn) {
+    rs_rdcm *r = x->t.own;
+    if (!r->transfer->stream.on) {
+        rs_rx_result result = rs_receiver_store(x, sn);
+        if (result.verdict == RS_RX_STORE)
+            rs_rdcm_set_note(&r->here, sn);
+        return result;
+    }
+    bool lacks = rs_rdcm_lacks(x, sn);
+    rs_rx_result result = {.xfer = x->t.id,
+                           .offset = sn * x->t.fragment_size,
+                           .length = rs_fragment_length(&x->t, sn),
+                           .verdict = lacks && rs_rdcm_set_add(&r->here, sn) ? RS_RX_STORE : RS_RX_OLD};
+    if (result.verdict == RS_RX_STORE)
+        x->stats.bytes_present += result.length;
+    else
+        x->stats.packets_old++;
+    return result;
+}
+
+static rs_time grain(const rs_node *node, const rs_rdcm *r) {
+    rs_time least = rs_watch_timeout(node, &r->rings[RS_RING_LEAF].successor) / 16;
+    return least > 1000 ? least : 1000;
+}
+
+static void maybe_served(rs_node *node, rs_time now, rs_receiving *x);
+
+static void whole(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->state == RS_RX_RECEIVING && rs_rdcm_of(&x->t)->here.cum == x->t.fragments)
+        rs_receiver_is_whole(node, now, x);
+}
+
+/* Sec. 3.3: acknowledge, and answer for it to those behind. The last packets of an object, if they are repaired here,
+ * were waited for already; others that nothing came after may follow them by the tree. */
+static void came(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn, uint64_t top_before, bool at_once) {
+    rs_rdcm *r = x->t.own;
+    bool overdue = sn < top_before || (sn >= r->tree_top && x->t.fragments - sn <= RS_RDCM_OVERTAKEN);
+    if (r->here.top > top_before && !overdue)
+        rs_passes_note(&r->passes, now, r->here.top, grain(node, r));
+    for (int i = 0; i < RS_RDCM_RINGS; i++) {
+        rs_rdcm_watch *w = &r->rings[i].successor;
+        if (!w->in_use)
+            continue;
+        if (overdue)
+            rs_watch_look(node, now, r, w); /* it may be due there already */
+        else
+            rs_watch_grown(node, now, r, w);
+    }
+    rs_rdcm_note_owed(r, now, rs_watch_timeout(node, &r->rings[RS_RING_LEAF].successor));
+    rs_rdcm_news_of(node, now, r, RS_RING_LEAF, sn, at_once);
+    rs_rdcm_request_moved(node, now, x);
+    if (r->transfer->stream.on)
+        rs_rdcm_stream_moved(node, r);
+    whole(node, now, x);
+}
+
+/* Whoever sent this thinks that it is not here: an ACK was lost. */
+static void say_again(rs_node *node, rs_rdcm *r) {
+    rs_rdcm_say_all(node, r, RS_RING_LEAF);
+    rs_rdcm_say_all(node, r, RS_RING_PROXY);
+}
+
+rs_rx_result rs_rdcm_tree_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h) {
+    rs_rdcm *r = x->t.own;
+    if (x->state != RS_RX_RECEIVING) {
+        say_again(node, r);
+        return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
+    }
+    uint64_t top = r->here.top;
+    x->link.heard_at = x->data_at = now;
+    x->stats.packets_received++;
+    rs_rx_result result = store(x, h->sn);
+    bool fresh = result.verdict == RS_RX_STORE;
+    rs_rdcm_congestion_packet(node, now, x, h, fresh);
+    x->ring.run = 1;
+    x->ring.prior = h->sn;
+    if (fresh)
+        came(node, now, x, h->sn, top, h->flags & RS_DATA_REPORT);
+    else if (h->flags & RS_DATA_REPORT)
+        say_again(node, r);
+    return result;
+}
+
+static bool is_predecessor(const rs_rdcm *r, rs_peer peer) {
+    for (int i = 0; i < RS_RDCM_RINGS; i++)
+        if (r->rings[i].predecessor == peer)
+            return true;
+    return false;
+}
+
+static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_packet_in *packet) {
+    rs_rdcm *r = x->t.own;
+    rs_data_header h;
+    if (!rs_wire_decode_data(packet->header, packet->header_length, &h) || h.sn >= x->t.fragments ||
+        packet->payload_length != rs_fragment_length(&x->t, h.sn))
+        return verdict(RS_RX_BAD);
+    x->stats.peer_repairs_received++;
+    uint64_t top = r->here.top;
+    rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
+    if (!is_predecessor(r, from)) { /* of an older ring, or of a newer one: it comes again if it is needed */
+        r->stray = from;
+        rs_rdcm_say(node, r, RS_RDCM_STRAY);
+        return result;
+    }
+    if (x->state == RS_RX_RECEIVING)
+        result = store(x, h.sn);
+    if (result.verdict == RS_RX_STORE) {
+        came(node, now, x, h.sn, top, false);
+        rs_rdcm_say_repaired(node, now, r, from);
+    } else {
+        x->stats.peer_repairs_old++;
+        rs_rdcm_say_to(node, r, from);
+    }
+    return result;
+}
+
+rs_rx_result rs_rdcm_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
+    uint64_t top = rs_rdcm_of(&x->t)->here.top;
+    rs_rx_result result = store(x, sn);
+    if (result.verdict == RS_RX_STORE) {
+        x->stats.patches_received++;
+        came(node, now, x, sn, top, false);
+    }
+    return result;
+}
+
+/* --------------------------------------------------------------------------------------------- acknowledgements */
+
+static rs_rdcm_child *child_of(const rs_rdcm *r, rs_peer peer) {
+    for (uint32_t i = 0; i < r->child_count; i++)
+        if (r->children[i].peer == peer)
+            return &r->children[i];
+    return NULL;
+}
+
+/* Sec. 3.3: the first ACK of a child for a packet is passed on in the proxy ring. */
+static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *child, const rs_ack *ack) {
+    rs_rdcm_set *set = &r->subtree;
+    uint64_t fresh = 0, low = UINT64_MAX, cum = ack->cum < set->end ? ack->cum : set->end;
+    child->heard_at = now;
+    child->expected = ack->expected;
+    child->settled = ack->settled > child->settled ? ack->settled : child->settled;
+    if (cum > set->cum) {
+        low = set->cum;
+        fresh += cum - set->cum;
+        rs_rdcm_set_raise(set, cum);
+    }
+    for (uint32_t i = 0; i < ack->words; i++) {
+        uint64_t index = ack->base / 64 + i, bits = rs_rdcm_set_or(set, index, ack->map[i]);
+        if (bits && index * 64 + (uint64_t)__builtin_ctzll(bits) < low)
+            low = index * 64 + (uint64_t)__builtin_ctzll(bits);
+        fresh += rs_rdcm_bits(bits);
+    }
+    rs_rdcm_set_settle(set);
+    if (fresh) {
+        r->news[RS_RING_PROXY].unsaid += (uint32_t)(fresh < UINT32_MAX / 2 ? fresh - 1 : UINT32_MAX / 2);
+        rs_rdcm_news_of(node, now, r, RS_RING_PROXY, low, false);
+    } else {
+        rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
+    }
+    rs_rdcm_settled_moved(node, r);
+}
+
+static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_ack *ack) {
+    rs_rdcm *r = x->t.own;
+    x->stats.acks_received++;
+    if (ack->flags & (RS_ACK_READY | RS_ACK_LEFT | RS_ACK_WANTS_READY))
+        rs_rdcm_ack_of_view(node, now, r, from, ack);
+    if (ack->flags & RS_ACK_READY)
+        return;
+    bool low_moved = false;
+    for (int i = 0; i < RS_RDCM_RINGS && (ack->flags & RS_ACK_TO_PREDECESSOR); i++) {
+        rs_rdcm_watch *w = &r->rings[i].successor;
+        if (w->in_use && w->peer == from)
+            low_moved |= rs_watch_learn(node, now, r, w, ack) > 0;
+    }
+    rs_rdcm_child *child = ack->flags & RS_ACK_TO_PARENT ? child_of(r, from) : NULL;
+    if (child)
+        on_child_ack(node, now, r, child, ack);
+    if (low_moved && r->transfer->stream.on)
+        rs_rdcm_stream_moved(node, r);
+    if (x->state == RS_RX_SERVING)
+        maybe_served(node, now, x);
+}
+
+rs_rx_result rs_rdcm_receiver_datagram(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet) {
+    rs_ack ack;
+    if (!rs_ack_decode(packet->header, packet->header_length, &ack))
+        return on_repair(node, now, x, packet->peer, packet);
+    on_ack(node, now, x, packet->peer, &ack);
+    return verdict(RS_RX_NONE);
+}
+
+/* ------------------------------------------------------------------------------------------- the end, and after it */
+
+static bool is_served(const rs_rdcm *r) {
+    for (int i = 0; i < RS_RDCM_RINGS; i++) {
+        const rs_rdcm_watch *w = &r->rings[i].successor;
+        if (w->in_use && !w->failed && w->acked.cum < r->here.cum)
+            return false;
+    }
+    return true;
+}
+
+/* The object is here and checked. Others may still need repairs, and acknowledgements passed on: RECEIVE_DONE, after
+ * which the caller may forget the object's place, comes when nobody does. */
+static void maybe_served(rs_node *node, rs_time now, rs_receiving *x) {
+    if (!is_served(x->t.own) && now < rs_rdcm_of(&x->t)->serve_until)
+        return;
+    rs_receiver_end(node, now, x, true, RS_SAY_DATA_RCVD, "");
+}
+
+void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
+    rs_rdcm *r = x->t.own;
+    if (r->here.cum < x->t.fragments || r->here.top == 0) {
+        rs_engine_drop(node, &x->t);
+        return;
+    }
+    rs_list_remove(&r->transfer->in_mending);
+    for (int i = 0; i < RS_RDCM_RINGS; i++)
+        rs_watch_end(node, &r->rings[i].successor);
+    rs_release(node, r->subtree.words);
+    rs_release(node, r->children);
+    if (r->here.mask != UINT64_MAX)
+        rs_release(node, r->here.words);
+    r->children = NULL;
+    r->child_count = 0;
+    r->here.words = NULL;
+    r->subtree = r->here;
+}
+
+rs_status rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->t.own;
+    x->state = RS_RX_SERVING;
+    x->verify_due = RS_NEVER;
+    r->serve_until = now + SERVE_SILENT_SENDER * node->config.sender_silence_bound;
+    rs_say(node, now, &x->link, RS_SAY_DATA_RCVD);
+    rs_rdcm_wake(node, r, r->serve_until);
+    maybe_served(node, now, x);
+    return RS_OK;
+}
+
+void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm_request_moved(node, now, x);
+    whole(node, now, x);
+}
+
+void rs_rdcm_data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    (void)m;
+    rs_rdcm_ended(node, now, x);
+}
+
+/* OPEN again: a repetition; a stream's end; or what is left comes without a data channel, and not by RDCM. True if
+ * that is all there is to do. */
+bool rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    if (x->state == RS_RX_SERVING) {
+        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | RS_SAY_DATA_RCVD);
+        return true;
+    }
+    if (m->session == x->t.session)
+        return false;
+    if (x->state != RS_RX_VERIFYING && !x->t.stream.on) {
+        rs_engine_drop(node, &x->t);
+        return false;
+    }
+    return true;
+}
+
+rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
+    const rs_rdcm *r = x->t.own;
+    const rs_time dues[] = {r->news[0].due, r->news[1].due, r->request_due,
+                            r->ready_due,   r->serve_until, rs_rdcm_congestion_due(node, r),
+                            r->later_due};
+    rs_time due = RS_NEVER;
+    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
+        due = dues[i] < due ? dues[i] : due;
+    for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->transfer->in_mending); i++)
+        if (r->rings[i].successor.in_use && r->rings[i].successor.look_at < due)
+            due = r->rings[i].successor.look_at;
+    return due;
+}
+
+void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->t.own;
+    for (int kind = 0; kind < 2; kind++)
+        if (now >= r->news[kind].due)
+            rs_rdcm_say_all(node, r, (rs_ring_kind)kind);
+    rs_rdcm_say_later(node, now, r);
+    for (int i = 0; i < RS_RDCM_RINGS; i++) {
+        rs_rdcm_watch *w = &r->rings[i].successor;
+        if (w->in_use && now >= w->look_at)
+            rs_list_keep(&node->mending, &r->transfer->in_mending, true);
+    }
+    if (now >= rs_rdcm_congestion_due(node, r))
+        rs_rdcm_congestion_look(node, now, x);
+    rs_rdcm_request_look(node, now, x);
+    if (now >= r->ready_due)
+        rs_rdcm_ready_look(node, now, r);
+    rs_rdcm_old_rings_look(node, now, r);
+    if (x->state == RS_RX_SERVING)
+        maybe_served(node, now, x);
+}
+
+void rs_rdcm_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out) {
+    const rs_rdcm *r = x->t.own;
+    out->protocol = RS_PROTOCOL_RDCM;
+    out->view = r->version;
+    out->window = r->bic.window;
+    out->ack_timeout = rs_watch_timeout(node, &r->rings[RS_RING_LEAF].successor);
+}

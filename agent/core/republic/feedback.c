@@ -1,0 +1,301 @@
+/* RATE, both ways: a receiver says how much gets through and what its NIC has left; the sender's rate follows. Ours. */
+#include "core/transfer/state.h"
+
+#define REPORT_LEAST (1 * RS_MS)  /* between two reports, when something is wrong */
+#define ACTIVE_FOR (50 * RS_MS)   /* a transfer takes part in the NIC's share so long after its last high-rate packet */
+#define REPORTS_EACH 50000        /* ns per receiver: all together at most 20,000 a second that are asked for */
+#define REPORTS_STARTING (200000) /* ns between two of them in start-up */
+#define REPORTS_STEADY (1 * RS_MS) /* and later, of up to three receivers */
+#define STEADY_EACH (RS_MS / 3)    /* per receiver of more: what it costs to read reports stays the same */
+#define STEADY_MOST (4 * RS_MS)
+#define FIRST_BYTES (64 << 10) /* a round trip of start-up begins with */
+#define FIRST_TRIP (RS_MS / 2) /* and takes at least that long: hosts are slow to look at their first packets */
+#define HOST_QUEUE (6 * RS_MS) /* may stand in a receiver's host: it is busy with something else */
+#define LOGS_MOST 8            /* rate cuts told a person, per session */
+
+/* The receiver's side. */
+
+static int64_t nic_share(const rs_node *node, rs_time now, const rs_receiving *self) {
+    int64_t active = 1;
+    for (const rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        const rs_receiving *x = (const rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        active += x != self && x->active && now - x->active_at < ACTIVE_FOR;
+    }
+    return node->config.nic_rate_bps / active;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t most) {
+    return value < most ? value : most;
+}
+
+void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m) {
+    m->type = RS_MSG_RATE;
+    m->rate.highest = x->ring.prior;
+    m->rate.received = at_most(x->session_received, RS_RATE_COUNT_MAX);
+    m->rate.repairs = at_most(x->session_repairs, RS_RATE_COUNT_MAX);
+    m->rate.dropped = at_most(x->session_dropped, RS_RATE_COUNT_MAX);
+    m->rate.share_bps = at_most((uint64_t)nic_share(node, now, x), RS_RATE_BPS_MAX);
+    m->rate.at = x->data_at > x->waited ? at_most((uint64_t)(x->data_at - x->waited), RS_RATE_AT_MAX) : 0;
+    m->rate.waited = at_most((uint64_t)x->waited, RS_RATE_WAITED_MAX);
+    m->rate.receivers = 1;
+    x->reported_at = now;
+    x->report_due = RS_NEVER; /* whatever the reason was */
+}
+
+static void report_by(rs_node *node, rs_receiving *x, rs_time due) {
+    if (due >= x->report_due)
+        return;
+    x->report_due = due;
+    rs_receiver_arm(node, x);
+}
+
+void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_time due = x->reported_at + REPORT_LEAST;
+    report_by(node, x, due > now ? due : now);
+}
+
+/* A high-rate packet came in. The first one tells all the others that they share the NIC with one more. */
+void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
+    bool began = !x->active || now - x->active_at >= ACTIVE_FOR;
+    x->active = true;
+    x->active_at = now;
+    report_by(node, x, now + RS_QUIET_REPORTS * x->feedback_interval);
+    if (!began)
+        return;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *other = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (other->active && now - other->active_at < ACTIVE_FOR)
+            rs_report_soon(node, now, other);
+    }
+}
+
+void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x) {
+    x->report_due = RS_NEVER;
+    if (x->state == RS_RX_RECEIVING && x->ring.lit && !x->ring.round_done)
+        rs_say(node, now, &x->link, RS_SAY_RATE);
+}
+
+rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops) {
+    bool any = false;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (x->state != RS_RX_RECEIVING || x->group != group || group == RS_NO_GROUP)
+            continue;
+        x->session_dropped += drops;
+        if (drops)
+            rs_report_soon(node, now, x);
+        any = true;
+    }
+    return any ? RS_OK : RS_ERR_UNKNOWN;
+}
+
+void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (x->group == group)
+            x->waited = waited;
+    }
+}
+
+/* The sender's side. */
+
+bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
+    return r->state == RS_RECIPIENT_ACTIVE && r->lit && !r->aside && r->link.peer->up && now - r->seen_at < RS_SILENT &&
+           r->seen_pos + 1 < r->start_pos + (x->end - x->first);
+}
+
+static uint32_t wire_bytes(const rs_sending *x) {
+    return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
+}
+
+void rs_rate_apply(rs_node *node, rs_sending *x) {
+    (void)node;
+    x->pacer.rate_bps = rs_rate_bps(&x->rate);
+}
+
+bool rs_road_is_known(const rs_sending *x) {
+    return x->grant.kind == RS_PATH_CIRCUIT && x->grant.rate_bps > 0;
+}
+
+static void find_slowest(rs_sending *x, rs_time now) {
+    x->rate_of = NULL;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (rs_holds_back(x, r, now) && r->road.wanted_bps &&
+            (!x->rate_of || r->road.wanted_bps < x->rate_of->road.wanted_bps))
+            x->rate_of = r;
+    }
+    if (rs_road_is_known(x))
+        x->rate.road_bps = 0;
+    else if (x->rate_of)
+        x->rate.road_bps = x->rate_of->road.wanted_bps;
+}
+
+/* Start-up begins with about FIRST_BYTES in a round trip, which any queue takes. */
+void rs_rate_begin(rs_sending *x, rs_time now) {
+    rs_time trip = FIRST_TRIP;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (r->state == RS_RECIPIENT_ACTIVE && r->lit && r->link.peer->rtt.smoothed > trip)
+            trip = r->link.peer->rtt.smoothed;
+    }
+    int64_t first = (int64_t)(FIRST_BYTES * 8 * UINT64_C(1000000000) / (uint64_t)trip);
+    rs_marks_start(&x->marks, now, REPORTS_EACH * x->recipient_count, REPORTS_STARTING);
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        r->trip_pos = 0;
+        r->road.based = false; /* time went by in which nothing was sent at high rate */
+        if (!r->road.wanted_bps)
+            rs_road_start(&r->road, wire_bytes(x), first);
+    }
+    x->high_pos = x->pos;
+    x->first_window = FIRST_BYTES / wire_bytes(x) + 2;
+    x->rate.road_bps = rs_road_is_known(x) ? 0 : first;
+    find_slowest(x, now);
+}
+
+static void find_least_share(rs_sending *x) {
+    int64_t least = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (r->state == RS_RECIPIENT_ACTIVE && r->member && !r->aside && !r->apart && r->share_bps &&
+            (least == 0 || r->share_bps < least))
+            least = r->share_bps;
+    }
+    x->rate.share_bps = least / 100 * 99;
+}
+
+void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x) {
+    find_least_share(x);
+    find_slowest(x, now);
+    rs_rate_apply(node, x);
+    rs_window_anew(node, now, x);
+}
+
+static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, uint64_t expected, uint64_t lost) {
+    rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+    rs_words(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s%s",
+             (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)lost, (unsigned long long)expected,
+             r->dropped ? ", dropped at its socket" : "",
+             r->watch.cut_ppm ? "" : "; a lower rate does not lessen that, so it is not lowered");
+    rs_emit(node, &event);
+}
+
+static rs_time steady_reports(const rs_sending *x) {
+    rs_time every = (rs_time)x->recipient_count * STEADY_EACH;
+    every = every < STEADY_MOST ? every : STEADY_MOST;
+    return every > REPORTS_STEADY ? every : REPORTS_STEADY;
+}
+
+/* In start-up reports are asked for more often, and again when the window holds little of them. */
+static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
+    rs_time every = slowest->road.found || rs_road_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
+    rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
+    rs_marks_every(&x->marks, quarter < every ? quarter : every);
+}
+
+/* A round trip of the road alone: less what the packet waited in the receiver's host, as far as its socket may fill
+ * without harm, and less what this host came late to look at the report, by the time it should have sent. */
+static rs_time trip_of(const rs_sending *x, rs_time now, const rs_road_report *report, rs_time waited) {
+    const rs_timer *data = &x->data_timer;
+    rs_time late = data->at && data->due < now ? now - data->due : 0;
+    rs_time trip = now - report->sent_at - late - (waited < HOST_QUEUE ? waited : HOST_QUEUE);
+    return trip > 1 ? trip : 1;
+}
+
+static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t pos, const rs_message *m) {
+    const rs_mark *mark = rs_marks_at(&x->marks, pos);
+    /* No more came than was sent, or the network made copies: a receiver does not make the road faster by lying. */
+    uint64_t sent = x->pos, repairs = x->repair.number;
+    rs_road_report report = {.now = now,
+                             .at = (rs_time)m->rate.at,
+                             .pos = pos,
+                             .sent_at = rs_marks_time(&x->marks, pos),
+                             .received = at_most(m->rate.received, sent),
+                             .repairs = at_most(m->rate.repairs, repairs),
+                             .under_way = x->pos - pos,
+                             .idle = x->pacer.lost};
+    if (mark && mark->pos > r->trip_pos) {
+        r->trip_pos = mark->pos;
+        report.trip = trip_of(x, now, &report, (rs_time)m->rate.waited);
+    }
+    r->road.room = 2 * rs_window_room(x, r);
+    r->road.reports_every = x->marks.every;
+    bool starting = !r->road.found;
+    if (!rs_road_heard(&r->road, &report))
+        return;
+    if (starting && r->road.found)
+        x->rate_from_pos = x->pos; /* start-up goes too fast on purpose */
+    if (r == x->rate_of || !x->rate_of || r->road.wanted_bps < x->rate.road_bps) {
+        find_slowest(x, now);
+        if (x->rate_of)
+            pace_marks(x, x->rate_of);
+    }
+}
+
+static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, const rs_message *m) {
+    if (r->aside)
+        return; /* it loses for the others' sake */
+    bool usable =
+        r->rated && r->rated_pos >= x->rate_from_pos && pos >= r->rated_pos && m->rate.received >= r->rated_received;
+    if (usable) {
+        uint64_t expected = pos - r->rated_pos, got = m->rate.received - r->rated_received;
+        r->expected += expected;
+        r->lost += got < expected ? expected - got : 0;
+        r->dropped |= m->rate.dropped > r->rated_dropped;
+    } else {
+        r->expected = r->lost = 0;
+        r->dropped = false;
+    }
+    r->rated = true;
+    r->rated_pos = pos;
+    r->rated_received = m->rate.received;
+    r->rated_dropped = m->rate.dropped;
+    bool by_queue = !rs_road_is_known(x) && (!r->road.found || rs_road_speaks(&r->road, now));
+    rs_loss_verdict verdict = by_queue && !r->dropped
+                                  ? RS_LOSS_FINE
+                                  : rs_rate_feedback(&x->rate, now, &r->watch, r->expected, r->lost, r->dropped);
+    if (verdict == RS_LOSS_UNSURE)
+        return;
+    if (verdict == RS_LOSS_CUT) {
+        x->rate_from_pos = x->pos;
+        if (r->dropped) /* others may use that socket, or it takes less than was said */
+            r->room = rs_window_room(x, r) * 2 / 4 * 3 * (x->t.fragment_size + RS_DATA_HEADER);
+        if (x->cuts_logged++ < LOGS_MOST)
+            log_cut(node, x, r, r->expected, r->lost);
+    }
+    r->expected = r->lost = 0;
+    r->dropped = false;
+}
+
+/* The position of the newest sn a receiver has seen: in the one round of this session that concerns it, which began
+ * with its initial sn. */
+static uint64_t position(const rs_sending *x, const rs_recipient *r, uint64_t sn) {
+    uint64_t ring = x->end - x->first, offset = sn - x->first, start = r->start_pos % ring;
+    uint64_t pos = r->start_pos + (offset >= start ? offset - start : offset + ring - start);
+    return pos < x->pos ? pos : x->pos - 1;
+}
+
+rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    if (r->apart)
+        return RS_RX_NONE;
+    if (m->session > x->t.session)
+        return RS_RX_BAD;
+    int64_t share = (int64_t)m->rate.share_bps;
+    if (share != r->share_bps) {
+        r->share_bps = share;
+        find_least_share(x);
+    }
+    if (m->session == x->t.session && x->phase == RS_PHASE_HIGH_RATE && r->lit) {
+        if (m->rate.highest < x->first || m->rate.highest >= x->end)
+            return RS_RX_BAD;
+        uint64_t pos = position(x, r, m->rate.highest);
+        rs_window_seen(node, now, x, r, pos);
+        follow_road(x, now, r, pos, m);
+        take_losses(node, now, x, r, pos, m);
+        rs_rate_tick(&x->rate, now);
+        rs_straggler_look(node, now, x);
+    }
+    rs_rate_apply(node, x);
+    return RS_RX_NONE;
+}

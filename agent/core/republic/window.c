@@ -1,0 +1,120 @@
+/* How far the data channel runs ahead of its receivers, by what each last said it saw (RATE): no further than half of
+ * what may wait at its socket, and no further than AHEAD at the present rate, so that what a switch or a host cannot
+ * carry waits at the sender and not in buffers on the way, where it would be late first and lost later. The first bound
+ * keeps sockets from overflowing whatever the rate; the second is generous: a host that is busy with something else for
+ * some milliseconds must not stop the others. A receiver that says nothing for RS_SILENT holds nobody up.
+ *
+ * A burst may take all that was under way to a receiver, with every packet that asked for a report: nothing would come
+ * to open the window. So a shut window lets a few packets through now and then (as TCP does after a lost tail, RFC
+ * 8985), each time after twice as long. Ours. */
+#include "core/transfer/state.h"
+
+#define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */
+#define AHEAD_LEAST 16                   /* packets */
+#define ROOM_UNKNOWN (UINT64_C(4) << 20) /* bytes taken for granted at a receiver that does not say */
+#define ROOM_LEAST 2                     /* packets */
+#define PROBE_AFTER (2 * RS_MS)          /* and two round trips, and the time between reports */
+#define PROBE_PACKETS 8
+
+uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {
+    uint64_t fits = (r->room ? r->room : ROOM_UNKNOWN) / 2 / (x->t.fragment_size + RS_DATA_HEADER);
+    return fits > ROOM_LEAST ? fits : ROOM_LEAST;
+}
+
+uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
+    rs_time time = AHEAD + 2 * r->road.least + 3 * x->marks.every;
+    rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, rs_rate_bps(&x->rate));
+    uint64_t packets = (uint64_t)(time / packet);
+    uint64_t fits = rs_window_room(x, r);
+    packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;
+    if (!r->road.found && !rs_road_is_known(x)) { /* slow start (RFC 5681): it doubles in a round trip */
+        uint64_t seen = r->seen_pos > x->high_pos ? r->seen_pos - x->high_pos : 0;
+        fits = x->first_window + seen < fits ? x->first_window + seen : fits;
+    }
+    return packets < fits ? packets : fits;
+}
+
+/* Its round ends within the window, or it is finished by other means. */
+static bool out_of_it(const rs_sending *x, const rs_recipient *r, rs_time now, uint64_t window) {
+    return r->state != RS_RECIPIENT_ACTIVE || !r->lit || r->aside || !r->link.peer->up ||
+           now - r->seen_at >= RS_SILENT || r->seen_pos + window >= r->start_pos + (x->end - x->first);
+}
+
+static void find(rs_sending *x, rs_time now) {
+    x->window_of = NULL;
+    x->window_pos = UINT64_MAX;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (r->state != RS_RECIPIENT_ACTIVE || r->seen_pos >= x->window_pos)
+            continue;
+        uint64_t window = rs_window_of(x, r);
+        if (r->seen_pos + window >= x->window_pos || out_of_it(x, r, now, window))
+            continue;
+        x->window_pos = r->seen_pos + window;
+        x->window_of = r;
+    }
+}
+
+/* The slowest has moved on, or another is the slowest now: data packets may go again. */
+static void find_anew(rs_node *node, rs_time now, rs_sending *x) {
+    bool shut = x->pos >= x->window_pos;
+    find(x, now);
+    if (shut && x->pos < x->window_pos) {
+        rs_pacer_resume(&x->pacer, now);
+        rs_data_schedule(node, now, x);
+    }
+}
+
+void rs_window_start(rs_sending *x, rs_time now) {
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        x->recipients[i].seen_pos = x->pos; /* attempts are too few to wait anywhere */
+        x->recipients[i].seen_at = now;
+    }
+    find(x, now);
+}
+
+void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos) {
+    r->seen_at = now;
+    if (pos > r->seen_pos)
+        r->seen_pos = pos;
+    if (r == x->window_of)
+        x->probes = 0;
+    if (x->phase != RS_PHASE_HIGH_RATE)
+        return;
+    if (r == x->window_of || r->seen_pos + rs_window_of(x, r) < x->window_pos)
+        find_anew(node, now, x);
+}
+
+void rs_window_anew(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->phase == RS_PHASE_HIGH_RATE)
+        find_anew(node, now, x);
+}
+
+void rs_window_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
+    if (x->phase == RS_PHASE_HIGH_RATE && r == x->window_of)
+        find_anew(node, now, x);
+}
+
+/* When a shut window lets some packets through. */
+static rs_time probe_due(const rs_sending *x) {
+    const rs_recipient *r = x->window_of;
+    rs_time after = (PROBE_AFTER + 2 * r->road.least + x->marks.every) << x->probes;
+    return (x->probes && x->probed_at > r->seen_at ? x->probed_at : r->seen_at) + after;
+}
+
+rs_time rs_window_due(rs_sending *x, rs_time now) {
+    if (x->phase != RS_PHASE_HIGH_RATE)
+        return now;
+    if (x->pos >= x->window_pos)
+        find(x, now);
+    if (x->pos >= x->window_pos) {
+        rs_time due = probe_due(x), silent = x->window_of->seen_at + RS_SILENT;
+        if (now < due)
+            return due < silent ? due : silent;
+        x->probes++;
+        x->probed_at = now;
+        x->window_pos = x->pos + PROBE_PACKETS;
+    }
+    /* The last one waits until it may ask for a report: without one nothing would open the window again. */
+    return x->pos + 1 == x->window_pos && rs_marks_may(&x->marks) > now ? rs_marks_may(&x->marks) : now;
+}

@@ -1,0 +1,332 @@
+/* Regions and the bins that serve them. A change of views only marks the neighbours it is about; what follows from it
+ * is reckoned once, before the next packet. */
+#include "core/ricochet/regions.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/groups/state.h"
+
+static int by_rate(const void *a, const void *b) {
+    const rs_lec_group *x = *(rs_lec_group *const *)a, *y = *(rs_lec_group *const *)b;
+    if (x->rate != y->rate)
+        return x->rate < y->rate ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+uint32_t rs_lec_algorithm(rs_lec_group **groups, uint32_t count, uint32_t *level, uint64_t *rate) {
+    qsort(groups, count, sizeof(rs_lec_group *), by_rate);
+    uint32_t bins = 0;
+    uint64_t given = 0; /* what the bins so far give to each group that is left */
+    for (uint32_t i = 0; i < count; i++) {
+        if (groups[i]->rate == given)
+            continue;
+        level[bins] = i;
+        rate[bins++] = groups[i]->rate - given;
+        given = groups[i]->rate;
+    }
+    return bins;
+}
+
+static bool same(rs_lec_key a, rs_lec_key b) {
+    return a.a == b.a && a.b == b.b;
+}
+
+static rs_list *bucket_of(rs_list *table, rs_lec_key key) {
+    return &table[key.a & (RS_LEC_BUCKETS - 1)];
+}
+
+static rs_lec_region *find_region(rs_lec_plane *plane, rs_lec_key key) {
+    rs_list *bucket = bucket_of(plane->regions, key);
+    for (rs_list *at = bucket->next; at != bucket; at = at->next) {
+        rs_lec_region *region = RS_HOLDER(rs_lec_region, hashed, at);
+        if (same(region->key, key))
+            return region;
+    }
+    return NULL;
+}
+
+static rs_lec_bin *find_bin(rs_lec_plane *plane, rs_lec_key key) {
+    rs_list *bucket = bucket_of(plane->bins, key);
+    for (rs_list *at = bucket->next; at != bucket; at = at->next) {
+        rs_lec_bin *bin = RS_HOLDER(rs_lec_bin, hashed, at);
+        if (same(bin->key, key))
+            return bin;
+    }
+    return NULL;
+}
+
+static rs_lec_region *make_region(rs_messages *node, rs_lec_plane *plane, rs_lec_key key) {
+    rs_lec_region *region = rs_gm_alloc(node, sizeof *region);
+    if (!region)
+        return NULL;
+    *region = (rs_lec_region){.key = key};
+    rs_list_init(&region->hashed);
+    rs_list_init(&region->dirty);
+    rs_list_append(bucket_of(plane->regions, key), &region->hashed);
+    node->lec.regions++;
+    return region;
+}
+
+/* Room for one more in an array of `count` elements of `size` bytes. */
+static bool grow(rs_messages *node, void **array, uint32_t count, uint32_t *room, size_t size) {
+    if (count < *room)
+        return true;
+    uint32_t more = *room ? *room * 2 : 4;
+    void *larger = rs_gm_alloc(node, more * size);
+    if (!larger)
+        return false;
+    if (count)
+        memcpy(larger, *array, count * size);
+    rs_gm_release(node, *array);
+    *array = larger;
+    *room = more;
+    return true;
+}
+
+/* New repairs start in different phases, else nodes that hear the same would make the same ones. */
+static void start_bin(rs_messages *node, rs_lec_bin *bin) {
+    bin->turn = 0;
+    for (uint32_t i = 0; i < bin->stagger; i++) {
+        rs_gm_bin_arm(node, bin, &bin->instances[i]);
+        bin->instances[i].limit = (uint16_t)(1 + rs_gm_random_below(node, bin->plane->r));
+    }
+}
+
+/* A bin whose repairs go to several targets each stands for several bins of the paper, which would put different
+ * packets together: it deals its packets out to two repairs at least (ours). Else two losses near each other would be
+ * in the same repair for all its targets, and where overlaps are few and large, at all neighbours. */
+static void deal(rs_messages *node, rs_lec_bin *bin) {
+    uint64_t wanted = 0;
+    for (uint32_t i = 0; i < bin->use_count; i++)
+        wanted += bin->uses[i].rate * bin->uses[i].region->peer_count;
+    uint32_t stagger = bin->plane->stagger, least = wanted >= RS_LEC_DEAL * RS_LEC_ONE ? RS_LEC_DEALT : 1;
+    stagger = stagger < least ? least : stagger;
+    if (bin->stagger == stagger)
+        return;
+    rs_gm_bin_empty(node, bin);
+    bin->stagger = stagger;
+    start_bin(node, bin);
+}
+
+static void release_bin(rs_messages *node, rs_lec_bin *bin) {
+    rs_gm_bin_empty(node, bin);
+    for (uint32_t i = 0; i < bin->group_count; i++) {
+        rs_lec_group *group = bin->groups[i];
+        rs_lec_bin *last = group->bins[--group->bin_count];
+        uint32_t at = bin->positions[i];
+        uint32_t place = group->places[group->bin_count];
+        group->bins[at] = last;
+        group->places[at] = place;
+        last->positions[place] = at;
+    }
+    rs_list_remove(&bin->hashed);
+    rs_gm_release(node, bin->groups);
+    rs_gm_release(node, bin->positions);
+    rs_gm_release(node, bin->uses);
+    rs_gm_release(node, bin->instances);
+    rs_gm_release(node, bin);
+    node->lec.bins--;
+}
+
+static void drop_share(rs_messages *node, const rs_lec_region *region, rs_lec_bin *bin) {
+    for (uint32_t i = 0; i < bin->use_count; i++) {
+        if (bin->uses[i].region == region) {
+            bin->uses[i] = bin->uses[--bin->use_count];
+            break;
+        }
+    }
+    if (bin->use_count == 0)
+        release_bin(node, bin);
+    else
+        deal(node, bin);
+}
+
+static rs_lec_bin *make_bin(rs_messages *node, rs_lec_plane *plane, rs_lec_key key, rs_lec_group **groups,
+                            uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        rs_lec_group *group = groups[i];
+        void *bins = group->bins, *places = group->places;
+        bool room = grow(node, &bins, group->bin_count, &group->bin_room, sizeof(rs_lec_bin *)) &&
+                    grow(node, &places, group->bin_count, &group->place_room, sizeof(uint32_t));
+        group->bins = bins;
+        group->places = places;
+        if (!room)
+            return NULL;
+    }
+    rs_lec_bin *bin = rs_gm_alloc(node, sizeof *bin);
+    rs_lec_group **mine = rs_gm_alloc(node, count * sizeof(rs_lec_group *));
+    uint32_t *positions = rs_gm_alloc(node, count * sizeof(uint32_t));
+    uint32_t room = plane->stagger < RS_LEC_DEALT ? RS_LEC_DEALT : plane->stagger;
+    rs_lec_instance *instances = rs_gm_alloc(node, room * sizeof(rs_lec_instance));
+    if (!bin || !mine || !positions || !instances) {
+        rs_gm_release(node, bin);
+        rs_gm_release(node, mine);
+        rs_gm_release(node, positions);
+        rs_gm_release(node, instances);
+        return NULL;
+    }
+    *bin = (rs_lec_bin){.instances = instances,
+                        .plane = plane,
+                        .key = key,
+                        .groups = mine,
+                        .positions = positions,
+                        .group_count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        mine[i] = groups[i];
+        positions[i] = groups[i]->bin_count;
+        groups[i]->places[groups[i]->bin_count] = i;
+        groups[i]->bins[groups[i]->bin_count++] = bin;
+    }
+    rs_list_init(&bin->hashed);
+    rs_list_append(bucket_of(plane->bins, key), &bin->hashed);
+    node->lec.bins++;
+    return bin;
+}
+
+/* The bin takes `rate` a member from the region. */
+static bool use_bin(rs_messages *node, rs_lec_bin *bin, rs_lec_region *region, uint64_t rate) {
+    for (uint32_t i = 0; i < bin->use_count; i++) {
+        if (bin->uses[i].region == region) {
+            bin->uses[i].rate = rate;
+            return true;
+        }
+    }
+    void *uses = bin->uses;
+    if (!grow(node, &uses, bin->use_count, &bin->use_room, sizeof *bin->uses))
+        return false;
+    bin->uses = uses;
+    bin->uses[bin->use_count].region = region;
+    bin->uses[bin->use_count++].rate = rate;
+    return true;
+}
+
+/* The bin of groups[from...], whose key is `key`, serves the region; NULL if memory is short. */
+static rs_lec_bin *serve(rs_messages *node, rs_lec_plane *plane, rs_lec_region *region, rs_lec_key key,
+                         rs_lec_group **groups, uint32_t count, uint64_t rate) {
+    rs_lec_bin *bin = find_bin(plane, key);
+    bool fresh = !bin;
+    if (fresh)
+        bin = make_bin(node, plane, key, groups, count);
+    if (!bin)
+        return NULL;
+    if (!use_bin(node, bin, region, rate)) {
+        if (fresh)
+            release_bin(node, bin);
+        return NULL;
+    }
+    deal(node, bin);
+    return bin;
+}
+
+static void forget_shares(rs_messages *node, rs_lec_region *region, rs_lec_share *shares, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        bool still = false;
+        for (uint32_t k = 0; k < region->share_count && !still; k++)
+            still = region->shares[k].bin == shares[i].bin;
+        if (!still)
+            drop_share(node, region, shares[i].bin);
+    }
+    rs_gm_release(node, shares);
+}
+
+/* Algorithm 1 (Sec. 4.1.3) for one region; bins that served it before and do so again stay as they are. */
+static void reckon(rs_messages *node, rs_lec_plane *plane, rs_lec_region *region) {
+    const rs_lec_peer *one = region->peers[0];
+    uint32_t count = one->group_count, bins = 0;
+    rs_lec_share *old = region->shares;
+    uint32_t old_count = region->share_count;
+    size_t each = sizeof(rs_lec_group *) + sizeof(uint32_t) + sizeof(uint64_t);
+    uint64_t *rate = rs_gm_alloc(node, count * each);
+    rs_lec_share *shares = rs_gm_alloc(node, count * sizeof *shares);
+    if (!rate || !shares) { /* nothing is repaired for them until memory is there again: the NAK layer has it */
+        rs_gm_release(node, rate);
+        rs_gm_release(node, shares);
+        return;
+    }
+    rs_lec_group **groups = (rs_lec_group **)(void *)(rate + count);
+    uint32_t *level = (uint32_t *)(void *)(groups + count);
+    memcpy(groups, one->groups, count * sizeof(rs_lec_group *));
+    bins = rs_lec_algorithm(groups, count, level, rate);
+    rs_lec_key key = region->key;
+    region->shares = shares;
+    region->share_count = 0;
+    for (uint32_t i = 0, at = 0; i < bins; i++) {
+        for (; at < level[i]; at++) {
+            key.a ^= groups[at]->key.a;
+            key.b ^= groups[at]->key.b;
+        }
+        rs_lec_bin *bin = serve(node, plane, region, key, groups + at, count - at, rate[i]);
+        if (bin)
+            shares[region->share_count++] = (rs_lec_share){bin, rate[i]};
+    }
+    forget_shares(node, region, old, old_count);
+    rs_gm_release(node, rate);
+}
+
+static void leave_region(rs_lec_plane *plane, rs_lec_peer *peer) {
+    rs_lec_region *region = peer->region;
+    if (!region)
+        return;
+    rs_lec_peer *last = region->peers[--region->peer_count];
+    region->peers[peer->position] = last;
+    last->position = peer->position;
+    peer->region = NULL;
+    rs_list_append(&plane->dirty_regions, &region->dirty);
+}
+
+/* A region's peers share exactly its groups: who shares others now moves. */
+static void place(rs_messages *node, rs_lec_plane *plane, rs_lec_peer *peer) {
+    rs_list_remove(&peer->dirty);
+    if (peer->region && !same(peer->region->key, peer->key))
+        leave_region(plane, peer);
+    if (peer->group_count == 0) {
+        leave_region(plane, peer);
+        rs_lec_peer_free(node, peer);
+        return;
+    }
+    rs_lec_region *region = find_region(plane, peer->key);
+    if (!region)
+        region = make_region(node, plane, peer->key);
+    if (!region)
+        return;
+    rs_list_append(&plane->dirty_regions, &region->dirty);
+    if (peer->region)
+        return;
+    void *peers = region->peers;
+    if (!grow(node, &peers, region->peer_count, &region->peer_room, sizeof(rs_lec_peer *)))
+        return;
+    region->peers = peers;
+    peer->position = region->peer_count;
+    peer->region = region;
+    region->peers[region->peer_count++] = peer;
+}
+
+static void release_region(rs_messages *node, rs_lec_region *region) {
+    rs_lec_share *shares = region->shares;
+    uint32_t count = region->share_count;
+    region->shares = NULL;
+    region->share_count = 0;
+    forget_shares(node, region, shares, count);
+    rs_list_remove(&region->hashed);
+    rs_list_remove(&region->dirty);
+    rs_gm_release(node, region->peers);
+    rs_gm_release(node, region);
+    node->lec.regions--;
+}
+
+void rs_lec_settle(rs_messages *node, rs_lec_plane *plane) {
+    while (!rs_list_empty(&plane->dirty_peers))
+        place(node, plane, RS_HOLDER(rs_lec_peer, dirty, plane->dirty_peers.next));
+    /* Those with peers first, so that bins which also serve others live on. */
+    for (rs_list *at = plane->dirty_regions.next, *next; at != &plane->dirty_regions; at = next) {
+        rs_lec_region *region = RS_HOLDER(rs_lec_region, dirty, at);
+        next = at->next;
+        if (region->peer_count == 0)
+            continue;
+        rs_list_remove(&region->dirty);
+        reckon(node, plane, region);
+    }
+    while (!rs_list_empty(&plane->dirty_regions))
+        release_region(node, RS_HOLDER(rs_lec_region, dirty, plane->dirty_regions.next));
+}

@@ -1,0 +1,301 @@
+/* Roads to peers: what is to be said to whom, and when the road is there. */
+#include "core/rdcm/rdcm.h"
+
+#include <string.h>
+
+#define RETRY_FIRST (20 * RS_MS)
+#define RETRY_MOST (500 * RS_MS)
+
+static bool wants_road(const rs_peer_state *p) {
+    return !rs_list_empty(&p->talking) || !rs_list_empty(&p->patching);
+}
+
+/* Puts the peer where its state says it belongs: in the lists of those that can be sent to, or with the caller who is
+ * asked to connect. */
+static void update(rs_node *node, rs_time now, rs_peer_state *p) {
+    bool open = p->up && p->writable;
+    rs_list_keep(&node->talking, &p->in_talking, open && (!rs_list_empty(&p->talking) || p->stray_count));
+    rs_list_keep(&node->patching, &p->in_patching, open && !rs_list_empty(&p->patching));
+    if (p->up || p->wanted || !wants_road(p)) {
+        rs_timer_set(&node->timers, &p->timer, RS_NEVER);
+        return;
+    }
+    if (now < p->retry_at) {
+        rs_timer_set(&node->timers, &p->timer, p->retry_at);
+        return;
+    }
+    rs_timer_set(&node->timers, &p->timer, RS_NEVER);
+    p->wanted = true;
+    if (p->down_since == RS_NEVER)
+        p->down_since = now;
+    const rs_list *first = rs_list_empty(&p->talking) ? NULL : p->talking.next;
+    rs_link *link = first ? RS_HOLDER(rs_link, in_talking, first) : RS_HOLDER(rs_link, in_patching, p->patching.next);
+    rs_emit(node, &(rs_event){.kind = RS_EV_PEER_WANTED, .peer = p->id, .xfer = link->transfer->id});
+}
+
+void rs_peer_timeout(rs_node *node, rs_time now, rs_peer_state *p) {
+    update(node, now, p);
+}
+
+void rs_link_attach(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now) {
+    link->peer = peer;
+    link->transfer = transfer;
+    link->heard_at = now;
+    rs_list_init(&link->in_peer);
+    rs_list_init(&link->in_talking);
+    rs_list_init(&link->in_patching);
+    rs_list_append(&peer->links, &link->in_peer);
+}
+
+void rs_link_end(rs_node *node, rs_link *link) {
+    rs_peer_state *p = link->peer;
+    if (!p)
+        return;
+    rs_list_remove(&link->in_peer);
+    rs_list_remove(&link->in_talking);
+    rs_list_remove(&link->in_patching);
+    link->peer = NULL;
+    if (!wants_road(p))
+        rs_timer_set(&node->timers, &p->timer, RS_NEVER);
+    rs_list_keep(&node->talking, &p->in_talking,
+                 p->up && p->writable && (!rs_list_empty(&p->talking) || p->stray_count));
+    rs_list_keep(&node->patching, &p->in_patching, p->up && p->writable && !rs_list_empty(&p->patching));
+    rs_drop_peer_if_idle(node, p);
+}
+
+void rs_say(rs_node *node, rs_time now, rs_link *link, uint32_t what) {
+    if (what == RS_SAY_CONNECT && link->peer->up)
+        return;
+    link->say |= what;
+    rs_list_keep(&link->peer->talking, &link->in_talking, true);
+    update(node, now, link->peer);
+}
+
+void rs_unsay(rs_node *node, rs_time now, rs_link *link, uint32_t what) {
+    link->say &= ~what;
+    if (link->say == 0) {
+        rs_list_keep(&link->peer->talking, &link->in_talking, false);
+        update(node, now, link->peer);
+    }
+}
+
+void rs_patch_ready(rs_node *node, rs_time now, rs_link *link, bool ready) {
+    rs_list_keep(&link->peer->patching, &link->in_patching, ready);
+    update(node, now, link->peer);
+}
+
+void rs_stray_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message *about, rs_message_type type,
+                     const char *cause) {
+    rs_peer_state *p = rs_find_peer(node, peer);
+    if (!p || !p->up || p->stray_count == RS_STRAYS)
+        return; /* it will ask again, or fall silent for us: both are bounded */
+    p->strays[p->stray_count++] =
+        (rs_stray){.type = type, .nonce = about->nonce, .session = about->session, .cause = cause};
+    update(node, now, p);
+}
+
+static bool say_stray(rs_peer_state *p, rs_packet_out *out) {
+    rs_stray stray = p->strays[0];
+    memmove(&p->strays[0], &p->strays[1], (p->stray_count - 1) * sizeof stray);
+    p->stray_count--;
+    rs_message m = {.type = stray.type, .nonce = stray.nonce, .session = stray.session};
+    if (stray.type == RS_MSG_OPEN_ACK) {
+        m.open_ack.status = RS_ACK_REFUSED;
+        rs_wire_cause_set(&m.open_ack.cause, stray.cause);
+    } else {
+        rs_wire_cause_set(&m.abort.cause, stray.cause);
+    }
+    size_t length = rs_wire_encode(&m, 0, out->header, sizeof out->header);
+    out->header_length = (uint16_t)length;
+    return length > 0;
+}
+
+static uint32_t lowest(uint32_t bits) {
+    return bits & (~bits + 1);
+}
+
+/* Makes the link's next message. False if what was to be said no longer matters. */
+static bool say_next(rs_node *node, rs_time now, rs_link *link, rs_packet_out *out) {
+    uint32_t what = lowest(link->say & ~(uint32_t)RS_SAY_CONNECT);
+    rs_transfer *t = link->transfer;
+    rs_message m = {.nonce = t->nonce, .session = t->session};
+    bool more = false, worth;
+    link->say &= ~(what | RS_SAY_CONNECT);
+    if (what == RS_SAY_PING) {
+        m.type = RS_MSG_PING;
+        m.ping.token = link->ping_token = (uint64_t)now;
+        link->ping_out = worth = true;
+    } else if (what == RS_SAY_PONG) {
+        m.type = RS_MSG_PONG;
+        m.ping.token = link->pong_token;
+        worth = true;
+    } else if (what == RS_SAY_ABORT) {
+        m.type = RS_MSG_ABORT;
+        rs_wire_cause_set(&m.abort.cause, link->cause);
+        worth = true;
+    } else if (t->sending) {
+        worth = what && rs_sender_says((rs_sending *)t, RS_HOLDER(rs_recipient, link, link), what, &m);
+    } else {
+        worth = what && rs_receiver_says(node, now, (rs_receiving *)t, what, &m, &more);
+    }
+    if (more && worth)
+        link->say |= what;
+    if (!worth)
+        return false;
+    out->xfer = t->id;
+    out->header_length = (uint16_t)rs_wire_encode(&m, 0, out->header, sizeof out->header);
+    return out->header_length > 0;
+}
+
+/* One control message; peers and their links take turns. */
+bool rs_poll_talk(rs_node *node, rs_time now, rs_packet_out *out) {
+    while (!rs_list_empty(&node->talking)) {
+        rs_peer_state *p = RS_HOLDER(rs_peer_state, in_talking, node->talking.next);
+        bool said;
+        out->channel = RS_CH_PEER_RELIABLE;
+        out->peer = p->id;
+        out->group = RS_NO_GROUP;
+        out->xfer = 0;
+        out->payload_offset = out->payload_length = out->combine.count = 0;
+        rs_list_append(&node->talking, &p->in_talking);
+        if (p->stray_count) {
+            said = say_stray(p, out);
+        } else {
+            rs_link *link = RS_HOLDER(rs_link, in_talking, p->talking.next);
+            said = say_next(node, now, link, out);
+            if (link->say)
+                rs_list_append(&p->talking, &link->in_talking);
+            else
+                rs_list_remove(&link->in_talking);
+        }
+        update(node, now, p);
+        if (said)
+            return true;
+    }
+    return false;
+}
+
+static bool patch_of(rs_sending *x, rs_recipient *r, rs_packet_out *out) {
+    uint64_t sn;
+    if (r->state != RS_RECIPIENT_ACTIVE || !rs_ranges_pop_sn(&r->want, &sn))
+        return false;
+    rs_message m = {.type = RS_MSG_PTCH_DATA, .nonce = x->t.nonce, .session = x->t.session, .ptch_data.sn = sn};
+    out->channel = RS_CH_PEER_RELIABLE;
+    out->peer = r->link.peer->id;
+    out->group = RS_NO_GROUP;
+    out->xfer = x->t.id;
+    out->payload_offset = sn * x->t.fragment_size;
+    out->payload_length = rs_fragment_length(&x->t, sn);
+    out->combine.count = 0;
+    out->header_length = (uint16_t)rs_wire_encode(&m, out->payload_length, out->header, sizeof out->header);
+    r->patches_sent++;
+    x->stats.patches_sent++;
+    return true;
+}
+
+/* One PTCH_DATA; peers take turns, then the transfers to a peer. */
+bool rs_poll_patch(rs_node *node, rs_time now, rs_packet_out *out) {
+    while (!rs_list_empty(&node->patching)) {
+        rs_peer_state *p = RS_HOLDER(rs_peer_state, in_patching, node->patching.next);
+        rs_link *link = RS_HOLDER(rs_link, in_patching, p->patching.next);
+        rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
+        bool sent = patch_of((rs_sending *)link->transfer, r, out);
+        rs_list_append(&node->patching, &p->in_patching);
+        rs_list_append(&p->patching, &link->in_patching);
+        if (sent)
+            r->progress_at = now;
+        if (!sent || r->want.count == 0)
+            rs_patch_ready(node, now, link, false);
+        if (sent)
+            return true;
+    }
+    return false;
+}
+
+void rs_ping(rs_node *node, rs_time now, rs_link *link) {
+    rs_say(node, now, link, RS_SAY_PING);
+}
+
+void rs_on_ping(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+    link->pong_token = m->ping.token;
+    rs_say(node, now, link, RS_SAY_PONG);
+}
+
+void rs_on_pong(rs_time now, rs_link *link, const rs_message *m) {
+    if (link->ping_out && m->ping.token == link->ping_token)
+        rs_rtt_sample(&link->peer->rtt, now - (rs_time)link->ping_token);
+    link->ping_out = false;
+}
+
+static void each_link(rs_node *node, rs_time now, rs_peer_state *p, bool up) {
+    for (rs_list *at = p->links.next, *next; at != &p->links; at = next) {
+        next = at->next;
+        rs_link *link = RS_HOLDER(rs_link, in_peer, at);
+        link->ping_out = false;
+        if (link->transfer->sending && up)
+            rs_sender_peer_up(node, now, RS_HOLDER(rs_recipient, link, link));
+        else if (link->transfer->sending)
+            rs_sender_peer_down(node, now, RS_HOLDER(rs_recipient, link, link));
+        else if (up)
+            rs_receiver_peer_up(node, now, (rs_receiving *)link->transfer);
+    }
+}
+
+rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer) {
+    rs_peer_state *p = rs_make_peer(node, peer);
+    if (!p)
+        return RS_ERR_MEMORY;
+    if (p->up) { /* a new connection took the old one's place: what went into the old one may be lost */
+        p->up = false;
+        p->wanted = true; /* and is here: nobody is asked for it */
+        each_link(node, now, p, false);
+    }
+    p->up = p->writable = true;
+    p->wanted = false;
+    p->down_since = RS_NEVER;
+    p->up_at = now;
+    p->stray_count = 0;
+    for (rs_list *at = p->talking.next, *next; at != &p->talking; at = next) {
+        next = at->next;
+        rs_link *link = RS_HOLDER(rs_link, in_talking, at);
+        link->say &= ~(uint32_t)RS_SAY_CONNECT;
+        if (link->say == 0)
+            rs_list_remove(&link->in_talking);
+    }
+    each_link(node, now, p, true);
+    update(node, now, p);
+    return RS_OK;
+}
+
+rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause) {
+    rs_peer_state *p = rs_find_peer(node, peer);
+    if (!p)
+        return RS_ERR_UNKNOWN;
+    bool was_up = p->up;
+    p->up = p->wanted = false;
+    p->stray_count = 0;
+    if (p->down_since == RS_NEVER)
+        p->down_since = now;
+    rs_words(p->down_cause, sizeof p->down_cause, "%s", cause ? cause : "no reason given");
+    if (was_up && now - p->up_at > RS_MS * 1000)
+        p->backoff = 0; /* it was a good road: try again at once */
+    p->retry_at = now + p->backoff;
+    p->backoff = p->backoff == 0 ? RETRY_FIRST : p->backoff < RETRY_MOST / 2 ? p->backoff * 2 : RETRY_MOST;
+    if (was_up)
+        each_link(node, now, p, false);
+    update(node, now, p);
+    rs_drop_peer_if_idle(node, p);
+    return RS_OK;
+}
+
+rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writable) {
+    rs_peer_state *p = rs_find_peer(node, peer);
+    if (!p)
+        return RS_ERR_UNKNOWN;
+    /* It took some of what waited: it is alive, and what it was to answer may be among that. */
+    for (rs_list *at = p->links.next; writable && !p->writable && at != &p->links; at = at->next)
+        RS_HOLDER(rs_link, in_peer, at)->heard_at = now;
+    p->writable = writable;
+    update(node, now, p);
+    return RS_OK;
+}

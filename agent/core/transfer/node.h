@@ -1,0 +1,328 @@
+/* A protocol node, sans-IO: packets, time and answers go in; packets, deadlines and events come out. One surface for
+ * the agent, the simulator and the fuzzers.
+ *
+ * Life of a transfer at the sender:   rs_send_open -> RS_EV_PATH_WANTED -> rs_path_granted -> RS_EV_PHASE... ->
+ * RS_EV_PATH_DONE (release it) ->
+ *                                     [RS_EV_PATH_WANTED for the next session] -> RS_EV_SEND_DONE
+ * Life of a transfer at a receiver:   RS_EV_INCOMING -> rs_incoming_accept | rs_incoming_refuse -> RS_EV_COMPLETE
+ * -> rs_verified ->
+ *                                     RS_EV_RECEIVE_DONE
+ * Every call after which output may exist is followed by rs_poll_event and rs_poll_tx until they return false,
+ * then rs_deadline.
+ * Packets may be batched before polling; an event can then be about a transfer that has ended meanwhile (calls
+ * about it say RS_ERR_UNKNOWN).
+ * rs_poll_tx makes no events. After RS_EV_SEND_DONE or RS_EV_RECEIVE_DONE statistics stay readable for about a
+ * second.
+ * Same calls with the same arguments give the same outputs, bit for bit. No call blocks, reads a clock, or does
+ * I/O. */
+#ifndef RS_CORE_NODE_H
+#define RS_CORE_NODE_H
+
+#include "core/base/types.h"
+
+typedef struct rs_node rs_node;
+typedef struct rs_engine rs_engine;
+
+typedef enum {
+    RS_START_ON_LAST = 0,    /* high rate after the last receiver's INTL_SEQ (the paper's choice) */
+    RS_START_ON_FIRST = 1,   /* after the first one's (the alternative of Fig. 8) */
+    RS_START_ON_SWITCHES = 2 /* after the last's, or when the path's switches have seen light: rs_path_light */
+} rs_start_policy;
+
+typedef enum {
+    RS_REPAIRS_BY_LOSS = 0,     /* by multicast, coded, where measured loss says that this costs less than patches */
+    RS_REPAIRS_PATCHES_ONLY = 1 /* point to point, as in the paper */
+} rs_repair_policy;
+
+/* What becomes of a receiver that takes less than half of what half of the others take, while they wait for it
+ * (straggler.c has the rules). */
+typedef enum {
+    RS_STRAGGLERS_DEFAULT = 0, /* as the node's config says */
+    RS_STRAGGLERS_WAIT = 1,    /* all wait for it */
+    RS_STRAGGLERS_DEMOTE = 2,  /* it leaves the data channel and is finished by unicast */
+    RS_STRAGGLERS_EVICT = 3    /* it fails, with these figures as the cause */
+} rs_straggler_policy;
+
+/* RDCM's parameters (docs/rdcm.md). Zero in any field means its default, given in brackets. */
+typedef struct {
+    bool no_congestion_control; /* as a sender: send as fast as the path, whatever receivers expect (Sec. 4.1, 5.2) */
+    uint32_t ack_every;         /* packets an ACK may wait for [8; fewer while the congestion window is small] */
+    rs_time ack_delay;          /* and for how long at most [0.25 ms] */
+    rs_time ack_timeout;        /* fixed (the paper's testbed: 4 ms); 0 = adaptive, from measured ACK round trips */
+    rs_time ack_timeout_least;  /* bounds of the adaptive one [1 ms] */
+    rs_time ack_timeout_first;  /* until there are samples [4 ms] */
+    rs_time loss_delay;      /* a gap is told to congestion control after this (Fig. 12) [when 3 later packets came] */
+    rs_time failure_bound;   /* a successor that acknowledges nothing, repairs included, so long has failed [50 ms] */
+    rs_time link_bound;      /* one that got all by repair, so long, has a failed link above it [30 ms] */
+    rs_time request_bound;   /* what nobody repaired so long is asked of the sender [200 ms] */
+    rs_time view_bound;      /* a sender waits so long for its view, then goes without overlay [500 ms] */
+    uint32_t window_packets; /* packets between the oldest still needed and the newest [65536]; rounded up to 2^n */
+    uint64_t stream_bytes;   /* of a stream at most so many are kept, but 256 packets at least [window_packets] */
+} rs_rdcm_config;
+
+/* Zero in any field means its default, given in brackets. */
+typedef struct {
+    uint64_t seed;
+    uint32_t fragment_size; /* payload bytes of a full data packet [8896]; a receiver takes what the sender says */
+    int64_t nic_rate_bps; /* what this server's NIC can send, on the wire [10e9]; shared by all transfers being sent */
+    /* ia [2 % of the granted path's reconfiguration time; 0.2 ms, slowing down, when that is 0] */
+    rs_time attempt_interval;
+    /* Consecutive attempt packets a receiver must see before INTL_SEQ [3 under reconfiguration, else 1]; 1 = paper */
+    uint32_t light_confirm;
+    rs_start_policy start_policy;
+    rs_repair_policy repairs;
+    rs_time patch_timeout;          /* DATA_FNSD to whoever has not said DATA_RCVD after this [from round trips] */
+    rs_time receiver_silence_bound; /* a receiver that says nothing this long while something is owed fails [5 s] */
+    rs_time sender_silence_bound;   /* a receiver gives up after this long without a word or a packet [5 s] */
+    /* The same, while its control channel stays up: its process was stopped and may go on [sender_silence_bound]. */
+    rs_time sender_away_bound;
+    rs_time no_path_bound;          /* a wait for something to happen on a path or of the caller; then a cause [60 s] */
+    rs_time answer_bound;           /* a wait for the caller's answer to RS_EV_PATH_WANTED [no_path_bound] */
+    rs_straggler_policy stragglers; /* for transfers that do not say [wait] */
+    uint32_t max_transfers;         /* [1024] */
+    uint32_t max_receivers;         /* per transfer [1024] */
+    rs_rdcm_config rdcm;
+    /* The engines of objects that are known; the first one is the fallback [all of this agent: Republic, RDCM]. */
+    const rs_engine *const *engines;
+    uint32_t engine_count;
+} rs_config;
+
+typedef struct {
+    rs_object_id object;
+    uint64_t size;    /* bytes, may be 0; RS_STREAM with RS_PROTOCOL_RDCM only */
+    rs_digest digest; /* or it follows, by rs_send_digest */
+    const rs_peer *receivers;
+    uint32_t receiver_count;
+    rs_straggler_policy stragglers;
+    rs_protocol protocol; /* wanted; what the grant says is what is done */
+} rs_send_params;
+
+/* The manager's answer to RS_EV_PATH_WANTED. */
+typedef struct {
+    rs_group group;
+    uint32_t group_address; /* IPv4, host order: carried to receivers so that they can join */
+    uint16_t data_port;
+    uint64_t accepted_size; /* bytes of this session; rounded up to whole fragments; >= remaining = all the rest */
+    rs_path_kind kind;
+    rs_time reconfiguration; /* expected; 0 = live at once */
+    int64_t rate_bps;        /* cap; 0 = unknown */
+    rs_time light_bound;     /* RS_EV_NO_LIGHT after this; 0 = never */
+    /* RS_PROTOCOL_RDCM: for a packet path that accepts all of the object, its first, to all receivers; otherwise
+     * Republic, and a log. */
+    rs_protocol protocol;
+    /* Of the receivers that the path was wanted for, those it serves; 0 = all. The others then want one of their own.
+     * Not kept. */
+    const rs_peer *receivers;
+    uint32_t receiver_count;
+    /* Receivers that saw nothing of earlier paths: their light is not waited for. Whoever has light all the same takes
+     * part. Not kept. */
+    const rs_peer *dark;
+    uint32_t dark_count;
+} rs_path_grant;
+
+typedef enum {
+    /* sender */
+    RS_EV_PATH_WANTED, /* ask the manager for a path for `bytes` remaining bytes, to whom rs_path_wants says */
+    RS_EV_PHASE,       /* the session entered `phase` */
+    RS_EV_FIRST_LIGHT, /* INTL_SEQ of `peer` came in, initial sn in `sn` */
+    RS_EV_NO_LIGHT,    /* `peer` got nothing within light_bound, or before all the others were served (one each) */
+    /* DATA_RCVD of `peer`; `bytes` = fragments patched or repaired for it. `had_it`: the object was there before. */
+    RS_EV_PEER_DONE,
+    RS_EV_PEER_FAILED, /* `peer` is given up, `cause` says why; the others go on */
+    RS_EV_PATH_DONE,   /* the data channel is done: release the path (before the last patches) */
+    /* Every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); its id is invalid after this. */
+    RS_EV_SEND_DONE,
+    /* receiver */
+    /* A sender announces an object: make room and join the group (rs_incoming_info), then rs_incoming_accept, refuse or
+     * have. */
+    RS_EV_INCOMING,
+    /* A further session of an accepted transfer: join its group (rs_incoming_info) and call rs_incoming_accept again
+     * with it; the old group may be left. */
+    RS_EV_SESSION,
+    RS_EV_COMPLETE, /* every byte is there: check the digest, then rs_verified */
+    RS_EV_DIGEST,   /* the digest, which was to follow, has come (rs_incoming_info) */
+    /* `ok`, or given up with `cause`: discard the partial object; the id is invalid after this. With RDCM it comes
+     * when nobody needs repairs from here any more: the object is the application's after rs_verified already. */
+    RS_EV_RECEIVE_DONE,
+    /* RDCM, receivers; tell the manager */
+    RS_EV_RECEIVER_FAILED, /* `peer`, the successor in `ring`, acknowledges nothing, repairs included */
+    /* `peer`, the successor in `ring`, gets all by repair: a link above it has failed. Again while it goes on, at
+     * growing intervals, until there is another view or... */
+    RS_EV_LINK_SUSPECTED,
+    RS_EV_LINK_WORKS, /* ...packets come to it by the tree again */
+    /* RDCM, sender and receivers: the view of this version is in use: predecessors can repair, old rings are left */
+    RS_EV_VIEW_USED,
+    /* RDCM, a stream's sender and receivers: rs_stream_window has moved. Once until it is called. */
+    RS_EV_STREAM_MOVED,
+    /* both */
+    RS_EV_PEER_WANTED, /* something must go to `peer` and it is not up: connect, then rs_peer_up or rs_peer_down */
+    RS_EV_RETAKE,      /* sender: take the digest of piece `sn` again, then rs_send_retaken for `peer` */
+    RS_EV_LOG          /* something a person may want to know, in `cause` (rate found, policy chosen, ...) */
+} rs_event_kind;
+
+typedef enum { RS_PHASE_WAITING, RS_PHASE_ATTEMPT, RS_PHASE_HIGH_RATE, RS_PHASE_PATCHING, RS_PHASE_DONE } rs_phase;
+
+typedef struct {
+    rs_event_kind kind;
+    rs_xfer xfer;
+    rs_peer peer;
+    rs_phase phase;
+    bool ok, had_it;
+    uint64_t bytes;
+    uint64_t sn;
+    uint64_t version; /* of the view in use */
+    rs_ring_kind ring;
+    uint32_t session;
+    char cause[160];
+} rs_event;
+
+/* What a receiver's caller needs to know of a transfer (RS_EV_INCOMING, RS_EV_SESSION). */
+typedef struct {
+    rs_object_id object;
+    uint64_t size;
+    uint32_t fragment_size;
+    rs_digest digest;
+    rs_peer sender;
+    uint32_t group_address; /* 0: no data channel, the object comes over the control channel; accept with RS_NO_GROUP */
+    uint16_t data_port;
+    uint32_t session;
+} rs_incoming;
+
+/* Counters and state of one transfer; what is of the other side only is 0. */
+typedef struct {
+    bool sending;
+    rs_phase phase;
+    /* receiver: bytes stored so far; sender: bytes of distinct fragments sent, the mean of all receivers that did not
+     * fail (they differ where paths serve some of them only) */
+    uint64_t size, bytes_present;
+    uint64_t fragments;
+    uint64_t packets_sent;      /* data packets, all phases */
+    uint64_t packets_attempt;   /* of these, during attempt sending */
+    uint64_t packets_redundant; /* of these, beyond one per fragment of each session */
+    uint64_t patches_sent, patches_received;
+    uint64_t packets_received, packets_old;
+    uint64_t lost;             /* receiver: fragments found missing by the three cases */
+    uint64_t repairs_sent;     /* coded repair packets, besides packets_sent */
+    uint64_t repairs_mended;   /* sender: losses they mended, all receivers together */
+    uint64_t repairs_received; /* receiver: of these, repairs_used gave a fragment */
+    uint64_t repairs_used;
+    int64_t rate_bps; /* sender: present pacing rate, on the wire */
+    uint32_t receivers, receivers_done, receivers_failed;
+    rs_time granted_at, high_rate_at, data_done_at; /* 0 = not yet; of the last session */
+    /* RDCM. At the sender, packets_redundant counts what it sent again by multicast. */
+    rs_protocol protocol;
+    uint64_t view;                                     /* version of the newest; 0 = none yet */
+    uint64_t acks_sent, acks_received;                 /* packets */
+    uint64_t peer_repairs_sent, peer_repairs_received; /* data packets within rings; of the received ones */
+    uint64_t peer_repairs_old;                         /* were here already */
+    uint64_t requests_sent;  /* ranges asked of the sender; what came of it is in patches_received */
+    uint64_t losses;         /* receiver: packets missed on the tree, as congestion control counts them */
+    uint64_t window;         /* receiver: congestion window; sender: how far it may run ahead of what is acknowledged */
+    rs_time ack_timeout;     /* present, of the leaf ring or of the highest one */
+    rs_time sender_ack_trip; /* sender: smoothed time from sending to the first ACK */
+} rs_xfer_stats;
+
+/* NULL if memory is short or the config is invalid. The config is copied. */
+rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator);
+void rs_node_free(rs_node *node);
+
+/* Time and packets. */
+rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet);
+void rs_timeout(rs_node *node, rs_time now);
+rs_time rs_deadline(const rs_node *node);                        /* RS_NEVER if nothing is due */
+bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out); /* false: nothing to send now */
+bool rs_poll_event(rs_node *node, rs_event *out);
+
+/* The caller's road to a peer. Packets on RS_CH_PEER_RELIABLE come out only for peers that are up and writable. After
+ * rs_peer_down what was handed out may be lost: the core repeats what still matters when the peer is up again, within
+ * the silence bound. RS_CH_PEER_DATAGRAM needs none of this: what the caller cannot send is lost. */
+rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer);
+rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause);
+rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writable);
+/* Packets this node's sockets dropped on a group since the last call: makes the receivers' feedback say so. */
+rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops);
+/* The newest data packet received of a group had waited so long in this host before it was read: senders do not take
+ * that for a queue of the network. 0: not known. */
+void rs_receive_waited(rs_node *node, rs_group group, rs_time waited);
+
+/* Sender. RS_ERR_EXISTS if that object is already being sent from here. */
+rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out);
+rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant);
+/* The receivers it was wanted for fail. */
+rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* The digest of an object that was opened without one. RS_ERR_STATE if it has one, RS_ERR_INVALID if the algorithm is
+ * another. */
+rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_digest *digest);
+/* The digests of the object's pieces in order, each as long as the object's: receivers whose copy has a wrong digest
+ * find by them what to fetch again. They are not copied, and must stay until RS_EV_SEND_DONE. */
+rs_status rs_send_leaves(rs_node *node, rs_xfer xfer, const uint8_t *leaves, uint64_t count);
+/* The answer to RS_EV_RETAKE. Not `same`: the bytes have changed here, and that receiver fails with this cause. */
+rs_status rs_send_retaken(rs_node *node, rs_time now, rs_xfer xfer, rs_peer peer, uint64_t leaf, bool same);
+/* Whether the path that is wanted now is wanted for this receiver. */
+bool rs_path_wants(const rs_node *node, rs_xfer xfer, rs_peer peer);
+/* The path moved (for example to the packet network) under the same group: attempt again until light. */
+rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind);
+/* The path's switches have seen data packets arrive at every receiver's: with RS_START_ON_SWITCHES high rate need not
+ * wait for their INTL_SEQ. A hint: who says none within one round is waited for as ever. */
+rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer);
+/* The path of the next session, granted already, moved, or is gone: then another one is wanted. RS_ERR_STATE: there is
+ * none. */
+rs_status rs_next_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind kind);
+rs_status rs_next_path_failed(rs_node *node, rs_time now, rs_xfer xfer);
+/* The caller's process was stopped for a while, which its clock `now` leaves out: what was measured across that means
+ * nothing. Call it before anything else is sent, and hand in what came meanwhile before rs_timeout. */
+void rs_node_paused(rs_node *node, rs_time now);
+/* While `held` nothing goes out on granted paths, for whose being there the caller asks the manager first. Everything
+ * else does. */
+void rs_node_hold(rs_node *node, rs_time now, bool held);
+/* The path is gone: what is missing goes to each receiver by patches (unicast), or to each that the path was for, if
+ * others still want theirs; if no path was ever granted, all fail with the cause. */
+rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+
+/* Receiver. */
+rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out);
+/* `room`: bytes of data packets that may wait for the group before any is dropped; 0 = unknown. */
+rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group, uint64_t room);
+rs_status rs_incoming_refuse(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* The whole object, checked, is here already: the sender counts this receiver as done. Like refuse, it ends the id; no
+ * event follows. */
+rs_status rs_incoming_have(rs_node *node, rs_time now, rs_xfer xfer);
+rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const char *cause);
+/* After RS_EV_COMPLETE, while the digest is wrong. The first asks the sender for the digests of pieces, as many as one
+ * message holds, at most `count`: they come as RS_RX_LEAVES. `retake`, of one piece: the sender looks at its bytes
+ * again; if they are others than before, it says so and the transfer ends. The second fetches the fragments over which
+ * these bytes extend once more, and says which bytes that are; RS_EV_COMPLETE comes again when they are here. */
+rs_status rs_leaves_want(rs_node *node, rs_time now, rs_xfer xfer, uint64_t first, uint16_t count, bool retake);
+rs_status rs_fetch_again(rs_node *node, rs_time now, rs_xfer xfer, uint64_t *offset, uint64_t *length);
+/* The application gave up on the object, or the store must have the room back. */
+rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* Where the next data packet of a group most likely belongs, for I/O that scatters payloads to their final place:
+ * transfer and offset of the `ahead`-th next expected fragment, false if there is none or it is already present. No two
+ * values of `ahead` name the same fragment until the next call of rs_receive. */
+bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xfer, uint64_t *offset, uint32_t *length);
+
+/* RDCM. Hands in what concerns this node of a transfer's overlay; to senders from rs_send_open on, to receivers from
+ * RS_EV_INCOMING on. An older or equal version changes nothing (RS_OK). RS_ERR_STATE: the transfer does not run by
+ * RDCM, or no longer (what is left goes by unicast). Nothing of `view` is kept by reference. */
+rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *view);
+
+/* A continuing stream: rs_send_open with size RS_STREAM and RS_PROTOCOL_RDCM. Payloads are named by offset as ever, in
+ * a stream that only grows; what is kept of it is a window: bytes [*first, *end), at most as many fragments as this
+ * node's config.rdcm.window_packets.
+ * Sender: says by rs_stream_extend up to which byte there is data, never beyond *end (RS_ERR_LIMIT). What is not `last`
+ * is a multiple of the fragment size. Bytes before *first are not needed any more.
+ * Receiver: has all before *here; must keep [*first, *here) for others, and room up to *end. RS_EV_COMPLETE and
+ * rs_verified come at the end, as for an object.
+ * Who is left behind by more than the window (it was dead to its peers) fails. */
+rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes, bool last);
+rs_status rs_stream_window(rs_node *node, rs_xfer xfer, uint64_t *first, uint64_t *here, uint64_t *end);
+
+/* Receiver: the caller needs nothing before `bytes` any more, a multiple of the fragment size or the end. Once this was
+ * called, the window does not go further than that: a caller that takes nothing holds the sender back. Until then all
+ * that is here counts as taken. RS_ERR_INVALID beyond *here. */
+rs_status rs_stream_taken(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes);
+
+rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out);
+
+#endif

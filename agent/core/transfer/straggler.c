@@ -1,0 +1,150 @@
+/* Receivers that hold the others back, and what a transfer's policy does with them: wait for them, demote them (they
+ * leave the data channel and get what they miss by unicast, at the pace of their control channel), or evict them.
+ *
+ * As long as all wait for the slowest, nobody knows what the others would take. So a receiver on whose road a queue
+ * stands, or whose window is shut, while most of the others show neither, for SLOW_FOR, is set aside for a TRIAL: rate
+ * and window follow the others, whose start-up begins anew. If it took less than SHARE of the median of what they take
+ * then, the policy is carried out, for the rest of the transfer; otherwise it counts again, and the next trial waits
+ * for TRIAL_AGAIN, twice as long each time. What it loses in a trial it asks for as any loss. Ours. */
+#include "core/transfer/state.h"
+
+#define LOOK (5 * RS_MS)         /* time between two looks */
+#define FORGIVEN (50 * RS_MS)    /* not seen slow for so long: it begins anew */
+#define SLOW_FOR (300 * RS_MS)   /* slow for so long: a trial */
+#define TRIAL (100 * RS_MS)      /* at most */
+#define TRIAL_LEAST (20 * RS_MS) /* at least, however clear it is */
+#define TRIAL_AGAIN (2000 * RS_MS)
+#define TRIAL_AGAIN_MOST (32000 * RS_MS)
+#define SHARE 2 /* of the median rate: one half */
+
+static bool is_slow(const rs_sending *x, const rs_recipient *r, rs_time now) {
+    bool shut = x->window_of == r && x->pos >= x->window_pos;
+    return r->road.found && (shut || rs_road_speaks(&r->road, now));
+}
+
+/* Notes who holds the others back. False if nobody does, or so many that they are the usual case. */
+static bool note_slow(rs_sending *x, rs_time now) {
+    uint32_t slow = 0, others = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (!rs_holds_back(x, r, now))
+            continue;
+        bool now_slow = is_slow(x, r, now);
+        if (now_slow)
+            r->slow_at = now;
+        if (now - r->slow_at > FORGIVEN)
+            r->slow_since = 0;
+        else if (r->slow_since == 0)
+            r->slow_since = now;
+        slow += r->slow_since != 0;
+        others += r->slow_since == 0;
+    }
+    return slow > 0 && others >= slow;
+}
+
+static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
+    bool any = false;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (!rs_holds_back(x, r, now) || !r->slow_since || now - r->slow_since < SLOW_FOR)
+            continue;
+        r->aside = any = true;
+        r->slow_bps = rs_road_rate(&r->road);
+    }
+    if (!any)
+        return;
+    x->trial_began = now;
+    x->trial_found_bps = x->rate.found_bps;
+    x->rate.found_bps = x->rate.ceiling_bps;
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (rs_holds_back(x, &x->recipients[i], now))
+            rs_road_again(&x->recipients[i].road);
+    rs_rate_anew(node, now, x);
+}
+
+/* The median rate of those that count; 0 if nobody does. */
+static int64_t median(const rs_sending *x, rs_time now) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        count += rs_holds_back(x, &x->recipients[i], now);
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        int64_t rate = rs_road_rate(&x->recipients[i].road);
+        uint32_t less = 0, same = 0;
+        if (!rs_holds_back(x, &x->recipients[i], now))
+            continue;
+        for (uint32_t k = 0; k < x->recipient_count; k++) {
+            int64_t other = rs_road_rate(&x->recipients[k].road);
+            if (!rs_holds_back(x, &x->recipients[k], now))
+                continue;
+            less += other < rate;
+            same += other == rate;
+        }
+        if (less <= count / 2 && less + same > count / 2)
+            return rate;
+    }
+    return 0;
+}
+
+static void tell(rs_node *node, rs_time now, const rs_sending *x, const rs_recipient *r, int64_t others, char *words) {
+    rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+    rs_words(words, RS_CAUSE_MAX, "too slow: it took %lld Mb/s for %lld ms where half of the others take %lld Mb/s",
+             (long long)(r->slow_bps / 1000000), (long long)((now - r->slow_since) / RS_MS),
+             (long long)(others / 1000000));
+    rs_words(event.cause, sizeof event.cause, "%.120s: %s", words,
+             x->stragglers == RS_STRAGGLERS_EVICT ? "evicted" : "demoted, it is finished by unicast");
+    rs_emit(node, &event);
+}
+
+static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others) {
+    bool any = false;
+    char words[RS_CAUSE_MAX];
+    x->trial_began = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (!r->aside)
+            continue;
+        r->aside = false;
+        if (r->state != RS_RECIPIENT_ACTIVE || r->slow_bps >= others / SHARE) {
+            r->slow_since = 0;
+            continue;
+        }
+        any = true;
+        tell(node, now, x, r, others, words);
+        if (x->stragglers == RS_STRAGGLERS_EVICT)
+            rs_sender_fail(node, now, r, true, words);
+        else
+            rs_sender_apart(node, now, x, r);
+    }
+    if (!any) {
+        x->rate.found_bps = x->trial_found_bps;
+        x->trial_next = now + (TRIAL_AGAIN << x->trials);
+        x->trials += TRIAL_AGAIN << x->trials < TRIAL_AGAIN_MOST;
+    }
+    rs_rate_anew(node, now, x);
+    if (any)
+        rs_sender_settle(node, now, x);
+}
+
+void rs_straggler_look(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->stragglers == RS_STRAGGLERS_WAIT || x->phase != RS_PHASE_HIGH_RATE || now < x->straggler_due)
+        return;
+    x->straggler_due = now + LOOK;
+    if (x->trial_began) {
+        int64_t others = median(x, now);
+        bool clear = now - x->trial_began >= TRIAL_LEAST;
+        for (uint32_t i = 0; i < x->recipient_count; i++)
+            clear &= !x->recipients[i].aside || x->recipients[i].slow_bps < others / SHARE / 2;
+        if (clear || now - x->trial_began >= TRIAL)
+            end_trial(node, now, x, others);
+    } else if (note_slow(x, now) && now >= x->trial_next) {
+        begin_trial(node, now, x);
+    }
+}
+
+void rs_straggler_stop(rs_sending *x) {
+    x->trial_began = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        x->recipients[i].aside = false;
+        x->recipients[i].slow_since = 0;
+    }
+}

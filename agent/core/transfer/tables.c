@@ -1,0 +1,220 @@
+/* Who is who: peers by number, transfers by id and by object. */
+#include "core/transfer/state.h"
+
+#include <string.h>
+
+void *rs_allocate(rs_node *node, size_t size) {
+    return node->allocator.alloc(node->allocator.context, size);
+}
+
+void rs_release(rs_node *node, void *memory) {
+    if (memory)
+        node->allocator.release(node->allocator.context, memory);
+}
+
+/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
+static uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+uint64_t rs_random(rs_node *node) {
+    node->random += UINT64_C(0x9e3779b97f4a7c15);
+    return mix(node->random);
+}
+
+static uint32_t peer_bucket(const rs_node *node, rs_peer id) {
+    return (uint32_t)mix(id) & node->bucket_mask;
+}
+
+/* Object ids come from strangers: the seed keeps them from choosing their bucket. */
+static uint32_t object_bucket(const rs_node *node, const rs_object_id *object, bool sending) {
+    uint64_t a, b;
+    memcpy(&a, object->app, 8);
+    memcpy(&b, object->app + 8, 8);
+    return (uint32_t)mix(mix(mix(a ^ node->config.seed) ^ b) ^ object->data ^ (uint64_t)sending) & node->bucket_mask;
+}
+
+static uint32_t nonce_bucket(const rs_node *node, uint64_t nonce) {
+    return (uint32_t)mix(nonce ^ node->config.seed) & node->bucket_mask;
+}
+
+uint64_t rs_fragments(uint64_t size, uint32_t fragment_size) {
+    if (size == RS_STREAM)
+        return RS_STREAM_FRAGMENTS;
+    return size == 0 ? 1 : (size - 1) / fragment_size + 1;
+}
+
+uint32_t rs_fragment_length(const rs_transfer *t, uint64_t sn) {
+    return sn + 1 < t->fragments ? t->fragment_size : (uint32_t)(t->size - sn * t->fragment_size);
+}
+
+rs_peer_state *rs_find_peer(const rs_node *node, rs_peer id) {
+    const rs_list *bucket = &node->peer_buckets[peer_bucket(node, id)];
+    for (rs_list *at = bucket->next; at != bucket; at = at->next) {
+        rs_peer_state *peer = RS_HOLDER(rs_peer_state, hashed, at);
+        if (peer->id == id)
+            return peer;
+    }
+    return NULL;
+}
+
+rs_peer_state *rs_make_peer(rs_node *node, rs_peer id) {
+    rs_peer_state *peer = rs_find_peer(node, id);
+    if (peer)
+        return peer;
+    if (rs_timers_reserve(&node->timers, &node->allocator, node->timer_count + 1) != RS_OK)
+        return NULL;
+    if (rs_events_reserve(node, 2) != RS_OK)
+        return NULL;
+    peer = rs_allocate(node, sizeof *peer);
+    if (!peer) {
+        rs_events_release(node, 2);
+        return NULL;
+    }
+    node->timer_count++;
+    node->peer_count++;
+    peer->id = id;
+    peer->down_since = RS_NEVER;
+    peer->retry_at = INT64_MIN;
+    peer->timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_PEER, .owner = peer};
+    rs_list_init(&peer->links);
+    rs_list_init(&peer->talking);
+    rs_list_init(&peer->patching);
+    rs_list_init(&peer->in_talking);
+    rs_list_init(&peer->in_patching);
+    rs_list_init(&peer->hashed);
+    rs_list_append(&node->peer_buckets[peer_bucket(node, id)], &peer->hashed);
+    return peer;
+}
+
+void rs_free_peer(rs_node *node, rs_peer_state *peer) {
+    rs_timer_set(&node->timers, &peer->timer, RS_NEVER);
+    rs_list_remove(&peer->hashed);
+    rs_list_remove(&peer->in_talking);
+    rs_list_remove(&peer->in_patching);
+    rs_events_release(node, 2);
+    node->timer_count--;
+    node->peer_count--;
+    rs_release(node, peer);
+}
+
+void rs_drop_peer_if_idle(rs_node *node, rs_peer_state *peer) {
+    if (!peer->up && !peer->wanted && rs_list_empty(&peer->links))
+        rs_free_peer(node, peer);
+}
+
+/* Finished transfers give way to new ones, the oldest first. */
+static void make_room(rs_node *node) {
+    while (node->kept_sent + node->kept_received > RS_KEPT) {
+        if (node->kept_sent >= node->kept_received) {
+            rs_transfer *t = RS_HOLDER(rs_transfer, listed, node->sent.next);
+            rs_sender_free(node, (rs_sending *)t);
+        } else {
+            rs_transfer *t = RS_HOLDER(rs_transfer, listed, node->received.next);
+            rs_receiver_free(node, (rs_receiving *)t);
+        }
+    }
+}
+
+static uint32_t free_slot(rs_node *node) {
+    for (uint32_t i = 0; i < node->slot_count; i++) {
+        uint32_t slot = (node->next_slot + i) % node->slot_count;
+        if (!node->slots[slot])
+            return slot;
+    }
+    return node->slot_count;
+}
+
+rs_status rs_enter(rs_node *node, rs_transfer *t) {
+    if (node->live >= node->config.max_transfers)
+        return RS_ERR_LIMIT;
+    make_room(node);
+    uint32_t slot = free_slot(node);
+    if (slot == node->slot_count)
+        return RS_ERR_LIMIT;
+    if (rs_timers_reserve(&node->timers, &node->allocator, node->timer_count + 1) != RS_OK)
+        return RS_ERR_MEMORY;
+    if (t->sending && rs_timers_reserve(&node->data_timers, &node->allocator, node->slot_count) != RS_OK)
+        return RS_ERR_MEMORY;
+    if (rs_events_reserve(node, t->reserved_events) != RS_OK)
+        return RS_ERR_MEMORY;
+    node->timer_count++;
+    node->live++;
+    rs_list_init(&t->in_acking);
+    rs_list_init(&t->in_mending);
+    node->slots[slot] = t;
+    node->next_slot = (slot + 1) % node->slot_count;
+    if (++node->slot_generation[slot] == 0)
+        node->slot_generation[slot] = 1;
+    t->id = (uint32_t)node->slot_generation[slot] << 16 | slot;
+    rs_list_init(&t->hashed);
+    rs_list_init(&t->by_nonce);
+    rs_list_init(&t->listed);
+    rs_list_append(&node->nonce_buckets[nonce_bucket(node, t->nonce)], &t->by_nonce);
+    rs_list_append(&node->transfer_buckets[object_bucket(node, &t->object, t->sending)], &t->hashed);
+    rs_list_append(t->sending ? &node->sending : &node->receiving, &t->listed);
+    return RS_OK;
+}
+
+void rs_retire(rs_node *node, rs_transfer *t) {
+    t->finished = true;
+    node->live--;
+    if (t->sending)
+        node->kept_sent++;
+    else
+        node->kept_received++;
+    rs_list_append(t->sending ? &node->sent : &node->received, &t->listed);
+}
+
+void rs_leave(rs_node *node, rs_transfer *t) {
+    rs_timer_set(&node->timers, &t->timer, RS_NEVER);
+    rs_list_remove(&t->hashed);
+    rs_list_remove(&t->by_nonce);
+    rs_list_remove(&t->listed);
+    node->slots[t->id & 0xffff] = NULL;
+    node->timer_count--;
+    rs_events_release(node, t->reserved_events);
+    if (!t->finished)
+        node->live--;
+    else if (t->sending)
+        node->kept_sent--;
+    else
+        node->kept_received--;
+}
+
+rs_transfer *rs_by_id(const rs_node *node, rs_xfer id) {
+    uint32_t slot = id & 0xffff;
+    if (slot >= node->slot_count || !node->slots[slot] || node->slots[slot]->id != id)
+        return NULL;
+    return node->slots[slot];
+}
+
+static rs_transfer *find(const rs_node *node, const rs_object_id *object, bool sending) {
+    const rs_list *bucket = &node->transfer_buckets[object_bucket(node, object, sending)];
+    for (rs_list *at = bucket->next; at != bucket; at = at->next) {
+        rs_transfer *t = RS_HOLDER(rs_transfer, hashed, at);
+        if (t->sending == sending && t->object.data == object->data && memcmp(t->object.app, object->app, 16) == 0)
+            return t;
+    }
+    return NULL;
+}
+
+rs_transfer *rs_find_nonce(const rs_node *node, uint64_t nonce, bool sending) {
+    const rs_list *bucket = &node->nonce_buckets[nonce_bucket(node, nonce)];
+    for (rs_list *at = bucket->next; at != bucket; at = at->next) {
+        rs_transfer *t = RS_HOLDER(rs_transfer, by_nonce, at);
+        if (t->sending == sending && t->nonce == nonce)
+            return t;
+    }
+    return NULL;
+}
+
+rs_sending *rs_find_sending(const rs_node *node, const rs_object_id *object) {
+    return (rs_sending *)find(node, object, true);
+}
+
+rs_receiving *rs_find_receiving(const rs_node *node, const rs_object_id *object) {
+    return (rs_receiving *)find(node, object, false);
+}

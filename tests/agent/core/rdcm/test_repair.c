@@ -1,0 +1,145 @@
+/* RDCM: what is sent again, and when. Late is not lost, and nobody waits at every hop of a ring. */
+#include "check.h"
+
+#include <stdio.h>
+
+#include "rdcm/overlay.h"
+
+#define FRAGMENT 1000
+#define RECEIVERS 9
+
+typedef struct {
+    net *n;
+    rs_xfer xfer;
+    uint64_t fragments;
+} world;
+
+static world begin_with(uint32_t receivers, uint64_t fragments, uint64_t seed, const rs_config *c) {
+    static overlay o;
+    world w = {.n = net_new(receivers + 1, c, seed), .fragments = fragments};
+    overlay_make(&o, receivers, seed, NULL);
+    net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
+    net_knob(w.n)->quiet = true;
+    w.xfer = net_send_all(w.n, 1, fragments * FRAGMENT);
+    net_at(w.n, 5 * MS);
+    overlay_tell(w.n, &o, receivers, w.xfer, 1);
+    return w;
+}
+
+static world begin(uint64_t fragments, uint64_t seed, const rs_rdcm_config *rdcm) {
+    rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .rdcm = *rdcm};
+    return begin_with(RECEIVERS, fragments, seed, &c);
+}
+
+static rs_xfer_stats stats(const world *w, rs_peer receiver) {
+    return net_stats(w->n, receiver, net_receiving(w->n, receiver));
+}
+
+/* A receiver whose data waits in its socket for longer and longer, behind what others have acknowledged long ago. */
+static void a_receiver_is_late__it_is_not_repaired_in_bulk(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        rs_rdcm_config c = {.no_congestion_control = true, .ack_timeout = 2 * MS};
+        world w = begin(4000, seed, &c);
+        rs_peer late = 1 + (rs_peer)seed % RECEIVERS;
+        net_bottleneck(w.n, late, 500000000, 100000, true);
+        net_at(w.n, 2 * SEC);
+        const net_told *first = net_event(w.n, late == 1 ? 2 : 1, RS_EV_COMPLETE, ANYONE);
+        const net_told *done = net_event(w.n, late, RS_EV_COMPLETE, ANYONE);
+        assert_non_null(first);
+        assert_non_null(done);
+        rs_xfer_stats s = stats(&w, late);
+        printf("seed %d: %d repairs to one that was %d us late\n", (int)seed, (int)s.peer_repairs_received,
+               (int)((done->at - first->at) / US));
+        assert_in_range(done->at - first->at, 20 * MS, SEC);
+        assert_in_range(s.peer_repairs_received, 0, w.fragments / 20);
+        assert_int_equal(net_knob(w.n)->data_packets, w.fragments);
+        net_free(w.n);
+    }
+}
+
+/* Nothing comes after the last packets that would show their loss. */
+static bool the_last_ones(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    const world *w = context;
+    (void)n;
+    return to != 1 && h->sn + 3 >= w->fragments;
+}
+
+static void the_last_packets_are_lost__nobody_waits_at_each_hop(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        const rs_time timeout = 10 * MS;
+        rs_rdcm_config c = {.ack_timeout = timeout, .request_bound = 1000 * MS};
+        world w = begin(500, seed, &c);
+        net_knob(w.n)->drop = the_last_ones;
+        net_knob(w.n)->drop_context = &w;
+        net_at(w.n, 3 * SEC);
+        rs_time first = 0, last = 0;
+        for (rs_peer i = 1; i <= RECEIVERS; i++) {
+            const net_told *done = net_event(w.n, i, RS_EV_COMPLETE, ANYONE);
+            assert_non_null(done);
+            first = i == 1 ? done->at : first;
+            last = done->at > last ? done->at : last;
+        }
+        printf("seed %d: the last one has all %d us after the first\n", (int)seed, (int)((last - first) / US));
+        assert_in_range(last - first, 0, 3 * timeout);
+        net_free(w.n);
+    }
+}
+
+/* Nobody hears the accusation, and the sender is patient: it is told again with growing pauses, a bounded number of
+ * times, and no longer when the receiver is heard again. */
+static void a_receiver_is_away__that_is_told_with_growing_pauses(void **state) {
+    (void)state;
+    rs_config c = {.fragment_size = FRAGMENT,
+                   .nic_rate_bps = 3000000, /* more than 30 s */
+                   .receiver_silence_bound = 60 * SEC,
+                   .rdcm.no_congestion_control = true};
+    world w = begin_with(6, 12000, 3, &c);
+    net_at(w.n, 40 * MS);
+    net_freeze(w.n, 4);
+    net_at(w.n, 45 * SEC);
+    uint32_t tellers = 0;
+    for (rs_peer i = 1; i <= 6; i++) {
+        uint32_t times = net_events(w.n, i, RS_EV_RECEIVER_FAILED, 4);
+        tellers += times > 0;
+        assert_true(times == 0 || (times > 8 && times <= 32));
+        for (uint32_t k = 3; k < times; k++) {
+            const net_told *told = net_event_nth(w.n, i, RS_EV_RECEIVER_FAILED, k),
+                           *before = net_event_nth(w.n, i, RS_EV_RECEIVER_FAILED, k - 1);
+            assert_in_range(told->at - before->at, 740 * MS, 1000 * MS); /* a manager forgets it after a second */
+        }
+    }
+    assert_true(tellers > 0);
+    net_free(w.n);
+}
+
+/* The control messages of a receiver do not come through, its acknowledgements do: it is alive. */
+static void a_receiver_whose_acknowledgements_alone_come__is_not_silent(void **state) {
+    (void)state;
+    rs_config c = {.fragment_size = FRAGMENT,
+                   .nic_rate_bps = 20000000, /* more than 4 s */
+                   .receiver_silence_bound = 1 * SEC};
+    world w = begin_with(1, 12000, 3, &c);
+    net_at(w.n, 40 * MS);
+    rs_peer_writable(net_node(w.n, 1), net_knob(w.n)->now, 0, false);
+    net_at(w.n, 3 * SEC);
+    const net_told *failed = net_event(w.n, 0, RS_EV_PEER_FAILED, ANYONE);
+    if (failed)
+        print_error("failed at %lld ms: %s\n", (long long)(failed->at / MS), failed->event.cause);
+    assert_null(failed);
+    net_call(w.n, 1, rs_peer_writable(net_node(w.n, 1), net_knob(w.n)->now, 0, true));
+    net_at(w.n, 60 * SEC);
+    assert_true(net_event(w.n, 0, RS_EV_SEND_DONE, ANYONE) && net_has(w.n, 1, 1));
+    net_free(w.n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_receiver_is_late__it_is_not_repaired_in_bulk),
+        cmocka_unit_test(the_last_packets_are_lost__nobody_waits_at_each_hop),
+        cmocka_unit_test(a_receiver_is_away__that_is_told_with_growing_pauses),
+        cmocka_unit_test(a_receiver_whose_acknowledgements_alone_come__is_not_silent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
