@@ -2,8 +2,8 @@
  *
  *           ingress                                                                         egress
  *  frame  +---------+   unicast, ARP      +---------+         +----------+  +----------+  +---------+
- *  ------>| parser, |-------------------->| Unicast |-------->| Priority |->| queues,  |->| Prune,  |--> deparser
- *         | sanity  |                     +---------+         | DSCP,    |  | replica- |  | Sent    |    (IPv4
+ *  ------>| parser, |-------------------->| Unicast,|-------->| Priority |->| queues,  |->| Prune,  |--> deparser
+ *         | sanity  |                     | Urgency |         | DSCP,    |  | replica- |  | Sent    |    (IPv4
  *         +---------+   +-----------+  +-----------+  +-----+ | PCP,     |  | tion     |  +---------+    checksum)
  *              |   '--->| Admission |->| Multicast |->|First|>| queue    |  +----------+
  *              | multi- +-----------+  +-----------+  |Light| +----------+
@@ -48,6 +48,7 @@ control TorIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     Received()   received;
     Sanity()     sanity;
     Unicast()    unicast;
+    Urgency()    urgency;
     Admission()  admission;
     Multicast()  multicast;
     FirstLight() first_light;
@@ -77,6 +78,9 @@ control TorIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
                 }
             } else {
                 unicast.apply(meta, standard);
+                if (meta.reason == REASON_NONE) {
+                    urgency.apply(hdr, meta, standard);
+                }
             }
         }
         if (meta.discovery == 1) {

@@ -17,6 +17,8 @@ from finsy import (
     P4DigestEntry,
     P4DigestList,
     P4DirectCounterEntry,
+    P4MeterConfig,
+    P4MeterEntry,
     P4MulticastGroupEntry,
     P4Schema,
     P4TableAction,
@@ -29,7 +31,9 @@ from finsy.proto import p4r
 from google.protobuf.message import Message
 from rostrum.controller.core.model import (
     ANY_SOURCE,
+    CONTROL_SHARE,
     DSCP_OF_LEVEL,
+    LEVEL_CONTROL,
     Count,
     Light,
     MulticastRule,
@@ -39,6 +43,8 @@ from rostrum.controller.core.model import (
 
 RuleKey = tuple[int, IPv4Address]  # (in_port, group): what makes two rules the same entry
 PORT_MAX = 509
+BURST_MS = 2  # of a port's rate, that control may have at once; and never less than two of the largest frames
+BURST_MIN_BYTES = 2 * 9300
 DROP_REASONS = (
     "malformed",
     "IPv4 header checksum wrong",
@@ -83,12 +89,17 @@ class Entities:
         act = P4TableAction(action, **arguments) if action else None
         return self._made(P4TableEntry(table, match=P4TableMatch(match), action=act))
 
-    def settings(self, multicast: IPv4Network, watched: Iterable[int] = ()) -> list[p4r.Entity]:
-        """What does not depend on paths: the range of groups, marks of priority levels, ports whose LLDP is wanted."""
+    def settings(self, multicast: IPv4Network, queues: int, watched: Iterable[int] = ()) -> list[p4r.Entity]:
+        """What does not depend on paths: the range of groups, marks of priority levels and which of `queues` each has,
+        ports whose LLDP is wanted.
+        """
         tags = [
-            self.entry("priority_tags", {"level": level}, "tag", dscp=DSCP_OF_LEVEL[level], pcp=level, queue=level)
+            self.entry(
+                "priority_tags", {"level": level}, "tag",
+                dscp=DSCP_OF_LEVEL[level], pcp=level, queue=queue_of(level, queues),
+            )
             for level in range(1, len(DSCP_OF_LEVEL))
-        ]
+        ]  # fmt: skip
         ports = [self.entry("discovery", {"ingress_port": self.port(port)}, "hand_up") for port in watched]
         return [self.entry("group_range", {"group": _prefix(multicast)}, "guard"), *tags, *ports]
 
@@ -96,6 +107,13 @@ class Entities:
         """How many priority queues each port has."""
         act = P4TableAction("set_queues", count=count)
         return self._made(P4TableEntry("egress_queues", action=act, is_default_action=True))
+
+    def control_share(self, port: int, rate_bps: int) -> p4r.Entity:
+        """What agents' reports and ARP may have of a port before all else."""
+        rate = max(1, rate_bps // 8 // CONTROL_SHARE)
+        burst = max(BURST_MIN_BYTES, rate_bps // 8 * BURST_MS // 1000)
+        config = P4MeterConfig(cir=rate, cburst=burst, pir=rate, pburst=burst)
+        return self._made(P4MeterEntry("control_share", index=self.port(port), config=config))
 
     def digest(self) -> p4r.Entity:
         """The subscription to first light: one at a time, at once."""
@@ -247,6 +265,15 @@ class Entities:
 
     def _strange(self, error: Exception) -> SouthboundError:
         return SouthboundError(f"{self.switch} says what is not in its p4info: {type(error).__name__}: {error}"[:300])
+
+
+def queue_of(level: int, queues: int) -> int:
+    """The queue of a priority level at ports with so many. Where they are too few for one each, levels below control
+    share, so that it has one before theirs; where there are two, it shares with multicast, which shares with no others.
+    """
+    if level >= LEVEL_CONTROL or queues < 3:
+        return min(level, max(queues - 1, 0))
+    return min(level, queues - 2)
 
 
 def differences(desired: Sequence[p4r.Entity], found: Sequence[p4r.Entity]) -> list[p4r.Update]:

@@ -270,8 +270,11 @@ class P4Switch:
         assert self.switch.p4 is not None
         found = await link.read(self._make.all_of(*SETTING_TABLES), "read its settings")
         watched = self._discovery.ports(self.switch.name) if self._discovery else []
-        updates = entries.differences(self._make.settings(self._topology.multicast, watched), found)
-        updates.append(entries.modify(self._make.queues(self.switch.p4.queues)))
+        queues, rates = self.switch.p4.queues, sorted(self.switch.rates.items())
+        updates = entries.differences(self._make.settings(self._topology.multicast, queues, watched), found)
+        updates.append(entries.modify(self._make.queues(queues)))
+        # Before there are unicast entries: nobody has more than this share for a moment, either.
+        updates += [entries.modify(self._make.control_share(port, rate_bps)) for port, rate_bps in rates]
         await link.write(updates, "set levels, queues and the range of groups")
         digest = self._make.digest()
         try:

@@ -1,4 +1,6 @@
-/* Unicast: IPv4 by destination, ARP by the address it asks for. No flooding: every server is in the topology. */
+/* Unicast: IPv4 by destination, ARP by the address it asks for. No flooding: every server is in the topology.
+ * And the level of it: what tells senders of losses must not wait behind what causes them.
+ */
 #ifndef UNICAST_P4
 #define UNICAST_P4
 
@@ -42,6 +44,25 @@ control Unicast(inout metadata_t meta, inout standard_metadata_t standard) {
         if (unicast.apply().hit) {
             if (standard.egress_spec == standard.ingress_port) {
                 meta.reason = REASON_WAY_BACK;
+            }
+        }
+    }
+}
+
+/* Agents' reports and ARP have a level of their own, as far as the meter of the port that they leave by finds them
+ * green. What is beyond has level 0, as other unicast: nobody holds multicast up by marking their packets so.
+ */
+control Urgency(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard) {
+    @id(ID_CONTROL_SHARE) @name(".control_share")
+    @brief("What agents' reports and ARP may have of a port before all else, by egress port")
+    meter<bit<9>>(PORTS, MeterType.bytes) share;
+
+    apply {
+        if (hdr.arp.isValid() || (hdr.ipv4.isValid() && hdr.ipv4.dscp == DSCP_CONTROL)) {
+            bit<2> colour = METER_GREEN;
+            share.execute_meter(standard.egress_spec, colour);
+            if (colour == METER_GREEN) {
+                meta.level = LEVEL_CONTROL;
             }
         }
     }

@@ -40,6 +40,8 @@
 #define ID_ADMISSION_COUNTER 0x13000002
 #define ID_MULTICAST_COUNTER 0x13000003
 
+#define ID_CONTROL_SHARE 0x14000001
+
 #define ID_LIGHT_EPOCH 0x16000001
 #define ID_LIGHT_RUN 0x16000002
 #define ID_LIGHT_NEXT 0x16000003
@@ -58,6 +60,13 @@ const reason_t REASON_WAY_BACK = 8;
 
 /* Frames to and from the control plane (packet-in, packet-out). */
 const bit<9> CPU_PORT = 510;
+
+/* What agents tell one another, and ARP: the DSCP (CS6) that hosts mark it with, and the level that it has here. */
+const bit<6> DSCP_CONTROL = 48;
+const bit<3> LEVEL_CONTROL = 6;
+
+/* What a meter says of a packet within its committed rate; or of any, while it has no rates. */
+const bit<2> METER_GREEN = 0;
 
 /* What v1model's instance_type is for a copy made by the packet replication engine. */
 const bit<32> INSTANCE_REPLICATION = 5;

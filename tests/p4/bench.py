@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
 
-from finsy import P4MulticastGroupEntry, P4TableEntry
+from finsy import P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
 
 from tests.p4 import frames
 from tests.p4 import vector as v
@@ -90,7 +90,7 @@ class Bench:
         control.write(-entry for entry in tables if identity(entry) not in keep)
         groups = list(control.read(P4MulticastGroupEntry()))
         control.write(-entry for entry in groups if identity(entry) not in keep)
-        control.write([~v.queues(1)])
+        control.write([~v.queues(1), *(~v.share(port) for port in PORTS)])
 
     def drain(self) -> None:
         """Forgets what a failed vector left on the way."""
@@ -164,8 +164,10 @@ def marker_address(port: int) -> str:
 
 
 def insert(entry: v.Entry) -> Any:
-    """The update that installs an entry; a default action is there already. Of a copy: finsy marks what it is given."""
+    """The update that installs an entry; default actions and meters are there. Of a copy: finsy marks what it gets."""
     entry = copy.copy(entry)
+    if isinstance(entry, P4MeterEntry):
+        return ~entry
     return ~entry if isinstance(entry, P4TableEntry) and entry.is_default_action else +entry
 
 
@@ -173,6 +175,8 @@ def identity(entry: v.Entry) -> tuple[Any, ...]:
     """What tells entries apart on a switch: values as numbers, whichever way they were written."""
     if isinstance(entry, P4MulticastGroupEntry):
         return ("replicas", entry.multicast_group_id)
+    if isinstance(entry, P4MeterEntry):
+        return (entry.meter_id, entry.index)
     return (entry.table_id, *sorted((name, canonical(value)) for name, value in (entry.match or {}).items()))
 
 

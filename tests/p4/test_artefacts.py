@@ -107,7 +107,7 @@ def test_outputs_name_no_folder_of_a_machine() -> None:
 
 
 def test_everything_has_an_id_of_ours_and_a_description(info: p4i.P4Info) -> None:
-    for kind in ("tables", "actions", "counters", "direct_counters", "registers"):
+    for kind in ("tables", "actions", "counters", "direct_counters", "meters", "registers"):
         for one in getattr(info, kind):
             assert one.preamble.doc.brief, one.preamble.name
             assert one.preamble.id & 0xFFFFFF < 0x100, f"{one.preamble.name}: an id that the compiler made up"
@@ -140,6 +140,13 @@ def test_actions_are_as_the_contract_says(info: p4i.P4Info) -> None:
         parameters = ", ".join(f"{one.name}: {one.bitwidth}" for one in action.params)
         assert f"`{action.preamble.name}({parameters})`" in CONTRACT
         assert [one.id for one in action.params] == list(range(1, len(action.params) + 1))
+
+
+def test_meters_are_as_the_contract_says(info: p4i.P4Info) -> None:
+    for meter in info.meters:
+        assert f"| `{meter.preamble.name}` | 0x{meter.preamble.id:08x} | egress port; {meter.size} |" in CONTRACT
+        assert meter.spec.unit == p4i.MeterSpec.BYTES
+    assert info.meters
 
 
 def test_counters_are_as_the_contract_says(info: p4i.P4Info) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from finsy import P4MulticastGroupEntry, P4TableAction, P4TableEntry, P4TableMatch
+from finsy import P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4TableAction, P4TableEntry, P4TableMatch
 
-Entry = P4TableEntry | P4MulticastGroupEntry
+Entry = P4TableEntry | P4MulticastGroupEntry | P4MeterEntry
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,12 @@ def tag(level: int, dscp: int, pcp: int, queue: int) -> P4TableEntry:
 def queues(count: int) -> P4TableEntry:
     """To be modified (~): a default action is always there."""
     return P4TableEntry("egress_queues", action=P4TableAction("set_queues", count=count), is_default_action=True)
+
+
+def share(port: int, rate: int | None = None, burst: int = 0) -> P4MeterEntry:
+    """What control may have of a port, in bytes a second and bytes; no rate: no bound. To be modified (~)."""
+    config = None if rate is None else P4MeterConfig(cir=rate, cburst=burst, pir=rate, pburst=burst)
+    return P4MeterEntry("control_share", index=port, config=config)
 
 
 def watch(port: int, group: str, *, slot: int, epoch: int, first_session: int = 0, confirm: int = 1) -> P4TableEntry:

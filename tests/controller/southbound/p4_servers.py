@@ -177,7 +177,7 @@ class FakeServer(p4r_grpc.P4RuntimeServicer):
             self.counters[counter.counter_id, counter.index.index] = counter.data
             return p4r.Error()
         key = identity(entity)
-        default = entity.table_entry.is_default_action
+        default = entity.table_entry.is_default_action or entity.HasField("meter_entry")  # always there
         if update.type == p4r.Update.INSERT and key in self.entities:
             return p4r.Error(canonical_code=rpc_code.ALREADY_EXISTS, message="Match entry exists, use MODIFY")
         if update.type != p4r.Update.INSERT and key not in self.entities and not default:
@@ -245,6 +245,8 @@ def identity(entity: p4r.Entity) -> bytes:
         bare.packet_replication_engine_entry.multicast_group_entry.ClearField("replicas")
     elif bare.HasField("digest_entry"):
         bare.digest_entry.ClearField("config")
+    elif bare.HasField("meter_entry"):
+        bare.meter_entry.ClearField("config")
     return bare.SerializeToString(deterministic=True)
 
 

@@ -12,13 +12,14 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
+from finsy import P4MeterEntry
 from finsy.proto import p4r
 from rostrum.controller.core.model import ANY_SOURCE, Count, SouthboundError, UnicastRule
 from rostrum.controller.southbound import p4runtime_switch
 from rostrum.controller.southbound.p4runtime_connection import HALF, raised
 
 from tests.controller.southbound.p4_servers import FakeServer, ProgramServer, Server, bmv2_argv, reference_argv
-from tests.controller.southbound.p4_world import GROUP, RULE, UNICAST, World
+from tests.controller.southbound.p4_world import GROUP, PIPELINE, RULE, UNICAST, World, ask, topology
 
 ROUTES = ["unicast destination=10.0.1.1/32 -> forward(port=1)", "unicast destination=10.0.2.1/32 -> forward(port=49)"]
 RULE_SOURCE = IPv4Network("10.0.1.1/32")
@@ -27,6 +28,9 @@ RULE_LINES = [
     "group 1: 2#1 50#2",
     "multicast ingress_port=1 group=239.192.0.5 -> replicate(replication=1, level=5)",
 ]
+
+
+METERS = P4MeterEntry("control_share")  # all of them
 
 
 @pytest.fixture(params=["memory", "reference", "bmv2"])
@@ -60,6 +64,18 @@ async def test_install_and_remove__all_that_is_on_the_switch(server: Server) -> 
         assert await world.holds() == ROUTES
         await world.fabric.remove([RULE])
         assert await world.fabric.read("tor1") == set()
+
+
+async def test_setup__each_port_has_its_share_for_control(server: Server) -> None:
+    async with World(server) as world:
+        await world.up()
+        meters = [one.meter_entry for one in await ask(server.port, [METERS.encode(PIPELINE.schema)])]
+        found = {one.index.index: one.config for one in meters if one.HasField("config")}
+        rates = topology(tor1=server.port).switches["tor1"].rates
+        assert set(found) == set(rates)
+        for port, rate_bps in rates.items():
+            assert found[port].cir == found[port].pir == rate_bps // 8 // 50
+            assert found[port].cburst == found[port].pburst == rate_bps // 8 // 500
 
 
 async def test_install__replaces_ports_level_and_source(server: Server) -> None:

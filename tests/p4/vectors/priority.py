@@ -1,10 +1,13 @@
 """Priority: levels become DSCP, 802.1Q priority and queue. The target has four queues (`QUEUES` of the tests)."""
 
-from tests.p4.frames import data, remark, unicast
-from tests.p4.vector import Send, Vector, forward, path, queues, tag
+from tests.p4.frames import ARP, arp_request, data, ethernet, remark, unicast
+from tests.p4.vector import Send, Vector, forward, path, queues, share, tag
 
 S, D, G = "10.0.0.1", "10.0.0.2", "239.192.0.1"
 PACKET, TAGGED = data(S, G), data(S, G, vlan=(1, 100))
+REPORT, OTHER = unicast(S, D, b"what got lost", dscp=48), unicast(S, D, b"a repair")
+REQUEST = ethernet(arp_request(S, D), ARP, destination=b"\xff" * 6)
+CONTROL = (tag(5, 46, 5, 1), tag(6, 48, 6, 6), forward(f"{D}/32", 2))  # of queues, the target has not number 6
 LEVELS = {1: 10, 2: 18, 3: 26, 4: 34, 5: 46, 6: 48, 7: 56}
 
 VECTORS = [
@@ -107,5 +110,62 @@ VECTORS = [
         (queues(0), *path(1, G, 10, (2,), level=7), tag(7, 56, 7, 7)),
         (Send(1, PACKET),),
         out={2: (remark(PACKET, dscp=56),)},
+    ),
+    # What is control leaves by a queue of its own; the target has none of that number, so that it is seen to be chosen.
+    Vector(
+        "agents' reports have the queue of level 6, other unicast and what is marked for multicast has the last",
+        "priority",
+        (queues(8), *CONTROL),
+        (Send(1, REPORT), Send(1, OTHER), Send(1, unicast(S, D, dscp=46)), Send(1, unicast(S, D, dscp=56))),
+        out={2: (OTHER, unicast(S, D, dscp=46), unicast(S, D, dscp=56))},
+    ),
+    Vector(
+        "ARP has the queue of level 6",
+        "priority",
+        (queues(8), *CONTROL),
+        (Send(1, REQUEST), Send(1, OTHER)),
+        out={2: (OTHER,)},
+    ),
+    Vector(
+        "control keeps its mark, and a tagged one gets the 802.1Q priority of its level",
+        "priority",
+        (queues(4), *CONTROL),
+        (Send(1, REPORT), Send(1, unicast(S, D, dscp=48, vlan=(1, 9))), Send(1, REQUEST)),
+        out={2: (REPORT, remark(unicast(S, D, dscp=48, vlan=(1, 9)), dscp=48, pcp=6), REQUEST)},
+    ),
+    Vector(
+        "control beyond its share of the port goes with other unicast, its mark kept",
+        "priority",
+        (queues(8), *CONTROL, share(2, 1, 2 * len(REPORT))),
+        (*[Send(1, REPORT)] * 5, Send(3, REPORT)),
+        out={2: (REPORT,) * 4},
+    ),
+    Vector(
+        "other unicast takes nothing of control's share",
+        "priority",
+        (queues(8), *CONTROL, share(2, 1, len(REPORT))),
+        (*[Send(1, OTHER)] * 9, Send(1, REPORT), Send(1, REPORT)),
+        out={2: (*[OTHER] * 9, REPORT)},
+    ),
+    Vector(
+        "each port has a share of its own",
+        "priority",
+        (queues(8), *CONTROL, forward("10.0.0.3/32", 3), share(3, 1, 1)),
+        (Send(1, unicast(S, "10.0.0.3", dscp=48)), Send(1, REPORT)),
+        out={3: (unicast(S, "10.0.0.3", dscp=48),)},
+    ),
+    Vector(
+        "without an entry for its level, control is as other unicast",
+        "priority",
+        (queues(8), forward(f"{D}/32", 2)),
+        (Send(1, REPORT), Send(1, REQUEST)),
+        out={2: (REPORT, REQUEST)},
+    ),
+    Vector(
+        "multicast that a server marks as control is none",
+        "priority",
+        (queues(8), *CONTROL, *path(1, G, 10, (2,), level=5)),
+        (Send(1, data(S, G, dscp=48)),),
+        out={2: (remark(data(S, G, dscp=48), dscp=46),)},
     ),
 ]
