@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "core/base/loss_pattern.h"
-#include "daemon/nic.h"
-#include "daemon/streams.h"
+#include "daemon/data/nic.h"
+#include "daemon/streams/streams.h"
 #include "daemon/units.h"
 
 #define BLOCKED_RETRY RS_MILLISECOND        /* how soon the core is asked again while the NIC takes nothing */

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "daemon/digest.h"
 #include "daemon/log.h"
+#include "daemon/store/digest.h"
 #include "daemon/units.h"
 #include "io/io.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "core/transfer/node.h"
-#include "daemon/link.h"
+#include "daemon/manager/link.h"
 
 #define RS_VERSION "0.1.0"
 

@@ -17,7 +17,7 @@ from rostrum.lab.namespace import Entered, LabError
 
 BOUND_S = 120.0
 READY_S = 10.0
-LOOK_NS = 400_000  # between two looks at the socket, as in agents (agent/daemon/data.c)
+LOOK_NS = 400_000  # between two looks at the socket, as in agents (agent/daemon/data/data.c)
 WINDOW_BYTES = 1 << 20  # that the sender is ahead of the slowest: it learns that for nothing (raw.h)
 FILE = "plain-multicast"
 

@@ -1,4 +1,4 @@
-"""The agent's application interface, real, with a fake daemon behind it (tests/agent/api_testd.c)."""
+"""The agent's application interface, real, with a fake daemon behind it (tests/agent/daemon/api/api_testd.c)."""
 
 from __future__ import annotations
 

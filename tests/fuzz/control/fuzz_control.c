@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/transfer/node.h"
-#include "daemon/connection.h"
+#include "daemon/control/connection.h"
 
 #define PEER 3
 #define NOW RS_SECOND

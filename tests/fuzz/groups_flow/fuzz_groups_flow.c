@@ -5,7 +5,7 @@
 
 #include "core/base/xxh64.h"
 #include "core/groups/wire.h"
-#include "daemon/groups_flow.h"
+#include "daemon/groups/flow.h"
 
 #define WINDOW 256u
 #define SELF 9u

@@ -1,5 +1,5 @@
 /* Frames from the manager: the decoder. What passes must read back as sane values. */
-#include "daemon/link_codec.h"
+#include "daemon/manager/codec.h"
 #include "thrift_schema.h"
 
 #include <stdlib.h>

@@ -1,0 +1,107 @@
+/* What the files of the application interface share: the server, its clients, and work that is under way. */
+#ifndef RS_API_INTERNAL_H
+#define RS_API_INTERNAL_H
+
+#include "api/wire.h"
+#include "daemon/accept.h"
+#include "daemon/api/server.h"
+#include "daemon/store/digest.h"
+
+/* An answer that the client's socket did not take yet. */
+typedef struct rs_api_outgoing {
+    struct rs_api_outgoing *next;
+    int fd; /* to go with it, owned; or -1 */
+    size_t length;
+    uint8_t data[];
+} rs_api_outgoing;
+
+typedef struct {
+    uint64_t id;
+    int fd;
+    bool registered;
+    bool dead; /* no more reading or writing; reaped by the next dispatch */
+    uint8_t app[16];
+    char process[ROSTRUM_NAME_MAX + 1];
+    int pid;
+    unsigned int uid;
+    uint32_t pending; /* waits of this client, all kinds */
+    rs_api_outgoing *first, *last;
+    uint64_t queued_bytes;
+    uint64_t events_dropped;
+} rs_api_client;
+
+typedef enum {
+    RS_WAIT_READ,   /* for an object to be whole */
+    RS_WAIT_CREATE, /* for a created file to be allocated */
+    RS_WAIT_DIGEST, /* for an added object's digest */
+    RS_WAIT_EVENTS, /* a subscription */
+    RS_WAIT_SEND    /* the events of a send, until it is answered */
+} rs_api_wait_kind;
+
+/* A request that is not finished. One list for all; bounded per client. */
+typedef struct rs_api_wait {
+    struct rs_api_wait *next;
+    rs_api_wait_kind kind;
+    rs_api_call call;
+    rs_object_id id;
+    rs_time deadline;     /* READ */
+    uint32_t wait_ms;     /* READ: for the words */
+    rs_object *object;    /* CREATE, DIGEST */
+    rs_digest_tree *tree; /* DIGEST */
+    bool failed;          /* DIGEST: and answered; transfers still use the object */
+    char *cause;          /* READ: why the last transfer of it failed */
+} rs_api_wait;
+
+struct rs_api_server {
+    rs_api_config config;
+    rs_api_handlers handlers;
+    rs_store *store;
+    int listener, epoll;
+    char *path, *server_name, *version;
+    uint64_t next_client;
+    uint32_t client_count;
+    rs_api_client **clients; /* [config.max_clients] */
+    rs_api_wait *waits;
+    uint32_t work_count;     /* waits that this server itself must work on */
+    uint32_t listener_count; /* waits for events */
+    bool store_work;
+    bool reap;
+    rs_time now;
+    rs_time read_deadline; /* the nearest of the waiting reads, or earlier */
+    rs_accept_pause pause;
+    rs_api_request request; /* the one being served */
+    rs_api_message message; /* the one being built */
+    uint8_t input[RS_API_MESSAGE_MAX];
+};
+
+/* api/server.c */
+__attribute__((format(printf, 2, 3))) void rs_api_log(rs_api_server *server, const char *format, ...);
+rs_api_client *rs_api_client_find(rs_api_server *server, uint64_t id);
+/* Sends server->message, with `fd` (which is then owned by the queue, or closed). `lossy`: dropped when the client is
+ * slow. */
+void rs_api_transmit(rs_api_server *server, uint64_t client, int fd, bool lossy);
+void rs_api_reply_failure(rs_api_server *server, const rs_api_call *call, const rs_error *error);
+
+/* api/waits.c */
+/* NULL (and the call is answered) when the client has too many. `client` NULL: for nobody, and so not answered. */
+rs_api_wait *rs_api_wait_new(rs_api_server *server, rs_api_client *client, rs_api_wait_kind kind,
+                             const rs_api_call *call, const rs_object_id *id);
+/* Unlinks and frees; a wait that works on a digest or an allocation takes its object along when `discard`. */
+void rs_api_wait_end(rs_api_server *server, rs_api_wait *wait, bool discard);
+/* The client is gone or unregistered: its reads, creations and subscriptions end. Returns how many. */
+uint32_t rs_api_waits_forget(rs_api_server *server, uint64_t client, bool answer);
+void rs_api_waits_expire(rs_api_server *server);
+/* A bounded amount of allocation and digesting. */
+void rs_api_waits_work(rs_api_server *server);
+/* Ends the events of a send whose call is answered. */
+void rs_api_send_events_end(rs_api_server *server, const rs_api_call *call);
+
+/* api/serve.c: one request, with the descriptor that came along (owned by the callee). */
+void rs_api_serve(rs_api_server *server, rs_api_client *client, const rs_api_request *request, int fd);
+/* The client unregisters or is gone: what waits for it ends (with an answer, when it is still there) and its created
+ * files go. */
+void rs_api_forget(rs_api_server *server, rs_api_client *client, bool answer);
+/* Answers a read of a whole object. */
+void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const rs_object *object);
+
+#endif

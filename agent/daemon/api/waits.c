@@ -1,0 +1,249 @@
+/* Requests that take time: reads that wait, allocation and digests a piece at a time, subscriptions; and the events and
+ * news that end them. */
+#include "daemon/api/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ALLOCATE_BYTES ((uint64_t)4 << 20) /* per dispatch: about 1 ms */
+#define DIGEST_CHUNKS_XXH3 8u              /* per dispatch: about 0.4 ms, from memory that is not cached */
+#define DIGEST_CHUNKS_SHA256 1u
+
+static bool is_work(rs_api_wait_kind kind) {
+    return kind == RS_WAIT_CREATE || kind == RS_WAIT_DIGEST;
+}
+
+static bool is_listening(rs_api_wait_kind kind) {
+    return kind == RS_WAIT_EVENTS || kind == RS_WAIT_SEND;
+}
+
+static bool same_id(const rs_object_id *a, const rs_object_id *b) {
+    return a->data == b->data && memcmp(a->app, b->app, sizeof a->app) == 0;
+}
+
+rs_api_wait *rs_api_wait_new(rs_api_server *server, rs_api_client *client, rs_api_wait_kind kind,
+                             const rs_api_call *call, const rs_object_id *id) {
+    if (client && client->pending >= server->config.max_pending) {
+        rs_api_reply_error(server, call, ROSTRUM_ERR_LIMIT,
+                           "this process has %u requests waiting already; take some answers first", client->pending);
+        return NULL;
+    }
+    rs_api_wait **end = &server->waits;
+    for (; *end; end = &(*end)->next)
+        if (client && (*end)->call.client == call->client && (*end)->call.tag == call->tag) {
+            rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
+                               "tag %" PRIu64 " is in use by a request that is not answered yet", call->tag);
+            return NULL;
+        }
+    rs_api_wait *wait = calloc(1, sizeof *wait);
+    if (!wait) {
+        rs_api_reply_error(server, call, ROSTRUM_ERR_NO_ROOM, "the agent has no memory for one more request");
+        return NULL;
+    }
+    wait->kind = kind;
+    wait->call = client ? *call : (rs_api_call){0};
+    wait->id = *id;
+    wait->deadline = RS_NEVER;
+    /* At the end, so that work and answers keep the order of the requests. */
+    *end = wait;
+    if (client)
+        client->pending++;
+    server->work_count += is_work(kind);
+    server->listener_count += is_listening(kind);
+    return wait;
+}
+
+void rs_api_wait_end(rs_api_server *server, rs_api_wait *wait, bool discard) {
+    for (rs_api_wait **at = &server->waits; *at; at = &(*at)->next)
+        if (*at == wait) {
+            *at = wait->next;
+            break;
+        }
+    rs_api_client *client = rs_api_client_find(server, wait->call.client);
+    if (client)
+        client->pending--;
+    server->work_count -= is_work(wait->kind);
+    server->listener_count -= is_listening(wait->kind);
+    if (discard && wait->object) {
+        rs_store_discard(server->store, wait->object);
+        server->store_work = true;
+    }
+    rs_digest_tree_free(wait->tree);
+    free(wait->cause);
+    free(wait);
+}
+
+uint32_t rs_api_waits_forget(rs_api_server *server, uint64_t client, bool answer) {
+    uint32_t count = 0;
+    for (rs_api_wait *wait = server->waits, *next; wait; wait = next) {
+        next = wait->next;
+        /* An added object is the application's: its digest is finished whoever asked for it. */
+        bool goes = wait->kind == RS_WAIT_READ || wait->kind == RS_WAIT_CREATE || is_listening(wait->kind);
+        if (wait->call.client != client || !goes)
+            continue;
+        if (answer && !is_listening(wait->kind))
+            rs_api_reply_error(server, &wait->call, ROSTRUM_ERR_CANCELLED,
+                               "the process unregistered while it waited for object %" PRIu64, wait->id.data);
+        rs_api_wait_end(server, wait, true);
+        count++;
+    }
+    return count;
+}
+
+void rs_api_send_events_end(rs_api_server *server, const rs_api_call *call) {
+    for (rs_api_wait *wait = server->waits; wait; wait = wait->next)
+        if (wait->kind == RS_WAIT_SEND && wait->call.client == call->client && wait->call.tag == call->tag) {
+            rs_api_wait_end(server, wait, false);
+            return;
+        }
+}
+
+void rs_api_waits_expire(rs_api_server *server) {
+    if (server->now < server->read_deadline)
+        return;
+    server->read_deadline = RS_NEVER;
+    for (rs_api_wait *wait = server->waits, *next; wait; wait = next) {
+        next = wait->next;
+        if (wait->kind != RS_WAIT_READ)
+            continue;
+        if (wait->deadline > server->now) {
+            if (wait->deadline < server->read_deadline)
+                server->read_deadline = wait->deadline;
+            continue;
+        }
+        const rs_object *object = rs_store_find(server->store, &wait->id);
+        rs_api_reply_error(server, &wait->call, ROSTRUM_ERR_TIMEOUT,
+                           "object %" PRIu64 " is not whole on %s after %u ms: %s%s", wait->id.data,
+                           server->server_name, wait->wait_ms,
+                           object        ? "it is being received"
+                           : wait->cause ? "the last transfer of it failed: "
+                                         : "nobody has sent it here",
+                           !object && wait->cause ? wait->cause : "");
+        rs_api_wait_end(server, wait, false);
+    }
+}
+
+static void work_create(rs_api_server *server, rs_api_wait *wait) {
+    rs_error error;
+    int64_t left = rs_store_allocate_step(server->store, wait->object, ALLOCATE_BYTES, &error);
+    if (left > 0)
+        return;
+    int fd = left < 0 ? -1 : rs_store_writer_fd(wait->object, &error);
+    if (fd < 0) {
+        rs_api_reply_failure(server, &wait->call, &error);
+        rs_api_wait_end(server, wait, true);
+        return;
+    }
+    rs_api_encode_created(&server->message, wait->call.tag, wait->object->handle, wait->object->size);
+    rs_api_transmit(server, wait->call.client, fd, false);
+    rs_api_wait_end(server, wait, false);
+}
+
+/* No digest: the object goes, as soon as nothing is sent from it any more. */
+static void digest_failed(rs_api_server *server, rs_api_wait *wait, const rs_error *error) {
+    rs_api_reply_failure(server, &wait->call, error);
+    wait->failed = true;
+    if (wait->object->holds == 0)
+        rs_api_wait_end(server, wait, true);
+    else
+        server->handlers.on_unreadable(server->handlers.context, wait->object, error->words);
+}
+
+static void work_digest(rs_api_server *server, rs_api_wait *wait) {
+    rs_error error;
+    rs_digest digest;
+    rs_object *object = wait->object;
+    if (wait->failed) {
+        if (object->holds == 0)
+            rs_api_wait_end(server, wait, true);
+        return;
+    }
+    bool fast = server->config.digest_algorithm == RS_DIGEST_XXH3;
+    bool failed = false;
+    if (rs_digest_tree_step_shared(wait->tree, object->map, fast ? DIGEST_CHUNKS_XXH3 : DIGEST_CHUNKS_SHA256) < 0)
+        failed = !rs_error_system(
+            &error, errno, "object %" PRIu64 " cannot be read (was its file shortened after add?)", object->id.data);
+    else if (rs_digest_tree_pending(wait->tree))
+        return;
+    else if (!rs_digest_tree_final(wait->tree, &digest))
+        failed =
+            !rs_error_set(&error, ROSTRUM_ERR_IO, "no digest of object %" PRIu64 " could be taken", object->id.data);
+    if (failed || !rs_store_added(server->store, object, &digest, &error)) {
+        digest_failed(server, wait, &error);
+        return;
+    }
+    uint64_t leaf_count;
+    uint8_t *leaves = rs_digest_tree_take_leaves(wait->tree, &leaf_count);
+    rs_store_keep_leaves(object, leaves, leaf_count);
+    if (object->holds > 0)
+        server->handlers.on_added(server->handlers.context, object);
+    rs_api_object_info info = {
+        .size = object->size, .digest_algorithm = digest.algorithm, .digest_length = digest.length};
+    memcpy(info.digest, digest.value, sizeof info.digest);
+    rs_api_encode_object(&server->message, RS_API_ADDED, wait->call.tag, &info);
+    rs_api_transmit(server, wait->call.client, -1, false);
+    rs_object_id id = object->id;
+    rs_api_wait_end(server, wait, false);
+    rs_api_object_whole(server, &id);
+}
+
+void rs_api_waits_work(rs_api_server *server) {
+    /* The oldest first: several at once would all come later, and none earlier. */
+    rs_api_wait *wait = server->waits;
+    while (wait && !is_work(wait->kind))
+        wait = wait->next;
+    if (wait && wait->kind == RS_WAIT_CREATE)
+        work_create(server, wait);
+    else if (wait)
+        work_digest(server, wait);
+}
+
+void rs_api_object_whole(rs_api_server *server, const rs_object_id *id) {
+    const rs_object *object = rs_store_find(server->store, id);
+    if (!object || object->phase != RS_OBJECT_WHOLE)
+        return;
+    for (rs_api_wait *wait = server->waits, *next; wait; wait = next) {
+        next = wait->next;
+        if (wait->kind == RS_WAIT_READ && same_id(&wait->id, id)) {
+            rs_api_reply_object(server, &wait->call, object);
+            rs_api_wait_end(server, wait, false);
+        }
+    }
+}
+
+void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const char *cause) {
+    for (rs_api_wait *wait = server->waits; wait; wait = wait->next)
+        if (wait->kind == RS_WAIT_READ && same_id(&wait->id, id)) {
+            free(wait->cause);
+            wait->cause = strndup(cause, ROSTRUM_WORDS_MAX); /* without memory: the words are less, nothing else */
+        }
+}
+
+bool rs_api_event_wanted(const rs_api_server *server, const rs_object_id *id) {
+    if (!server->listener_count)
+        return false;
+    for (const rs_api_wait *wait = server->waits; wait; wait = wait->next)
+        if (is_listening(wait->kind) && same_id(&wait->id, id))
+            return true;
+    return false;
+}
+
+void rs_api_event(rs_api_server *server, const rs_object_id *id, const rostrum_event *event) {
+    if (!server->listener_count)
+        return;
+    rostrum_event copy = *event;
+    copy.data_id = id->data;
+    if (!copy.time_ns) {
+        struct timespec time;
+        clock_gettime(CLOCK_REALTIME, &time);
+        copy.time_ns = (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    }
+    for (rs_api_wait *wait = server->waits; wait; wait = wait->next)
+        if (is_listening(wait->kind) && same_id(&wait->id, id)) {
+            rs_api_encode_event(&server->message, wait->call.tag, &copy);
+            rs_api_transmit(server, wait->call.client, -1, copy.kind == ROSTRUM_EVENT_PROGRESS);
+        }
+}

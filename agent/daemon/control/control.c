@@ -1,0 +1,379 @@
+/* The control channel: who is accepted, who is connected to, and when either is given up. */
+#include "daemon/control/control.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/control/pool.h"
+#include "daemon/units.h"
+
+#define ACCEPTS_A_TURN 16
+#define RETRANSMIT_LEAST_US 20000
+#define DELAY_MOST_US 2000
+#define KNOCK_AFTER (20 * RS_MILLISECOND) /* the kernel waits a second for the answer to a first segment; twice, ... */
+#define KNOCKS_MOST 5u /* ... four times as long, and so on; then as long as `connect_timeout` says */
+
+/* Linux 6.15; older kernels refuse, and take 200 ms to miss a lost last segment. */
+#ifndef TCP_RTO_MIN_US
+#define TCP_RTO_MIN_US 45
+#endif
+#ifndef TCP_DELACK_MAX_US
+#define TCP_DELACK_MAX_US 46
+#endif
+
+/* Dead hosts must be noticed: by unacknowledged data, and by keepalives when nothing is sent. Lost segments too, and
+ * soon: a transfer may wait for the message in it. */
+static void set_options(const rs_control *control, int fd) {
+    int one = 1, idle_s = 5, interval_s = 2, probes = 3, retransmit_us = RETRANSMIT_LEAST_US, delay_us = DELAY_MOST_US;
+    unsigned user_timeout_ms = (unsigned)(control->options.dead_timeout / RS_MILLISECOND);
+    rs_connection_mark_control(fd);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &retransmit_us, sizeof retransmit_us);
+    setsockopt(fd, IPPROTO_TCP, TCP_DELACK_MAX_US, &delay_us, sizeof delay_us);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_ms, sizeof user_timeout_ms);
+}
+
+/* ------------------------------------------------------------------------------------------------------ accepting */
+
+static void refuse(rs_control *control, int fd, const struct sockaddr_in *remote, const char *cause) {
+    char address[RS_ADDRESS_TEXT];
+    control->stats.refused++;
+    rs_log_limited(&control->refusals, 5, RS_LOG_WARNING, "control", "refused address=%s:%u cause=%s",
+                   rs_address_text(ntohl(remote->sin_addr.s_addr), address), ntohs(remote->sin_port), rs_quote(cause));
+    close(fd);
+}
+
+static void listener_ready(void *context, uint32_t events) {
+    rs_control *control = context;
+    (void)events;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        struct sockaddr_in remote = {0};
+        socklen_t length = sizeof remote;
+        int fd = accept4(control->listener.fd, (struct sockaddr *)&remote, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            char words[RS_ACCEPT_WORDS];
+            if (rs_accept_failed(&control->pause, errno, rs_pool_now(control), "the control channel", words)) {
+                if (words[0])
+                    rs_log(RS_LOG_ERROR, "control", "%s", words);
+                rs_loop_watch(control->options.loop, &control->listener, control->listener.fd, 0);
+                if (control->next_tick > control->pause.again)
+                    control->next_tick = control->pause.again;
+            }
+            return;
+        }
+        rs_accept_worked(&control->pause);
+        char words[RS_CONNECTION_WORDS];
+        const char *full = rs_pool_make_place(control, ntohl(remote.sin_addr.s_addr));
+        if (full) {
+            refuse(control, fd, &remote, full);
+            continue;
+        }
+        rs_connection *c = rs_pool_add(control, fd, false, RS_NO_PEER, &remote);
+        if (!c) {
+            refuse(control, fd, &remote, "memory is short");
+            continue;
+        }
+        set_options(control, fd);
+        control->stats.accepted++;
+        if (!rs_pool_say_hello(control, c, words))
+            rs_pool_close(control, c, RS_LOG_WARNING, words);
+        if (control->next_tick == RS_NEVER)
+            control->next_tick = rs_pool_now(control) + RS_POOL_TICK;
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- connecting */
+
+static int start_connect(const rs_control *control, const struct sockaddr_in *remote, char *words) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        snprintf(words, RS_CONNECTION_WORDS, "cannot open a socket: %s", strerror(errno));
+        return -1;
+    }
+    struct sockaddr_in source = {.sin_family = AF_INET};
+    source.sin_addr.s_addr = htonl(control->options.address);
+    set_options(control, fd);
+    if (bind(fd, (const struct sockaddr *)&source, sizeof source) != 0 ||
+        (connect(fd, (const struct sockaddr *)remote, sizeof *remote) != 0 && errno != EINPROGRESS)) {
+        snprintf(words, RS_CONNECTION_WORDS, "cannot connect: %s", strerror(errno));
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void try_connect(rs_control *control, rs_peer peer) {
+    rs_pool_peer *p = &control->peers[peer];
+    const rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
+    if (!p->wanted || p->sending || p->connecting || entry->address == 0 || rs_pool_now(control) < p->retry_at)
+        return;
+    char words[RS_CONNECTION_WORDS] = "";
+    struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(entry->control_port)};
+    remote.sin_addr.s_addr = htonl(entry->address);
+    const char *full = rs_pool_make_place(control, 0);
+    int fd = full ? -1 : start_connect(control, &remote, words);
+    if (full)
+        snprintf(words, sizeof words, "%s", full);
+    if (fd >= 0) {
+        p->connecting = rs_pool_add(control, fd, true, peer, &remote);
+        p->knocks = 0;
+        if (p->connecting && control->next_tick > rs_pool_now(control) + KNOCK_AFTER)
+            control->next_tick = rs_pool_now(control) + KNOCK_AFTER;
+        if (p->connecting)
+            return;
+        close(fd);
+        snprintf(words, sizeof words, "memory is short");
+    }
+    rs_pool_back_off(control, peer);
+    control->callbacks.peer_down(control->callbacks.context, peer, words);
+}
+
+/* When a connect that nothing answers is begun anew; RS_NEVER: not again. */
+static rs_time knock_at(const rs_control *control, const rs_connection *c) {
+    if (c->phase != RS_CONNECTION_CONNECTING || !control->peers[c->peer].wanted ||
+        control->peers[c->peer].knocks >= KNOCKS_MOST)
+        return RS_NEVER;
+    return c->phase_since + (KNOCK_AFTER << control->peers[c->peer].knocks);
+}
+
+/* `c` is gone after this. */
+static void knock_again(rs_control *control, rs_connection *c) {
+    rs_peer peer = c->peer;
+    uint32_t knocks = control->peers[peer].knocks;
+    control->peers[peer].connecting = NULL;
+    rs_pool_drop(control, c);
+    try_connect(control, peer);
+    control->peers[peer].knocks = knocks + 1;
+    control->stats.knocked++;
+    rs_pool_left(control, peer);
+}
+
+void rs_control_want(rs_control *control, rs_peer peer) {
+    rs_pool_peer *p = rs_pool_peer_of(control, peer);
+    if (!p || p->sending)
+        return;
+    if (!p->wanted) {
+        p->wanted = true;
+        control->wanted_count++;
+        rs_peers_hold(control->options.peers, peer);
+    }
+    rs_time now = rs_pool_now(control);
+    p->wanted_until = now + control->options.want_bound;
+    if (control->next_tick == RS_NEVER)
+        control->next_tick = now + RS_POOL_TICK;
+    if (p->retry_at > now && p->retry_at < control->next_tick)
+        control->next_tick = p->retry_at;
+    try_connect(control, peer);
+}
+
+void rs_control_address_known(rs_control *control, rs_peer peer) {
+    if (peer >= control->peer_room)
+        return;
+    const char *name = rs_peers_name(control->options.peers, peer);
+    for (rs_connection *c = control->connections, *next; c; c = next) {
+        next = c->next;
+        if (c->peer == RS_NO_PEER || rs_pool_may_be(control, peer, c) ||
+            strcmp(rs_peers_name(control->options.peers, c->peer), name) != 0)
+            continue;
+        rs_pool_close(control, c, RS_LOG_WARNING, "it had the name of a server whose address is another");
+        next = control->connections;
+    }
+    try_connect(control, peer);
+}
+
+void rs_control_used(rs_control *control, rs_peer peer) {
+    for (rs_connection *c = control->connections; c; c = c->next)
+        c->used |= c->peer == peer;
+}
+
+bool rs_control_is_up(const rs_control *control, rs_peer peer) {
+    return peer < control->peer_room && control->peers[peer].sending;
+}
+
+uint32_t rs_control_address(const rs_control *control, rs_peer peer) {
+    return rs_control_is_up(control, peer) ? control->peers[peer].sending->remote_address : 0;
+}
+
+bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, size_t header_length,
+                     const rs_connection_payload *payload) {
+    if (!rs_control_is_up(control, peer))
+        return false;
+    rs_connection *c = control->peers[peer].sending;
+    char words[RS_CONNECTION_WORDS];
+    if (!rs_connection_send(c, rs_pool_now(control), header, header_length, payload, words)) {
+        control->stats.broken++;
+        rs_pool_close(control, c, RS_LOG_WARNING, words);
+        return false;
+    }
+    /* Slow readers, however many, must not fill the memory. */
+    bool full = c->out_length >= RS_CONNECTION_HIGH ||
+                (c->out_length > 0 && !c->choked && rs_control_waiting(control) >= RS_CONNECTIONS_HIGH);
+    if (!c->choked && full) {
+        c->choked = true;
+        control->callbacks.peer_writable(control->callbacks.context, peer, false);
+    }
+    rs_pool_watch(control, c);
+    return true;
+}
+
+size_t rs_control_waiting(const rs_control *control) {
+    size_t waiting = 0;
+    for (const rs_connection *c = control->connections; c; c = c->next)
+        waiting += c->out_length;
+    return waiting;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- time */
+
+/* Why a connection must go, or NULL. */
+static const char *overdue(const rs_control *control, const rs_connection *c, rs_time now) {
+    const rs_control_options *o = &control->options;
+    if (c->phase == RS_CONNECTION_CONNECTING && now - c->phase_since >= o->connect_timeout)
+        return "cannot connect: no answer";
+    if (c->phase == RS_CONNECTION_GREETING && now - c->phase_since >= o->connect_timeout)
+        return "no HELLO came";
+    if (c->stalled_since != RS_NEVER && now - c->stalled_since >= o->dead_timeout)
+        return "it does not read what is sent to it";
+    return NULL;
+}
+
+static void check_connections(rs_control *control, rs_time now) {
+    for (rs_connection *c = control->connections, *next; c; c = next) {
+        next = c->next;
+        const char *cause = overdue(control, c, now);
+        bool idle = !cause && c->phase == RS_CONNECTION_UP && now - c->last_activity >= control->options.idle_timeout;
+        bool in_use = rs_pool_in_use(control, c);
+        bool useless = c->phase == RS_CONNECTION_UP && !in_use && !c->used && !rs_pool_proven(control, c) &&
+                       now - c->phase_since >= control->options.use_bound;
+        if (cause)
+            control->stats.broken++;
+        else if (useless)
+            cause = "nothing came by it, and nobody has told where its server is";
+        if (cause || idle)
+            rs_pool_close(control, c, cause ? RS_LOG_WARNING : RS_LOG_DEBUG, cause ? cause : "unused for a while");
+        else if (knock_at(control, c) <= now)
+            knock_again(control, c);
+    }
+}
+
+static void give_up(rs_control *control, rs_peer peer) {
+    bool known = rs_peers_entry(control->options.peers, peer)->address != 0;
+    rs_peer kept = peer;
+    rs_pool_stop_wanting(control, peer);
+    if (!known)
+        control->callbacks.peer_down(control->callbacks.context, kept, "nobody told its address");
+}
+
+static void check_wanted(rs_control *control, rs_time now) {
+    for (rs_peer peer = 0; peer < control->peer_room && control->wanted_count > 0; peer++) {
+        if (!control->peers[peer].wanted)
+            continue;
+        if (now >= control->peers[peer].wanted_until && !control->peers[peer].connecting)
+            give_up(control, peer);
+        else
+            try_connect(control, peer);
+    }
+}
+
+static rs_time next_tick(const rs_control *control, rs_time now) {
+    if (!control->connections && control->wanted_count == 0)
+        return control->pause.again ? control->pause.again : RS_NEVER;
+    rs_time tick = now + RS_POOL_TICK;
+    for (rs_peer peer = 0; peer < control->peer_room && control->wanted_count > 0; peer++)
+        if (control->peers[peer].wanted && control->peers[peer].retry_at > now && control->peers[peer].retry_at < tick)
+            tick = control->peers[peer].retry_at;
+    for (const rs_connection *c = control->connections; c; c = c->next)
+        if (knock_at(control, c) < tick)
+            tick = knock_at(control, c);
+    return tick;
+}
+
+rs_time rs_control_deadline(const rs_control *control) {
+    return control->next_tick;
+}
+
+void rs_control_timeout(rs_control *control) {
+    rs_time now = rs_pool_now(control);
+    if (now < control->next_tick)
+        return;
+    if (rs_accept_resumes(&control->pause, now))
+        rs_loop_watch(control->options.loop, &control->listener, control->listener.fd, EPOLLIN);
+    check_connections(control, now);
+    check_wanted(control, now);
+    control->next_tick = next_tick(control, now);
+}
+
+/* ------------------------------------------------------------------------------------------------ birth and death */
+
+static int open_listener(const rs_control_options *options, char *error) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(options->port)};
+    address.sin_addr.s_addr = htonl(options->address);
+    if (fd >= 0)
+        rs_connection_mark_control(fd); /* of the answer to a SYN, too */
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+        bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 256) == 0)
+        return fd;
+    char text[RS_ADDRESS_TEXT];
+    snprintf(error, RS_CONNECTION_WORDS, "cannot listen on %s:%u for the control channel: %s",
+             rs_address_text(options->address, text), options->port, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static void set_default(rs_time *value, rs_time fallback) {
+    if (*value == 0)
+        *value = fallback;
+}
+
+rs_control *rs_control_new(const rs_control_options *options, const rs_control_callbacks *callbacks, char *error) {
+    rs_control *control = calloc(1, sizeof *control);
+    if (!control) {
+        snprintf(error, RS_CONNECTION_WORDS, "memory is short");
+        return NULL;
+    }
+    control->options = *options;
+    control->callbacks = *callbacks;
+    control->next_tick = RS_NEVER;
+    set_default(&control->options.connect_timeout, 2 * RS_SECOND);
+    set_default(&control->options.want_bound, 6 * RS_SECOND);
+    set_default(&control->options.idle_timeout, 60 * RS_SECOND);
+    set_default(&control->options.use_bound, 10 * RS_SECOND);
+    set_default(&control->options.dead_timeout, 5 * RS_SECOND);
+    control->listener = (rs_watch){.ready = listener_ready, .context = control};
+    int fd = open_listener(options, error);
+    if (fd < 0 || !rs_loop_watch(options->loop, &control->listener, fd, EPOLLIN)) {
+        if (fd >= 0)
+            close(fd);
+        free(control);
+        return NULL;
+    }
+    return control;
+}
+
+void rs_control_free(rs_control *control) {
+    if (!control)
+        return;
+    while (control->connections)
+        rs_pool_drop(control, control->connections);
+    int fd = control->listener.fd;
+    rs_loop_unwatch(control->options.loop, &control->listener);
+    close(fd);
+    free(control->peers);
+    free(control);
+}
+
+rs_control_stats rs_control_stats_get(const rs_control *control) {
+    return control->stats;
+}

@@ -1,0 +1,72 @@
+/* Inside of the control channel: the pool's state and the life of its connections. For control.c and control/pool.c
+ * only. */
+#ifndef RS_DAEMON_CONTROL_POOL_H
+#define RS_DAEMON_CONTROL_POOL_H
+
+#include <netinet/in.h>
+
+#include "daemon/accept.h"
+#include "daemon/control/control.h"
+#include "daemon/log.h"
+
+#define RS_POOL_TICK (250 * RS_MILLISECOND)
+#define RS_POOL_BACKOFF_MIN (50 * RS_MILLISECOND)
+#define RS_POOL_BACKOFF_MAX RS_SECOND
+#define RS_POOL_SOURCE_MOST \
+    16u                      /* accepted connections of one address: an agent has one, and its restarts for a moment */
+#define RS_POOL_KEPT_PART 8u /* one in so many places is for connections opened here */
+
+/* What the pool knows of one peer. */
+typedef struct {
+    rs_connection *sending;    /* what goes to it goes here; NULL = down */
+    rs_connection *connecting; /* ours, not up yet */
+    uint32_t knocks;           /* of `connecting`, begun anew so often for want of an answer */
+    uint32_t connections;      /* each of them holds the peer's number, as wanting does */
+    bool wanted;
+    rs_time wanted_until, retry_at, backoff;
+} rs_pool_peer;
+
+struct rs_control {
+    rs_control_options options;
+    rs_control_callbacks callbacks;
+    rs_watch listener;
+    rs_accept_pause pause;
+    rs_connection *connections;
+    rs_pool_peer *peers; /* by rs_peer */
+    uint32_t peer_room;
+    uint32_t wanted_count;
+    rs_time next_tick;
+    rs_control_stats stats;
+    rs_log_limit refusals, endings; /* lines that strangers cause */
+};
+
+static inline rs_time rs_pool_now(const rs_control *control) {
+    return rs_loop_now(control->options.loop);
+}
+
+/* What is known of a peer that has a number; NULL: memory is short. */
+rs_pool_peer *rs_pool_peer_of(rs_control *control, rs_peer peer);
+/* Takes `fd` over when it succeeds. */
+rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer peer, const struct sockaddr_in *remote);
+/* Ends a connection, and tells what that means for its peer. `c` is gone after this. */
+void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, const char *cause);
+/* The same without a word to anyone. */
+void rs_pool_drop(rs_control *control, rs_connection *c);
+/* False: broken, with words. */
+bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *words);
+void rs_pool_watch(rs_control *control, rs_connection *c);
+/* Could not be reached: the next attempt waits longer. */
+void rs_pool_back_off(rs_control *control, rs_peer peer);
+/* Makes a place for one more connection, from `source` (0: opened here), at the cost of one that is not in use. NULL:
+ * there is one; else why there is none. */
+const char *rs_pool_make_place(rs_control *control, uint32_t source);
+/* Whether something needs the connection's peer. Remembers it if so. */
+bool rs_pool_in_use(rs_control *control, rs_connection *c);
+/* False: the manager has told that this peer is at another address. */
+bool rs_pool_may_be(const rs_control *control, rs_peer peer, const rs_connection *c);
+/* One connection fewer leads to the peer. */
+void rs_pool_left(rs_control *control, rs_peer peer);
+bool rs_pool_proven(const rs_control *control, const rs_connection *c);
+void rs_pool_stop_wanting(rs_control *control, rs_peer peer);
+
+#endif

@@ -1,0 +1,333 @@
+/* Batches between the core and the packet I/O.
+ *
+ * While packets come seldom, each wakes the loop, so that first light is seen at once. While they come densely the
+ * socket is looked at by the clock instead, some packets a time: its buffer holds much more than comes in between,
+ * and waking per packet would cost most of a core. */
+#include "daemon/data/data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "core/base/wire.h"
+#include "daemon/log.h"
+#include "io/guard.h"
+
+#define GROUPS_MAX 1024u
+#define ROOM_EACH ((size_t)RS_FRAGMENT_MAX)
+#define ROOMS_BYTES (RS_IO_BATCH * ROOM_EACH)
+#define RECEIVE_TURN 256u                    /* datagrams read before the rest of the loop has its turn */
+#define DENSE_GAP (150 * RS_MICROSECOND)     /* two arrivals closer than this are dense; attempts come more seldom */
+#define DENSE_LOOK (400 * RS_MICROSECOND)    /* time between two looks at dense arrivals */
+#define EMPTY_LOOKS 2                        /* looks without a packet after which arrivals wake the loop again */
+#define BLOCKED_BOUND (100 * RS_MILLISECOND) /* a NIC that takes nothing this long loses what waits */
+
+/* Where a waiting packet's payload lies, and where it goes: its group may be given up before it is sent. */
+typedef struct {
+    const uint8_t *payload;
+    uint32_t address;
+    uint16_t port;
+} destination;
+
+typedef struct {
+    uint32_t address; /* 0 = free */
+    uint16_t port;
+    uint32_t senders, receivers;
+    uint64_t drops;
+} data_group;
+
+struct rs_data {
+    rs_loop *loop;
+    rs_io *io;
+    rs_data_callbacks callbacks;
+    rs_watch readable, writable;
+    data_group groups[GROUPS_MAX];
+    uint32_t group_room; /* those in use are below this */
+    uint32_t joined;
+    /* sending */
+    rs_packet_out slots[RS_IO_BATCH];
+    destination destinations[RS_IO_BATCH];
+    unsigned filled;
+    uint8_t *rooms; /* for RS_IO_BATCH payloads, taken in turn */
+    unsigned next_room;
+    bool guarded, blocked;
+    rs_time blocked_since;
+    /* receiving */
+    rs_time last_arrival, look_at; /* look_at RS_NEVER: arrivals wake the loop */
+    int empty_looks;
+    rs_log_limit complaints;
+};
+
+static void readable(void *context, uint32_t events);
+static void writable(void *context, uint32_t events);
+
+rs_data *rs_data_new(rs_loop *loop, rs_io *io, const rs_data_callbacks *callbacks) {
+    rs_data *data = calloc(1, sizeof *data);
+    if (!data) {
+        rs_io_close(io);
+        return NULL;
+    }
+    data->loop = loop;
+    data->io = io;
+    data->callbacks = *callbacks;
+    void *rooms = mmap(NULL, ROOMS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    data->rooms = rooms == MAP_FAILED ? NULL : rooms;
+    data->guarded = rs_guard_start();
+    data->look_at = RS_NEVER;
+    data->readable = (rs_watch){.ready = readable, .context = data};
+    data->writable = (rs_watch){.ready = writable, .context = data};
+    if (!data->rooms || !data->guarded || !rs_loop_watch(loop, &data->readable, rs_io_receive_fd(io), EPOLLIN)) {
+        rs_data_free(data);
+        return NULL;
+    }
+    return data;
+}
+
+void rs_data_free(rs_data *data) {
+    if (!data)
+        return;
+    rs_loop_unwatch(data->loop, &data->readable);
+    rs_loop_unwatch(data->loop, &data->writable);
+    rs_io_close(data->io);
+    if (data->rooms)
+        munmap(data->rooms, ROOMS_BYTES);
+    if (data->guarded)
+        rs_guard_stop();
+    free(data);
+}
+
+/* --------------------------------------------------------------------------------------------------------- groups */
+
+static rs_group number_of(rs_data *data, uint32_t address, uint16_t port) {
+    rs_group unused = RS_NO_GROUP;
+    for (uint32_t i = 0; i < data->group_room; i++) {
+        if (data->groups[i].address == address && data->groups[i].port == port)
+            return i;
+        if (data->groups[i].address == 0 && unused == RS_NO_GROUP)
+            unused = i;
+    }
+    if (unused == RS_NO_GROUP && data->group_room < GROUPS_MAX)
+        unused = data->group_room++;
+    if (unused != RS_NO_GROUP)
+        data->groups[unused] = (data_group){.address = address, .port = port};
+    return unused;
+}
+
+static void free_if_unused(rs_data *data, rs_group number) {
+    data_group *group = &data->groups[number];
+    if (group->senders == 0 && group->receivers == 0)
+        group->address = 0;
+}
+
+rs_group rs_data_use(rs_data *data, uint32_t address, uint16_t port) {
+    rs_group number = number_of(data, address, port);
+    if (number != RS_NO_GROUP)
+        data->groups[number].senders++;
+    return number;
+}
+
+void rs_data_unuse(rs_data *data, rs_group number) {
+    if (number == RS_NO_GROUP || data->groups[number].senders == 0)
+        return;
+    data->groups[number].senders--;
+    free_if_unused(data, number);
+}
+
+rs_group rs_data_join(rs_data *data, uint32_t address, uint16_t port, char *error) {
+    rs_group number = number_of(data, address, port);
+    if (number == RS_NO_GROUP) {
+        snprintf(error, RS_IO_ERROR_MAX, "too many groups at a time");
+        return RS_NO_GROUP;
+    }
+    data_group *group = &data->groups[number];
+    if (group->receivers == 0) {
+        if (!rs_io_join(data->io, number, address, port, error)) {
+            free_if_unused(data, number);
+            return RS_NO_GROUP;
+        }
+        group->drops = 0;
+        data->joined++;
+    }
+    group->receivers++;
+    return number;
+}
+
+void rs_data_leave(rs_data *data, rs_group number) {
+    if (number == RS_NO_GROUP || data->groups[number].receivers == 0)
+        return;
+    if (--data->groups[number].receivers == 0) {
+        rs_io_leave(data->io, number);
+        data->joined--;
+    }
+    free_if_unused(data, number);
+}
+
+uint64_t rs_data_intercepted(const rs_data *data) {
+    rs_io_stats stats = {0};
+    rs_io_stats_get(data->io, &stats);
+    return stats.intercepted;
+}
+
+uint64_t rs_data_room(const rs_data *data, rs_group number) {
+    return number == RS_NO_GROUP ? 0 : rs_io_receive_room(data->io, number);
+}
+
+/* -------------------------------------------------------------------------------------------------------- sending */
+
+static void drop_waiting(rs_data *data, unsigned count) {
+    for (unsigned i = count; i < data->filled; i++) {
+        data->slots[i - count] = data->slots[i];
+        data->destinations[i - count] = data->destinations[i];
+    }
+    data->filled -= count;
+}
+
+static void set_blocked(rs_data *data, bool blocked) {
+    if (blocked && !data->blocked) {
+        data->blocked_since = rs_loop_now(data->loop);
+        rs_loop_watch(data->loop, &data->writable, rs_io_send_fd(data->io), EPOLLOUT);
+    } else if (!blocked && data->blocked) {
+        rs_loop_unwatch(data->loop, &data->writable);
+    }
+    data->blocked = blocked;
+}
+
+void rs_data_flush(rs_data *data) {
+    rs_io_packet packets[RS_IO_BATCH];
+    while (data->filled > 0) {
+        for (unsigned i = 0; i < data->filled; i++) {
+            const rs_packet_out *out = &data->slots[i];
+            packets[i] = (rs_io_packet){.address = data->destinations[i].address,
+                                        .port = data->destinations[i].port,
+                                        .header = out->header,
+                                        .header_length = out->header_length,
+                                        .payload = data->destinations[i].payload,
+                                        .payload_length = out->payload_length};
+        }
+        int taken = rs_io_send(data->io, packets, data->filled);
+        if (taken == RS_IO_UNREADABLE) {
+            rs_xfer xfer = data->slots[0].xfer;
+            rs_data_forget(data, xfer);
+            data->callbacks.unreadable(data->callbacks.context, xfer);
+            continue;
+        }
+        bool all = (unsigned)taken == data->filled;
+        drop_waiting(data, (unsigned)taken);
+        if (!all && taken == 0) {
+            set_blocked(data, true);
+            return;
+        }
+    }
+    set_blocked(data, false);
+}
+
+static void writable(void *context, uint32_t events) {
+    (void)events;
+    rs_data_flush(context);
+}
+
+bool rs_data_blocked(const rs_data *data) {
+    return data->blocked;
+}
+
+rs_packet_out *rs_data_slot(rs_data *data) {
+    if (data->filled == RS_IO_BATCH && !data->blocked)
+        rs_data_flush(data);
+    return data->blocked || data->filled == RS_IO_BATCH ? NULL : &data->slots[data->filled];
+}
+
+void rs_data_push(rs_data *data, const uint8_t *payload) {
+    const data_group *group = &data->groups[data->slots[data->filled].group];
+    data->destinations[data->filled++] = (destination){payload, group->address, group->port};
+}
+
+uint8_t *rs_data_payload_room(rs_data *data) {
+    return data->rooms + (size_t)(data->next_room++ % RS_IO_BATCH) * ROOM_EACH;
+}
+
+void rs_data_forget(rs_data *data, rs_xfer xfer) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < data->filled; i++) {
+        if (data->slots[i].xfer == xfer)
+            continue;
+        if (kept != i) {
+            data->slots[kept] = data->slots[i];
+            data->destinations[kept] = data->destinations[i];
+        }
+        kept++;
+    }
+    data->filled = kept;
+}
+
+/* ------------------------------------------------------------------------------------------------------ receiving */
+
+static void tell_waits_and_drops(rs_data *data) {
+    for (uint32_t i = 0; i < data->group_room; i++) {
+        data_group *group = &data->groups[i];
+        if (group->receivers > 0)
+            data->callbacks.waited(data->callbacks.context, i, rs_io_waited(data->io, i));
+        uint64_t drops = group->receivers > 0 ? rs_io_drops(data->io, i) : group->drops;
+        if (drops != group->drops) {
+            data->callbacks.dropped(data->callbacks.context, i, drops - group->drops);
+            group->drops = drops;
+        }
+    }
+}
+
+static int look(rs_data *data) {
+    const rs_io_sink sink = {
+        .predict = data->callbacks.predict, .deliver = data->callbacks.deliver, .context = data->callbacks.context};
+    int count = rs_io_receive(data->io, RECEIVE_TURN, &sink);
+    if (count > 0) {
+        data->callbacks.delivered(data->callbacks.context);
+        tell_waits_and_drops(data);
+    }
+    return count;
+}
+
+/* Arrivals wake the loop, or the clock does. */
+static void wake_by_arrivals(rs_data *data, bool by_arrivals) {
+    if (by_arrivals)
+        data->look_at = RS_NEVER;
+    rs_io_wake(data->io, by_arrivals);
+    rs_loop_watch(data->loop, &data->readable, rs_io_receive_fd(data->io), by_arrivals ? EPOLLIN : 0);
+}
+
+static void readable(void *context, uint32_t events) {
+    rs_data *data = context;
+    rs_time now = rs_loop_now(data->loop);
+    (void)events;
+    int count = look(data);
+    if (count <= 0)
+        return;
+    if (count > 1 || now - data->last_arrival < DENSE_GAP) {
+        data->look_at = now + DENSE_LOOK;
+        data->empty_looks = 0;
+        wake_by_arrivals(data, false);
+    }
+    data->last_arrival = now;
+}
+
+rs_time rs_data_due(const rs_data *data) {
+    rs_time blocked = data->blocked ? data->blocked_since + BLOCKED_BOUND : RS_NEVER;
+    return blocked < data->look_at ? blocked : data->look_at;
+}
+
+void rs_data_timeout(rs_data *data) {
+    rs_time now = rs_loop_now(data->loop);
+    if (data->blocked && now - data->blocked_since >= BLOCKED_BOUND) {
+        rs_log_limited(&data->complaints, 1, RS_LOG_WARNING, "data", "the NIC took nothing for %d ms: lost=%u packets",
+                       (int)(BLOCKED_BOUND / RS_MILLISECOND), data->filled);
+        data->filled = 0;
+        set_blocked(data, false);
+    }
+    if (now < data->look_at)
+        return;
+    int count = look(data);
+    data->empty_looks = count > 0 ? 0 : data->empty_looks + 1;
+    data->look_at = count >= (int)RECEIVE_TURN ? now : now + DENSE_LOOK;
+    if (count > 0)
+        data->last_arrival = now;
+    if (data->empty_looks >= EMPTY_LOOKS)
+        wake_by_arrivals(data, true);
+}

@@ -1,0 +1,324 @@
+#include "daemon/data/overlay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rdcm/wire.h"
+#include "daemon/agent.h"
+#include "daemon/data/sending.h"
+#include "daemon/units.h"
+#include "io/datagrams.h"
+
+#define EARLY_MOST 64u               /* views of transfers that have not begun here yet; the oldest gives way */
+#define EARLY_BOUND (60 * RS_SECOND) /* and this old ones are of no use */
+#define KNOWN_MOST 4096u             /* addresses: a power of 2 */
+#define RECEIVE_TURN 256u
+
+/* A view as numbers: what a transfer of the core takes, and for whose report. `held` are all the peers in it. */
+typedef struct kept_view {
+    rs_object_id id;
+    uint32_t group; /* of the path it is of: an object that is sent again has another */
+    rs_xfer xfer;   /* 0: of no transfer yet */
+    rs_time since;
+    char response_id[RS_LINK_NAME_MAX + 1];
+    rs_view view;
+    rs_peer *held;
+    uint32_t held_count;
+    struct kept_view *next;
+} kept_view;
+
+struct rs_overlay {
+    rs_agent *agent;
+    rs_datagrams *datagrams;
+    rs_watch readable;
+    kept_view *views; /* the newest first */
+    struct {
+        uint32_t address;
+        rs_peer peer;
+    } known[KNOWN_MOST]; /* by hashed address: who sent this datagram; a hint, checked */
+};
+
+static void free_view(rs_overlay *o, kept_view *k) {
+    for (uint32_t i = 0; i < k->held_count; i++)
+        rs_peers_release(&o->agent->peers, k->held[i]);
+    free((void *)(uintptr_t)k->view.children);
+    free(k->held);
+    free(k);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- packets */
+
+static uint32_t place_of(uint32_t address) {
+    return address * UINT32_C(2654435761) >> 20 & (KNOWN_MOST - 1);
+}
+
+static void note_address(rs_overlay *o, rs_peer peer, uint32_t address) {
+    o->known[place_of(address)].address = address;
+    o->known[place_of(address)].peer = peer;
+}
+
+/* Who that is; RS_NO_PEER: nobody this agent has to do with. */
+static rs_peer peer_at(rs_overlay *o, uint32_t address) {
+    const rs_peers *peers = &o->agent->peers;
+    uint32_t place = place_of(address);
+    if (o->known[place].address == address && o->known[place].peer < peers->room) {
+        const rs_peer_entry *e = &peers->entries[o->known[place].peer];
+        if (e->used && e->address == address)
+            return o->known[place].peer;
+    }
+    for (rs_peer i = 0; i < peers->room; i++)
+        if (peers->entries[i].used && peers->entries[i].address == address) {
+            note_address(o, i, address);
+            return i;
+        }
+    return RS_NO_PEER;
+}
+
+static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
+    rs_overlay *o = context;
+    if (rs_groups_datagram(o->agent->groups, address, bytes, length))
+        return;
+    rs_peer peer = peer_at(o, address);
+    size_t header;
+    if (peer != RS_NO_PEER && port != rs_peers_entry(&o->agent->peers, peer)->control_port)
+        return; /* of its server, but not its agent */
+    if (peer == RS_NO_PEER || rs_wire_datagram(bytes, length, &header) < 0)
+        return; /* a stranger's, or of a transfer long past */
+    rs_receiving_datagram(o->agent, peer, bytes, header, bytes + header, (uint32_t)(length - header));
+}
+
+static void readable(void *context, uint32_t events) {
+    rs_overlay *o = context;
+    (void)events;
+    if (rs_groups_read_first(o->agent->groups))
+        rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, o);
+}
+
+/* Without a view a receiver answers to the sender, whom nobody named to it: its connection tells where it is. */
+void rs_overlay_send(rs_overlay *o, const rs_packet_out *out, const uint8_t *payload) {
+    const rs_peer_entry *to = rs_peers_entry(&o->agent->peers, out->peer);
+    uint32_t address = to->address ? to->address : rs_control_address(o->agent->control, out->peer);
+    uint16_t port = to->address ? to->control_port : o->agent->options.control_port;
+    if (address)
+        rs_datagrams_send(o->datagrams, address, port, out->header, out->header_length, payload, out->payload_length);
+}
+
+void rs_overlay_send_bytes(rs_overlay *o, uint32_t address, uint16_t port, const uint8_t *head, size_t head_length,
+                           const uint8_t *rest, size_t rest_length) {
+    rs_datagrams_send(o->datagrams, address, port, head, head_length, rest, rest_length);
+}
+
+void rs_overlay_flush(rs_overlay *o) {
+    rs_datagrams_flush(o->datagrams);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ views */
+
+/* The number of somebody the view names; RS_NO_PEER for nobody and for this server itself. */
+static rs_peer number(const rs_overlay *o, const char *name) {
+    if (!name || strcmp(name, o->agent->options.server) == 0)
+        return RS_NO_PEER;
+    return rs_peers_find(&o->agent->peers, name);
+}
+
+static bool learn_servers(rs_overlay *o, const rs_link_view *v, kept_view *k) {
+    k->held = calloc(v->server_count + 1u, sizeof *k->held);
+    if (!k->held)
+        return false;
+    for (uint32_t i = 0; i < v->server_count; i++) {
+        if (strcmp(v->servers[i].server, o->agent->options.server) == 0)
+            continue;
+        rs_peer peer = rs_peers_at(&o->agent->peers, v->servers[i].server, v->servers[i].address);
+        if (peer == RS_NO_PEER)
+            return false;
+        rs_peers_hold(&o->agent->peers, peer);
+        k->held[k->held_count++] = peer;
+        rs_peer_entry *entry = rs_peers_entry(&o->agent->peers, peer);
+        entry->address = v->servers[i].address;
+        entry->control_port = v->servers[i].control_port;
+        rs_control_address_known(o->agent->control, peer);
+        note_address(o, peer, entry->address);
+    }
+    return true;
+}
+
+static rs_ring_place ring(const rs_overlay *o, const rs_link_ring *r) {
+    return (rs_ring_place){number(o, r->predecessor), number(o, r->successor), number(o, r->parent)};
+}
+
+/* NULL: no memory, or no numbers left. */
+static kept_view *keep(rs_overlay *o, const rs_link_view *v) {
+    kept_view *k = calloc(1, sizeof *k);
+    rs_peer *children = calloc(v->child_count + 1u, sizeof *children);
+    if (!k || !children) {
+        free(k);
+        free(children);
+        return NULL;
+    }
+    k->id = v->object;
+    k->group = v->group;
+    k->since = rs_agent_now(o->agent);
+    k->view.version = v->version;
+    k->view.children = children;
+    snprintf(k->response_id, sizeof k->response_id, "%s", v->response_id);
+    if (!learn_servers(o, v, k)) {
+        free_view(o, k);
+        return NULL;
+    }
+    k->view.leaf = ring(o, &v->leaf);
+    /* The only receiver is in no ring: it answers to the sender (types.h). */
+    if (!v->leaf.predecessor && !v->leaf.successor && !v->leaf.parent)
+        k->view.leaf.parent = number(o, v->sender);
+    k->view.proxy = ring(o, &v->proxy);
+    for (uint32_t i = 0; i < v->child_count; i++) {
+        rs_peer child = number(o, v->children[i]);
+        if (child != RS_NO_PEER)
+            children[k->view.child_count++] = child;
+    }
+    return k;
+}
+
+static bool same_path(const kept_view *a, const kept_view *b) {
+    return memcmp(&a->id, &b->id, sizeof a->id) == 0 && a->group == b->group;
+}
+
+/* Views that are older than the one that came for the same transfer, or for the same path while that has none, or that
+ * waited for one too long. */
+static void prune(rs_overlay *o, const kept_view *newest) {
+    uint32_t early = 0;
+    for (kept_view **at = &o->views; *at;) {
+        kept_view *k = *at;
+        bool replaced = k != newest && k->xfer == newest->xfer && (k->xfer || same_path(k, newest));
+        bool late = k->xfer == 0 && (rs_agent_now(o->agent) - k->since > EARLY_BOUND || ++early > EARLY_MOST);
+        if (!replaced && !late) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        free_view(o, k);
+    }
+}
+
+static void hand_in(rs_overlay *o, kept_view *k) {
+    rs_status status = rs_set_view(o->agent->node, rs_agent_now(o->agent), k->xfer, &k->view);
+    bool usual = status == RS_OK || status == RS_ERR_STATE; /* it goes by unicast, or by Republic */
+    rs_log(usual ? RS_LOG_DEBUG : RS_LOG_WARNING, "overlay", "object=%s view=%llu%s%s", rs_id_text(&k->id),
+           (unsigned long long)k->view.version,
+           status == RS_OK ? "" : " not used: ", status == RS_OK ? "" : rs_strerror(status));
+}
+
+/* Of the transfers of that object the one that this path is for. An object may be received and sent on at a time, and
+ * be sent again while the manager still tells views of the last path. */
+static const rs_transfer *transfer_of(const rs_agent *agent, const rs_link_view *view) {
+    rs_incoming info;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (memcmp(&t->id, &view->object, sizeof t->id) == 0 &&
+            strcmp(rs_sending_of(t)->path.response_id, view->response_id) == 0)
+            return t;
+    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        if (memcmp(&t->id, &view->object, sizeof t->id) == 0 &&
+            rs_incoming_info(agent->node, t->xfer, &info) == RS_OK && info.group_address == view->group)
+            return t;
+    return NULL;
+}
+
+void rs_overlay_view(void *context, const rs_link_view *view) {
+    rs_agent *agent = context;
+    rs_overlay *o = agent->overlay;
+    kept_view *k = keep(o, view);
+    if (!k) {
+        rs_log(RS_LOG_WARNING, "overlay", "no room for a view of %u servers", view->server_count);
+        return;
+    }
+    const rs_transfer *t = transfer_of(agent, view);
+    k->xfer = t ? t->xfer : 0;
+    k->next = o->views;
+    o->views = k;
+    prune(o, k);
+    if (t)
+        hand_in(o, k);
+}
+
+void rs_overlay_transfer(rs_overlay *o, rs_xfer xfer, const rs_object_id *id, uint32_t group) {
+    for (kept_view *k = o->views; k; k = k->next)
+        if (k->xfer == 0 && k->group == group && memcmp(&k->id, id, sizeof *id) == 0) {
+            k->xfer = xfer;
+            hand_in(o, k);
+            return;
+        }
+}
+
+void rs_overlay_transfer_over(rs_overlay *o, rs_xfer xfer) {
+    for (kept_view **at = &o->views; *at;) {
+        kept_view *k = *at;
+        if (k->xfer != xfer) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        free_view(o, k);
+    }
+}
+
+void rs_overlay_event(rs_overlay *o, const rs_event *event) {
+    const kept_view *k = o->views;
+    while (k && k->xfer != event->xfer)
+        k = k->next;
+    if (!k || !o->agent->link)
+        return;
+    rs_time now = rs_agent_now(o->agent);
+    if (event->kind == RS_EV_VIEW_USED) {
+        rs_log(RS_LOG_INFO, "overlay", "object=%s view=%llu in use", rs_id_text(&k->id),
+               (unsigned long long)event->version);
+        rs_link_view_used(o->agent->link, now, k->response_id, event->version);
+        return;
+    }
+    const char *name = rs_peers_name(&o->agent->peers, event->peer);
+    const rs_link_failure_kind kind = event->kind == RS_EV_RECEIVER_FAILED  ? RS_LINK_RECEIVER_FAILED
+                                      : event->kind == RS_EV_LINK_SUSPECTED ? RS_LINK_TREE_LINK_FAILED
+                                                                            : RS_LINK_TREE_LINK_WORKS;
+    static const char *const words[] = {[RS_LINK_RECEIVER_FAILED] = "answers to no repair: it has failed",
+                                        [RS_LINK_TREE_LINK_FAILED] =
+                                            "gets everything by repair: a link above it has failed",
+                                        [RS_LINK_TREE_LINK_WORKS] = "gets packets by the tree: no link has failed"};
+    rs_log(kind == RS_LINK_TREE_LINK_WORKS ? RS_LOG_INFO : RS_LOG_WARNING, "overlay",
+           "object=%s successor=%s ring=%s %s", rs_id_text(&k->id), rs_quote(name),
+           event->ring == RS_RING_LEAF ? "leaf" : "proxy", words[kind]);
+    rs_link_failure(o->agent->link, now, k->response_id, event->version, kind, event->ring, name);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- birth */
+
+rs_overlay *rs_overlay_new(rs_agent *agent) {
+    char error[160] = "memory is short";
+    rs_overlay *o = calloc(1, sizeof *o);
+    if (!o) {
+        rs_log(RS_LOG_ERROR, "overlay", "%s", error);
+        return NULL;
+    }
+    o->agent = agent;
+    o->readable = (rs_watch){.ready = readable, .context = o};
+    bool joined = strcmp(agent->options.io, "udp") != 0;
+    o->datagrams = rs_datagrams_open(agent->options.address, agent->options.control_port, joined, error, sizeof error);
+    if (!o->datagrams || !rs_loop_watch(agent->loop, &o->readable, rs_datagrams_fd(o->datagrams), EPOLLIN)) {
+        rs_log(RS_LOG_ERROR, "overlay", "%s", error);
+        rs_overlay_free(o);
+        return NULL;
+    }
+    return o;
+}
+
+void rs_overlay_free(rs_overlay *o) {
+    if (!o)
+        return;
+    while (o->views) {
+        kept_view *k = o->views;
+        o->views = k->next;
+        free_view(o, k);
+    }
+    if (o->datagrams)
+        rs_loop_unwatch(o->agent->loop, &o->readable);
+    rs_datagrams_close(o->datagrams);
+    free(o);
+}

@@ -1,0 +1,28 @@
+/* RDCM in the agent: packets between peers, views of backup overlays from the manager to the core, and what the core
+ * finds out about peers and links to the manager. */
+#ifndef RS_DAEMON_OVERLAY_H
+#define RS_DAEMON_OVERLAY_H
+
+#include "core/transfer/node.h"
+#include "daemon/manager/link.h"
+
+typedef struct rs_agent rs_agent;
+typedef struct rs_overlay rs_overlay;
+
+/* NULL with words in the log. */
+rs_overlay *rs_overlay_new(rs_agent *agent);
+void rs_overlay_free(rs_overlay *overlay);
+
+void rs_overlay_view(void *agent, const rs_link_view *view); /* on_view of the link */
+/* A transfer of that object began here, by the path of that group: a view that came before it is handed in. */
+void rs_overlay_transfer(rs_overlay *overlay, rs_xfer xfer, const rs_object_id *id, uint32_t group);
+void rs_overlay_transfer_over(rs_overlay *overlay, rs_xfer xfer);
+/* RS_EV_VIEW_USED, RS_EV_RECEIVER_FAILED, RS_EV_LINK_SUSPECTED, RS_EV_LINK_WORKS. */
+void rs_overlay_event(rs_overlay *overlay, const rs_event *event);
+void rs_overlay_send(rs_overlay *overlay, const rs_packet_out *out, const uint8_t *payload);
+/* Any datagram to an agent's port for packets between peers; `rest` must not change until rs_overlay_flush. */
+void rs_overlay_send_bytes(rs_overlay *overlay, uint32_t address, uint16_t port, const uint8_t *head,
+                           size_t head_length, const uint8_t *rest, size_t rest_length);
+void rs_overlay_flush(rs_overlay *overlay);
+
+#endif

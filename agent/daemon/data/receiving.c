@@ -1,0 +1,720 @@
+/* Objects that come in: room, group, payloads to their places, digest, and the object visible only when all of it is
+ * right. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/agent.h"
+#include "daemon/data/combine.h"
+#include "daemon/streams/streams.h"
+#include "daemon/units.h"
+
+#define PROGRESS_EVERY (100 * RS_MILLISECOND)
+#define STORED_MAX 512u                   /* payloads of one look at the data channel */
+#define ALLOCATE_TURN (1u << 20)          /* bytes of room made in one turn of the loop, per transfer */
+#define ALLOCATE_GAP (4 * RS_MILLISECOND) /* keeps ahead of 2 Gb/s; what comes faster makes its own room */
+#define STALLED_TICKS 30u                 /* PROGRESS_EVERY each, in which an object that blocks room got too little */
+#define STALLED_BYTES (1u << 20)          /* in that time */
+#define DIGEST_TURN 1u                    /* chunks digested in one turn while data comes */
+#define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
+#define FETCHES_MOST 8u                   /* of one chunk whose digest is wrong */
+#define LEAF_ROUNDS_MOST 3u /* times that the sender's leaves are asked for, if they contradict its digest */
+
+struct rs_receiving {
+    rs_transfer base;
+    rs_peer sender;
+    rs_group group; /* RS_NO_GROUP: none joined */
+    rs_digest expected;
+    rs_digest_tree *tree;
+    uint64_t size;
+    uint32_t session;
+    bool allocated;      /* all room is there */
+    rs_time allocate_at; /* when the next piece of it is made */
+    bool complete;       /* every byte is there */
+    int64_t started_ns;
+    uint64_t moved_bytes;   /* present when it was last seen to move on */
+    uint32_t stalled_ticks; /* since then, of this process: time in which it stood still does not count */
+    uint8_t *leaves;        /* the sender's digests of chunks, asked for when the object's digest is wrong; else NULL */
+    uint64_t leaves_known;
+    uint64_t wrong_chunk; /* that is fetched again; UINT64_MAX: none yet */
+    uint32_t fetches;     /* of it */
+    uint64_t fetched;     /* chunks, all fetches */
+    uint32_t leaf_rounds; /* times that all leaves came */
+    bool serving; /* whole, checked and the application's: held while others may need repairs from here (RDCM) */
+};
+
+/* Payloads that will be in place when the present look at the data channel ends. */
+static struct {
+    rs_receiving *receiving;
+    uint64_t offset;
+    uint32_t length;
+} stored[STORED_MAX];
+static unsigned stored_count;
+
+static rs_receiving *receiving_of(rs_transfer *transfer) {
+    return (rs_receiving *)(void *)transfer;
+}
+
+static rs_receiving *find(const rs_agent *agent, rs_xfer xfer) {
+    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+    return transfer && !transfer->sending ? receiving_of(transfer) : NULL;
+}
+
+static void tell(rs_agent *agent, const rs_receiving *r, rostrum_event_kind kind, const char *phase,
+                 const char *words) {
+    rs_xfer_stats stats = {0};
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    uint64_t streamed = r->base.sink ? rs_stream_sink_bytes(r->base.sink) : 0;
+    rostrum_event event = {.kind = kind,
+                           .size = r->base.sink ? streamed : r->size,
+                           .session = r->session,
+                           .bytes = r->base.sink ? streamed : stats.bytes_present};
+    snprintf(event.subject, sizeof event.subject, "%s", phase);
+    snprintf(event.words, sizeof event.words, "%s", words);
+    rs_api_event(agent->api, &r->base.id, &event);
+}
+
+/* ------------------------------------------------------------------------------------------------------- starting */
+
+static void free_receiving(rs_agent *agent, rs_receiving *r) {
+    rs_data_leave(agent->data, r->group);
+    rs_overlay_transfer_over(agent->overlay, r->base.xfer);
+    rs_stream_sink_free(r->base.sink, "the agent is ending");
+    if (r->serving)
+        rs_store_release(r->base.object);
+    else if (r->base.object)
+        rs_store_discard(agent->store, r->base.object);
+    rs_digest_tree_free(r->tree);
+    free(r->leaves);
+    rs_peers_release(&agent->peers, r->sender);
+    free(r);
+}
+
+static rs_group join(rs_agent *agent, const rs_incoming *info, char *error) {
+    return rs_data_join(agent->data, info->group_address, info->data_port, error);
+}
+
+/* Room is promised to what is announced. Who announces and sends nothing keeps it from others only as long as nobody
+ * else needs it: the object that has waited longest for its data gives way. */
+static bool make_room(rs_agent *agent) {
+    rs_receiving *idle = NULL;
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+        rs_receiving *r = receiving_of(t);
+        bool gives_way = r->base.object && r->base.object->phase == RS_OBJECT_RECEIVING && !r->complete &&
+                         r->stalled_ticks >= STALLED_TICKS;
+        if (gives_way && (!idle || r->stalled_ticks > idle->stalled_ticks))
+            idle = r;
+    }
+    if (!idle)
+        return false;
+    rs_log(RS_LOG_WARNING, "receive",
+           "object=%s from=%s gives way: no data came of it for a while, and others need its room",
+           rs_id_text(&idle->base.id), rs_quote(rs_peers_name(&agent->peers, idle->sender)));
+    rs_store_discard(agent->store, idle->base.object);
+    idle->base.object = NULL;
+    rs_receive_cancel(agent->node, rs_agent_now(agent), idle->base.xfer,
+                      "its data did not come for 3 s, and another object needed the room that was kept for it");
+    return true;
+}
+
+static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
+    rs_error error = {0};
+    if (info->digest.algorithm == RS_DIGEST_NONE) {
+        snprintf(cause, size, "it is the rest of a stream that %.60s does not know: its agent was started again",
+                 agent->options.server);
+        return false;
+    }
+    r->tree = rs_digest_tree_new(info->digest.algorithm, info->size);
+    if (!r->tree) {
+        snprintf(cause, size, "digest algorithm %u is not known at %s", info->digest.algorithm, agent->options.server);
+        return false;
+    }
+    do
+        r->base.object = rs_store_receive(agent->store, &info->object, info->size, &error);
+    while (!r->base.object && error.code == ROSTRUM_ERR_NO_ROOM && info->size <= rs_store_quota(agent->store) &&
+           make_room(agent));
+    if (!r->base.object)
+        snprintf(cause, size, "no room at %.30s: %.115s", agent->options.server, error.words);
+    return r->base.object != NULL;
+}
+
+static bool prepare_stream(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
+    r->size = 0;
+    r->allocated = true;
+    r->base.sink = rs_stream_sink_new(agent, info, cause, size);
+    return r->base.sink != NULL;
+}
+
+/* Room, digest and group for an object, or a window for a stream. NULL with words in `cause`. */
+static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cause, size_t cause_size) {
+    char words[RS_IO_ERROR_MAX];
+    rs_receiving *r = calloc(1, sizeof *r);
+    if (!r) {
+        snprintf(cause, cause_size, "no memory at %s", agent->options.server);
+        return NULL;
+    }
+    r->base.id = info->object;
+    r->sender = info->sender;
+    r->group = RS_NO_GROUP;
+    r->expected = info->digest;
+    r->size = info->size;
+    r->session = info->session;
+    r->allocated = info->size == 0;
+    r->started_ns = rs_wall_clock();
+    rs_peers_hold(&agent->peers, r->sender);
+    rs_control_used(agent->control, r->sender);
+    if (!(info->size == RS_STREAM ? prepare_stream(agent, r, info, cause, cause_size)
+                                  : prepare_object(agent, r, info, cause, cause_size)))
+        goto fail;
+    if (info->group_address != 0 && (r->group = join(agent, info, words)) == RS_NO_GROUP) {
+        snprintf(cause, cause_size, "%.60s: %.90s", agent->options.server, words);
+        goto fail;
+    }
+    return r;
+fail:
+    free_receiving(agent, r);
+    return NULL;
+}
+
+static void refuse(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const char *cause) {
+    rs_log_limited(&agent->refusals, 5, RS_LOG_WARNING, "receive", "object=%s from=%s refused=%s",
+                   rs_id_text(&info->object), rs_quote(rs_peers_name(&agent->peers, info->sender)), rs_quote(cause));
+    rs_incoming_refuse(agent->node, rs_agent_now(agent), xfer, cause);
+    rs_api_object_failed(agent->api, &info->object, cause);
+}
+
+/* An object of that id is here already. */
+static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const rs_object *object) {
+    bool alike = object->phase == RS_OBJECT_WHOLE && object->size == info->size;
+    if (alike && rs_digest_follows(&info->digest))
+        return; /* it may be the same: its digest will tell */
+    if (alike && rs_digest_equal(&object->digest, &info->digest)) {
+        rs_log_limited(&agent->offers, 20, RS_LOG_INFO, "receive", "object=%s from=%s is here already",
+                       rs_id_text(&info->object), rs_quote(rs_peers_name(&agent->peers, info->sender)));
+        rs_incoming_have(agent->node, rs_agent_now(agent), xfer);
+        return;
+    }
+    char cause[160];
+    snprintf(cause, sizeof cause, "%.60s has another object by that id%s", agent->options.server,
+             object->phase == RS_OBJECT_WHOLE ? "" : ", not whole yet");
+    rs_incoming_refuse(agent->node, rs_agent_now(agent), xfer, cause);
+    rs_log_limited(&agent->refusals, 5, RS_LOG_WARNING, "receive", "object=%s refused=%s", rs_id_text(&info->object),
+                   rs_quote(cause));
+}
+
+static void incoming(rs_agent *agent, rs_xfer xfer) {
+    rs_incoming info;
+    char cause[160];
+    if (rs_incoming_info(agent->node, xfer, &info) != RS_OK)
+        return;
+    const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
+    if (existing) {
+        meet_existing(agent, xfer, &info, existing);
+        return;
+    }
+    rs_receiving *r = agent->stopping ? NULL : prepare(agent, &info, cause, sizeof cause);
+    if (!r) {
+        refuse(agent, xfer, &info, agent->stopping ? "the agent is ending" : cause);
+        return;
+    }
+    rs_status status =
+        rs_incoming_accept(agent->node, rs_agent_now(agent), xfer, r->group, rs_data_room(agent->data, r->group));
+    if (status != RS_OK) {
+        rs_log(RS_LOG_ERROR, "receive", "object=%s the core does not take it: %s", rs_id_text(&info.object),
+               rs_strerror(status));
+        free_receiving(agent, r);
+        return;
+    }
+    r->base.xfer = xfer;
+    r->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
+    rs_transfers_add(&agent->transfers, &r->base);
+    rs_overlay_transfer(agent->overlay, xfer, &info.object, info.group_address);
+    if (r->base.sink)
+        rs_stream_sink_begin(r->base.sink, xfer);
+    char address[RS_ADDRESS_TEXT];
+    rs_log_limited(&agent->offers, 20, RS_LOG_INFO, "receive", "%s=%s from=%s bytes=%llu group=%s:%u session=%u",
+                   r->base.sink ? "stream" : "object", rs_id_text(&info.object),
+                   rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)r->size,
+                   rs_address_text(info.group_address, address), info.data_port, info.session);
+    tell(agent, r, ROSTRUM_EVENT_PHASE, "accepted", "");
+}
+
+/* The next session's group is joined before the last one's is left: they may be the same. */
+static void next_session(rs_agent *agent, rs_receiving *r) {
+    rs_incoming info;
+    char error[RS_IO_ERROR_MAX];
+    if (rs_incoming_info(agent->node, r->base.xfer, &info) != RS_OK)
+        return;
+    rs_group group = info.group_address ? join(agent, &info, error) : RS_NO_GROUP;
+    if (info.group_address && group == RS_NO_GROUP) {
+        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error);
+        return;
+    }
+    rs_incoming_accept(agent->node, rs_agent_now(agent), r->base.xfer, group, rs_data_room(agent->data, group));
+    rs_data_leave(agent->data, r->group);
+    r->group = group;
+    r->session = info.session;
+    char address[RS_ADDRESS_TEXT];
+    rs_log(RS_LOG_INFO, "receive", "object=%s session=%u group=%s:%u", rs_id_text(&r->base.id), r->session,
+           rs_address_text(info.group_address, address), info.data_port);
+}
+
+/* ------------------------------------------------------------------------------------------------------- payloads */
+
+/* Where a fragment belongs, with room behind it; NULL if the store has none left (the transfer is given up). */
+static uint8_t *place_of(rs_agent *agent, rs_receiving *r, uint64_t offset, uint32_t length) {
+    rs_error error = {0};
+    if (r->base.sink)
+        return rs_stream_sink_at(r->base.sink, offset);
+    if (!r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING || offset > r->size ||
+        length > r->size - offset || !r->base.object->map)
+        return NULL;
+    if (!r->allocated && !rs_store_ensure(agent->store, r->base.object, offset, length, &error)) {
+        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.words);
+        return NULL;
+    }
+    return r->base.object->map + offset;
+}
+
+bool rs_receiving_predict(void *context, rs_group group, uint32_t ahead, uint8_t **place, uint32_t *length) {
+    rs_agent *agent = context;
+    rs_xfer xfer;
+    uint64_t offset;
+    if (!rs_predict(agent->node, group, ahead, &xfer, &offset, length))
+        return false;
+    rs_receiving *r = find(agent, xfer);
+    *place = r ? place_of(agent, r, offset, *length) : NULL;
+    return *place != NULL;
+}
+
+static void count_bad(rs_agent *agent, const char *road, const char *from) {
+    agent->packets_bad++;
+    rs_log_limited(&agent->malformed, 5, RS_LOG_WARNING, "receive", "malformed on=%s from=%s", road, rs_quote(from));
+}
+
+/* On the data channel nobody can be answered: whose agent it is, its control connection tells. */
+static void count_wrong(rs_agent *agent, const rs_packet_in *packet, rs_rx_verdict what) {
+    if (what == RS_RX_BAD)
+        count_bad(agent, "data-channel", "somebody");
+    if (what != RS_RX_VERSION)
+        return;
+    agent->packets_other_version++;
+    rs_log_limited(&agent->versions, 5, RS_LOG_WARNING, "receive",
+                   "data packet of wire version %d, this agent speaks version %d: update the older agent",
+                   rs_wire_version(packet->header, packet->header_length), RS_WIRE_VERSION);
+}
+
+uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *header, size_t header_length,
+                              uint32_t payload_length) {
+    rs_agent *agent = context;
+    const rs_packet_in packet = {.channel = RS_CH_GROUP,
+                                 .peer = RS_NO_PEER,
+                                 .group = group,
+                                 .header = header,
+                                 .header_length = header_length,
+                                 .payload_length = payload_length};
+    if (rs_wire_data_header_length(header, header_length) == RS_REPAIR_HEADER && header_length == RS_DATA_HEADER)
+        return rs_repairs_take(agent->repairs, group, header, payload_length);
+    rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
+    if (result.verdict == RS_RX_BAD || result.verdict == RS_RX_VERSION)
+        count_wrong(agent, &packet, result.verdict);
+    if (result.verdict != RS_RX_STORE)
+        return NULL;
+    rs_receiving *r = find(agent, result.xfer);
+    if (!r || stored_count == STORED_MAX)
+        return NULL;
+    uint8_t *place = place_of(agent, r, result.offset, result.length);
+    if (!place)
+        return NULL;
+    stored[stored_count].receiving = r;
+    stored[stored_count].offset = result.offset;
+    stored[stored_count++].length = result.length;
+    return place;
+}
+
+static void take_repair(rs_agent *agent, const rs_repair_packet *repair) {
+    const rs_packet_in packet = {.channel = RS_CH_GROUP,
+                                 .peer = RS_NO_PEER,
+                                 .group = repair->group,
+                                 .header = repair->header,
+                                 .header_length = sizeof repair->header,
+                                 .payload_length = repair->payload_length};
+    rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
+    if (result.verdict == RS_RX_BAD || result.verdict == RS_RX_VERSION)
+        count_wrong(agent, &packet, result.verdict);
+    if (result.verdict != RS_RX_STORE && result.verdict != RS_RX_COMBINE)
+        return;
+    rs_receiving *r = find(agent, result.xfer);
+    uint8_t *place = r && r->tree ? place_of(agent, r, result.offset, result.length) : NULL;
+    if (!place)
+        return;
+    memcpy(place, repair->payload, result.length);
+    if (result.verdict == RS_RX_COMBINE)
+        rs_combine_xor(place, result.length, r->base.object->map, result.combine);
+    rs_digest_tree_present(r->tree, result.offset, result.length);
+}
+
+void rs_receiving_delivered(void *context) {
+    rs_agent *agent = context;
+    rs_repair_packet repair;
+    for (unsigned i = 0; i < stored_count; i++) {
+        const rs_receiving *r = stored[i].receiving;
+        if (!r->tree)
+            continue;
+        rs_digest_tree_present(r->tree, stored[i].offset, stored[i].length);
+        if (r->base.object && r->base.object->map)
+            rs_digest_tree_warm(r->tree, r->base.object->map);
+    }
+    stored_count = 0;
+    while (rs_repairs_next(agent->repairs, &repair))
+        take_repair(agent, &repair);
+}
+
+static void leaves_came(rs_agent *agent, rs_receiving *r, const rs_rx_result *result);
+
+bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length,
+                          const uint8_t *payload, uint32_t payload_length) {
+    rs_agent *agent = context;
+    const rs_packet_in packet = {.channel = RS_CH_PEER_RELIABLE,
+                                 .peer = peer,
+                                 .group = RS_NO_GROUP,
+                                 .header = header,
+                                 .header_length = header_length,
+                                 .payload_length = payload_length};
+    rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
+    if (result.verdict == RS_RX_BAD) {
+        count_bad(agent, "control-channel", rs_peers_name(&agent->peers, peer));
+        return false;
+    }
+    rs_receiving *r = result.verdict == RS_RX_STORE || result.verdict == RS_RX_LEAVES ? find(agent, result.xfer) : NULL;
+    if (r && result.verdict == RS_RX_LEAVES) {
+        leaves_came(agent, r, &result);
+        return true;
+    }
+    uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
+    if (place) {
+        memcpy(place, payload, payload_length);
+        if (r->tree)
+            rs_digest_tree_present(r->tree, result.offset, result.length);
+    }
+    return true;
+}
+
+void rs_receiving_datagram(rs_agent *agent, rs_peer peer, const uint8_t *header, size_t header_length,
+                           const uint8_t *payload, uint32_t payload_length) {
+    const rs_packet_in packet = {.channel = RS_CH_PEER_DATAGRAM,
+                                 .peer = peer,
+                                 .group = RS_NO_GROUP,
+                                 .header = header,
+                                 .header_length = header_length,
+                                 .payload_length = payload_length};
+    rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
+    if (result.verdict == RS_RX_BAD)
+        count_bad(agent, "peer-datagram", rs_peers_name(&agent->peers, peer));
+    rs_receiving *r = result.verdict == RS_RX_STORE ? find(agent, result.xfer) : NULL;
+    uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
+    if (place) {
+        memcpy(place, payload, payload_length);
+        if (r->tree)
+            rs_digest_tree_present(r->tree, result.offset, result.length);
+    }
+}
+
+void rs_receiving_let_go(void *context, const rs_object_id *id) {
+    rs_agent *agent = context;
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+        rs_receiving *r = receiving_of(t);
+        if (!r->serving || memcmp(&t->id, id, sizeof *id) != 0)
+            continue;
+        rs_store_release(t->object);
+        r->serving = false;
+        t->object = NULL;
+        rs_receive_cancel(agent->node, rs_agent_now(agent), t->xfer, "deleted");
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------------- verdict */
+
+static void verdict(rs_agent *agent, rs_receiving *r, bool ok, const char *cause) {
+    if (!ok && r->base.object) {
+        rs_store_discard(agent->store, r->base.object);
+        r->base.object = NULL;
+    }
+    rs_verified(agent->node, rs_agent_now(agent), r->base.xfer, ok, cause);
+    if (ok)
+        rs_api_object_whole(agent->api, &r->base.id);
+}
+
+/* ------------------------------------------------------------------------------------------------ a wrong digest */
+
+static void fail_digest(rs_agent *agent, rs_receiving *r, const char *why) {
+    char cause[220];
+    snprintf(cause, sizeof cause, "the digest at %.40s is not the sender's: %.120s", agent->options.server, why);
+    verdict(agent, r, false, cause);
+}
+
+static void ask_leaves(rs_agent *agent, rs_receiving *r, uint64_t first, uint64_t count, bool retake) {
+    uint16_t most = (uint16_t)(count < 1000 ? count : 1000);
+    if (rs_leaves_want(agent->node, rs_agent_now(agent), r->base.xfer, first, most, retake) != RS_OK)
+        fail_digest(agent, r, "and the digests of its pieces cannot be asked for");
+}
+
+/* Fetches a chunk again, with the fragments at its borders: these are parts of its neighbours, which are digested again
+ * too. */
+static void fetch(rs_agent *agent, rs_receiving *r) {
+    uint64_t offset = r->wrong_chunk * RS_DIGEST_CHUNK, left = r->size - offset;
+    uint64_t length = left < RS_DIGEST_CHUNK ? left : RS_DIGEST_CHUNK;
+    rs_status status = rs_fetch_again(agent->node, rs_agent_now(agent), r->base.xfer, &offset, &length);
+    if (status != RS_OK) {
+        fail_digest(agent, r, rs_strerror(status));
+        return;
+    }
+    agent->digest_chunks_fetched++;
+    r->fetches++;
+    r->fetched++;
+    r->complete = false;
+    rs_digest_tree_absent(r->tree, offset, length);
+}
+
+/* The first chunk that is not as the sender has it. The second time that it is the same one, the sender is asked
+ * whether its bytes are still those that it digested. */
+static void mend_next(rs_agent *agent, rs_receiving *r) {
+    uint64_t count, chunk = 0;
+    uint32_t width;
+    const uint8_t *mine = rs_digest_tree_leaves(r->tree, &count, &width);
+    while (chunk < count && memcmp(mine + chunk * width, r->leaves + chunk * width, width) == 0)
+        chunk++;
+    if (chunk == count) {
+        fail_digest(agent, r, "though those of all pieces are");
+        return;
+    }
+    if (chunk != r->wrong_chunk) {
+        r->wrong_chunk = chunk;
+        r->fetches = 0;
+        agent->digest_chunks_wrong++;
+        rs_log(RS_LOG_WARNING, "receive", "object=%s chunk=%llu has a wrong digest: fetched again from=%s",
+               rs_id_text(&r->base.id), (unsigned long long)chunk, rs_quote(rs_peers_name(&agent->peers, r->sender)));
+    }
+    if (r->fetches >= FETCHES_MOST || r->fetched >= FETCHES_MOST + 4 * count)
+        fail_digest(agent, r,
+                    "pieces stay wrong though fetched again, and the sender's are unchanged: memory or a NIC changes "
+                    "bytes");
+    else if (r->fetches > 0)
+        ask_leaves(agent, r, chunk, 1, true);
+    else
+        fetch(agent, r);
+}
+
+/* All bytes are here, and the digest is wrong: some were changed on the way. The sender's digests of pieces, which its
+ * own digest is of, tell which. */
+static void mend(rs_agent *agent, rs_receiving *r) {
+    uint64_t count;
+    uint32_t width;
+    rs_digest_tree_leaves(r->tree, &count, &width);
+    if (r->leaves && r->leaves_known == count) {
+        mend_next(agent, r);
+        return;
+    }
+    r->wrong_chunk = UINT64_MAX;
+    r->leaves_known = 0;
+    if (!r->leaves && !(r->leaves = calloc(count ? (size_t)count : 1, width))) {
+        fail_digest(agent, r, "no memory for the digests of its pieces");
+        return;
+    }
+    if (count == 0)
+        fail_digest(agent, r, "the object is empty");
+    else
+        ask_leaves(agent, r, 0, count, false);
+}
+
+static void leaves_came(rs_agent *agent, rs_receiving *r, const rs_rx_result *result) {
+    uint64_t count, first = result->offset;
+    uint32_t width;
+    rs_digest root;
+    rs_digest_tree_leaves(r->tree, &count, &width);
+    uint64_t came = result->length / width;
+    if (!r->leaves || first >= count || came > count - first)
+        return;
+    if (r->leaves_known == count) { /* the sender looked at its bytes again, and has what it told */
+        fetch(agent, r);
+        return;
+    }
+    memcpy(r->leaves + first * width, result->leaves, (size_t)(came * width));
+    r->leaves_known = first + came;
+    if (r->leaves_known < count) {
+        ask_leaves(agent, r, r->leaves_known, count - r->leaves_known, false);
+        return;
+    }
+    r->leaf_rounds++;
+    if (rs_digest_of_leaves(r->expected.algorithm, r->leaves, count, &root) && rs_digest_equal(&root, &r->expected)) {
+        mend_next(agent, r);
+    } else if (r->leaf_rounds < LEAF_ROUNDS_MOST) {
+        r->leaves_known = 0;
+        ask_leaves(agent, r, 0, count, false);
+    } else {
+        fail_digest(agent, r, "and the digests of pieces that the sender tells contradict its own");
+    }
+}
+
+static void check_digest(rs_agent *agent, rs_receiving *r) {
+    rs_digest found;
+    rs_error error = {0};
+    char cause[160];
+    if (!rs_digest_tree_final(r->tree, &found)) {
+        verdict(agent, r, false, "not every byte that was announced came to the store");
+        return;
+    }
+    if (!rs_digest_equal(&found, &r->expected)) {
+        mend(agent, r);
+        return;
+    }
+    rs_object *object = r->base.object;
+    if (!rs_store_commit(agent->store, object, &found, &error)) {
+        snprintf(cause, sizeof cause, "the store at %.60s: %.80s", agent->options.server, error.words);
+        verdict(agent, r, false, cause);
+        return;
+    }
+    uint64_t leaf_count;
+    uint8_t *leaves = rs_digest_tree_take_leaves(r->tree, &leaf_count);
+    rs_store_keep_leaves(object, leaves, leaf_count);
+    rs_xfer_stats stats = {0};
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    r->serving = stats.protocol == RS_PROTOCOL_RDCM;
+    if (r->serving)
+        rs_store_hold(object);
+    else
+        r->base.object = NULL;
+    verdict(agent, r, true, "");
+}
+
+/* True: there is more to digest. */
+static bool digest_step(rs_agent *agent, rs_receiving *r) {
+    if (!r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING)
+        return false;
+    uint64_t pending = rs_digest_tree_pending(r->tree);
+    if (pending > 0)
+        rs_digest_tree_step(r->tree, r->base.object->map, r->complete ? DIGEST_TURN_COMPLETE : DIGEST_TURN);
+    pending = rs_digest_tree_pending(r->tree);
+    if (r->complete && pending == 0 && !rs_digest_follows(&r->expected))
+        check_digest(agent, r);
+    return pending > 0;
+}
+
+/* Room is made ahead of the data, but not all at once: that would keep the processor from seeing first light. */
+static rs_time allocate_step(rs_agent *agent, rs_receiving *r) {
+    rs_error error = {0};
+    if (r->allocated || !r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING)
+        return RS_NEVER;
+    if (rs_agent_now(agent) < r->allocate_at)
+        return r->allocate_at;
+    int64_t left = rs_store_allocate_step(agent->store, r->base.object, ALLOCATE_TURN, &error);
+    if (left < 0)
+        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.words);
+    r->allocated = left <= 0;
+    r->allocate_at = rs_agent_now(agent) + ALLOCATE_GAP;
+    return r->allocated ? RS_NEVER : r->allocate_at;
+}
+
+rs_time rs_receiving_work(rs_agent *agent) {
+    rs_time next = RS_NEVER;
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+        rs_time allocate = allocate_step(agent, receiving_of(t));
+        rs_time digest = digest_step(agent, receiving_of(t)) ? rs_agent_now(agent) : RS_NEVER;
+        next = allocate < next ? allocate : next;
+        next = digest < next ? digest : next;
+    }
+    return next;
+}
+
+/* --------------------------------------------------------------------------------------------------------- events */
+
+static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event) {
+    rs_log_limited(&agent->endings, 20, event->ok ? RS_LOG_INFO : RS_LOG_WARNING, "receive", "object=%s from=%s %s%s%s",
+                   rs_id_text(&r->base.id), rs_quote(rs_peers_name(&agent->peers, r->sender)),
+                   event->ok ? "done" : "failed", event->ok ? "" : " cause=", event->ok ? "" : rs_quote(event->cause));
+    tell(agent, r, ROSTRUM_EVENT_PHASE, "done", event->ok ? "" : event->cause);
+    rs_xfer_stats stats = {0};
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    rs_totals_add(&agent->totals.received, &stats, event->ok);
+    rs_object_id id = r->base.id;
+    rs_stream_sink_free(r->base.sink, event->cause);
+    r->base.sink = NULL;
+    rs_transfers_remove(&agent->transfers, &r->base);
+    free_receiving(agent, r);
+    if (!event->ok)
+        rs_api_object_failed(agent->api, &id, event->cause);
+}
+
+/* The digest that was to follow: what was to be checked with it is checked. */
+static void digest_came(rs_agent *agent, rs_receiving *r) {
+    rs_incoming info;
+    if (rs_incoming_info(agent->node, r->base.xfer, &info) != RS_OK)
+        return;
+    r->expected = info.digest;
+    if (r->complete)
+        digest_step(agent, r);
+}
+
+void rs_receiving_event(rs_agent *agent, const rs_event *event) {
+    rs_receiving *r = find(agent, event->xfer);
+    if (event->kind == RS_EV_INCOMING || (event->kind == RS_EV_DIGEST && !r)) {
+        incoming(agent, event->xfer);
+        return;
+    }
+    if (!r)
+        return;
+    if (event->kind == RS_EV_DIGEST)
+        digest_came(agent, r);
+    if (event->kind == RS_EV_SESSION)
+        next_session(agent, r);
+    if (event->kind == RS_EV_COMPLETE && r->base.sink) {
+        rs_stream_sink_complete(r->base.sink);
+    } else if (event->kind == RS_EV_COMPLETE) {
+        r->complete = true;
+        digest_step(agent, r);
+    }
+    if (event->kind == RS_EV_RECEIVE_DONE)
+        receive_done(agent, r, event);
+}
+
+rs_time rs_receiving_deadline(const rs_agent *agent) {
+    rs_time earliest = RS_NEVER;
+    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        earliest = t->progress_at < earliest ? t->progress_at : earliest;
+    return earliest;
+}
+
+static void note_progress(rs_agent *agent, rs_receiving *r) {
+    rs_xfer_stats stats = {0};
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    if (r->complete || stats.bytes_present >= r->moved_bytes + STALLED_BYTES) {
+        r->moved_bytes = stats.bytes_present;
+        r->stalled_ticks = 0;
+    } else if (r->stalled_ticks < STALLED_TICKS) {
+        r->stalled_ticks++;
+    }
+}
+
+void rs_receiving_timeout(rs_agent *agent) {
+    rs_time now = rs_agent_now(agent);
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+        if (now < t->progress_at)
+            continue;
+        t->progress_at = now + PROGRESS_EVERY;
+        note_progress(agent, receiving_of(t));
+        if (rs_api_event_wanted(agent->api, &t->id))
+            tell(agent, receiving_of(t), ROSTRUM_EVENT_PROGRESS, "", "");
+    }
+}
+
+void rs_receiving_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause) {
+    rs_receive_cancel(agent->node, rs_agent_now(agent), transfer->xfer, cause);
+}
+
+void rs_receiving_free_all(rs_agent *agent) {
+    while (agent->transfers.receiving) {
+        rs_transfer *t = agent->transfers.receiving;
+        rs_transfers_remove(&agent->transfers, t);
+        free_receiving(agent, receiving_of(t));
+    }
+}

@@ -1,0 +1,466 @@
+/* Sends of the applications: from the request to the answer. */
+#include "daemon/data/sending.h"
+
+#include "daemon/streams/streams.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRESS_EVERY (100 * RS_MILLISECOND)
+
+static void copy_words(char *out, const char *words) {
+    snprintf(out, ROSTRUM_WORDS_MAX + 1, "%s", words);
+}
+
+static rs_sending *first_sending(rs_agent *agent) {
+    return rs_sending_of(agent->transfers.sending);
+}
+
+static rs_sending *next_sending(rs_sending *sending) {
+    return rs_sending_of(sending->base.next);
+}
+
+int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer) {
+    for (uint32_t i = 0; i < sending->receiver_count; i++)
+        if (sending->peers[i] == peer)
+            return i;
+    return -1;
+}
+
+/* ----------------------------------------------------------------------------------------------- telling clients */
+
+static rostrum_event blank_event(const rs_agent *agent, const rs_sending *s, rostrum_event_kind kind) {
+    (void)agent;
+    uint64_t streamed = s->base.source ? rs_stream_source_bytes(s->base.source) : 0;
+    return (rostrum_event){.kind = kind,
+                           .sending = true,
+                           .size = s->base.source ? streamed : s->result.size,
+                           .session = s->result.sessions ? s->result.sessions - 1 : 0,
+                           .bytes = s->base.source ? streamed : s->stats.bytes_present,
+                           .rate_bps = s->stats.rate_bps,
+                           .receivers = s->receiver_count,
+                           .receivers_done = s->stats.receivers_done,
+                           .receivers_failed = s->stats.receivers_failed};
+}
+
+void rs_sending_tell_phase(rs_agent *agent, rs_sending *s, const char *phase, const char *words) {
+    rs_log(RS_LOG_INFO, "send", "object=%s phase=%s%s%s", rs_id_text(&s->base.id), phase, words[0] ? " words=" : "",
+           words[0] ? rs_quote(words) : "");
+    rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PHASE);
+    snprintf(event.subject, sizeof event.subject, "%s", phase);
+    copy_words(event.words, words);
+    rs_api_event(agent->api, &s->base.id, &event);
+}
+
+static void tell_receiver(rs_agent *agent, rs_sending *s, const rostrum_receiver *receiver) {
+    rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_RECEIVER);
+    event.state = receiver->state;
+    event.sn = receiver->initial_sn;
+    snprintf(event.subject, sizeof event.subject, "%s", receiver->name);
+    copy_words(event.words, receiver->cause);
+    rs_api_event(agent->api, &s->base.id, &event);
+    rs_report_later(agent, s);
+}
+
+static void tell_progress(rs_agent *agent, rs_sending *s) {
+    rs_sending_sample(agent, s);
+    if (!rs_api_event_wanted(agent->api, &s->base.id))
+        return;
+    rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PROGRESS);
+    rs_api_event(agent->api, &s->base.id, &event);
+}
+
+/* ------------------------------------------------------------------------------------------------------- starting */
+
+static void free_sending(rs_agent *agent, rs_sending *s) {
+    rs_data_forget(agent->data, s->base.xfer);
+    rs_overlay_transfer_over(agent->overlay, s->base.xfer);
+    for (uint32_t i = 0; i < s->receiver_count; i++)
+        rs_peers_release(&agent->peers, s->peers[i]);
+    if (s->base.object)
+        rs_store_release(s->base.object);
+    rs_stream_source_free(s->base.source);
+    free(s->peers);
+    free(s->receivers);
+    free(s->dark);
+    free(s->parts);
+    free(s);
+}
+
+/* A number for each receiver, which it keeps until the transfer is over. */
+static bool number_receivers(rs_agent *agent, rs_sending *s, const rs_api_send *send) {
+    for (uint32_t i = 0; i < send->receiver_count; i++) {
+        rs_peer peer = rs_peers_number(&agent->peers, send->receivers[i]);
+        if (peer == RS_NO_PEER)
+            return false;
+        rs_peers_hold(&agent->peers, peer);
+        s->peers[i] = peer;
+        s->receiver_count = i + 1;
+        snprintf(s->receivers[i].name, sizeof s->receivers[i].name, "%s", send->receivers[i]);
+    }
+    return true;
+}
+
+static rs_sending *new_sending(rs_agent *agent, const rs_api_send *send) {
+    rs_sending *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->peers = calloc(send->receiver_count, sizeof *s->peers);
+    s->receivers = calloc(send->receiver_count, sizeof *s->receivers);
+    s->dark = calloc(send->receiver_count, sizeof *s->dark);
+    s->parts = calloc(send->receiver_count, sizeof *s->parts);
+    s->base.sending = true;
+    s->base.id = send->id;
+    s->call = send->call;
+    s->wait_ms = send->wait_ms;
+    s->protocol = send->object ? send->protocol : ROSTRUM_PROTOCOL_RDCM;
+    s->deadline = send->deadline_ms ? rs_agent_now(agent) + (rs_time)send->deadline_ms * RS_MILLISECOND : RS_NEVER;
+    s->path.group = s->next_path.group = RS_NO_GROUP;
+    s->report_at = RS_NEVER;
+    s->failure = ROSTRUM_ERR_FAILED;
+    s->result = (rostrum_send_result){.data_id = send->id.data,
+                                      .size = send->object ? send->object->size : 0,
+                                      .requested_ns = rs_wall_clock(),
+                                      .fragment_size = agent->fragment_size,
+                                      .receivers = s->receivers,
+                                      .receiver_count = send->receiver_count};
+    if (!s->peers || !s->receivers || !s->dark || !s->parts || !number_receivers(agent, s, send)) {
+        free_sending(agent, s);
+        return NULL;
+    }
+    return s;
+}
+
+/* Why this send cannot be started, or NULL. */
+static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, rostrum_code *code, char *words,
+                                size_t size) {
+    *code = ROSTRUM_ERR_INVALID;
+    for (uint32_t i = 0; i < send->receiver_count; i++) {
+        if (strcmp(send->receivers[i], agent->options.server) == 0) {
+            snprintf(words, size, "%s is the sender and has the object already: leave it out of the receivers",
+                     agent->options.server);
+            return words;
+        }
+    }
+    uint32_t streams = 0;
+    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        streams += t->source != NULL;
+    *code = ROSTRUM_ERR_LIMIT;
+    if (!send->object && streams >= RS_STREAMS_MOST)
+        return "as many streams as an agent takes are being sent from here already";
+    *code = ROSTRUM_ERR_UNAVAILABLE;
+    if (agent->stopping)
+        return "this agent is ending";
+    if (!agent->link)
+        return "this agent was started without a manager (--manager): it can receive but not send";
+    return NULL;
+}
+
+/* Of what is being added it follows; a stream has none. */
+static rs_digest digest_of(const rs_agent *agent, const rs_object *object) {
+    if (!object)
+        return (rs_digest){0};
+    return object->phase == RS_OBJECT_DIGESTING ? (rs_digest){.algorithm = agent->options.digest_algorithm}
+                                                : object->digest;
+}
+
+/* NULL: it was not begun, and the call is answered. */
+static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
+    char words[ROSTRUM_WORDS_MAX + 1];
+    rostrum_code code;
+    const char *cause = cannot_start(agent, send, &code, words, sizeof words);
+    if (cause) {
+        rs_api_reply_error(agent->api, &send->call, code, "%s", cause);
+        return NULL;
+    }
+    rs_sending *s = new_sending(agent, send);
+    if (!s) {
+        rs_api_reply_error(agent->api, &send->call, ROSTRUM_ERR_LIMIT, "no memory or no room for %u receivers",
+                           send->receiver_count);
+        return NULL;
+    }
+    const rs_send_params params = {.object = send->id,
+                                   .size = send->object ? send->object->size : RS_STREAM,
+                                   .digest = digest_of(agent, send->object),
+                                   .receivers = s->peers,
+                                   .receiver_count = s->receiver_count,
+                                   .stragglers = (rs_straggler_policy)send->stragglers,
+                                   .protocol =
+                                       s->protocol == ROSTRUM_PROTOCOL_RDCM ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC};
+    rs_status status = rs_send_open(agent->node, rs_agent_now(agent), &params, &s->base.xfer);
+    if (status != RS_OK) {
+        code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS
+               : status == RS_ERR_LIMIT ? ROSTRUM_ERR_LIMIT
+                                        : ROSTRUM_ERR_INVALID;
+        rs_api_reply_error(agent->api, &send->call, code, "cannot send %s %s: %s", send->object ? "object" : "stream",
+                           rs_id_text(&send->id),
+                           status == RS_ERR_EXISTS ? "it is being sent from here already" : rs_strerror(status));
+        free_sending(agent, s);
+        return NULL;
+    }
+    s->base.object = send->object;
+    if (send->object) {
+        rs_store_hold(send->object);
+        rs_send_leaves(agent->node, s->base.xfer, send->object->leaves, send->object->leaf_count);
+    }
+    rs_transfers_add(&agent->transfers, &s->base);
+    s->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
+    return s;
+}
+
+void rs_sending_api(void *context, const rs_api_send *send) {
+    rs_agent *agent = context;
+    rs_sending *s = begin(agent, send);
+    if (!s) {
+        if (send->stream >= 0)
+            close(send->stream);
+        return;
+    }
+    if (!send->object && !(s->base.source = rs_stream_source_new(agent, s, send->stream)))
+        rs_sending_cancel(agent, &s->base, "no memory for a stream");
+    rs_log(RS_LOG_INFO, "send", "%s=%s phase=requested bytes=%llu receivers=%u process=%s",
+           send->object ? "object" : "stream", rs_id_text(&s->base.id), (unsigned long long)s->result.size,
+           s->receiver_count, rs_quote(send->process));
+    rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PHASE);
+    snprintf(event.subject, sizeof event.subject, "requested");
+    rs_api_event(agent->api, &s->base.id, &event);
+}
+
+void rs_sending_count(rs_transfer *transfer, uint32_t bytes) {
+    rs_sending_of(transfer)->result.bytes_sent += bytes;
+}
+
+void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause) {
+    rs_sending_of(transfer)->failure = ROSTRUM_ERR_CANCELLED;
+    rs_send_cancel(agent->node, rs_agent_now(agent), transfer->xfer, cause);
+}
+
+void rs_sending_added_api(void *context, const rs_object *object) {
+    rs_agent *agent = context;
+    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (t->object == object) {
+            rs_send_leaves(agent->node, t->xfer, object->leaves, object->leaf_count);
+            rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &object->digest);
+        }
+}
+
+void rs_sending_unreadable_api(void *context, const rs_object *object, const char *words) {
+    rs_agent *agent = context;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (t->object == object)
+            rs_sending_cancel(agent, t, words);
+}
+
+void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_object_id *id) {
+    rs_agent *agent = context;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (memcmp(&t->id, id, sizeof *id) == 0) {
+            rs_sending_cancel(agent, t, "cancelled by an application at the sender");
+            rs_api_reply_ok(agent->api, call);
+            return;
+        }
+    rs_api_reply_error(agent->api, call, ROSTRUM_ERR_UNKNOWN, "object %s is not being sent from here", rs_id_text(id));
+}
+
+/* A receiver's copy of a chunk stays wrong: are the bytes here still those whose digest was told? */
+static void retake(rs_agent *agent, const rs_sending *s, const rs_event *event) {
+    const rs_object *object = s->base.object;
+    const rs_digest *digest = &object->digest;
+    uint8_t leaf[sizeof digest->value];
+    bool same = rs_digest_leaf(digest->algorithm, object->map, object->size, event->sn, leaf) &&
+                memcmp(leaf, object->leaves + event->sn * digest->length, digest->length) == 0;
+    agent->digest_chunks_retaken++;
+    rs_log(RS_LOG_WARNING, "send", "object=%s chunk=%llu is wrong at %s again and again; the bytes here are %s",
+           rs_id_text(&s->base.id), (unsigned long long)event->sn, rs_quote(rs_peers_name(&agent->peers, event->peer)),
+           same ? "unchanged" : "others than were digested");
+    rs_send_retaken(agent->node, rs_agent_now(agent), s->base.xfer, event->peer, event->sn, same);
+}
+
+/* --------------------------------------------------------------------------------------------------------- ending */
+
+static void answer(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
+    rostrum_send_result *result = &s->result;
+    result->ok = ok;
+    result->done_ns = rs_wall_clock();
+    copy_words(result->cause, ok ? "" : cause);
+    result->packets_sent = s->stats.packets_sent;
+    result->packets_attempt = s->stats.packets_attempt;
+    result->packets_redundant = s->stats.packets_redundant;
+    result->packets_patched = s->stats.patches_sent;
+    result->packets_repair = s->stats.repairs_sent;
+    result->losses_repaired = s->stats.repairs_mended;
+    result->acks_received = s->stats.acks_received;
+    if (!s->ever_granted && !ok)
+        rs_api_reply_error(agent->api, &s->call, s->failure, "%s", cause);
+    else
+        rs_api_reply_send(agent->api, &s->call, result);
+}
+
+static const char *first_cause(const rs_sending *s, const char *fallback) {
+    if (fallback[0])
+        return fallback;
+    for (uint32_t i = 0; i < s->receiver_count; i++)
+        if (s->receivers[i].state == ROSTRUM_RECEIVER_FAILED)
+            return s->receivers[i].cause;
+    return "it did not reach every receiver";
+}
+
+static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
+    const char *cause = event->ok ? "" : s->denial[0] && !s->ever_granted ? s->denial : first_cause(s, event->cause);
+    rs_sending_sample(agent, s);
+    rs_paths_give_back(agent, s);
+    s->phase = RS_PHASE_DONE;
+    if (s->base.source)
+        s->result.size = rs_stream_source_bytes(s->base.source);
+    s->final_phase = event->ok ? "done" : "failed";
+    rs_totals_add(&agent->totals.sent, &s->stats, event->ok);
+    copy_words(s->result.cause, cause);
+    rs_report_now(agent, s);
+    rs_sending_tell_phase(agent, s, "done", cause);
+    answer(agent, s, event->ok, cause);
+    rs_transfers_remove(&agent->transfers, &s->base);
+    free_sending(agent, s);
+}
+
+/* --------------------------------------------------------------------------------------------------------- events */
+
+static void phase_entered(rs_agent *agent, rs_sending *s, rs_phase phase) {
+    s->phase = phase;
+    if (s->base.source)
+        rs_stream_source_moved(s->base.source);
+    if (phase == RS_PHASE_ATTEMPT)
+        s->result.attempt_ns = rs_wall_clock();
+    if (phase == RS_PHASE_HIGH_RATE)
+        s->result.high_rate_ns = rs_wall_clock();
+    const char *name = phase == RS_PHASE_ATTEMPT     ? "attempt"
+                       : phase == RS_PHASE_HIGH_RATE ? "high-rate"
+                       : phase == RS_PHASE_PATCHING  ? "patching"
+                                                     : NULL;
+    if (name)
+        rs_sending_tell_phase(agent, s, name, "");
+    rs_report_later(agent, s);
+}
+
+static void receiver_event(rs_agent *agent, rs_sending *s, const rs_event *event) {
+    int64_t index = rs_sending_receiver(s, event->peer);
+    if (index < 0)
+        return;
+    rostrum_receiver *receiver = &s->receivers[index];
+    switch (event->kind) {
+    case RS_EV_FIRST_LIGHT:
+        receiver->state = ROSTRUM_RECEIVER_RECEIVING;
+        receiver->cause[0] = '\0'; /* it was dark */
+        if (receiver->first_light_ns == 0) {
+            receiver->first_light_ns = rs_wall_clock();
+            receiver->initial_sn = event->sn;
+        }
+        rs_log(RS_LOG_INFO, "send", "object=%s light_at=%s sn=%llu", rs_id_text(&s->base.id), rs_quote(receiver->name),
+               (unsigned long long)event->sn);
+        break;
+    case RS_EV_PEER_DONE:
+        receiver->state = ROSTRUM_RECEIVER_DONE;
+        receiver->digest_ok = true;
+        receiver->had_it = event->had_it;
+        receiver->patched_fragments = event->bytes;
+        if (event->bytes * s->result.fragment_size < s->result.size)
+            receiver->cause[0] = '\0'; /* it was late, not dark: multicast packets came */
+        receiver->complete_ns = rs_wall_clock();
+        rs_log(RS_LOG_INFO, "send", "object=%s done_at=%s patched=%llu%s", rs_id_text(&s->base.id),
+               rs_quote(receiver->name), (unsigned long long)event->bytes, event->had_it ? " had_it=1" : "");
+        break;
+    default:
+        receiver->state = ROSTRUM_RECEIVER_FAILED;
+        copy_words(receiver->cause, event->cause);
+        rs_log(RS_LOG_WARNING, "send", "object=%s failed_at=%s cause=%s", rs_id_text(&s->base.id),
+               rs_quote(receiver->name), rs_quote(event->cause));
+    }
+    rs_sending_sample(agent, s);
+    tell_receiver(agent, s, receiver);
+}
+
+void rs_sending_event(rs_agent *agent, const rs_event *event) {
+    rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
+    if (!transfer || !transfer->sending)
+        return;
+    rs_sending *s = rs_sending_of(transfer);
+    int64_t index;
+    switch (event->kind) {
+    case RS_EV_RETAKE:
+        retake(agent, s, event);
+        break;
+    case RS_EV_PATH_WANTED:
+        rs_paths_request(agent, s, event->bytes);
+        break;
+    case RS_EV_PHASE:
+        phase_entered(agent, s, event->phase);
+        break;
+    case RS_EV_FIRST_LIGHT:
+    case RS_EV_PEER_DONE:
+    case RS_EV_PEER_FAILED:
+        receiver_event(agent, s, event);
+        break;
+    case RS_EV_NO_LIGHT:
+        index = rs_sending_receiver(s, event->peer);
+        if (index >= 0 && !s->dark[index]) {
+            s->dark[index] = true;
+            s->dark_count++;
+            snprintf(s->receivers[index].cause, sizeof s->receivers[index].cause,
+                     "%.120s: it got the rest by unicast; look at its firewall and its IGMP or multicast filters",
+                     event->cause);
+        }
+        break;
+    case RS_EV_PATH_DONE:
+        s->result.data_done_ns = rs_wall_clock();
+        rs_paths_tell_dark(agent, s); /* while the path is still this one */
+        rs_sending_sample(agent, s);
+        rs_sending_tell_phase(agent, s, "data-done", "");
+        rs_paths_session_over(agent, s);
+        break;
+    case RS_EV_SEND_DONE:
+        send_done(agent, s, event);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------------- time */
+
+rs_time rs_sending_deadline(const rs_agent *agent) {
+    rs_time earliest = RS_NEVER;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
+        const rs_sending *s = rs_sending_of(t);
+        rs_time own = rs_paths_deadline(s);
+        own = s->report_at < own ? s->report_at : own;
+        own = t->progress_at < own ? t->progress_at : own;
+        own = s->dark_count > 0 ? rs_agent_now(agent) : own;
+        earliest = own < earliest ? own : earliest;
+    }
+    return earliest;
+}
+
+void rs_sending_timeout(rs_agent *agent) {
+    rs_time now = rs_agent_now(agent);
+    for (rs_sending *s = first_sending(agent); s; s = next_sending(s)) {
+        if (s->dark_count > 0)
+            rs_paths_tell_dark(agent, s);
+        if (now >= rs_paths_deadline(s))
+            rs_paths_timeout(agent, s);
+        if (now >= s->report_at)
+            rs_report_now(agent, s);
+        if (now >= s->base.progress_at) {
+            s->base.progress_at = now + PROGRESS_EVERY;
+            tell_progress(agent, s);
+        }
+    }
+}
+
+void rs_sending_free_all(rs_agent *agent) {
+    while (agent->transfers.sending) {
+        rs_sending *s = first_sending(agent);
+        rs_transfers_remove(&agent->transfers, &s->base);
+        free_sending(agent, s);
+    }
+}

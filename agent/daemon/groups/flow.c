@@ -1,0 +1,163 @@
+#include "daemon/groups/flow.h"
+
+#include <string.h>
+
+#include "core/base/xxh64.h"
+#include "core/groups/wire.h"
+
+#define WINDOW_BYTES (8u << 20)
+#define WINDOW_LEAST 256u
+#define WINDOW_MOST 4096u
+#define PACKET_COST 832u /* what the kernel needs beside a datagram's bytes */
+
+uint32_t rs_flow_window(uint32_t packet_bytes) {
+    uint32_t packets = WINDOW_BYTES / (packet_bytes + PACKET_COST);
+    return packets < WINDOW_LEAST ? WINDOW_LEAST : packets > WINDOW_MOST ? WINDOW_MOST : packets;
+}
+
+void rs_flow_reset(rs_flow *flow) {
+    *flow = (rs_flow){0};
+}
+
+/* The sn of the slowest that has told one of late; what was published a while ago if nobody has. */
+static uint64_t base(const rs_flow *flow, rs_time now) {
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < flow->reporter_count; i++)
+        if (flow->reporters[i].sn > 0 && now - flow->reporters[i].at < RS_FLOW_FRESH && flow->reporters[i].sn < least)
+            least = flow->reporters[i].sn;
+    return least == UINT64_MAX ? flow->floor : least;
+}
+
+bool rs_flow_open(rs_flow *flow, rs_time now, uint32_t window) {
+    if (now - flow->mark_at >= RS_FLOW_AGE) {
+        flow->floor = flow->mark;
+        flow->mark = flow->newest;
+        flow->mark_at = now;
+    }
+    return flow->newest - base(flow, now) < window;
+}
+
+static uint32_t hash(uint32_t address, uint32_t group) {
+    uint32_t h = (address ^ group * UINT32_C(0x9e3779b1)) * UINT32_C(0x85ebca6b);
+    return (h ^ h >> 15) * UINT32_C(0xc2b2ae35);
+}
+
+static bool lower(uint32_t a, uint32_t b, uint32_t group) {
+    uint32_t x = hash(a, group), y = hash(b, group);
+    return x < y || (x == y && a < b);
+}
+
+/* The same ones as rs_flow_chosen; what is known of who stays is kept. */
+void rs_flow_view(rs_flow *flow, uint32_t self, uint32_t group, const uint32_t *members, uint32_t count) {
+    uint32_t chosen[RS_FLOW_REPORTERS], have = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = have;
+        while (at > 0 && lower(members[i], chosen[at - 1], group))
+            at--;
+        if (at == RS_FLOW_REPORTERS)
+            continue;
+        have += have < RS_FLOW_REPORTERS;
+        memmove(chosen + at + 1, chosen + at, (have - at - 1) * sizeof *chosen);
+        chosen[at] = members[i];
+    }
+    rs_flow before = *flow;
+    flow->reporter_count = 0;
+    for (uint32_t i = 0; i < have; i++) {
+        if (chosen[i] == self)
+            continue;
+        uint32_t old = 0, at = flow->reporter_count++;
+        while (old < before.reporter_count && before.reporters[old].address != chosen[i])
+            old++;
+        flow->reporters[at].address = chosen[i];
+        flow->reporters[at].sn = old < before.reporter_count ? before.reporters[old].sn : 0;
+        flow->reporters[at].at = old < before.reporter_count ? before.reporters[old].at : 0;
+    }
+}
+
+void rs_flow_published(rs_flow *flow, uint64_t sn) {
+    if (flow->newest == 0) /* its numbers may go on where they once were */
+        flow->floor = flow->mark = sn - 1;
+    flow->newest = sn > flow->newest ? sn : flow->newest;
+}
+
+bool rs_flow_reported(rs_flow *flow, rs_time now, uint32_t window, uint32_t address, uint64_t sn) {
+    uint32_t i = 0;
+    while (i < flow->reporter_count && flow->reporters[i].address != address)
+        i++;
+    /* Receivers go on by steps; half of one allows for what came in another order. */
+    uint64_t step = window / RS_FLOW_STEPS / 2;
+    bool counts = i < flow->reporter_count && sn > 0 && sn <= flow->newest &&
+                  (flow->reporters[i].sn == 0 || sn >= flow->reporters[i].sn + (step ? step : 1));
+    flow->refused += !counts;
+    if (!counts)
+        return false;
+    flow->reporters[i].at = now;
+    flow->reporters[i].sn = sn;
+    return true;
+}
+
+bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint32_t count) {
+    uint32_t own = hash(self, group), lower = 0;
+    for (uint32_t i = 0; i < count && lower < RS_FLOW_REPORTERS; i++) {
+        uint32_t other = hash(members[i], group);
+        lower += other < own || (other == own && members[i] < self);
+    }
+    return lower < RS_FLOW_REPORTERS;
+}
+
+rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t *packet, size_t length,
+                            uint32_t window) {
+    if (length < RS_GM_DATA_LEAST || rs_gm_get_kind(packet, length) != RS_GM_KIND_DATA)
+        return NULL;
+    rs_gm_id id;
+    rs_gm_get_id(packet + RS_GM_HEADER - RS_GM_ID, &id);
+    if (id.sender != source)
+        return NULL;
+    rs_flow_heard *h = &table[hash(id.sender, id.group) % RS_FLOW_HEARD];
+    bool known = h->sender == id.sender && h->group == id.group && h->incarnation == id.incarnation;
+    if ((!known || id.sn != h->newest + 1) && !rs_gm_is_intact(packet, length))
+        return NULL;
+    if (!known || id.sn < h->told) {
+        *h = (rs_flow_heard){.sender = id.sender, .group = id.group, .incarnation = id.incarnation};
+        h->newest = h->told = id.sn > 0 ? id.sn - 1 : 0;
+    }
+    if (id.sn > h->newest)
+        h->newest = id.sn;
+    return h->newest - h->told >= window / RS_FLOW_STEPS ? h : NULL;
+}
+
+bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window) {
+    return missing > 0 && heard->newest > missing && heard->newest - missing > RS_FLOW_MISSING * (uint64_t)window;
+}
+
+#define CHECKED (RS_FLOW_BYTES - 4) /* bytes of a report before its check */
+
+static void put32(uint8_t *to, uint32_t value) {
+    for (int i = 0; i < 4; i++)
+        to[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint32_t get32(const uint8_t *from) {
+    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+}
+
+void rs_flow_encode(uint8_t out[RS_FLOW_BYTES], const rs_flow_report *report) {
+    put32(out, RS_FLOW_MAGIC | UINT32_C(1) << 16);
+    put32(out + 4, report->from);
+    put32(out + 8, report->incarnation);
+    put32(out + 12, report->group);
+    put32(out + 16, (uint32_t)report->sn);
+    put32(out + 20, (uint32_t)(report->sn >> 32));
+    put32(out + CHECKED, (uint32_t)rs_gm_xxh64(out, CHECKED, 0));
+}
+
+bool rs_flow_decode(const uint8_t *bytes, size_t length, rs_flow_report *out) {
+    if (length != RS_FLOW_BYTES || get32(bytes) != (RS_FLOW_MAGIC | UINT32_C(1) << 16) ||
+        get32(bytes + CHECKED) != (uint32_t)rs_gm_xxh64(bytes, CHECKED, 0))
+        return false;
+    *out = (rs_flow_report){.from = get32(bytes + 4),
+                            .incarnation = get32(bytes + 8),
+                            .group = get32(bytes + 12),
+                            .sn = get32(bytes + 16) | (uint64_t)get32(bytes + 20) << 32};
+    return true;
+}

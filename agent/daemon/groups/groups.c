@@ -1,0 +1,411 @@
+/* Message groups: who here uses them, what the manager is told, and the turns of the engine. */
+#include "daemon/groups/groups.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/data/nic.h"
+#include "daemon/groups/state.h"
+#include "daemon/units.h"
+
+#define JOIN_BOUND (10 * RS_SECOND)   /* for the manager's answer */
+#define JOIN_WAIT (60 * RS_SECOND)    /* for a manager that is away, as a send waits without a bound of its own */
+#define UNUSED_LINGER (2 * RS_SECOND) /* a group nobody here uses any more: its last messages may be asked for */
+#define MESSAGE_BYTES (1u << 20)
+#define EVENTS_TURN 4096u
+#define WORK_TURN 256u
+
+/* ----------------------------------------------------------------------------------------------------- finding */
+
+rs_local_group *rs_groups_by_id(const rs_groups *g, uint32_t id) {
+    rs_local_group *group = g->by_id[id % RS_GROUP_BUCKETS];
+    while (group && group->id != id)
+        group = group->next_by_id;
+    return group;
+}
+
+rs_local_group *rs_groups_by_name(const rs_groups *g, const char *name) {
+    rs_local_group *group = g->groups;
+    while (group && strcmp(group->name, name) != 0)
+        group = group->next;
+    return group;
+}
+
+static void unlink_id(rs_groups *g, const rs_local_group *group) {
+    for (rs_local_group **at = &g->by_id[group->id % RS_GROUP_BUCKETS]; *at; at = &(*at)->next_by_id)
+        if (*at == group) {
+            *at = group->next_by_id;
+            return;
+        }
+}
+
+/* ---------------------------------------------------------------------------------------------- to the manager */
+
+void rs_group_tell(rs_groups *g, rs_local_group *group, rs_link_group_call call, bool held) {
+    rs_link *link = g->agent->link;
+    rs_link_group_options options = {group->protocol, group->order, group->r, group->c, group->stagger};
+    const rs_link_group_options *given = group->viewed ? &options : NULL;
+    for (const rs_group_stream *s = group->streams; s && !given; s = rs_stream_next(s))
+        if (rs_stream_options(s)->protocol[0])
+            given = rs_stream_options(s);
+    rs_link_group_view view = {.id = group->id, .version = group->version};
+    if (group->viewed)
+        view.address = g->channels[group->channel].address;
+    if (link && rs_link_up(link))
+        rs_link_group(link, rs_agent_now(g->agent), call, group->name, given, group->viewed && held ? &view : NULL);
+}
+
+/* Tells what is not told yet: it is received here, or only published to. */
+static void tell_role(rs_groups *g, rs_local_group *group, bool held) {
+    bool join = group->receiver_count > 0;
+    if (join && !group->told_join)
+        rs_group_tell(g, group, RS_LINK_GROUP_JOIN, held);
+    if (!join && !group->told_use)
+        rs_group_tell(g, group, RS_LINK_GROUP_USE, held);
+    if (!join && group->told_join)
+        rs_group_tell(g, group, RS_LINK_GROUP_LEAVE, false);
+    group->told_join = join;
+    group->told_use |= !join;
+}
+
+void rs_groups_link_up(rs_groups *g) {
+    for (rs_local_group *group = g->groups; group; group = group->next) {
+        group->told_join = group->told_use = false;
+        if (group->stream_count > 0)
+            tell_role(g, group, true);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------- going */
+
+void rs_group_forget(rs_groups *g, rs_local_group *group) {
+    if (!group->viewed)
+        return;
+    rs_messages_forget(g->node, rs_agent_now(g->agent), group->id);
+    rs_group_leave_channel(g, group, false);
+    unlink_id(g, group);
+    group->viewed = group->member = false;
+    group->member_count = group->sender_count = 0;
+    rs_flow_reset(&group->flow);
+}
+
+static void remove_group(rs_groups *g, rs_local_group *group) {
+    rs_group_forget(g, group);
+    for (rs_local_group **at = &g->groups; *at; at = &(*at)->next)
+        if (*at == group) {
+            *at = group->next;
+            break;
+        }
+    g->group_count--;
+    free(group->members);
+    free(group->senders);
+    free(group);
+}
+
+void rs_group_refuse(rs_local_group *group, bool waiting_only, rostrum_code code, const char *words) {
+    group->held++; /* the last stream must not take the group with it */
+    for (rs_group_stream *s = group->streams, *next; s; s = next) {
+        next = rs_stream_next(s);
+        if (!waiting_only || rs_stream_waits(s))
+            rs_stream_refuse(s, code, words);
+    }
+    group->held--;
+}
+
+/* ----------------------------------------------------------------------------------------------- from programs */
+
+static rs_local_group *make_group(rs_groups *g, const char *name) {
+    rs_local_group *group = g->group_count < RS_GROUPS_MOST ? calloc(1, sizeof *group) : NULL;
+    if (!group)
+        return NULL;
+    snprintf(group->name, sizeof group->name, "%s", name);
+    group->unused_at = RS_NEVER;
+    rs_flow_reset(&group->flow);
+    group->next = g->groups;
+    g->groups = group;
+    g->group_count++;
+    return group;
+}
+
+/* What of `join` is other than the group is, in words; false: nothing. */
+static bool differs(const rs_local_group *group, const rs_api_join *join, char *words, size_t size) {
+    if (!group->viewed || !join->protocol[0])
+        return false;
+    if (strcmp(group->protocol, join->protocol) == 0 && strcmp(group->order, join->order) == 0 &&
+        (!join->r || join->r == group->r) && (!join->c || join->c == group->c) &&
+        (!join->stagger || join->stagger == group->stagger))
+        return false;
+    snprintf(words, size,
+             "%.128s runs %s with order %s (r %u, c %u, stagger %u), other than was asked for; leave the "
+             "options out",
+             group->name, group->protocol, group->order, group->r, group->c, group->stagger);
+    return true;
+}
+
+void rs_groups_api(void *context, const rs_api_join *join) {
+    rs_agent *agent = context;
+    rs_groups *g = agent->groups;
+    char words[ROSTRUM_WORDS_MAX + 1];
+    rs_local_group *group = rs_groups_by_name(g, join->group);
+    bool ready = group && group->viewed && (!join->subscribe || group->member);
+    if (!ready && !agent->link) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
+                           "this agent has no manager (rostrumd --manager), which groups need");
+        return;
+    }
+    if (group && differs(group, join, words, sizeof words)) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_DENIED, "%s", words);
+        return;
+    }
+    if (!group && g->stream_count < RS_STREAMS_MOST)
+        group = make_group(g, join->group);
+    bool there = ready || rs_link_up(agent->link); /* else it is told when it is: rs_groups_link_up */
+    rs_time bound = rs_agent_now(agent) + (there ? JOIN_BOUND : JOIN_WAIT);
+    rs_group_stream *stream = group && g->stream_count < RS_STREAMS_MOST ? rs_stream_new(g, group, join, bound) : NULL;
+    if (!stream) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_LIMIT,
+                           "this agent serves %u groups and %u programs in them, or is out of memory", g->group_count,
+                           g->stream_count);
+        return;
+    }
+    group->unused_at = RS_NEVER;
+    if (bound < g->join_deadline)
+        g->join_deadline = bound;
+    if (ready) {
+        rs_stream_open(stream);
+        return;
+    }
+    group->asked = true;
+    tell_role(g, group, false);
+}
+
+void rs_groups_stream_gone(rs_groups *g, rs_local_group *group, bool received) {
+    if (group->held == 0 && received && group->receiver_count == 0 && group->stream_count > 0)
+        tell_role(g, group, false);
+    if (group->stream_count == 0) {
+        group->unused_at = rs_agent_now(g->agent) + (group->viewed ? UNUSED_LINGER : 0);
+        if (group->unused_at < g->join_deadline)
+            g->join_deadline = group->unused_at;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------- turns */
+
+static void deliver(rs_groups *g, const rs_messages_event *event) {
+    rs_local_group *group = rs_groups_by_id(g, event->group);
+    if (event->kind == RS_MESSAGES_LOG) {
+        rs_log(RS_LOG_INFO, "groups", "group=%s %s", group ? group->name : "-", event->text);
+        return;
+    }
+    if (!group)
+        return;
+    bool lost = event->kind == RS_MESSAGES_LOST;
+    group->lost += lost ? event->count : 0;
+    group->delivered += !lost;
+    group->by_repair += !lost && event->via == RS_VIA_REPAIR;
+    group->by_request += !lost && event->via == RS_VIA_RETRANSMIT;
+    for (rs_group_stream *s = group->streams; s; s = rs_stream_next(s)) {
+        if (rs_stream_waits(s) || !rs_stream_receives(s))
+            continue;
+        if (lost)
+            rs_stream_lost(s, event);
+        else
+            rs_stream_message(s, event);
+    }
+}
+
+bool rs_groups_pump(rs_groups *g) {
+    rs_messages_event event;
+    uint32_t count = 0;
+    rs_streams_resume(g);
+    uint32_t worked = rs_messages_work(g->node, rs_agent_now(g->agent), WORK_TURN);
+    while (count < EVENTS_TURN && rs_messages_poll_event(g->node, &event)) {
+        deliver(g, &event);
+        count++;
+    }
+    rs_streams_flush(g);
+    rs_groups_report_held_back(g);
+    bool sent = rs_groups_send_packets(g);
+    g->more = worked == WORK_TURN || count == EVENTS_TURN || sent;
+    return g->more;
+}
+
+rs_time rs_groups_deadline(const rs_groups *g) {
+    if (g->more)
+        return 0; /* the pump ended before all was said */
+    rs_time deadline = rs_messages_deadline(g->node), sockets = rs_groups_sockets_deadline(g);
+    deadline = sockets < deadline ? sockets : deadline;
+    if (g->paused_count > 0 && rs_agent_now(g->agent) + RS_MILLISECOND < deadline)
+        deadline = rs_agent_now(g->agent) + RS_MILLISECOND;
+    return g->join_deadline < deadline ? g->join_deadline : deadline;
+}
+
+/* The manager has not answered a join in time. */
+static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
+    char words[ROSTRUM_WORDS_MAX + 1];
+    const rs_link *link = g->agent->link;
+    if (!link || rs_link_up(link)) {
+        rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT, "the manager has not answered within 10 s");
+        return;
+    }
+    rs_link_describe(link, now, words, sizeof words);
+    rs_stream_refuse(s, ROSTRUM_ERR_UNAVAILABLE, words);
+}
+
+static void expire_joins(rs_groups *g, rs_time now) {
+    g->join_deadline = RS_NEVER;
+    for (rs_local_group *group = g->groups, *after; group; group = after) {
+        after = group->next;
+        group->held++;
+        for (rs_group_stream *s = group->streams, *next; s; s = next) {
+            next = rs_stream_next(s);
+            if (!rs_stream_waits(s))
+                continue;
+            if (rs_stream_deadline(s) <= now)
+                refuse_late(g, s, now);
+            else if (rs_stream_deadline(s) < g->join_deadline)
+                g->join_deadline = rs_stream_deadline(s);
+        }
+        group->held--;
+        if (group->stream_count > 0)
+            continue;
+        if (group->unused_at > now) {
+            g->join_deadline = group->unused_at < g->join_deadline ? group->unused_at : g->join_deadline;
+            continue;
+        }
+        if (group->told_join)
+            rs_group_tell(g, group, RS_LINK_GROUP_LEAVE, false);
+        if (group->told_use)
+            rs_group_tell(g, group, RS_LINK_GROUP_UNUSE, false);
+        remove_group(g, group);
+    }
+}
+
+void rs_groups_timeout(rs_groups *g) {
+    rs_time now = rs_agent_now(g->agent);
+    if (now >= rs_messages_deadline(g->node))
+        rs_messages_timeout(g->node, now);
+    if (now >= g->join_deadline)
+        expire_joins(g, now);
+    rs_groups_sockets_timeout(g);
+}
+
+uint32_t rs_groups_count(const rs_groups *g) {
+    return g->group_count;
+}
+
+uint32_t rs_groups_status(const rs_groups *g, rostrum_group_status *rows, uint32_t most) {
+    uint32_t count = 0;
+    for (const rs_local_group *group = g->groups; group && count < most; group = group->next) {
+        rostrum_group_status *row = &rows[count++];
+        *row = (rostrum_group_status){.id = group->id,
+                                      .version = group->version,
+                                      .joined = group->member,
+                                      .members = group->member_count,
+                                      .subscribers = group->receiver_count,
+                                      .publishers = group->stream_count - group->receiver_count,
+                                      .published = group->published,
+                                      .delivered = group->delivered,
+                                      .lost = group->lost,
+                                      .lost_slow = group->lost_slow,
+                                      .by_repair = group->by_repair,
+                                      .by_request = group->by_request};
+        snprintf(row->name, sizeof row->name, "%s", group->name);
+        snprintf(row->protocol, sizeof row->protocol, "%s", group->protocol);
+        snprintf(row->order, sizeof row->order, "%s", group->order);
+        if (group->viewed)
+            rs_address_text(g->channels[group->channel].address, row->address);
+    }
+    return count;
+}
+
+void rs_groups_stats(const rs_groups *g, rs_messages_stats *out) {
+    rs_messages_stats_get(g->node, out);
+}
+
+/* ------------------------------------------------------------------------------------------------------- birth */
+
+static void *take_memory(void *context, size_t size) {
+    (void)context;
+    return calloc(1, size);
+}
+
+static void give_memory(void *context, void *memory) {
+    (void)context;
+    free(memory);
+}
+
+static void log_io(void *context, rs_io_log_level level, const char *text) {
+    (void)context;
+    rs_log(level == RS_IO_LOG_WARNING ? RS_LOG_WARNING : RS_LOG_DEBUG, "io", "%s", text);
+}
+
+/* On sockets, whatever carries objects: these give whole datagrams, and others may listen at the same addresses. */
+static rs_io *open_io(const rs_options *o, uint64_t seed) {
+    char error[RS_IO_ERROR_MAX];
+    const rs_io_options options = {.interface = o->interface,
+                                   .address = o->address,
+                                   .mtu = o->mtu,
+                                   .receive_buffer = o->receive_buffer,
+                                   .log = log_io};
+    rs_io *io = rs_io_open(strcmp(o->io, "udp") == 0 ? "udp" : "udp-gso", &options, error);
+    if (io && o->loss)
+        io = rs_io_lossy(io, o->loss, seed, error);
+    if (!io)
+        rs_log(RS_LOG_ERROR, "groups", "%s", error);
+    return io;
+}
+
+void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks) {
+    callbacks->on_group_peer = rs_groups_peer;
+    callbacks->on_group_view = rs_groups_view;
+    callbacks->on_group_refused = rs_groups_refused;
+    for (rs_messages_protocol p = RS_MESSAGES_PLAIN; rs_messages_protocol_name(p); p++)
+        options->group_protocols[options->group_protocol_count++] = rs_messages_protocol_name(p);
+}
+
+rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
+    rs_groups *g = calloc(1, sizeof *g);
+    if (!g) {
+        rs_log(RS_LOG_ERROR, "groups", "memory is short");
+        return NULL;
+    }
+    g->io = open_io(&agent->options, seed);
+    uint32_t mtu = agent->options.mtu ? agent->options.mtu : rs_nic_mtu(agent->options.interface);
+    g->agent = agent;
+    g->join_deadline = RS_NEVER;
+    g->packet_bytes = mtu - 28 < RS_MESSAGES_PACKET_MOST ? mtu - 28 : RS_MESSAGES_PACKET_MOST;
+    g->message_bytes = MESSAGE_BYTES;
+    g->window = rs_flow_window(g->packet_bytes);
+    g->incarnation = rs_messages_incarnation(agent->boot); /* as others know it by what views tell of this server */
+    const rs_messages_config config = {.self = agent->options.address,
+                                       .incarnation = g->incarnation,
+                                       .seed = seed,
+                                       .packet_bytes = g->packet_bytes,
+                                       .receive_bytes = RS_FLOW_KEPT,
+                                       .send_bytes = RS_FLOW_KEPT,
+                                       .message_bytes = g->message_bytes};
+    const rs_allocator allocator = {.alloc = take_memory, .release = give_memory};
+    g->heard = calloc(RS_FLOW_HEARD, sizeof *g->heard);
+    g->node = rs_messages_new(&config, &allocator);
+    if (g->io && g->heard && g->node && rs_groups_sockets_start(g))
+        return g;
+    rs_log(RS_LOG_ERROR, "groups", "cannot start group messages (MTU %u, memory)", mtu);
+    rs_groups_free(g);
+    return NULL;
+}
+
+void rs_groups_free(rs_groups *g) {
+    if (!g)
+        return;
+    while (g->groups) {
+        rs_group_refuse(g->groups, false, ROSTRUM_ERR_UNAVAILABLE, "the agent is ending");
+        remove_group(g, g->groups);
+    }
+    rs_groups_sockets_stop(g);
+    rs_group_peers_free(g);
+    rs_messages_free(g->node);
+    free(g->heard);
+    free(g);
+}

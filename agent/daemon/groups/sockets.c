@@ -1,0 +1,319 @@
+/* Datagrams of group messages: multicast by a packet I/O of their own, repairs and requests by the socket for packets
+ * between peers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/groups/wire.h"
+#include "daemon/groups/state.h"
+#include "daemon/units.h"
+
+#define RECEIVE_TURN 256u      /* datagrams read before the rest of the loop has its turn */
+#define INTAKE_TURN 1024u      /* and these are put aside when the sockets have dropped some */
+#define LINGER (5 * RS_SECOND) /* controller/rostrum.thrift, GroupView */
+#define SEND_TURN 1024u
+#define PUT_OFF_MOST (4 * RS_MILLISECOND) /* of datagrams from peers, while multicast waits */
+_Static_assert(RS_GM_REPAIR_HEADER_MOST <= RS_DATAGRAM_HEADER_MAX, "heads of repairs fit");
+
+/* --------------------------------------------------------------------------------------------------- addresses */
+
+rs_group rs_channel_use(rs_groups *g, uint32_t address, uint16_t port) {
+    rs_group unused = RS_NO_GROUP;
+    for (uint32_t i = 0; i < g->channel_room; i++) {
+        if (g->channels[i].address == address && g->channels[i].port == port) {
+            g->channels[i].users++;
+            return i;
+        }
+        if (g->channels[i].address == 0 && unused == RS_NO_GROUP)
+            unused = i;
+    }
+    if (unused == RS_NO_GROUP && g->channel_room < RS_CHANNELS_MOST)
+        unused = g->channel_room++;
+    if (unused != RS_NO_GROUP)
+        g->channels[unused] = (rs_group_channel){.address = address, .port = port, .users = 1};
+    return unused;
+}
+
+void rs_channel_unuse(rs_groups *g, rs_group channel) {
+    rs_group_channel *c = &g->channels[channel];
+    if (--c->users == 0 && c->listeners == 0)
+        c->address = 0;
+}
+
+bool rs_channel_listen(rs_groups *g, rs_group channel, char *error) {
+    rs_group_channel *c = &g->channels[channel];
+    if (c->listeners == 0 && !rs_io_join(g->io, channel, c->address, c->port, error))
+        return false;
+    c->listeners++;
+    return true;
+}
+
+static void ignore(rs_groups *g, rs_group channel) {
+    rs_group_channel *c = &g->channels[channel];
+    if (--c->listeners > 0)
+        return;
+    rs_io_leave(g->io, channel);
+    if (c->users == 0)
+        c->address = 0;
+}
+
+void rs_channel_ignore(rs_groups *g, rs_group channel, bool linger) {
+    if (linger && g->linger_count < RS_CHANNELS_MOST)
+        g->linger[g->linger_count++] = (rs_linger){channel, rs_agent_now(g->agent) + LINGER};
+    else
+        ignore(g, channel);
+}
+
+static void end_lingering(rs_groups *g, rs_time now) {
+    uint32_t over = 0;
+    while (over < g->linger_count && g->linger[over].until <= now)
+        ignore(g, g->linger[over++].channel);
+    g->linger_count -= over;
+    if (over > 0)
+        memmove(g->linger, g->linger + over, g->linger_count * sizeof g->linger[0]);
+}
+
+/* --------------------------------------------------------------------------------------------------- receiving */
+
+/* The sender shall not go on yet: a program has to read first, or what was lost would be gone from the sender's buffer
+ * before it can be had again. */
+static bool must_wait(rs_groups *g, const rs_local_group *group, const rs_flow_heard *h) {
+    for (const rs_group_stream *s = group->streams; s; s = rs_stream_next(s))
+        if (rs_stream_is_catching_up(s, rs_agent_now(g->agent)))
+            return true;
+    return rs_flow_too_far(h, rs_messages_oldest_missing(g->node, h->sender, h->group), g->window);
+}
+
+static void report(rs_groups *g, rs_flow_heard *h) {
+    const rs_local_group *group = rs_groups_by_id(g, h->group);
+    h->held_back = group && group->member && must_wait(g, group, h);
+    g->any_held |= h->held_back;
+    if (h->held_back || !group || !group->member)
+        return;
+    h->told = h->newest;
+    if (!group->reports)
+        return;
+    uint8_t datagram[RS_FLOW_BYTES];
+    rs_flow_encode(datagram, &(rs_flow_report){g->agent->options.address, h->incarnation, h->group, h->newest});
+    rs_groups_send_to(g, h->sender, datagram, sizeof datagram, NULL, 0);
+}
+
+void rs_groups_report_held_back(rs_groups *g) {
+    bool any = g->any_held;
+    g->any_held = false;
+    for (uint32_t i = 0; i < RS_FLOW_HEARD && any; i++)
+        if (g->heard[i].held_back)
+            report(g, &g->heard[i]);
+}
+
+static void complain_of_version(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+    unsigned version = rs_gm_get_version(bytes, length);
+    char text[RS_ADDRESS_TEXT];
+    if (version != 0 && version != RS_GM_VERSION)
+        rs_log_limited(&g->versions, 5, RS_LOG_WARNING, "groups",
+                       "the agent at %s speaks version %u of group messages, this one %u: none of its messages is "
+                       "taken; install the same release on both",
+                       rs_address_text(source, text), version, (unsigned)RS_GM_VERSION);
+}
+
+/* A whole datagram lies at `bytes`: nothing is predicted (rs_io_sink). */
+static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, size_t header_length,
+                     uint32_t payload_length) {
+    rs_groups *g = context;
+    size_t length = header_length + payload_length;
+    uint32_t source = rs_io_source(g->io);
+    (void)channel;
+    if (g->behind)
+        rs_messages_intake(g->node, source, bytes, length);
+    else if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
+        complain_of_version(g, source, bytes, length);
+    rs_flow_heard *h = rs_flow_hear(g->heard, source, bytes, length, g->window);
+    if (h && !h->held_back)
+        report(g, h);
+    return NULL;
+}
+
+static void note_drops(rs_groups *g) {
+    rs_io_stats stats;
+    rs_io_stats_get(g->io, &stats);
+    const uint64_t drops = stats.dropped;
+    g->behind = drops > g->drops;
+    if (drops > g->drops)
+        rs_log_limited(&g->complaints, 5, RS_LOG_WARNING, "groups", "sockets' buffers were full: dropped=%llu",
+                       (unsigned long long)(drops - g->drops));
+    g->drops = drops;
+}
+
+/* False: more waits than a turn takes. */
+static bool read_multicast(rs_groups *g) {
+    const rs_io_sink sink = {.deliver = take, .context = g};
+    unsigned limit = g->behind ? INTAKE_TURN : RECEIVE_TURN;
+    bool all = rs_io_receive(g->io, limit, &sink) < (int)limit;
+    note_drops(g);
+    return all;
+}
+
+static void readable(void *context, uint32_t events) {
+    (void)events;
+    read_multicast(context);
+}
+
+bool rs_groups_read_first(rs_groups *g) {
+    rs_time now = rs_agent_now(g->agent);
+    if (read_multicast(g)) {
+        g->put_off_at = 0;
+        return true;
+    }
+    if (g->put_off_at == 0)
+        g->put_off_at = now;
+    bool enough = now - g->put_off_at >= PUT_OFF_MOST;
+    if (enough)
+        g->put_off_at = 0;
+    return enough;
+}
+
+bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+    rs_flow_report report_in;
+    unsigned magic = length >= 2 ? bytes[0] | (unsigned)bytes[1] << 8 : 0;
+    if (magic == RS_MESSAGES_MAGIC) {
+        if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
+            complain_of_version(g, source, bytes, length);
+    } else if (magic == RS_FLOW_MAGIC && rs_flow_decode(bytes, length, &report_in)) {
+        rs_local_group *group = rs_groups_by_id(g, report_in.group);
+        bool counts = group && report_in.incarnation == g->incarnation && report_in.from == source &&
+                      rs_flow_reported(&group->flow, rs_agent_now(g->agent), g->window, source, report_in.sn);
+        g->reports_refused += !counts;
+    } else {
+        return magic == RS_FLOW_MAGIC;
+    }
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------------------- sending */
+
+void rs_groups_send_to(rs_groups *g, uint32_t address, const uint8_t *head, size_t head_length, const uint8_t *rest,
+                       size_t rest_length) {
+    const rs_group_peer *peer = rs_group_peer_at(g, address);
+    if (!peer)
+        return;
+    rs_overlay_send_bytes(g->agent->overlay, address, peer->port, head, head_length, rest, rest_length);
+}
+
+/* What the sockets did not take, copied: the engine's bytes hold until its next call only. */
+static void keep(rs_groups *g, const rs_io_packet *packets, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *at = g->kept_bytes + (size_t)g->kept_count * g->packet_bytes;
+        const rs_io_packet *p = &packets[i];
+        memcpy(at, p->header, p->header_length);
+        if (p->payload_length > 0)
+            memcpy(at + p->header_length, p->payload, p->payload_length);
+        g->kept[g->kept_count++] = (rs_io_packet){.address = p->address,
+                                                  .port = p->port,
+                                                  .header = at,
+                                                  .header_length = (uint16_t)(p->header_length + p->payload_length)};
+    }
+}
+
+static bool send_kept(rs_groups *g) {
+    while (g->kept_count > 0) {
+        int taken = rs_io_send(g->io, g->kept, g->kept_count);
+        if (taken <= 0)
+            return false;
+        g->kept_count -= (uint32_t)taken;
+        memmove(g->kept, g->kept + taken, g->kept_count * sizeof g->kept[0]);
+    }
+    if (g->writable.active)
+        rs_loop_unwatch(g->agent->loop, &g->writable);
+    return true;
+}
+
+static void writable(void *context, uint32_t events) {
+    (void)events;
+    send_kept(context);
+}
+
+static void send_batch(rs_groups *g, const rs_io_packet *packets, uint32_t count) {
+    uint32_t done = 0;
+    while (done < count) {
+        int taken = rs_io_send(g->io, packets + done, count - done);
+        if (taken <= 0)
+            break;
+        done += (uint32_t)taken;
+    }
+    if (done == count)
+        return;
+    keep(g, packets + done, count - done);
+    rs_loop_watch(g->agent->loop, &g->writable, rs_io_send_fd(g->io), EPOLLOUT);
+}
+
+bool rs_groups_send_packets(rs_groups *g) {
+    rs_io_packet packets[RS_IO_BATCH];
+    uint32_t count = 0, total = 0;
+    rs_messages_out out;
+    if (g->kept_count > 0)
+        return false;
+    while (total < SEND_TURN && g->kept_count == 0 && rs_messages_poll_tx(g->node, rs_agent_now(g->agent), &out)) {
+        total++;
+        const uint8_t *rest = out.piece_count > 1 ? out.piece[1].bytes : NULL;
+        uint32_t rest_length = out.piece_count > 1 ? out.piece[1].length : 0;
+        if (out.channel != RS_CH_GROUP) {
+            if (out.piece_count > 1)
+                rs_groups_send_to(g, out.peer, out.piece[0].bytes, out.piece[0].length, rest, rest_length);
+            else
+                rs_groups_send_to(g, out.peer, NULL, 0, out.piece[0].bytes, out.piece[0].length);
+            continue;
+        }
+        packets[count++] = (rs_io_packet){.address = g->channels[out.group].address,
+                                          .port = g->channels[out.group].port,
+                                          .header = out.piece[0].bytes,
+                                          .header_length = (uint16_t)out.piece[0].length,
+                                          .payload = rest,
+                                          .payload_length = rest_length};
+        if (count == RS_IO_BATCH) {
+            send_batch(g, packets, count);
+            count = 0;
+        }
+    }
+    send_batch(g, packets, count);
+    if (total > 0)
+        rs_overlay_flush(g->agent->overlay);
+    return total > 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------- birth */
+
+bool rs_groups_sockets_start(rs_groups *g) {
+    g->readable = (rs_watch){.ready = readable, .context = g};
+    g->writable = (rs_watch){.ready = writable, .context = g};
+    g->kept_bytes = malloc((size_t)RS_IO_BATCH * g->packet_bytes);
+    return g->kept_bytes && rs_loop_watch(g->agent->loop, &g->readable, rs_io_receive_fd(g->io), EPOLLIN);
+}
+
+void rs_groups_sockets_stop(rs_groups *g) {
+    rs_loop_unwatch(g->agent->loop, &g->readable);
+    rs_loop_unwatch(g->agent->loop, &g->writable);
+    rs_io_close(g->io);
+    free(g->kept_bytes);
+}
+
+rs_io_stats rs_groups_io_stats(const rs_groups *g) {
+    rs_io_stats stats;
+    rs_io_stats_get(g->io, &stats);
+    return stats;
+}
+
+uint64_t rs_groups_reports_refused(const rs_groups *g) {
+    return g->reports_refused;
+}
+
+uint64_t rs_groups_socket_drops(const rs_groups *g) {
+    return g->drops;
+}
+
+rs_time rs_groups_sockets_deadline(const rs_groups *g) {
+    return g->linger_count > 0 ? g->linger[0].until : RS_NEVER;
+}
+
+void rs_groups_sockets_timeout(rs_groups *g) {
+    end_lingering(g, rs_agent_now(g->agent));
+}

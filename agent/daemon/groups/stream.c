@@ -1,0 +1,413 @@
+/* Streams between the agent and programs: one socket for each group that a program publishes to or subscribes to, with
+ * frames of any number and size (docs/application-interface.md, Message groups).
+ *
+ * What a program does not read waits here, up to OUT_MOST; what comes then is lost to it, and it is told how much. What
+ * a program publishes while the engine has no room stays in its socket: its next write waits. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/group_frames.h"
+#include "daemon/groups/state.h"
+
+#define IN_FIRST (256u << 10)
+#define OUT_FIRST (64u << 10)
+#define OUT_MOST (8u << 20)
+#define OUT_SPARE (1u << 10) /* kept for words about what was lost */
+#define OUT_PIECE (256u << 10)
+#define SOCKET_BYTES (512 << 10)
+#define STUCK (100 * RS_MILLISECOND) /* a program that reads nothing so long is not waited for */
+
+struct rs_group_stream {
+    rs_group_stream *next, *next_dirty;
+    rs_groups *groups;
+    rs_local_group *group;
+    bool receives, waits, paused, dirty, blocked;
+    rs_api_call call;
+    rs_time deadline;
+    rs_link_group_options options;
+    char protocol[32], order[8];
+    int fd;
+    rs_watch watch;
+    uint8_t *in, *out;
+    size_t in_start, in_length, in_room;
+    size_t out_start, out_length, out_room;
+    rs_time progress_at;
+    uint64_t lost;  /* not told yet: there was no room */
+    uint64_t *told; /* bit i: the program knows the name of the peer with that index */
+    uint32_t told_words;
+};
+
+static void close_stream(rs_group_stream *s);
+
+bool rs_stream_waits(const rs_group_stream *s) {
+    return s->waits;
+}
+
+bool rs_stream_receives(const rs_group_stream *s) {
+    return s->receives;
+}
+
+rs_time rs_stream_deadline(const rs_group_stream *s) {
+    return s->deadline;
+}
+
+rs_group_stream *rs_stream_next(const rs_group_stream *s) {
+    return s->next;
+}
+
+const rs_link_group_options *rs_stream_options(const rs_group_stream *s) {
+    return &s->options;
+}
+
+/* ------------------------------------------------------------------------------------------------- to programs */
+
+static size_t waiting(const rs_group_stream *s) {
+    return s->out_length - s->out_start;
+}
+
+/* Room for `length` bytes behind what waits; NULL: the program reads too slowly. */
+static uint8_t *room(rs_group_stream *s, size_t length) {
+    if (s->out_length + length > s->out_room && s->out_start > 0) {
+        memmove(s->out, s->out + s->out_start, waiting(s));
+        s->out_length -= s->out_start;
+        s->out_start = 0;
+    }
+    if (s->out_length + length > OUT_MOST)
+        return NULL;
+    if (s->out_length + length > s->out_room) {
+        size_t more = s->out_room ? s->out_room : OUT_FIRST;
+        while (more < s->out_length + length)
+            more *= 2;
+        more = more < OUT_MOST ? more : OUT_MOST;
+        uint8_t *larger = realloc(s->out, more);
+        if (!larger)
+            return NULL;
+        s->out = larger;
+        s->out_room = more;
+    }
+    uint8_t *at = s->out + s->out_length;
+    s->out_length += length;
+    if (!s->dirty) {
+        s->dirty = true;
+        s->next_dirty = s->groups->dirty;
+        s->groups->dirty = s;
+    }
+    return at;
+}
+
+static bool tell_lost(rs_group_stream *s, uint32_t sender, uint64_t sn, uint64_t count, uint8_t reason) {
+    uint8_t *at = room(s, RS_GROUP_FRAME_LOST);
+    if (at)
+        rs_group_frame_lost(at, sender, sn, count, reason);
+    return at != NULL;
+}
+
+/* What was lost before for want of room is told first. */
+static bool told_of_losses(rs_group_stream *s) {
+    if (s->lost == 0)
+        return true;
+    if (waiting(s) > OUT_MOST / 2 || !tell_lost(s, 0, 0, s->lost, RS_LOST_SLOW))
+        return false;
+    s->lost = 0;
+    return true;
+}
+
+static bool knows(rs_group_stream *s, const rs_group_peer *peer) {
+    uint32_t word = peer->index / 64;
+    uint64_t bit = UINT64_C(1) << peer->index % 64;
+    if (word >= s->told_words) {
+        uint32_t more = word + 16;
+        uint64_t *larger = realloc(s->told, more * sizeof *larger);
+        if (!larger)
+            return false;
+        memset(larger + s->told_words, 0, (more - s->told_words) * sizeof *larger);
+        s->told = larger;
+        s->told_words = more;
+    }
+    if (s->told[word] & bit)
+        return true;
+    size_t length = strnlen(peer->name, 255);
+    uint8_t *at = room(s, rs_group_frame_sender_length(length));
+    if (!at)
+        return false;
+    rs_group_frame_sender(at, peer->address, peer->name, length);
+    s->told[word] |= bit;
+    return true;
+}
+
+void rs_stream_message(rs_group_stream *s, const rs_messages_event *event) {
+    const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
+    bool fits = waiting(s) + event->length + OUT_SPARE <= OUT_MOST && told_of_losses(s) && (!peer || knows(s, peer));
+    uint8_t *at = fits ? room(s, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
+    if (!at) {
+        s->lost++;
+        s->group->lost_slow++;
+        return;
+    }
+    rs_group_frame_message(at, event->length, (uint8_t)event->via, event->sender, event->part, event->sn);
+    memcpy(at + RS_GROUP_FRAME_MESSAGE, event->bytes, event->length);
+}
+
+void rs_stream_lost(rs_group_stream *s, const rs_messages_event *event) {
+    const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
+    if (!told_of_losses(s) || (peer && !knows(s, peer)) ||
+        !tell_lost(s, event->sender, event->sn, event->count, (uint8_t)event->reason))
+        s->lost += event->count;
+}
+
+bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
+    return s->receives && waiting(s) > OUT_MOST / 2 && now - s->progress_at < STUCK;
+}
+
+static void watch(rs_group_stream *s) {
+    uint32_t events = (s->paused ? 0u : (uint32_t)EPOLLIN) | (s->blocked ? (uint32_t)EPOLLOUT : 0u);
+    rs_loop_watch(s->groups->agent->loop, &s->watch, s->fd, events);
+}
+
+/* False: the program is gone. */
+static bool flush(rs_group_stream *s) {
+    bool blocked = false;
+    while (waiting(s) > 0 && !blocked) {
+        size_t piece = waiting(s) < OUT_PIECE ? waiting(s) : OUT_PIECE;
+        ssize_t sent = send(s->fd, s->out + s->out_start, piece, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent > 0) {
+            s->out_start += (size_t)sent;
+            s->progress_at = rs_agent_now(s->groups->agent);
+        } else if (sent < 0 && errno != EINTR) {
+            if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS)
+                return false;
+            blocked = true;
+        }
+    }
+    if (waiting(s) == 0)
+        s->out_start = s->out_length = 0;
+    if (!blocked && s->lost > 0)
+        (void)told_of_losses(s);
+    if (blocked != s->blocked) {
+        s->blocked = blocked;
+        watch(s);
+    }
+    return true;
+}
+
+void rs_streams_flush(rs_groups *g) {
+    while (g->dirty) {
+        rs_group_stream *s = g->dirty;
+        g->dirty = s->next_dirty;
+        s->dirty = false;
+        if (!s->blocked && !flush(s))
+            close_stream(s);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------- from programs */
+
+/* Other programs of this server hear it too. */
+static void tell_neighbours(const rs_group_stream *from, const uint8_t *bytes, uint32_t length, uint64_t sn) {
+    if (from->group->receiver_count == (from->receives ? 1u : 0u))
+        return;
+    const rs_messages_event event = {
+        .sender = from->groups->agent->options.address, .sn = sn, .bytes = bytes, .length = length, .via = RS_VIA_DATA};
+    for (rs_group_stream *s = from->group->streams; s; s = s->next)
+        if (s != from && s->receives && !s->waits)
+            rs_stream_message(s, &event);
+}
+
+/* RS_ERR_LIMIT: later. */
+static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t length) {
+    rs_groups *g = s->groups;
+    rs_local_group *group = s->group;
+    uint64_t sn = 0;
+    rs_time now = rs_agent_now(g->agent);
+    if (!rs_flow_open(&group->flow, now, g->window))
+        return RS_ERR_LIMIT;
+    rs_status status = rs_messages_publish(g->node, now, group->id, bytes, length, &sn);
+    if (status != RS_OK)
+        return status;
+    rs_flow_published(&group->flow, sn);
+    group->published++;
+    tell_neighbours(s, bytes, length, sn);
+    return RS_OK;
+}
+
+static void set_paused(rs_group_stream *s, bool paused) {
+    if (paused == s->paused)
+        return;
+    s->paused = paused;
+    s->groups->paused_count += paused ? 1u : (uint32_t)-1;
+    watch(s);
+}
+
+/* What is in the buffer. False: the program does not keep to the format. */
+static bool take_frames(rs_group_stream *s) {
+    bool full = false;
+    while (!full && s->in_length - s->in_start >= RS_GROUP_FRAME_HEAD) {
+        const uint8_t *at = s->in + s->in_start;
+        uint32_t length;
+        if (rs_group_frame_head(at, &length) != RS_GROUP_FRAME_KIND_PUBLISH || length > s->groups->message_bytes)
+            return false;
+        if (s->in_length - s->in_start < RS_GROUP_FRAME_HEAD + (size_t)length)
+            break;
+        rs_status status = publish(s, at + RS_GROUP_FRAME_HEAD, length);
+        if (status != RS_OK && status != RS_ERR_LIMIT)
+            return false;
+        full = status == RS_ERR_LIMIT;
+        s->in_start += full ? 0 : RS_GROUP_FRAME_HEAD + (size_t)length;
+    }
+    set_paused(s, full);
+    if (s->in_start > 0) {
+        memmove(s->in, s->in + s->in_start, s->in_length - s->in_start);
+        s->in_length -= s->in_start;
+        s->in_start = 0;
+    }
+    return true;
+}
+
+/* Room for the rest of a large message, or for many small ones. */
+static bool in_room(rs_group_stream *s) {
+    size_t want = IN_FIRST;
+    uint32_t length;
+    if (s->in_length >= RS_GROUP_FRAME_HEAD && rs_group_frame_head(s->in, &length) == RS_GROUP_FRAME_KIND_PUBLISH &&
+        length <= s->groups->message_bytes && RS_GROUP_FRAME_HEAD + (size_t)length > want)
+        want = RS_GROUP_FRAME_HEAD + (size_t)length;
+    if (s->in_room >= want)
+        return true;
+    uint8_t *larger = realloc(s->in, want);
+    if (larger) {
+        s->in = larger;
+        s->in_room = want;
+    }
+    return larger != NULL;
+}
+
+static bool read_in(rs_group_stream *s) {
+    if (!in_room(s))
+        return false;
+    ssize_t got = recv(s->fd, s->in + s->in_length, s->in_room - s->in_length, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    if (got == 0)
+        return false;
+    s->in_length += (size_t)got;
+    return take_frames(s);
+}
+
+static void ready(void *context, uint32_t events) {
+    rs_group_stream *s = context;
+    bool alive = true;
+    if (events & EPOLLOUT)
+        alive = flush(s);
+    if (alive && !s->paused && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        alive = read_in(s);
+    else if (alive && (events & (EPOLLHUP | EPOLLERR)))
+        rs_loop_unwatch(s->groups->agent->loop, &s->watch); /* what it published last is still to go */
+    if (!alive)
+        close_stream(s);
+}
+
+void rs_streams_resume(rs_groups *g) {
+    if (g->paused_count == 0)
+        return;
+    for (rs_local_group *group = g->groups, *after; group; group = after) {
+        after = group->next;
+        for (rs_group_stream *s = group->streams, *next; s; s = next) {
+            next = s->next;
+            if (s->paused && !take_frames(s))
+                close_stream(s);
+        }
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------------- life */
+
+rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api_join *join, rs_time deadline) {
+    rs_group_stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->groups = g;
+    s->group = group;
+    s->waits = true;
+    s->receives = join->subscribe;
+    s->call = join->call;
+    s->deadline = deadline;
+    s->fd = -1;
+    s->watch = (rs_watch){.ready = ready, .context = s};
+    snprintf(s->protocol, sizeof s->protocol, "%s", join->protocol);
+    snprintf(s->order, sizeof s->order, "%s", join->order);
+    s->options = (rs_link_group_options){s->protocol, s->order, join->r, join->c, join->stagger};
+    if (strcmp(s->protocol, "plain") != 0) { /* as docs/groups.md has them; the manager wants all */
+        s->options.r += s->options.r ? 0 : 8;
+        s->options.c += s->options.c ? 0 : 5;
+        s->options.stagger += s->options.stagger ? 0 : 1;
+    }
+    s->next = group->streams;
+    group->streams = s;
+    group->stream_count++;
+    group->receiver_count += s->receives;
+    g->stream_count++;
+    return s;
+}
+
+static void close_stream(rs_group_stream *s) {
+    rs_groups *g = s->groups;
+    rs_local_group *group = s->group;
+    bool received = s->receives;
+    for (rs_group_stream **at = &g->dirty; *at; at = &(*at)->next_dirty)
+        if (*at == s) {
+            *at = s->next_dirty;
+            break;
+        }
+    for (rs_group_stream **at = &group->streams; *at; at = &(*at)->next)
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    group->stream_count--;
+    group->receiver_count -= s->receives;
+    g->stream_count--;
+    g->paused_count -= s->paused;
+    rs_loop_unwatch(g->agent->loop, &s->watch);
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s->in);
+    free(s->out);
+    free(s->told);
+    free(s);
+    rs_groups_stream_gone(g, group, received);
+}
+
+void rs_stream_open(rs_group_stream *s) {
+    int ends[2];
+    const int bytes = SOCKET_BYTES;
+    rs_groups *g = s->groups;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+        rs_stream_refuse(s, ROSTRUM_ERR_IO, "the agent has no descriptors left");
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
+            setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); /* as much as the system grants */
+    s->waits = false;
+    s->fd = ends[0];
+    s->progress_at = rs_agent_now(g->agent);
+    watch(s);
+    const rs_local_group *group = s->group;
+    rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, ends[1]);
+}
+
+void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *words) {
+    if (s->waits) {
+        rs_api_reply_error(s->groups->agent->api, &s->call, code, "%s", words);
+    } else {
+        size_t length = strnlen(words, 255);
+        uint8_t *at = room(s, rs_group_frame_end_length(length));
+        if (at)
+            rs_group_frame_end(at, (uint16_t)code, words, length);
+        (void)flush(s); /* what the socket takes: the program may have much unread */
+    }
+    close_stream(s);
+}

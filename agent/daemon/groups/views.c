@@ -1,0 +1,266 @@
+/* Views of message groups: what the manager tells, put together, listened to, and given to the engine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/groups/state.h"
+
+void rs_group_leave_channel(rs_groups *g, rs_local_group *group, bool linger) {
+    if (group->listening)
+        rs_channel_ignore(g, group->channel, linger);
+    group->listening = false;
+    rs_channel_unuse(g, group->channel);
+}
+
+/* ------------------------------------------------------------------------------------------------------- views */
+
+static int compare(const void *a, const void *b) {
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool contains(const int32_t *ids, uint32_t count, int32_t id) {
+    return count > 0 && bsearch(&id, ids, count, sizeof *ids, compare) != NULL;
+}
+
+/* The ids of `old` that are in neither of two lists, and those of `more`, ascending. NULL: no memory. */
+static int32_t *merge(const int32_t *old, uint32_t old_count, const int32_t *away[2], const uint32_t away_count[2],
+                      const int32_t *more, uint32_t more_count, uint32_t *count) {
+    uint32_t gone_count = away_count[0] + away_count[1], kept = 0, unique = 0;
+    int32_t *all = malloc(((size_t)old_count + more_count + 1) * sizeof *all);
+    int32_t *gone = malloc(((size_t)gone_count + 1) * sizeof *gone);
+    if (!all || !gone) {
+        free(all);
+        free(gone);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < gone_count; i++)
+        gone[i] = i < away_count[0] ? away[0][i] : away[1][i - away_count[0]];
+    qsort(gone, gone_count, sizeof *gone, compare);
+    for (uint32_t i = 0; i < old_count; i++)
+        if (!contains(gone, gone_count, old[i]))
+            all[kept++] = old[i];
+    for (uint32_t i = 0; i < more_count; i++)
+        all[kept++] = more[i];
+    qsort(all, kept, sizeof *all, compare);
+    for (uint32_t i = 0; i < kept; i++)
+        if (unique == 0 || all[unique - 1] != all[i])
+            all[unique++] = all[i];
+    free(gone);
+    *count = unique;
+    return all;
+}
+
+/* `view`'s lists put into those that were: who is in one of them now is in the other no more. */
+static bool take_members(rs_local_group *group, const rs_link_group_view *view) {
+    uint32_t members = view->full ? 0 : group->member_count, senders = view->full ? 0 : group->sender_count;
+    int32_t *now[2];
+    uint32_t count[2] = {0, 0};
+    now[0] =
+        merge(group->members, members, (const int32_t *[]){view->gone, view->senders},
+              (const uint32_t[]){view->gone_count, view->sender_count}, view->members, view->member_count, &count[0]);
+    now[1] =
+        merge(group->senders, senders, (const int32_t *[]){view->gone, view->members},
+              (const uint32_t[]){view->gone_count, view->member_count}, view->senders, view->sender_count, &count[1]);
+    if (!now[0] || !now[1]) {
+        free(now[0]);
+        free(now[1]);
+        return false;
+    }
+    free(group->members);
+    free(group->senders);
+    group->members = now[0];
+    group->member_count = count[0];
+    group->senders = now[1];
+    group->sender_count = count[1];
+    return true;
+}
+
+static bool listen_or_not(rs_groups *g, rs_local_group *group, bool listen, char *error) {
+    if (listen && !group->listening && !rs_channel_listen(g, group->channel, error))
+        return false;
+    if (!listen && group->listening)
+        rs_channel_ignore(g, group->channel, false);
+    group->listening = listen;
+    return true;
+}
+
+/* Moves to the view's address. False, in words: it cannot be listened at; the group is as it was. */
+static bool take_channel(rs_groups *g, rs_local_group *group, const rs_link_group_view *view, bool listen,
+                         char *error) {
+    const rs_group_channel *now = group->viewed ? &g->channels[group->channel] : NULL;
+    if (now && (!view->group || (now->address == view->address && now->port == view->port)))
+        return listen_or_not(g, group, listen, error);
+    rs_group channel = rs_channel_use(g, view->address, view->port);
+    if (channel == RS_NO_GROUP) {
+        snprintf(error, RS_IO_ERROR_MAX, "this server uses %u multicast addresses already", RS_CHANNELS_MOST);
+        return false;
+    }
+    if (listen && !rs_channel_listen(g, channel, error)) {
+        rs_channel_unuse(g, channel);
+        return false;
+    }
+    if (now)
+        rs_group_leave_channel(g, group, true);
+    group->channel = channel;
+    group->listening = listen;
+    return true;
+}
+
+static void take_facts(rs_local_group *group, const rs_link_group_view *view) {
+    const rs_link_group_options *o = &view->options;
+    snprintf(group->protocol, sizeof group->protocol, "%s", o->protocol);
+    snprintf(group->order, sizeof group->order, "%s", o->order);
+    group->r = o->r;
+    group->c = o->c;
+    group->stagger = o->stagger;
+}
+
+/* Addresses and incarnations of those in a list, behind what is there; who is not in the topology any more is left
+ * out. Returns how many there are then. */
+static uint32_t look_up(const rs_groups *g, const int32_t *ids, uint32_t id_count, rs_peer *peers,
+                        uint32_t *incarnations, uint32_t count) {
+    for (uint32_t i = 0; i < id_count; i++) {
+        const rs_group_peer *peer = rs_group_peer_by_id(g, ids[i]);
+        if (!peer)
+            continue;
+        peers[count] = peer->address;
+        incarnations[count++] = peer->incarnation;
+    }
+    return count;
+}
+
+/* The engine gets the view. Words in `error` if it does not take it. */
+static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
+    size_t most = (size_t)group->member_count + group->sender_count + 1;
+    rs_peer *peers = calloc(most, sizeof *peers);
+    uint32_t *incarnations = calloc(most, sizeof *incarnations), self = g->agent->options.address;
+    rs_time now = rs_agent_now(g->agent);
+    rs_messages_view view = {.group = group->id,
+                             .version = group->version,
+                             .channel = group->channel,
+                             .members = peers,
+                             .incarnations = incarnations,
+                             .order = strcmp(group->order, "fifo") == 0 ? RS_ORDER_FIFO : RS_ORDER_NONE,
+                             .r = group->r,
+                             .c_milli = group->c ? group->c * 1000 : RS_MESSAGES_NO_REPAIRS,
+                             .stagger = group->stagger};
+    rs_status status =
+        peers && incarnations ? rs_messages_protocol_named(group->protocol, &view.protocol) : RS_ERR_MEMORY;
+    group->member = false;
+    if (status == RS_OK) {
+        view.member_count = look_up(g, group->members, group->member_count, peers, incarnations, 0);
+        view.publishers = peers + view.member_count;
+        view.publisher_count =
+            look_up(g, group->senders, group->sender_count, peers, incarnations, view.member_count) - view.member_count;
+        for (uint32_t i = 0; i < view.member_count; i++)
+            group->member |= peers[i] == self;
+        status = rs_messages_set_view(g->node, now, &view);
+    }
+    if (status == RS_ERR_STATE) { /* versions began anew */
+        rs_messages_forget(g->node, now, group->id);
+        status = rs_messages_set_view(g->node, now, &view);
+    }
+    group->reports = group->member && rs_flow_chosen(self, group->id, peers, view.member_count);
+    rs_flow_view(&group->flow, self, group->id, peers, view.member_count);
+    free(peers);
+    free(incarnations);
+    if (status == RS_ERR_PROTOCOL)
+        snprintf(error, RS_IO_ERROR_MAX, "%s runs %s; the agent of %s has no engine for it", group->name,
+                 group->protocol, g->agent->options.server);
+    else if (status == RS_ERR_LIMIT)
+        snprintf(error, RS_IO_ERROR_MAX,
+                 "%s repairs with r %u and stagger %u, and %s is in groups with 8 other such pairs already: use one of "
+                 "theirs",
+                 group->name, group->r, group->stagger, g->agent->options.server);
+    else if (status != RS_OK)
+        snprintf(error, RS_IO_ERROR_MAX, "the view of %s cannot be used: %s", group->name, rs_strerror(status));
+    return status == RS_OK;
+}
+
+/* Programs that waited for it, and for what it says. */
+static void open_streams(rs_local_group *group) {
+    group->held++;
+    for (rs_group_stream *s = group->streams, *next; s; s = next) {
+        next = rs_stream_next(s);
+        if (rs_stream_waits(s) && (!rs_stream_receives(s) || group->member))
+            rs_stream_open(s);
+    }
+    group->held--;
+}
+
+static bool take_view(rs_groups *g, rs_local_group *group, const rs_link_group_view *view, char *error) {
+    bool listen = false;
+    if (!take_members(group, view)) {
+        snprintf(error, RS_IO_ERROR_MAX, "memory is short");
+        return false;
+    }
+    for (uint32_t i = 0; i < group->member_count && !listen; i++) {
+        const rs_group_peer *peer = rs_group_peer_by_id(g, group->members[i]);
+        listen = peer && peer->address == g->agent->options.address;
+    }
+    bool ok = take_channel(g, group, view, listen, error);
+    if (ok && !group->viewed) {
+        group->id = view->id;
+        group->next_by_id = g->by_id[view->id % RS_GROUP_BUCKETS];
+        g->by_id[view->id % RS_GROUP_BUCKETS] = group;
+        group->viewed = true;
+    }
+    if (view->group)
+        take_facts(group, view);
+    group->version = view->version;
+    return ok && hand_in(g, group, error);
+}
+
+void rs_groups_view(void *context, const rs_link_group_view *view) {
+    rs_agent *agent = context;
+    rs_groups *g = agent->groups;
+    char error[RS_IO_ERROR_MAX];
+    rs_local_group *group = view->group ? rs_groups_by_name(g, view->group) : rs_groups_by_id(g, view->id);
+    if (!group)
+        return; /* left meanwhile */
+    if (group->viewed && group->id != view->id)
+        rs_group_forget(g, group); /* deleted, and made again */
+    if (view->full ? !view->group : (!group->viewed || view->base_version != group->version)) {
+        if (group->viewed && view->version <= group->version)
+            return; /* an old one */
+        rs_group_tell(g, group, group->receiver_count > 0 ? RS_LINK_GROUP_JOIN : RS_LINK_GROUP_USE, false);
+        return;
+    }
+    bool again = group->viewed && view->full && view->version == group->version;
+    if (!again && !take_view(g, group, view, error)) {
+        rs_log(RS_LOG_WARNING, "groups", "group=%s %s", group->name, error);
+        rs_group_forget(g, group);
+        rs_group_refuse(group, false, ROSTRUM_ERR_DENIED, error);
+        return;
+    }
+    rs_log(RS_LOG_DEBUG, "groups", "group=%s id=%u view=%llu members=%u", group->name, group->id,
+           (unsigned long long)group->version, group->member_count);
+    group->asked = false;
+    open_streams(group);
+}
+
+void rs_groups_peer(void *context, const rs_link_group_peer *peer) {
+    rs_agent *agent = context;
+    if (!rs_group_peer_learn(agent->groups, peer))
+        rs_log_limited(&agent->groups->complaints, 5, RS_LOG_WARNING, "groups", "no room to know server %s",
+                       rs_quote(peer->server));
+}
+
+void rs_groups_refused(void *context, const char *name, const char *reason) {
+    rs_agent *agent = context;
+    rs_local_group *group = rs_groups_by_name(agent->groups, name);
+    if (!group)
+        return;
+    rs_log(RS_LOG_INFO, "groups", "group=%s refused: %s", name, rs_quote(reason));
+    /* A program that asked for other options does not take the group from those that are in it. */
+    bool deleted = group->viewed && !group->asked;
+    if (!group->viewed || deleted) {
+        rs_group_forget(agent->groups, group);
+        group->told_join = group->told_use = false;
+        rs_group_refuse(group, false, ROSTRUM_ERR_DENIED, reason);
+    } else {
+        rs_group_refuse(group, true, ROSTRUM_ERR_DENIED, reason);
+    }
+    group->asked = false;
+}

@@ -1,0 +1,596 @@
+#include "daemon/manager/state.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "thrift_schema.h"
+
+enum { READS_PER_TURN = 16, UNANSWERED_MAX = 3 };
+#define MS ((rs_time)1000000)
+#define TELL_PAUSE (1000 * MS)
+
+/* ---- words ---- */
+
+void rs_link_break(rs_link *link, const char *format, ...) {
+    if (link->broken)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(link->cause, sizeof link->cause, format, arguments);
+    va_end(arguments);
+    link->broken = true;
+}
+
+/* The connection failed: by TLS, which says more, or as `error` (-errno) has it. */
+static void break_by(rs_link *link, int error) {
+    const char *words = rs_frames_words(&link->frames);
+    if (!link->broken)
+        link->tls_cause = words[0] != '\0';
+    rs_link_break(link, "%s", words[0] ? words : strerror(-error));
+}
+
+static double seconds(rs_time time) {
+    return (double)time / 1e9;
+}
+
+static const char *by_tls(const rs_link *link) {
+    return link->frames.tls ? " by TLS" : "";
+}
+
+void rs_link_describe(const rs_link *link, rs_time now, char *words, size_t words_size) {
+    if (link->state == RS_LINK_STOPPED)
+        snprintf(words, words_size, "not connected to manager %s yet", link->manager);
+    else if (link->state == RS_LINK_UP)
+        snprintf(words, words_size, "connected to manager %s%s for %.1f s", link->manager, by_tls(link),
+                 seconds(now - link->state_since));
+    else if (link->cause[0])
+        snprintf(words, words_size, "manager %s unreachable for %.1f s: %s", link->manager,
+                 seconds(now - link->down_since), link->cause);
+    else
+        snprintf(words, words_size, "connecting to manager %s for %.1f s", link->manager,
+                 seconds(now - link->down_since));
+}
+
+/* ---- life ---- */
+
+static rs_time or_default(rs_time time, rs_time otherwise) {
+    return time > 0 ? time : otherwise;
+}
+
+static const char *options_wrong(const rs_link_options *o, const rs_link_callbacks *c, struct sockaddr_in *address) {
+    if (!o->manager_address || inet_pton(AF_INET, o->manager_address, &address->sin_addr) != 1)
+        return "the manager's address must be an IPv4 address";
+    if (!o->server || !o->server[0] || strlen(o->server) > RS_LINK_NAME_MAX ||
+        !rs_thrift_text_ok((const uint8_t *)o->server, strlen(o->server), RS_LINK_NAME_MAX))
+        return "the server's name must have 1 ... 255 bytes of UTF-8";
+    if (o->standby_count > RS_LINK_STANDBYS_MAX)
+        return "that are too many managers";
+    if (o->tls.certificate && (!o->tls.key || !o->tls.authority))
+        return "TLS needs a certificate, its key and a CA";
+    if (!c->watch)
+        return "the link needs a watch callback";
+    return NULL;
+}
+
+/* The manager to try now. */
+static void choose_manager(rs_link *link, uint32_t index) {
+    link->manager_index = index;
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &link->managers[index].sin_addr, text, sizeof text);
+    snprintf(link->manager, sizeof link->manager, "%s:%u", text, ntohs(link->managers[index].sin_port));
+}
+
+static void know_managers(rs_link *link, struct sockaddr_in first) {
+    const rs_link_options *o = &link->options;
+    first.sin_port = htons(o->manager_port);
+    link->managers[0] = first;
+    for (uint32_t i = 0; i < o->standby_count; i++)
+        link->managers[1 + i] = (struct sockaddr_in){
+            .sin_family = AF_INET, .sin_port = htons(o->standbys[i].port), .sin_addr = {htonl(o->standbys[i].address)}};
+    link->manager_count = 1 + o->standby_count;
+    choose_manager(link, 0);
+}
+
+rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *callbacks, char *words,
+                     size_t words_size) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    const char *wrong = options_wrong(options, callbacks, &address);
+    rs_link *link = wrong ? NULL : calloc(1, sizeof *link);
+    char *server = link ? strdup(options->server) : NULL;
+    char tls_words[RS_TLS_WORDS] = "out of memory";
+    if (server && options->tls.certificate)
+        link->identity = rs_tls_identity_new(&options->tls, tls_words);
+    if (!server || (options->tls.certificate && !link->identity)) {
+        snprintf(words, words_size, "%s", wrong ? wrong : tls_words);
+        free(server);
+        free(link);
+        return NULL;
+    }
+    link->options = *options;
+    rs_link_options *o = &link->options;
+    o->manager_port = options->manager_port ? options->manager_port : 9090;
+    o->connect_timeout = or_default(o->connect_timeout, 2000 * MS);
+    o->backoff_min = or_default(o->backoff_min, 100 * MS);
+    o->backoff_max = or_default(o->backoff_max, 2000 * MS);
+    o->lease = or_default(o->lease, 5000 * MS);
+    o->request_hold = or_default(o->request_hold, 24 * 3600 * 1000 * MS);
+    o->stall_timeout = or_default(o->stall_timeout, 5000 * MS);
+    o->server = link->server = server;
+    o->manager_address = NULL; /* the caller's; `managers` has it */
+    link->callbacks = *callbacks;
+    know_managers(link, address);
+    link->jitter = options->boot_id | 1;
+    link->watched_fd = -1;
+    link->backoff = o->backoff_min;
+    rs_frames_init(&link->frames);
+    return link;
+}
+
+static void watch(rs_link *link, int fd, unsigned wants) {
+    if (fd == link->watched_fd && wants == link->watched_wants)
+        return;
+    link->watched_fd = fd;
+    link->watched_wants = wants;
+    link->callbacks.watch(link->callbacks.context, fd, wants);
+}
+
+void rs_link_free(rs_link *link) {
+    if (!link)
+        return;
+    watch(link, -1, 0);
+    rs_frames_close(&link->frames);
+    rs_tls_identity_free(link->identity);
+    rs_pending_clear(&link->pending);
+    rs_kept_clear(&link->kept);
+    free(link->server);
+    free(link);
+}
+
+static void set_state(rs_link *link, rs_link_state state, rs_time now) {
+    link->state = state;
+    link->state_since = now;
+}
+
+/* ---- output ---- */
+
+static void want(rs_link *link) {
+    rs_frames *f = &link->frames;
+    if (f->fd < 0)
+        watch(link, -1, 0);
+    else if (link->state == RS_LINK_CONNECTING)
+        watch(link, f->fd, RS_LINK_WRITE);
+    else
+        watch(link, f->fd, RS_LINK_READ | (rs_frames_output(f) || rs_frames_wants_write(f) ? RS_LINK_WRITE : 0));
+}
+
+/* There is a connection that frames go through. */
+static bool carries(const rs_link *link) {
+    return link->frames.fd >= 0 && link->state != RS_LINK_CONNECTING && link->state != RS_LINK_SECURING;
+}
+
+void rs_link_put(rs_link *link, rs_time now, const rs_link_frame *frame) {
+    int error = rs_frames_put(&link->frames, now, frame->bytes, frame->length);
+    if (error == -ENOBUFS)
+        rs_link_break(link, "it takes nothing: %u MiB wait to be sent for %.1f s", RS_LINK_OUTPUT_MAX >> 20,
+                      seconds(now - link->frames.out_progress));
+    else if (error)
+        break_by(link, error);
+}
+
+void rs_link_flush(rs_link *link, rs_time now) {
+    if (link->broken || !carries(link))
+        return;
+    int error = rs_frames_flush(&link->frames, now);
+    if (error)
+        break_by(link, error);
+    want(link);
+}
+
+/* ---- connecting ---- */
+
+static void say_hello(rs_link *link, rs_time now) {
+    set_state(link, RS_LINK_GREETING, now);
+    rs_link_frame hello;
+    rs_status status = rs_link_encode_hello(&link->options, link->callbacks.live_path, link->callbacks.context, &hello);
+    if (status != RS_OK) {
+        rs_link_break(link, "hello could not be encoded: %s",
+                      status == RS_ERR_LIMIT ? "it would be too long" : "out of memory");
+        return;
+    }
+    rs_link_put(link, now, &hello);
+    free(hello.bytes);
+    rs_link_flush(link, now);
+}
+
+static void attempt(rs_link *link, rs_time now) {
+    char words[RS_TLS_WORDS];
+    set_state(link, RS_LINK_CONNECTING, now);
+    if (link->identity && !rs_tls_identity_refresh(link->identity, words)) {
+        link->tls_cause = true;
+        rs_link_break(link, "%s", words);
+        return;
+    }
+    int error =
+        rs_frames_connect(&link->frames, now, &link->managers[link->manager_index], link->options.stall_timeout);
+    if (error)
+        break_by(link, error);
+    else
+        want(link);
+}
+
+static void securing_ready(rs_link *link, rs_time now) {
+    int error = rs_frames_secure(&link->frames, link->identity, &link->managers[link->manager_index]);
+    if (error == 0)
+        say_hello(link, now);
+    else if (error != -EAGAIN)
+        break_by(link, error);
+}
+
+static void connecting_ready(rs_link *link, rs_time now) {
+    int error = rs_frames_connected(&link->frames);
+    if (error == -EINPROGRESS)
+        return;
+    if (error) {
+        break_by(link, error);
+    } else if (link->identity) {
+        set_state(link, RS_LINK_SECURING, now);
+        securing_ready(link, now);
+    } else {
+        say_hello(link, now);
+    }
+}
+
+/* Between half and one and a half of the backoff, so that many agents do not come back in step. */
+static rs_time jittered(rs_link *link) {
+    link->jitter ^= link->jitter << 13;
+    link->jitter ^= link->jitter >> 7;
+    link->jitter ^= link->jitter << 17;
+    return link->backoff / 2 + (rs_time)(link->jitter % (uint64_t)link->backoff);
+}
+
+/* What TLS has to say is told although the outage was: it does not pass by itself. Not too often, if it alternates. */
+static bool worth_telling(const rs_link *link, rs_time now) {
+    return !link->told_down ||
+           (link->tls_cause && strcmp(link->cause, link->told_cause) != 0 && now - link->told_at >= TELL_PAUSE);
+}
+
+static void tell_down(rs_link *link, rs_time now) {
+    if (!worth_telling(link, now))
+        return;
+    link->told_down = true;
+    link->told_at = now;
+    memcpy(link->told_cause, link->cause, sizeof link->told_cause);
+    char words[RS_LINK_WORDS + 64];
+    rs_link_describe(link, now, words, sizeof words);
+    if (link->callbacks.on_state)
+        link->callbacks.on_state(link->callbacks.context, false, words);
+}
+
+/* Closes a broken connection and plans the next attempt. */
+static void close_broken(rs_link *link, rs_time now) {
+    bool was_up = link->state == RS_LINK_UP;
+    watch(link, -1, 0);
+    rs_frames_close(&link->frames);
+    link->broken = false;
+    if (was_up) {
+        link->down_since = now;
+        link->stats.disconnects++;
+        rs_pending_hold(&link->pending, now);
+    }
+    set_state(link, RS_LINK_WAITING, now);
+    if (link->tls_cause) /* the next handshake will hardly do better, and costs both ends */
+        link->backoff = link->options.backoff_max;
+    link->next_attempt = now + jittered(link);
+    tell_down(link, now);
+    link->tls_cause = false;
+    choose_manager(link, (link->manager_index + 1) % link->manager_count);
+    if (link->manager_index > 0)
+        return; /* the others are asked before there is a longer pause */
+    link->backoff = link->backoff * 2 < link->options.backoff_max ? link->backoff * 2 : link->options.backoff_max;
+}
+
+/* Repeats what the last connection may not have carried: releases first, they make room for the requests. */
+static void repeat(rs_link *link, rs_time now) {
+    for (uint32_t i = 0; i < link->kept.count && !link->broken; i++) {
+        rs_link_kept_call *call = rs_kept_at(&link->kept, i);
+        rs_link_put(link, now, &call->frame);
+        call->sent_at = now;
+    }
+    for (uint32_t i = 0; i < link->pending.count && !link->broken; i++) {
+        rs_link_put(link, now, &link->pending.items[i].frame);
+        link->pending.items[i].held_since = RS_NEVER;
+        link->stats.requests_repeated++;
+    }
+}
+
+static void welcomed(rs_link *link, rs_time now, const char *manager) {
+    if (link->state == RS_LINK_UP)
+        return;
+    set_state(link, RS_LINK_UP, now);
+    link->stats.connects++;
+    link->told_down = false;
+    link->cause[0] = '\0';
+    link->backoff = link->options.backoff_min;
+    link->lease = link->options.lease;
+    link->keepalive_at = now + link->lease / 4;
+    link->unanswered = link->alive_due = 0;
+    repeat(link, now);
+    if (link->checking)
+        link->keepalive_at = now;
+    char words[RS_LINK_NAME_MAX + 64];
+    snprintf(words, sizeof words, "connected to manager %s%s (%s)", link->manager, by_tls(link), manager);
+    if (link->callbacks.on_state)
+        link->callbacks.on_state(link->callbacks.context, true, words);
+}
+
+/* ---- calls from the manager ---- */
+
+static bool holds_path(const rs_link *link, const char *response_id) {
+    rs_link_live_path path;
+    for (uint32_t i = 0; link->callbacks.live_path && link->callbacks.live_path(link->callbacks.context, i, &path); i++)
+        if (strcmp(path.response_id, response_id) == 0)
+            return true;
+    return false;
+}
+
+static void handle_response(rs_link *link, rs_time now, const rs_link_message *message) {
+    const rs_link_response *response = &message->response;
+    bool granted = response->decision == RS_LINK_ACCEPTED || message->unusable;
+    bool known = response->decision == RS_LINK_QUEUED ? rs_pending_has(&link->pending, response->request_id)
+                                                      : rs_pending_remove(&link->pending, response->request_id);
+    /* A path nobody waits for would live as long as the keepalives: give it back, unless the response came twice. */
+    if (granted && (message->unusable || !known) && !holds_path(link, response->response_id))
+        rs_link_release(link, now, response->request_id, response->response_id);
+    if (!known)
+        return;
+    if (response->decision == RS_LINK_ACCEPTED && response->lease > 0 && response->lease < link->lease) {
+        link->lease = response->lease;
+        if (now + link->lease / 4 < link->keepalive_at)
+            link->keepalive_at = now + link->lease / 4;
+    }
+    if (link->callbacks.on_response)
+        link->callbacks.on_response(link->callbacks.context, response);
+}
+
+typedef struct {
+    rs_link *link;
+    rs_time now;
+} turn;
+
+static void handle(void *context, const rs_link_message *message) {
+    rs_link *link = ((turn *)context)->link;
+    rs_time now = ((turn *)context)->now;
+    const rs_link_callbacks *c = &link->callbacks;
+    if (message->call == RS_THRIFT_AGENT_GOODBYE) {
+        link->backoff = link->options.backoff_max;
+        rs_link_break(link, "it refused this agent: %s", message->reason);
+        if (c->on_goodbye)
+            c->on_goodbye(c->context, message->reason);
+    } else if (message->call == RS_THRIFT_AGENT_WELCOME) {
+        welcomed(link, now, message->id);
+    } else if (link->state != RS_LINK_UP) {
+        rs_link_break(link, "it spoke before its welcome");
+    } else if (message->call == RS_THRIFT_AGENT_RESPONSE) {
+        handle_response(link, now, message);
+    } else if (message->call == RS_THRIFT_AGENT_MOVED) {
+        if (c->on_moved)
+            c->on_moved(c->context, message->id, message->kind, message->reason);
+    } else if (message->call == RS_THRIFT_AGENT_LIGHT) {
+        if (c->on_light)
+            c->on_light(c->context, message->id);
+    } else if (message->call == RS_THRIFT_AGENT_PROBE) {
+        if (c->on_probe)
+            c->on_probe(c->context, &message->probe);
+    } else if (message->call == RS_THRIFT_AGENT_GROUP_VIEW) {
+        for (uint32_t i = 0; c->on_group_peer && i < message->group_peer_count; i++)
+            c->on_group_peer(c->context, &message->group_peers[i]);
+        for (uint32_t i = 0; c->on_group_view && i < message->group_view_count; i++)
+            c->on_group_view(c->context, &message->group_views[i]);
+    } else if (message->call == RS_THRIFT_AGENT_GROUP_REFUSED) {
+        if (c->on_group_refused)
+            c->on_group_refused(c->context, message->id, message->reason);
+    } else if (message->call == RS_THRIFT_AGENT_VIEW) {
+        if (c->on_view)
+            c->on_view(c->context, &message->view);
+    } else if (message->call == RS_THRIFT_AGENT_ALIVE) {
+        link->alive_due -= link->alive_due > 0;
+        if (link->checking && link->alive_due == 0) {
+            link->checking = false;
+            if (c->on_checked)
+                c->on_checked(c->context);
+        }
+    } else if (message->call == RS_THRIFT_AGENT_FAILED && c->on_failed) {
+        c->on_failed(c->context, message->id, message->reason);
+    }
+}
+
+/* Handles the frames that are in, all of them: the socket may never become readable for them again. */
+static void handle_frames(rs_link *link, rs_time now) {
+    const uint8_t *frame;
+    size_t length;
+    char words[RS_LINK_WORDS / 2];
+    turn t = {link, now};
+    while (!link->broken) {
+        int got = rs_frames_next(&link->frames, &frame, &length);
+        if (got == 0)
+            return;
+        if (got < 0)
+            rs_link_break(link, "it sent a frame of no or more than 1 MiB length; is it a manager's Thrift port?");
+        else if (!rs_link_decode(frame, length, handle, &t, words, sizeof words))
+            rs_link_break(link, "it sent a malformed call: %s", words);
+    }
+}
+
+static void read_in(rs_link *link, rs_time now) {
+    for (unsigned reads = 0; reads < READS_PER_TURN && !link->broken; reads++) {
+        int got = rs_frames_fill(&link->frames, now);
+        if (got > 0)
+            link->unanswered = 0;
+        handle_frames(link, now);
+        if (got == RS_FRAMES_EOF)
+            rs_link_break(link, "it closed the connection");
+        else if (got < 0)
+            break_by(link, got);
+        if (got <= 0)
+            return;
+    }
+}
+
+/* ---- turns ---- */
+
+static void fail_expired(rs_link *link, rs_time now) {
+    char *id;
+    while ((id = rs_pending_expire(&link->pending, now, link->options.request_hold))) {
+        char words[RS_LINK_WORDS + 64];
+        rs_link_describe(link, now, words, sizeof words);
+        rs_link_response response = {.request_id = id, .response_id = "", .decision = RS_LINK_DENIED, .reason = words};
+        if (link->callbacks.on_response)
+            link->callbacks.on_response(link->callbacks.context, &response);
+        free(id);
+    }
+}
+
+static void keepalive(rs_link *link, rs_time now) {
+    /* Its socket may be there while it is not; a manager that has standbys answers. */
+    if (link->manager_count > 1 && link->unanswered >= UNANSWERED_MAX) {
+        rs_link_break(link, "it answered none of %u keepalives", link->unanswered);
+        return;
+    }
+    link->unanswered++;
+    rs_link_frame frame;
+    if (rs_link_encode_keepalive(&frame) == RS_OK) {
+        rs_link_put(link, now, &frame);
+        free(frame.bytes);
+        link->stats.keepalives++;
+        link->alive_due++;
+    }
+    link->keepalive_at = now + link->lease / 4;
+    rs_kept_prune(&link->kept, now - link->options.stall_timeout);
+}
+
+/* When the peer's stalling ends the connection. */
+static rs_time stall_deadline(const rs_link *link) {
+    rs_time first = RS_NEVER;
+    if (!carries(link))
+        return first;
+    if (rs_frames_output(&link->frames))
+        first = link->frames.out_progress + link->options.stall_timeout;
+    if (rs_frames_partial(&link->frames) && link->frames.in_progress + link->options.stall_timeout < first)
+        first = link->frames.in_progress + link->options.stall_timeout;
+    return first;
+}
+
+static rs_time state_deadline(const rs_link *link) {
+    switch (link->state) {
+    case RS_LINK_WAITING:
+        return link->next_attempt;
+    case RS_LINK_CONNECTING:
+    case RS_LINK_SECURING:
+    case RS_LINK_GREETING:
+        return link->state_since + link->options.connect_timeout;
+    case RS_LINK_UP:
+        return link->keepalive_at;
+    case RS_LINK_STOPPED:
+        break;
+    }
+    return RS_NEVER;
+}
+
+rs_time rs_link_deadline(const rs_link *link) {
+    if (link->broken)
+        return 0;
+    rs_time deadline = state_deadline(link);
+    rs_time stall = stall_deadline(link);
+    rs_time held = rs_pending_deadline(&link->pending, link->options.request_hold);
+    deadline = stall < deadline ? stall : deadline;
+    return held < deadline ? held : deadline;
+}
+
+static void state_timeout(rs_link *link, rs_time now) {
+    if (link->state == RS_LINK_WAITING)
+        attempt(link, now);
+    else if (link->state == RS_LINK_UP)
+        keepalive(link, now);
+    else
+        rs_link_break(link,
+                      link->state == RS_LINK_CONNECTING ? "no answer to the connection attempt in %.1f s"
+                      : link->state == RS_LINK_SECURING
+                          ? "TLS's handshake was not done in %.1f s; does it listen with --thrift-tls?"
+                          : "it took the connection but sent no welcome in %.1f s",
+                      seconds(link->options.connect_timeout));
+}
+
+/* Every entry from the event loop ends here. */
+static void settle(rs_link *link, rs_time now) {
+    rs_link_flush(link, now);
+    if (link->broken)
+        close_broken(link, now);
+    want(link);
+}
+
+void rs_link_timeout(rs_link *link, rs_time now) {
+    if (link->state == RS_LINK_STOPPED)
+        return;
+    if (!link->broken && stall_deadline(link) <= now)
+        rs_link_break(link,
+                      rs_frames_output(&link->frames) ? "it took no output for %.1f s"
+                                                      : "it stopped inside a frame for %.1f s",
+                      seconds(link->options.stall_timeout));
+    if (!link->broken && state_deadline(link) <= now)
+        state_timeout(link, now);
+    settle(link, now);
+    fail_expired(link, now);
+    settle(link, now);
+}
+
+void rs_link_on_ready(rs_link *link, rs_time now, unsigned ready) {
+    if (link->frames.fd < 0 || link->broken) {
+        settle(link, now);
+        return;
+    }
+    if (link->state == RS_LINK_CONNECTING)
+        connecting_ready(link, now);
+    else if (link->state == RS_LINK_SECURING)
+        securing_ready(link, now);
+    else if (ready & RS_LINK_READ || rs_frames_wants_write(&link->frames))
+        read_in(link, now);
+    settle(link, now);
+}
+
+void rs_link_start(rs_link *link, rs_time now) {
+    if (link->state != RS_LINK_STOPPED)
+        return;
+    link->down_since = now;
+    attempt(link, now);
+    settle(link, now);
+}
+
+void rs_link_confirm(rs_link *link, rs_time now) {
+    if (link->state == RS_LINK_STOPPED)
+        return;
+    link->checking = true;
+    if (rs_link_up(link)) {
+        keepalive(link, now);
+        settle(link, now);
+    }
+}
+
+bool rs_link_up(const rs_link *link) {
+    return link->state == RS_LINK_UP && !link->broken;
+}
+
+rs_link_stats rs_link_stats_get(const rs_link *link) {
+    rs_link_stats stats = link->stats;
+    stats.frames_in = link->frames.frames_in;
+    stats.frames_out = link->frames.frames_out;
+    stats.bytes_in = link->frames.bytes_in;
+    stats.bytes_out = link->frames.bytes_out;
+    stats.requests_pending = link->pending.count;
+    stats.kept = link->kept.count;
+    stats.kept_dropped = link->kept.dropped;
+    return stats;
+}

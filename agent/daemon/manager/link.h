@@ -1,0 +1,320 @@
+/* The agent's connection to the manager (Republic, Table II): framed Thrift messages over one non-blocking TCP socket,
+ * by TLS if it is asked for.
+ *
+ * Nothing here blocks, starts a thread or reads a clock. The owner hands in the time, watches the descriptor that
+ * `watch` names, calls rs_link_on_ready when it is ready, and rs_link_timeout when rs_link_deadline has come (ask for
+ * the deadline again after every call). Callbacks run inside these calls and may call any function here but
+ * rs_link_free. Pointers in a callback's arguments are valid until it returns; what a caller passes in is copied.
+ *
+ * The link keeps one connection up, trying again after 0.1 ... 2 s for ever (of several managers, the next one), sends
+ * Manager.hello on each, and counts as up after Agent.welcome. What happens to calls around an outage:
+ *   requests: said, and those the manager has not answered when the connection breaks repeated, on the next one (same
+ *     id: no further effect). How long they wait for it is the owner's to say, by rs_link_cancel; they fail with words
+ *     after `request_hold`;
+ *   releases, cancels, final reports: kept (bounded) and told after the reconnect, in order;
+ *   keepalives, other reports: dropped.
+ * A path the manager accepts for a request that is not pending (any more) is released by the link itself. */
+#ifndef RS_DAEMON_LINK_H
+#define RS_DAEMON_LINK_H
+
+#include "daemon/manager/tls.h"
+
+#define RS_LINK_FRAME_MAX (1u << 20)  /* bytes of one frame, both ways */
+#define RS_LINK_OUTPUT_MAX (4u << 20) /* bytes not yet taken by the socket; more closes the link */
+#define RS_LINK_REQUESTS_MAX 1024u    /* requests without a final answer */
+#define RS_LINK_KEPT_MAX 1024u /* releases, cancels and final reports kept for a reconnect; the oldest goes first */
+#define RS_LINK_NAME_MAX 255u  /* bytes of a server's name or an id */
+#define RS_LINK_TEXT_MAX 4096u /* bytes of a reason or cause */
+#define RS_LINK_RECEIVERS_MAX 1024u    /* receivers of one request */
+#define RS_LINK_GROUP_PEERS_MAX 65536u /* members of a message group, and views of one call */
+
+/* What a request asks for; AUTO (0 too): the manager chooses. As in controller/rostrum.thrift. */
+typedef enum { RS_LINK_AUTO = 1, RS_LINK_REPUBLIC = 2, RS_LINK_RDCM = 3 } rs_link_protocol;
+
+#define RS_LINK_STANDBYS_MAX 3u
+#define RS_LINK_PROTOCOLS_MAX 4u
+
+#define RS_LINK_READ 1u
+#define RS_LINK_WRITE 2u
+
+typedef struct rs_link rs_link;
+
+typedef enum { RS_LINK_ACCEPTED = 1, RS_LINK_DENIED = 2, RS_LINK_QUEUED = 3 } rs_link_decision;
+
+/* Where a server's agent is reached on the packet network. */
+typedef struct {
+    const char *server;
+    uint32_t address; /* IPv4, host order */
+    uint16_t control_port;
+} rs_link_server;
+
+/* Answer to a request. What is behind `reason` holds only with RS_LINK_ACCEPTED, and then all of it was checked: the
+ * group is a multicast address, ports and sizes are in range, every receiver has an address. */
+typedef struct {
+    const char *request_id;
+    const char *response_id;
+    rs_link_decision decision;
+    const char *reason; /* "" if there is nothing to say */
+    uint64_t accepted_size;
+    rs_path_kind kind;
+    uint32_t group; /* IPv4, host order */
+    uint16_t data_port;
+    rs_time reconfiguration; /* 0 = live at once */
+    int64_t rate_bps;        /* 0 = unknown */
+    rs_time lease;           /* 0 = not said */
+    rs_time light_bound;     /* 0 = never report */
+    rs_protocol protocol;
+    const rs_link_server *receivers;
+    uint32_t receiver_count; /* may be 0: the owner knows the addresses otherwise */
+    const char *const *dark; /* receivers whose first packet need not be waited for */
+    uint32_t dark_count;
+} rs_link_response;
+
+/* This server's place in a ring of the backup overlay; NULL = none. */
+typedef struct {
+    const char *predecessor, *successor, *parent;
+} rs_link_ring;
+
+/* What this server must know of the backup overlay of an RDCM path. `servers`: addresses of those named. Versions are
+ * those of the path, which response id and group tell apart from other paths of the same object. */
+typedef struct {
+    const char *response_id;
+    uint64_t version;
+    uint32_t group; /* IPv4, host order */
+    rs_object_id object;
+    const char *sender;
+    rs_link_ring leaf, proxy;
+    const char *const *children;
+    uint32_t child_count;
+    const rs_link_server *servers;
+    uint32_t server_count;
+} rs_link_view;
+
+/* What the manager wants looked at (struct ProbeOrder of controller/rostrum.thrift); all of it was checked. */
+typedef enum {
+    RS_LINK_PROBE_FACTS = 1,
+    RS_LINK_PROBE_LISTEN,
+    RS_LINK_PROBE_SEND,
+    RS_LINK_PROBE_REACH
+} rs_link_probe_kind;
+
+typedef struct {
+    const char *id;
+    rs_link_probe_kind kind;
+    rs_time time;
+    uint32_t group; /* IPv4, host order */
+    uint16_t port;
+    uint32_t packets;
+    uint32_t mtu;
+    const rs_link_server *servers;
+    uint32_t server_count;
+} rs_link_probe;
+
+/* Message groups (structs of the same names in controller/rostrum.thrift). */
+typedef struct {
+    const char *protocol, *order;
+    uint32_t r, c, stagger;
+} rs_link_group_options;
+
+typedef struct {
+    int32_t id;
+    const char *server;
+    uint32_t address; /* IPv4, host order */
+    uint16_t port;
+    uint64_t boot_id; /* of its agent; 0: the manager does not know it yet */
+} rs_link_group_peer;
+
+typedef struct {
+    uint32_t id;
+    uint64_t version;
+    bool full;             /* else what changed since `base_version` */
+    uint64_t base_version; /* not full */
+    const char *group;     /* its name; NULL: name, address, port and options are as they were */
+    uint32_t address;      /* multicast, IPv4, host order */
+    uint16_t port;
+    rs_link_group_options options;
+    const int32_t *members, *senders, *gone; /* ids of peers */
+    uint32_t member_count, sender_count, gone_count;
+} rs_link_group_view;
+
+typedef enum { RS_LINK_GROUP_JOIN, RS_LINK_GROUP_LEAVE, RS_LINK_GROUP_USE, RS_LINK_GROUP_UNUSE } rs_link_group_call;
+
+/* A path the agent holds, told in hello. */
+typedef struct {
+    const char *request_id;
+    const char *response_id;
+    uint32_t group; /* IPv4, host order */
+    rs_path_kind kind;
+    const char *const *receivers;
+    uint32_t receiver_count;
+    uint64_t accepted_size;
+} rs_link_live_path;
+
+/* Any callback may be NULL but `watch`. */
+typedef struct {
+    void *context;
+    /* Watch `fd` for `wants` (RS_LINK_READ | RS_LINK_WRITE), and no other descriptor of this link. fd = -1: none;
+     * called before a watched descriptor is closed. Level-triggered. */
+    void (*watch)(void *context, int fd, unsigned wants);
+    /* Up: words name the manager. Down: words say why and since when. Only changes are told, the first failure to
+     * connect, and what is wrong with TLS: that does not pass by itself. */
+    void (*on_state)(void *context, bool up, const char *words);
+    void (*on_response)(void *context, const rs_link_response *response);
+    void (*on_moved)(void *context, const char *response_id, rs_path_kind kind, const char *reason);
+    void (*on_failed)(void *context, const char *response_id, const char *reason);
+    /* Every receivers' rack has light, by the word of its switches (asked for by `wants_light`). */
+    void (*on_light)(void *context, const char *response_id);
+    void (*on_probe)(void *context, const rs_link_probe *probe);
+    void (*on_view)(void *context, const rs_link_view *view);
+    /* Peers come before views that name them. */
+    void (*on_group_peer)(void *context, const rs_link_group_peer *peer);
+    void (*on_group_view)(void *context, const rs_link_group_view *view);
+    void (*on_group_refused)(void *context, const char *group, const char *reason);
+    /* The manager refuses this agent; the link closes and tries again later. */
+    void (*on_goodbye)(void *context, const char *reason);
+    /* All that the manager had said of this agent's paths when rs_link_confirm was called has been told. */
+    void (*on_checked)(void *context);
+    /* The index-th path held, false when there are no more. Its pointers need to hold until the next call. */
+    bool (*live_path)(void *context, uint32_t index, rs_link_live_path *out);
+} rs_link_callbacks;
+
+typedef struct {
+    uint32_t address; /* IPv4, host order */
+    uint16_t port;
+} rs_link_endpoint;
+
+/* Zero in a time means its default, given in brackets. */
+typedef struct {
+    const char *manager_address; /* IPv4, dotted */
+    uint16_t manager_port;       /* [9090] */
+    /* Other managers of the same network, one of which leads: tried in turn when this one is not there. */
+    rs_link_endpoint standbys[RS_LINK_STANDBYS_MAX];
+    uint32_t standby_count;
+    const char *server; /* this server's name in the topology */
+    uint64_t boot_id;   /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
+    uint16_t control_port;
+    bool wants_light;
+    const char *group_protocols[RS_LINK_PROTOCOLS_MAX]; /* it has engines for; must stay */
+    uint32_t group_protocol_count;
+    rs_tls_files tls;        /* all NULL = no TLS; read again for each connection if they changed; must stay */
+    const char *token;       /* NULL = none; must stay */
+    const char *software;    /* NULL = not said; must stay */
+    rs_time connect_timeout; /* for the connection, then again for TLS, and for the manager's welcome [2 s] */
+    rs_time backoff_min;     /* [0.1 s] */
+    rs_time backoff_max;     /* [2 s] */
+    rs_time lease; /* until a response says another [5 s]; a keepalive goes out every quarter of the shortest lease */
+    rs_time request_hold; /* how long unanswered requests wait for a connection at most [a day] */
+    rs_time
+        stall_timeout; /* a peer that takes no output, or stops inside a frame, this long loses the connection [5 s] */
+} rs_link_options;
+
+typedef struct {
+    const char *request_id;
+    rs_object_id object;
+    uint64_t data_size;
+    uint64_t remaining_size;
+    const char *const *receivers;
+    uint32_t receiver_count;
+    uint32_t wait_ms;     /* 0 = the manager's default */
+    uint32_t deadline_ms; /* 0 = none */
+    rs_link_protocol protocol;
+    bool splits; /* a path to some of the receivers will do: the others are asked for by themselves */
+} rs_link_request_params;
+
+typedef struct {
+    const char *server;
+    const char *state; /* "waiting", "receiving", "done", "failed" */
+    const char *cause;
+    uint64_t initial_sn;
+    uint64_t patched_fragments;
+    int64_t first_light_ns; /* wall clock, ns since the epoch; 0 = not yet */
+    int64_t complete_ns;
+} rs_link_receiver_report;
+
+typedef struct {
+    const char *request_id;
+    const char *response_id;
+    const char *phase; /* "attempt", "high-rate", "patching", "done", "failed"; the last two are final */
+    const char *cause;
+    uint64_t bytes;
+    uint64_t sent_packets;
+    uint64_t redundant_packets;
+    uint64_t patched_packets;
+    const rs_link_receiver_report *receivers;
+    uint32_t receiver_count;
+} rs_link_report_params;
+
+typedef struct {
+    const char *server;
+    const char *cause; /* "" = connected */
+    rs_time took;
+} rs_link_reached;
+
+typedef struct {
+    const char *id;
+    const char *phase; /* "listening", "done", "failed" */
+    const char *cause;
+    const char *software;
+    const char *interface;
+    uint32_t mtu;
+    int64_t rate_bps;
+    int64_t wall_clock_ns;
+    uint32_t group_small, group_full, unicast_small, unicast_full;
+    const rs_link_reached *reached;
+    uint32_t reached_count;
+} rs_link_probe_report;
+
+typedef struct {
+    uint64_t connects, disconnects, frames_in, frames_out, bytes_in, bytes_out, keepalives, requests_repeated,
+        kept_dropped;
+    uint32_t requests_pending, kept;
+} rs_link_stats;
+
+/* NULL if memory is short or an option is invalid; `words` (of `words_size` bytes) then says which. Nothing is
+ * connected before rs_link_start. */
+rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *callbacks, char *words,
+                     size_t words_size);
+/* Closes without a word to the manager; `watch(-1)` is called if a descriptor was watched. */
+void rs_link_free(rs_link *link);
+
+void rs_link_start(rs_link *link, rs_time now);
+/* `ready`: RS_LINK_READ | RS_LINK_WRITE; an error or hang-up on the descriptor counts as both. */
+void rs_link_on_ready(rs_link *link, rs_time now, unsigned ready);
+void rs_link_timeout(rs_link *link, rs_time now);
+rs_time rs_link_deadline(const rs_link *link); /* RS_NEVER before rs_link_start */
+bool rs_link_up(const rs_link *link);
+/* Asks the manager to answer, at once or when it is connected; then on_checked is called. */
+void rs_link_confirm(rs_link *link, rs_time now);
+/* State in words, for people: "connected to manager ..." or "manager 10.255.0.1:9090 unreachable for 3.2 s: Connection
+ * refused". */
+void rs_link_describe(const rs_link *link, rs_time now, char *words, size_t words_size);
+rs_link_stats rs_link_stats_get(const rs_link *link);
+
+/* The calls of Table II. RS_OK = sent or kept. RS_ERR_INVALID: an argument is out of range; RS_ERR_LIMIT: too many
+ * requests or too large; RS_ERR_STATE: the link is down (no_light, passing reports), or was not started; RS_ERR_EXISTS:
+ * that request is pending. rs_link_request says it in `words` too (may be NULL). */
+rs_status rs_link_request(rs_link *link, rs_time now, const rs_link_request_params *request, char *words,
+                          size_t words_size);
+rs_status rs_link_release(rs_link *link, rs_time now, const char *request_id, const char *response_id);
+rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id);
+rs_status rs_link_no_light(rs_link *link, rs_time now, const char *response_id, const char *const *receivers,
+                           uint32_t receiver_count);
+rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params *report);
+/* What happened to a successor in a ring (enum FailureKind of controller/rostrum.thrift). */
+typedef enum {
+    RS_LINK_RECEIVER_FAILED = 1,
+    RS_LINK_TREE_LINK_FAILED = 2, /* one above it */
+    RS_LINK_TREE_LINK_WORKS = 3   /* and that is over */
+} rs_link_failure_kind;
+
+/* RDCM: the view is in use; something happened to a successor in a ring. */
+rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id, uint64_t version);
+rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version,
+                          rs_link_failure_kind kind, rs_ring_kind ring, const char *server);
+/* RS_LINK_GROUP_JOIN and _USE: `options` NULL: as the group is. `held` NULL: nothing of it is held here (its id,
+ * version and address are told otherwise). Sent if the link is up, else RS_ERR_STATE: tell again when it is. */
+rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,
+                        const rs_link_group_options *options, const rs_link_group_view *held);
+rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report);
+
+#endif

@@ -1,0 +1,379 @@
+#include "daemon/manager/tls.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+enum { FILES = 3, WRITE_MAX = 1 << 14 };
+
+typedef struct {
+    struct timespec changed;
+    ino_t inode;
+    off_t size;
+} stamp;
+
+struct rs_tls_identity {
+    rs_tls_files files;
+    stamp seen[FILES];
+    SSL_CTX *context;
+    BIO_METHOD *socket;
+};
+
+struct rs_tls {
+    rs_tls_identity *identity;
+    SSL *ssl;
+    int fd;
+    int socket_error; /* errno of the last send or recv that failed */
+    bool shaken, failed, wants_write;
+    char address[INET_ADDRSTRLEN];
+    char words[RS_TLS_WORDS];
+};
+
+__attribute__((format(printf, 2, 3))) static void say(char words[RS_TLS_WORDS], const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, RS_TLS_WORDS, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- the socket, as OpenSSL sees it ---- */
+
+static int socket_write(BIO *bio, const char *bytes, int length) {
+    rs_tls *tls = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    ssize_t n = send(tls->fd, bytes, (size_t)length, MSG_NOSIGNAL);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_write(bio);
+    else if (n < 0)
+        tls->socket_error = errno;
+    return (int)n;
+}
+
+static int socket_read(BIO *bio, char *out, int size) {
+    rs_tls *tls = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    ssize_t n = recv(tls->fd, out, (size_t)size, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_read(bio);
+    else if (n < 0)
+        tls->socket_error = errno;
+    return (int)n;
+}
+
+static long socket_control(BIO *bio, int command, long number, void *pointer) {
+    (void)bio;
+    (void)number;
+    (void)pointer;
+    return command == BIO_CTRL_FLUSH;
+}
+
+static BIO_METHOD *socket_method(void) {
+    BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "the manager's socket");
+    if (method && BIO_meth_set_write(method, socket_write) && BIO_meth_set_read(method, socket_read) &&
+        BIO_meth_set_ctrl(method, socket_control))
+        return method;
+    BIO_meth_free(method);
+    return NULL;
+}
+
+/* ---- files ---- */
+
+static const char *file_at(const rs_tls_files *files, int index) {
+    return index == 0 ? files->certificate : index == 1 ? files->key : files->authority;
+}
+
+/* False with words if one is not there, or not readable. */
+static bool look(const rs_tls_files *files, stamp out[FILES], char words[RS_TLS_WORDS]) {
+    for (int i = 0; i < FILES; i++) {
+        struct stat status;
+        FILE *file = fopen(file_at(files, i), "re");
+        if (!file || fstat(fileno(file), &status) < 0) {
+            say(words, "%s cannot be read: %s", file_at(files, i), strerror(errno));
+            if (file)
+                fclose(file);
+            return false;
+        }
+        fclose(file);
+        out[i] = (stamp){status.st_mtim, status.st_ino, status.st_size};
+    }
+    return true;
+}
+
+static bool same(const stamp *a, const stamp *b) {
+    return a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec && a->inode == b->inode &&
+           a->size == b->size;
+}
+
+static int no_password(char *out, int size, int writing, void *context) {
+    (void)writing;
+    (void)context;
+    if (size > 0)
+        out[0] = '\0';
+    return -1; /* nobody is there to be asked */
+}
+
+static int on_verify(int fine, X509_STORE_CTX *store);
+
+static SSL_CTX *read_files(const rs_tls_files *files, char words[RS_TLS_WORDS]) {
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    ERR_clear_error();
+    if (!context || !SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION)) {
+        say(words, "TLS cannot be set up: memory is short");
+    } else {
+        SSL_CTX_set_default_passwd_cb(context, no_password);
+        if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
+            say(words, "%s holds no certificate that can be used (PEM)", files->certificate);
+        else if (SSL_CTX_use_PrivateKey_file(context, files->key, SSL_FILETYPE_PEM) != 1)
+            say(words,
+                ERR_GET_REASON(ERR_peek_error()) == X509_R_KEY_VALUES_MISMATCH
+                    ? "the key %s is not that of the certificate"
+                    : "%s holds no private key that can be used (PEM, not encrypted)",
+                files->key);
+        else if (SSL_CTX_load_verify_file(context, files->authority) != 1)
+            say(words, "%s holds no certificate of a CA (PEM)", files->authority);
+        else {
+            SSL_CTX_set_verify(context, SSL_VERIFY_PEER, on_verify);
+            SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+            SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
+            SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+            return context;
+        }
+    }
+    ERR_clear_error();
+    SSL_CTX_free(context);
+    return NULL;
+}
+
+bool rs_tls_identity_refresh(rs_tls_identity *identity, char words[RS_TLS_WORDS]) {
+    stamp now[FILES];
+    if (!look(&identity->files, now, words))
+        return false;
+    bool changed = !identity->context;
+    for (int i = 0; i < FILES; i++)
+        changed |= !same(&now[i], &identity->seen[i]);
+    if (!changed)
+        return true;
+    SSL_CTX *context = read_files(&identity->files, words);
+    if (!context)
+        return false;
+    SSL_CTX_free(identity->context); /* connections that use it keep it */
+    identity->context = context;
+    memcpy(identity->seen, now, sizeof now);
+    return true;
+}
+
+rs_tls_identity *rs_tls_identity_new(const rs_tls_files *files, char words[RS_TLS_WORDS]) {
+    rs_tls_identity *identity = calloc(1, sizeof *identity);
+    if (!identity || !(identity->socket = socket_method())) {
+        say(words, "TLS cannot be set up: memory is short");
+    } else {
+        identity->files = *files;
+        if (rs_tls_identity_refresh(identity, words))
+            return identity;
+    }
+    rs_tls_identity_free(identity);
+    return NULL;
+}
+
+void rs_tls_identity_free(rs_tls_identity *identity) {
+    if (!identity)
+        return;
+    SSL_CTX_free(identity->context);
+    BIO_meth_free(identity->socket);
+    free(identity);
+}
+
+/* ---- words ---- */
+
+static void date(const ASN1_TIME *time, char out[32]) {
+    struct tm parts;
+    if (!time || !ASN1_TIME_to_tm(time, &parts) || strftime(out, 32, "%Y-%m-%d %H:%M:%S UTC", &parts) == 0)
+        snprintf(out, 32, "an unknown time");
+}
+
+/* Why the manager's certificate is refused. */
+static int on_verify(int fine, X509_STORE_CTX *store) {
+    if (fine)
+        return fine;
+    rs_tls *tls = SSL_get_app_data((SSL *)X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+    X509 *certificate = X509_STORE_CTX_get_current_cert(store);
+    char when[32];
+    int error = X509_STORE_CTX_get_error(store);
+    switch (error) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        date(certificate ? X509_get0_notAfter(certificate) : NULL, when);
+        say(tls->words, "its certificate expired at %s", when);
+        break;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        date(certificate ? X509_get0_notBefore(certificate) : NULL, when);
+        say(tls->words, "its certificate holds from %s only; is this machine's clock right?", when);
+        break;
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+        say(tls->words, "its certificate is not signed by the CA in %s", tls->identity->files.authority);
+        break;
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        say(tls->words, "its certificate is not for %s (it needs subjectAltName=IP:%s)", tls->address, tls->address);
+        break;
+    default:
+        say(tls->words, "its certificate is refused: %s", X509_verify_cert_error_string(error));
+    }
+    return 0;
+}
+
+/* What the manager says against this agent's certificate, by its alert; NULL: nothing. */
+static const char *complaint(int reason) {
+    switch (reason) {
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+        return "no CA that it knows has signed it";
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+        return "it has expired, or does not hold yet";
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+        return "it was revoked";
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+        return "it is not one for clients (extendedKeyUsage)";
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+        return "it is not valid there";
+    default:
+        return NULL;
+    }
+}
+
+static void explain(rs_tls *tls, unsigned long error) {
+    int reason = ERR_GET_REASON(error);
+    const char *refused = complaint(reason);
+    if (tls->words[0])
+        return; /* on_verify has said it */
+    if (refused)
+        say(tls->words, "it refuses the certificate %s: %s", tls->identity->files.certificate, refused);
+    else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
+             reason == SSL_R_HTTP_REQUEST)
+        say(tls->words, "it does not speak TLS; start rostrum-manager with --thrift-tls, or rostrumd without "
+                        "--manager-tls");
+    else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION)
+        say(tls->words, "it speaks no TLS from 1.2 on");
+    else if (error && reason != SSL_R_UNEXPECTED_EOF_WHILE_READING)
+        say(tls->words, "TLS failed: %s", ERR_reason_error_string(error) ? ERR_reason_error_string(error) : "?");
+    else if (!tls->shaken && tls->socket_error == 0)
+        say(tls->words, "it closed the connection in TLS's handshake");
+}
+
+/* ---- a connection ---- */
+
+rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address) {
+    rs_tls *tls = calloc(1, sizeof *tls);
+    struct in_addr wire = {htonl(address)};
+    if (!tls)
+        return NULL;
+    tls->identity = identity;
+    tls->fd = fd;
+    inet_ntop(AF_INET, &wire, tls->address, sizeof tls->address);
+    tls->ssl = SSL_new(identity->context);
+    BIO *bio = BIO_new(identity->socket);
+    if (!tls->ssl || !bio || !X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls->ssl), tls->address)) {
+        BIO_free(bio);
+        SSL_free(tls->ssl);
+        free(tls);
+        return NULL;
+    }
+    BIO_set_data(bio, tls);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(tls->ssl, bio, bio);
+    SSL_set_app_data(tls->ssl, tls);
+    SSL_set_connect_state(tls->ssl);
+    return tls;
+}
+
+void rs_tls_free(rs_tls *tls) {
+    if (!tls)
+        return;
+    ERR_clear_error();
+    if (tls->shaken && !tls->failed)
+        SSL_shutdown(tls->ssl);
+    ERR_clear_error();
+    SSL_free(tls->ssl);
+    free(tls);
+}
+
+/* What a call of OpenSSL that did not do it all means: -EAGAIN, 0 = the stream's end, or another negative. */
+static int outcome(rs_tls *tls, int result) {
+    switch (SSL_get_error(tls->ssl, result)) {
+    case SSL_ERROR_WANT_READ:
+        return -EAGAIN;
+    case SSL_ERROR_WANT_WRITE:
+        tls->wants_write = true;
+        return -EAGAIN;
+    case SSL_ERROR_ZERO_RETURN:
+        return 0;
+    default:
+        break;
+    }
+    unsigned long error = ERR_peek_error();
+    bool ended = tls->shaken && tls->socket_error == 0 &&
+                 (error == 0 || ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING);
+    tls->failed = true;
+    if (!ended)
+        explain(tls, error);
+    ERR_clear_error();
+    if (ended)
+        return 0;
+    return tls->socket_error ? -tls->socket_error : -EPROTO;
+}
+
+static void begin(rs_tls *tls) {
+    ERR_clear_error();
+    tls->wants_write = false;
+    tls->socket_error = 0;
+}
+
+int rs_tls_handshake(rs_tls *tls) {
+    begin(tls);
+    int done = SSL_do_handshake(tls->ssl);
+    if (done == 1) {
+        tls->shaken = true;
+        return 0;
+    }
+    int why = outcome(tls, done);
+    return why ? why : -EPROTO;
+}
+
+ssize_t rs_tls_read(rs_tls *tls, void *out, size_t size) {
+    begin(tls);
+    int n = SSL_read(tls->ssl, out, size > WRITE_MAX ? WRITE_MAX : (int)size);
+    return n > 0 ? n : outcome(tls, n);
+}
+
+ssize_t rs_tls_write(rs_tls *tls, const void *bytes, size_t length) {
+    begin(tls);
+    int n = SSL_write(tls->ssl, bytes, length > WRITE_MAX ? WRITE_MAX : (int)length);
+    if (n > 0)
+        return n;
+    int why = outcome(tls, n);
+    return why ? why : -EPIPE;
+}
+
+bool rs_tls_wants_write(const rs_tls *tls) {
+    return tls->wants_write;
+}
+
+bool rs_tls_partial(const rs_tls *tls) {
+    return SSL_has_pending(tls->ssl);
+}
+
+const char *rs_tls_words(const rs_tls *tls) {
+    return tls->words;
+}

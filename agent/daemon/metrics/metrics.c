@@ -1,0 +1,301 @@
+#include "daemon/metrics/metrics.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "daemon/data/nic.h"
+#include "daemon/data/sending.h"
+
+#define PAGE_BYTES (32u << 10)
+
+typedef struct {
+    char *bytes;
+    size_t used;
+} page;
+
+void rs_totals_add(rs_totals_of *totals, const rs_xfer_stats *stats, bool ok) {
+    totals->done += ok;
+    totals->failed += !ok;
+    totals->bytes += stats->bytes_present;
+    totals->packets_sent += stats->packets_sent;
+    totals->packets_attempt += stats->packets_attempt;
+    totals->packets_redundant += stats->packets_redundant;
+    totals->packets_received += stats->packets_received;
+    totals->packets_old += stats->packets_old;
+    totals->patches_sent += stats->patches_sent;
+    totals->patches_received += stats->patches_received;
+    totals->repairs_sent += stats->repairs_sent;
+    totals->repairs_mended += stats->repairs_mended;
+    totals->repairs_received += stats->repairs_received;
+    totals->repairs_used += stats->repairs_used;
+    totals->lost += stats->lost;
+    totals->acks_sent += stats->acks_sent;
+    totals->acks_received += stats->acks_received;
+    totals->peer_repairs_sent += stats->peer_repairs_sent;
+    totals->peer_repairs_received += stats->peer_repairs_received;
+    totals->peer_repairs_old += stats->peer_repairs_old;
+}
+
+__attribute__((format(printf, 2, 3))) static void put(page *p, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int added = vsnprintf(p->bytes + p->used, PAGE_BYTES - p->used, format, arguments);
+    va_end(arguments);
+    if (added > 0 && p->used + (size_t)added < PAGE_BYTES)
+        p->used += (size_t)added; /* what does not fit is left out, whole */
+}
+
+static void family(page *p, const char *name, const char *type, const char *help) {
+    put(p, "# HELP rostrum_agent_%s %s\n# TYPE rostrum_agent_%s %s\n", name, help, name, type);
+}
+
+static void counter(page *p, const char *name, uint64_t value, const char *help) {
+    family(p, name, "counter", help);
+    put(p, "rostrum_agent_%s %" PRIu64 "\n", name, value);
+}
+
+static void gauge(page *p, const char *name, double value, const char *help) {
+    family(p, name, "gauge", help);
+    put(p, "rostrum_agent_%s %.17g\n", name, value);
+}
+
+static void by(page *p, const char *name, const char *label, const char *value, uint64_t number) {
+    put(p, "rostrum_agent_%s{%s=\"%s\"} %" PRIu64 "\n", name, label, value, number);
+}
+
+/* A label's value: backslash, quote and line end escaped, other control bytes left out. */
+static void put_label(char *out, size_t room, const char *text) {
+    size_t used = 0;
+    for (; *text && used + 3 < room; text++) {
+        if (*text == '"' || *text == '\\')
+            out[used++] = '\\';
+        if ((unsigned char)*text >= 0x20)
+            out[used++] = *text;
+    }
+    out[used] = '\0';
+}
+
+static void process(const rs_agent *agent, page *p) {
+    char server[600];
+    put_label(server, sizeof server, agent->options.server);
+    family(p, "info", "gauge", "Always 1; who this is.");
+    put(p, "rostrum_agent_info{server=\"%s\",version=\"%s\"} 1\n", server, RS_VERSION);
+    gauge(p, "start_time_seconds", (double)agent->started_ns / 1e9, "Wall clock at the start, since the epoch.");
+    rs_loop_pauses pauses = rs_loop_paused(agent->loop);
+    counter(p, "pauses_total", pauses.count, "Times that this process did not run for half a second or more.");
+    family(p, "paused_seconds_total", "counter", "How long it did not run, in those.");
+    put(p, "rostrum_agent_paused_seconds_total %.6f\n", (double)pauses.time / 1e9);
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    double seconds = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                     (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+    family(p, "cpu_seconds_total", "counter", "Processor time used, user and system.");
+    put(p, "rostrum_agent_cpu_seconds_total %.6f\n", seconds);
+    gauge(p, "resident_max_bytes", (double)use.ru_maxrss * 1024,
+          "Most memory resident so far, mapped objects included.");
+    gauge(p, "nic_mtu_bytes", rs_nic_mtu(agent->options.interface), "MTU of the data NIC now.");
+}
+
+static void manager(const rs_agent *agent, page *p) {
+    rs_link_stats s = agent->link ? rs_link_stats_get(agent->link) : (rs_link_stats){0};
+    gauge(p, "manager_up", agent->link && rs_link_up(agent->link), "1 = connected to the manager.");
+    counter(p, "manager_connects_total", s.connects, "Connections that the manager welcomed.");
+    counter(p, "manager_disconnects_total", s.disconnects, "Connections to it that were lost.");
+    family(p, "manager_frames_total", "counter", "Calls on the present and earlier connections.");
+    by(p, "manager_frames_total", "direction", "in", s.frames_in);
+    by(p, "manager_frames_total", "direction", "out", s.frames_out);
+    family(p, "manager_bytes_total", "counter", "Bytes of these calls.");
+    by(p, "manager_bytes_total", "direction", "in", s.bytes_in);
+    by(p, "manager_bytes_total", "direction", "out", s.bytes_out);
+    gauge(p, "manager_requests_waiting", s.requests_pending, "Requests for paths without a final answer.");
+    counter(p, "manager_requests_repeated_total", s.requests_repeated, "Requests said again after a reconnect.");
+    gauge(p, "manager_calls_kept", s.kept, "Releases and final reports kept for a reconnect.");
+    counter(p, "manager_calls_dropped_total", s.kept_dropped, "Of these, dropped because too many were kept.");
+    counter(p, "log_lines_dropped_total", rs_log_dropped(), "Lines of the log that nobody read in time.");
+    counter(p, "probes_total", agent->totals.probes, "Reports about probes that the manager ordered.");
+}
+
+static void control(const rs_agent *agent, page *p) {
+    rs_control_stats s = rs_control_stats_get(agent->control);
+    gauge(p, "control_connections", s.connections, "Connections to other agents now.");
+    family(p, "control_connections_total", "counter", "Connections to other agents by what became of them.");
+    by(p, "control_connections_total", "kind", "accepted", s.accepted);
+    by(p, "control_connections_total", "kind", "opened", s.opened);
+    by(p, "control_connections_total", "kind", "refused", s.refused);
+    by(p, "control_connections_total", "kind", "evicted", s.evicted);
+    by(p, "control_connections_total", "kind", "broken", s.broken);
+    counter(p, "control_messages_bad_total", s.malformed, "Messages on them that could not be read.");
+    counter(p, "data_packets_bad_total", agent->packets_bad, "Data packets that could not be read.");
+    counter(p, "data_packets_other_version_total", agent->packets_other_version,
+            "Data packets of another version of the wire.");
+    counter(p, "digest_chunks_wrong_total", agent->digest_chunks_wrong,
+            "MiBs of received objects whose digest was not the sender's.");
+    counter(p, "digest_chunks_fetched_again_total", agent->digest_chunks_fetched,
+            "Fetches of such a MiB from the sender.");
+    counter(p, "digest_chunks_retaken_total", agent->digest_chunks_retaken,
+            "MiBs of sent objects that were digested again because a receiver's copy stayed wrong.");
+    counter(p, "data_socket_drops_total", agent->totals.socket_drops, "Data packets dropped at full socket buffers.");
+    counter(p, "data_packets_intercepted_total", rs_data_intercepted(agent->data), "Lost on purpose (--loss).");
+}
+
+static void store(const rs_agent *agent, page *p) {
+    uint32_t cursor = 0;
+    uint64_t objects = 0;
+    while (rs_store_next(agent->store, &cursor))
+        objects++;
+    gauge(p, "store_used_bytes", (double)rs_store_used(agent->store), "Memory of objects, in whole pages.");
+    gauge(p, "store_quota_bytes", (double)rs_store_quota(agent->store), "Most that objects may take.");
+    gauge(p, "store_objects", (double)objects, "Objects, those being received included.");
+}
+
+/* Of transfers under way, added to what the ended ones left. */
+static rs_totals_of so_far(const rs_agent *agent, const rs_transfer *first, rs_totals_of totals, uint64_t *count) {
+    uint64_t done = totals.done, failed = totals.failed;
+    for (const rs_transfer *t = first; t; t = t->next) {
+        rs_xfer_stats stats;
+        ++*count;
+        if (rs_xfer_stats_get(agent->node, t->xfer, &stats) == RS_OK)
+            rs_totals_add(&totals, &stats, true);
+    }
+    totals.done = done;
+    totals.failed = failed;
+    return totals;
+}
+
+/* What servers do for each other: `r` of what is received here, `s` of what is sent from here. */
+static void peers(page *p, const rs_totals_of *s, const rs_totals_of *r) {
+    family(p, "acks_total", "counter", "RDCM: acknowledgements between servers.");
+    by(p, "acks_total", "direction", "sent", r->acks_sent);
+    by(p, "acks_total", "direction", "received", r->acks_received + s->acks_received);
+    family(p, "peer_repairs_total", "counter", "RDCM: fragments mended between receivers; old: had been here already.");
+    by(p, "peer_repairs_total", "kind", "sent", r->peer_repairs_sent);
+    by(p, "peer_repairs_total", "kind", "received", r->peer_repairs_received);
+    by(p, "peer_repairs_total", "kind", "old", r->peer_repairs_old);
+}
+
+static void transfers(const rs_agent *agent, page *p) {
+    uint64_t sending = 0, receiving = 0;
+    rs_totals_of s = so_far(agent, agent->transfers.sending, agent->totals.sent, &sending);
+    rs_totals_of r = so_far(agent, agent->transfers.receiving, agent->totals.received, &receiving);
+    family(p, "transfers_under_way", "gauge", "Transfers now.");
+    by(p, "transfers_under_way", "direction", "send", sending);
+    by(p, "transfers_under_way", "direction", "receive", receiving);
+    family(p, "sends_total", "counter", "Sends that ended.");
+    by(p, "sends_total", "outcome", "done", s.done);
+    by(p, "sends_total", "outcome", "failed", s.failed);
+    family(p, "receives_total", "counter", "Objects that came in, or did not.");
+    by(p, "receives_total", "outcome", "done", r.done);
+    by(p, "receives_total", "outcome", "failed", r.failed);
+    counter(p, "sent_bytes_total", s.bytes, "Bytes of distinct fragments sent.");
+    counter(p, "received_bytes_total", r.bytes, "Bytes of objects stored.");
+    family(p, "data_packets_sent_total", "counter", "Data packets sent, and of these those of some kind.");
+    by(p, "data_packets_sent_total", "kind", "all", s.packets_sent);
+    by(p, "data_packets_sent_total", "kind", "attempt", s.packets_attempt);
+    by(p, "data_packets_sent_total", "kind", "redundant", s.packets_redundant);
+    by(p, "data_packets_sent_total", "kind", "repair", s.repairs_sent);
+    family(p, "data_packets_received_total", "counter", "Data packets received, and of these those of some kind.");
+    by(p, "data_packets_received_total", "kind", "all", r.packets_received);
+    by(p, "data_packets_received_total", "kind", "old", r.packets_old);
+    by(p, "data_packets_received_total", "kind", "repair", r.repairs_received);
+    counter(p, "fragments_lost_total", r.lost, "Fragments found missing by this receiver.");
+    counter(p, "fragments_repaired_total", r.repairs_used, "Of these, mended by repair packets.");
+    counter(p, "patches_sent_total", s.patches_sent, "Fragments sent again to single receivers.");
+    counter(p, "patches_received_total", r.patches_received, "Fragments received so.");
+    counter(p, "losses_mended_total", s.repairs_mended, "Losses of all receivers mended by repair packets sent here.");
+    peers(p, &s, &r);
+}
+
+static void streams(const rs_agent *agent, page *p) {
+    uint64_t sending = 0, receiving = 0;
+    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        sending += t->source != NULL;
+    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        receiving += t->sink != NULL;
+    family(p, "streams", "gauge", "Continuing streams now, among the transfers under way.");
+    by(p, "streams", "direction", "send", sending);
+    by(p, "streams", "direction", "receive", receiving);
+    family(p, "stream_bytes_total", "counter", "Bytes of streams taken from programs, and handed to programs.");
+    by(p, "stream_bytes_total", "direction", "send", agent->totals.stream_bytes_out);
+    by(p, "stream_bytes_total", "direction", "receive", agent->totals.stream_bytes_in);
+}
+
+/* How lost messages were recovered here, of all groups (core/groups/messages.h, rs_messages_stats). */
+static void group_repairs(page *p, const rs_messages_stats *s) {
+    counter(p, "group_packets_found_missing_total", s->discovered, "Packets of messages found missing.");
+    family(p, "group_packets_recovered_total", "counter", "Of these, how they came after all.");
+    by(p, "group_packets_recovered_total", "via", "repair", s->recovered_repair);
+    by(p, "group_packets_recovered_total", "via", "retransmit", s->recovered_retransmit);
+    by(p, "group_packets_recovered_total", "via", "late", s->recovered_data);
+    counter(p, "group_packets_lost_total", s->lost, "Packets of messages that programs were told are lost.");
+    family(p, "group_repairs_total", "counter", "Repairs of group messages.");
+    by(p, "group_repairs_total", "kind", "sent", s->repairs_sent);
+    by(p, "group_repairs_total", "kind", "dropped", s->repairs_dropped);
+    by(p, "group_repairs_total", "kind", "received", s->repairs_received);
+    by(p, "group_repairs_total", "kind", "used", s->repairs_used);
+    by(p, "group_repairs_total", "kind", "useless", s->repairs_useless);
+    family(p, "group_requests_total", "counter", "Requests (NAKs) for missing packets, and answers.");
+    by(p, "group_requests_total", "kind", "sent", s->naks_sent);
+    by(p, "group_requests_total", "kind", "packets", s->asked);
+    by(p, "group_requests_total", "kind", "received", s->naks_received);
+    by(p, "group_requests_total", "kind", "repeated", s->naks_repeated);
+    by(p, "group_requests_total", "kind", "answered", s->retransmits_sent);
+    family(p, "group_position_queries_total", "counter", "Questions for how far a publisher is that is not heard.");
+    by(p, "group_position_queries_total", "direction", "sent", s->queries_sent);
+    by(p, "group_position_queries_total", "direction", "received", s->queries_received);
+    family(p, "group_heartbeats_total", "counter", "Heartbeats of quiet senders.");
+    by(p, "group_heartbeats_total", "direction", "sent", s->heartbeats_sent);
+    by(p, "group_heartbeats_total", "direction", "received", s->heartbeats_received);
+}
+
+static void groups(const rs_agent *agent, page *p) {
+    rs_messages_stats s;
+    rs_groups_stats(agent->groups, &s);
+    gauge(p, "groups", (double)s.groups, "Message groups with a view here.");
+    gauge(p, "group_packets_missing", (double)s.missing, "Packets of messages missing now.");
+    counter(p, "group_messages_published_total", s.published, "Messages published here.");
+    counter(p, "group_messages_delivered_total", s.delivered, "Messages of other servers that came.");
+    family(p, "group_packets_total", "counter", "Data packets of messages, by multicast.");
+    by(p, "group_packets_total", "direction", "sent", s.data_sent);
+    by(p, "group_packets_total", "direction", "received", s.data_received);
+    family(p, "group_datagrams_refused_total", "counter", "Datagrams of messages that were of no use, by why.");
+    by(p, "group_datagrams_refused_total", "reason", "duplicate", s.duplicates);
+    by(p, "group_datagrams_refused_total", "reason", "foreign", s.foreign);
+    by(p, "group_datagrams_refused_total", "reason", "malformed", s.bad);
+    by(p, "group_datagrams_refused_total", "reason", "corrupt", s.corrupt);
+    by(p, "group_datagrams_refused_total", "reason", "bound", s.refused);
+    by(p, "group_datagrams_refused_total", "reason", "stranger", s.strangers);
+    by(p, "group_datagrams_refused_total", "reason", "unlikely", s.claims);
+    by(p, "group_datagrams_refused_total", "reason", "version", s.versions);
+    by(p, "group_datagrams_refused_total", "reason", "report", rs_groups_reports_refused(agent->groups));
+    family(p, "group_requests_refused_total", "counter", "Packets of messages asked for and not given, by why.");
+    by(p, "group_requests_refused_total", "reason", "no-member", s.naks_refused);
+    by(p, "group_requests_refused_total", "reason", "budget", s.naks_over);
+    counter(p, "group_packets_early_total", s.early, "Packets of senders that no view listed yet.");
+    gauge(p, "group_streams", (double)s.streams, "Senders in groups that messages came from.");
+    gauge(p, "group_window_bytes", (double)s.window_bytes, "What is known of their packets.");
+    by(p, "group_datagrams_refused_total", "reason", "intake", s.intake_dropped);
+    rs_io_stats io = rs_groups_io_stats(agent->groups);
+    counter(p, "group_datagrams_intercepted_total", io.intercepted, "Lost on purpose (--loss).");
+    counter(p, "group_socket_drops_total", rs_groups_socket_drops(agent->groups), "Dropped at full socket buffers.");
+    group_repairs(p, &s);
+}
+
+char *rs_metrics_page(void *context, size_t *length) {
+    const rs_agent *agent = context;
+    page p = {.bytes = malloc(PAGE_BYTES)};
+    if (!p.bytes)
+        return NULL;
+    process(agent, &p);
+    manager(agent, &p);
+    control(agent, &p);
+    store(agent, &p);
+    transfers(agent, &p);
+    streams(agent, &p);
+    groups(agent, &p);
+    *length = p.used;
+    return p.bytes;
+}

@@ -1,0 +1,267 @@
+#include "daemon/store/files.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Names in the folder are what gives access to objects: nobody but the owner may list them. With a group, what is made
+ * in the folder is that group's too. One that others share (sticky, or of another owner) is not changed. */
+static bool protect(int fd, const char *path, const gid_t *group, rs_error *error) {
+    struct stat now;
+    if (fstat(fd, &now) < 0)
+        return rs_error_system(error, errno, "object store %s", path);
+    bool listable = now.st_mode & (S_IROTH | S_IWOTH);
+    bool ours = now.st_uid == geteuid() && !(now.st_mode & S_ISVTX);
+    if (!ours)
+        return !listable ||
+               rs_error_set(
+                   error, ROSTRUM_ERR_INVALID,
+                   "object store %s is a folder that others can list, and what they read there gives access "
+                   "to objects; make one for this agent alone: install -d -m 0710 -o USER -g GROUP FOLDER, or mount it "
+                   "with mode=0710",
+                   path);
+    if (group && fchown(fd, (uid_t)-1, *group) < 0)
+        return rs_error_system(error, errno, "object store %s cannot be given to group %u (is this agent a member?)",
+                               path, (unsigned)*group);
+    return fchmod(fd, group ? 02710 : 0710) == 0 || rs_error_system(error, errno, "object store %s: chmod", path);
+}
+
+bool rs_store_folder_open(rs_store_folder *out, const char *path, const gid_t *group, rs_error *error) {
+    struct statfs info;
+    if (!path || !*path || strlen(path) >= sizeof out->path)
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "the object store's folder needs a path shorter than %zu bytes",
+                            sizeof out->path);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return rs_error_system(error, errno, "object store %s cannot be opened", path);
+    if (fstatfs(fd, &info) < 0) {
+        rs_error_system(error, errno, "object store %s: statfs", path);
+        close(fd);
+        return false;
+    }
+    if (info.f_type != TMPFS_MAGIC) {
+        close(fd);
+        return rs_error_set(error, ROSTRUM_ERR_INVALID,
+                            "object store %s is not on tmpfs; mount one: mount -t tmpfs -o "
+                            "size=4G,mode=0710,huge=within_size rostrum %s",
+                            path, path);
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        bool taken = errno == EWOULDBLOCK;
+        if (taken)
+            rs_error_set(error, ROSTRUM_ERR_EXISTS, "object store %s is used by another running agent", path);
+        else
+            rs_error_system(error, errno, "object store %s cannot be locked", path);
+        close(fd);
+        return false;
+    }
+    if (!protect(fd, path, group, error)) {
+        close(fd);
+        return false;
+    }
+    out->fd = fd;
+    memcpy(out->path, path, strlen(path) + 1);
+    return true;
+}
+
+static bool looks_like_uuid(const char *name) {
+    if (strlen(name) != 36)
+        return false;
+    for (int i = 0; i < 36; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? name[i] != '-' : !isxdigit((unsigned char)name[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool looks_like_data_id(const char *name) {
+    size_t length = strlen(name);
+    return length >= 1 && length <= 20 && strspn(name, "0123456789") == length;
+}
+
+static bool clean_application(int parent, const char *name, rs_error *error) {
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOTDIR || errno == ELOOP || rs_error_system(error, errno, "object store: old folder %s", name);
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        rs_error_system(error, errno, "object store: old folder %s", name);
+        close(fd);
+        return false;
+    }
+    bool ok = true;
+    for (struct dirent *entry; ok && (entry = readdir(folder));)
+        if (looks_like_data_id(entry->d_name) && unlinkat(fd, entry->d_name, 0) < 0 && errno != EISDIR)
+            ok = rs_error_system(error, errno, "object store: old object %s/%s cannot be removed", name, entry->d_name);
+    closedir(folder);
+    /* Not empty = somebody keeps other things there: theirs to remove. */
+    if (ok && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOTEMPTY && errno != EEXIST)
+        ok = rs_error_system(error, errno, "object store: old folder %s cannot be removed", name);
+    return ok;
+}
+
+bool rs_store_folder_clean(const rs_store_folder *folder, rs_error *error) {
+    int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list) {
+        rs_error_system(error, errno, "object store %s cannot be read", folder->path);
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    bool ok = true;
+    for (struct dirent *entry; ok && (entry = readdir(list));)
+        if (looks_like_uuid(entry->d_name))
+            ok = clean_application(folder->fd, entry->d_name, error);
+    closedir(list);
+    return ok;
+}
+
+bool rs_store_folder_space(const rs_store_folder *folder, uint64_t *free_bytes, uint64_t *total_bytes,
+                           rs_error *error) {
+    struct statfs info;
+    if (fstatfs(folder->fd, &info) < 0)
+        return rs_error_system(error, errno, "object store %s: statfs", folder->path);
+    uint64_t block = (uint64_t)info.f_bsize;
+    *total_bytes = (uint64_t)info.f_blocks * block;
+    *free_bytes = (uint64_t)info.f_bavail * block;
+    if (info.f_blocks == 0) { /* a tmpfs without limit: memory is the limit, and tmpfs's own default is half of it */
+        long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        *total_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : 0;
+        *free_bytes = *total_bytes;
+    }
+    return true;
+}
+
+int rs_store_file_new(const rs_store_folder *folder, uint64_t size, rs_error *error) {
+    int fd = openat(folder->fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        rs_error_system(error, errno, "object store %s: no new file", folder->path);
+        return -1;
+    }
+    if (ftruncate(fd, (off_t)size) < 0) {
+        rs_error_system(error, errno, "object store %s: a file of %" PRIu64 " bytes", folder->path, size);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+bool rs_store_file_allocate(int fd, uint64_t offset, uint64_t length, rs_error *error) {
+    while (length && fallocate(fd, 0, (off_t)offset, (off_t)length) < 0)
+        if (errno != EINTR)
+            return rs_error_system(error, errno, "the object store's tmpfs has no room for %" PRIu64 " bytes more",
+                                   length);
+    return true;
+}
+
+bool rs_store_file_map(int fd, uint64_t size, bool writable, uint8_t **out, rs_error *error) {
+    *out = NULL;
+    if (!size)
+        return true;
+    void *map = mmap(NULL, (size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return rs_error_system(error, errno, "an object of %" PRIu64 " bytes cannot be mapped", size);
+    *out = map;
+    return true;
+}
+
+int rs_store_file_reopen(int fd, int flags) {
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return open(path, flags | O_CLOEXEC);
+}
+
+bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, rs_error *error) {
+    struct stat info;
+    struct statfs place;
+    if (fstat(fd, &info) < 0 || fstatfs(fd, &place) < 0)
+        return rs_error_system(error, errno, "the descriptor cannot be examined");
+    if (!S_ISREG(info.st_mode))
+        return rs_error_set(error, ROSTRUM_ERR_INVALID,
+                            "the descriptor is not a regular file; get one with create and write into it");
+    if (place.f_type != TMPFS_MAGIC)
+        return rs_error_set(
+            error, ROSTRUM_ERR_INVALID,
+            "the file is not in memory (tmpfs or memfd): get a file with create and copy the data into it");
+    int mode = fcntl(fd, F_GETFL);
+    if (mode < 0 || (mode & O_PATH) || (mode & O_ACCMODE) == O_WRONLY)
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "the descriptor cannot be read; open the file for reading too");
+    *size = (uint64_t)info.st_size;
+    *device = info.st_dev;
+    *inode = info.st_ino;
+    return true;
+}
+
+bool rs_store_file_sealed(int fd) {
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && (seals & F_SEAL_WRITE);
+}
+
+bool rs_store_file_ours_alone(int fd) {
+    /* A write lease is granted to a sole opener only, and mappings and descriptors under way between processes count as
+     * openers. */
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
+        return false;
+    (void)fcntl(fd, F_SETLEASE, F_UNLCK);
+    return true;
+}
+
+void rs_store_uuid_text(const uint8_t app[16], char out[37]) {
+    (void)snprintf(out, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", app[0], app[1],
+                   app[2], app[3], app[4], app[5], app[6], app[7], app[8], app[9], app[10], app[11], app[12], app[13],
+                   app[14], app[15]);
+}
+
+bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_id *id, rs_error *error) {
+    char name[RS_STORE_NAME_SIZE], self[32], app[37];
+    rs_store_uuid_text(id->app, app);
+    (void)snprintf(name, sizeof name, "%s/%" PRIu64, app, id->data);
+    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (mkdirat(folder->fd, app, 0710) < 0 && errno != EEXIST)
+        return rs_error_system(error, errno, "object store: folder %s/%s", folder->path, app);
+    if (fchmod(fd, 0440) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0) {
+        rs_error_system(error, errno, "object store: %s/%s", folder->path, name);
+        (void)unlinkat(folder->fd, app, AT_REMOVEDIR);
+        return false;
+    }
+    return true;
+}
+
+void rs_store_file_unname(const rs_store_folder *folder, const rs_object_id *id) {
+    char name[RS_STORE_NAME_SIZE], app[37];
+    rs_store_uuid_text(id->app, app);
+    (void)snprintf(name, sizeof name, "%s/%" PRIu64, app, id->data);
+    /* Either may be gone already: somebody with rights there may have tidied up by hand. */
+    (void)unlinkat(folder->fd, name, 0);
+    (void)unlinkat(folder->fd, app, AT_REMOVEDIR);
+}
+
+bool rs_store_corpse_step(rs_store_corpse *corpse, uint64_t max_bytes) {
+    uint64_t left = corpse->size - corpse->at;
+    uint64_t part = max_bytes < RS_STORE_SLICE ? RS_STORE_SLICE : max_bytes - max_bytes % RS_STORE_SLICE;
+    if (part > left)
+        part = left;
+    if (part) {
+        if (corpse->map)
+            munmap(corpse->map + corpse->at, (size_t)part);
+        if (corpse->punch)
+            (void)fallocate(corpse->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)corpse->at, (off_t)part);
+        corpse->at += part;
+    }
+    if (corpse->at < corpse->size)
+        return false;
+    close(corpse->fd);
+    return true;
+}

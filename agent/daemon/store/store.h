@@ -1,0 +1,123 @@
+/* The agent's object store: files in one tmpfs folder, keyed by (appID, dataID), within a quota (Republic, Sec.
+ * III-A2).
+ *
+ * An object is BUILDING (an unnamed file: nobody can read what is half written, and a crash leaves nothing) and then
+ * WHOLE (named <store>/<appID>/<dataID>, mode 0440, and immutable by contract; an added file from elsewhere keeps its
+ * own name). Everything the store keeps alive counts against the quota, files that an application added from elsewhere
+ * too. Not thread-safe: the daemon's loop owns it.
+ *
+ * Receiving:  rs_store_receive -> (rs_store_ensure, write into object->map)* -> rs_store_commit | rs_store_discard
+ * Sending:    rs_store_find or rs_store_add -> rs_store_hold -> (send from object->map)* -> rs_store_release
+ * Only sockets may read the map of an object that is not `private_file`: an application may still hold a writable
+ * descriptor and shorten the file, which makes sendmsg fail with EFAULT (end the transfer with words) but would kill a
+ * process that touches the memory itself. */
+#ifndef RS_STORE_H
+#define RS_STORE_H
+
+#include "api/error.h"
+#include "core/base/types.h"
+
+typedef struct rs_store rs_store;
+
+typedef enum {
+    RS_OBJECT_CREATED,   /* an application is writing it; no id yet */
+    RS_OBJECT_RECEIVING, /* a transfer is writing it */
+    RS_OBJECT_DIGESTING, /* added; its digest is being taken */
+    RS_OBJECT_WHOLE
+} rs_object_phase;
+
+/* Read-only for everyone but store.c, except `owner`. */
+typedef struct rs_object {
+    rs_object_id id;
+    uint64_t size;
+    rs_object_phase phase;
+    rs_digest digest; /* algorithm 0 = not known yet */
+    uint8_t *leaves;  /* digests of its chunks (daemon/store/digest.h), while it is here; NULL: not known */
+    uint64_t leaf_count;
+    uint8_t *map; /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
+    int fd;
+    bool private_file; /* no application ever had a writable descriptor of it */
+    bool received;     /* by rs_store_receive */
+    uint32_t holds;    /* transfers using it */
+    uint64_t owner;    /* of a CREATED or DIGESTING one: the client it goes away with; 0 = nobody */
+    uint64_t handle;   /* names a CREATED one */
+    struct rs_object_private *internal;
+} rs_object;
+
+typedef struct {
+    const char *directory;
+    uint64_t quota_bytes;   /* 0 = what the tmpfs holds */
+    uint32_t max_objects;   /* 0 = 4096 */
+    uint64_t reserve_bytes; /* kept ready for objects to come, besides what they use; 0 = none */
+    bool has_group;         /* objects are `group`'s to read, else that of the process */
+    uint32_t group;
+} rs_store_config;
+
+/* Opens the folder (it must exist, on tmpfs, used by no other agent) and clears objects that an earlier run left. Names
+ * in it are application ids, which are the right to the objects: it gets mode 0710, so that only its owner can list it
+ * and the group can read what it knows the name of. NULL and `error` otherwise. */
+rs_store *rs_store_open(const rs_store_config *config, rs_error *error);
+/* Objects' names are removed; descriptors and mappings others hold stay valid. */
+void rs_store_close(rs_store *store);
+
+/* Frees up to `max_bytes` (at least 2 MiB) of what deleted and discarded objects left behind (with small pages some
+ * 0.15 ms per MiB); true if there is more. */
+bool rs_store_work(rs_store *store, uint64_t max_bytes);
+
+/* Makes up to `max_bytes` of the reserve ready; true if there is more to do. */
+bool rs_store_prepare(rs_store *store, uint64_t max_bytes);
+bool rs_store_prepared(const rs_store *store);
+
+uint64_t rs_store_used(const rs_store *store); /* bytes, whole pages */
+uint64_t rs_store_quota(const rs_store *store);
+const char *rs_store_directory(const rs_store *store);
+
+/* NULL if there is none by that id in any phase but CREATED. */
+rs_object *rs_store_find(const rs_store *store, const rs_object_id *id);
+/* All objects, in no order: *cursor starts at 0; NULL at the end. The store must not change between calls. */
+rs_object *rs_store_next(const rs_store *store, uint32_t *cursor);
+
+/* A file for an application to write into: rs_store_allocate_step until nothing is left to do, then rs_store_writer_fd.
+ * Errors: NO_ROOM, LIMIT, INVALID (size), IO. */
+rs_object *rs_store_create(rs_store *store, uint64_t size, uint64_t owner, rs_error *error);
+rs_object *rs_store_find_created(const rs_store *store, uint64_t handle);
+
+/* An application says that `fd` is the object `id`: `fd` is a file of rs_store_create (then the object changes its
+ * phase, and its size is the file's present size), or any regular tmpfs file or memfd (kept by a descriptor of the
+ * store's own; the caller keeps `fd`). The result is DIGESTING. Errors: EXISTS, INVALID (not tmpfs, not regular,
+ * changed its size...), NO_ROOM, LIMIT, IO. */
+rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_t owner, rs_error *error);
+/* Takes over the digests of the object's chunks, which were allocated by malloc. */
+void rs_store_keep_leaves(rs_object *object, uint8_t *leaves, uint64_t count);
+/* DIGESTING -> WHOLE. */
+bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
+
+/* A file for a transfer to write into, with a hold on it. The room is reserved; of a big object only the beginning is
+ * allocated at once, since with small pages that takes 0.25 ms per MiB: rs_store_allocate_step does the rest, a piece
+ * at a time. Errors: EXISTS (whole, or already being received), NO_ROOM, LIMIT, INVALID, IO. */
+rs_object *rs_store_receive(rs_store *store, const rs_object_id *id, uint64_t size, rs_error *error);
+/* Allocates up to `max_bytes` more. Returns the bytes still to do, or -1 and `error` (the tmpfs is full: give the
+ * transfer up). */
+int64_t rs_store_allocate_step(rs_store *store, rs_object *object, uint64_t max_bytes, rs_error *error);
+/* Before writing at [offset, offset + length) while allocation is not done. Cheap when it is there already. */
+bool rs_store_ensure(rs_store *store, rs_object *object, uint64_t offset, uint64_t length, rs_error *error);
+/* RECEIVING -> WHOLE, and the transfer's hold is released. The digest was checked by the caller. */
+bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
+
+/* Frees an object of any phase but WHOLE, with a receiving transfer's hold. Not while it is sent. */
+void rs_store_discard(rs_store *store, rs_object *object);
+
+/* A transfer uses the object, WHOLE or DIGESTING: it cannot be deleted until released. */
+void rs_store_hold(rs_object *object);
+void rs_store_release(rs_object *object);
+
+/* A new descriptor, read-only, that the caller closes (or hands over). -1 and `error`: BUSY if it is not whole. */
+int rs_store_reader_fd(const rs_object *object, rs_error *error);
+/* A new descriptor of a CREATED one, readable and writable. */
+int rs_store_writer_fd(const rs_object *object, rs_error *error);
+
+/* WHOLE objects: UNKNOWN if there is none, BUSY (with words) while a transfer holds it or it is being built.
+ * Descriptors that readers have stay valid; the memory is free when the last of them is closed. */
+bool rs_store_delete(rs_store *store, const rs_object_id *id, rs_error *error);
+
+#endif

@@ -1,0 +1,62 @@
+#include "daemon/streams/ring.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "daemon/store/xxh3.h"
+
+#define FRAGMENT_MOST UINT16_MAX
+
+bool rs_stream_ring_make(rs_stream_ring *ring, uint32_t fragment, uint64_t slots) {
+    if (fragment <= RS_STREAM_HEAD || fragment > FRAGMENT_MOST || slots == 0)
+        return false;
+    void *bytes = mmap(NULL, (size_t)(slots * fragment), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (bytes == MAP_FAILED)
+        return false;
+    *ring = (rs_stream_ring){bytes, slots, fragment};
+    return true;
+}
+
+void rs_stream_ring_free(rs_stream_ring *ring) {
+    if (ring->bytes)
+        munmap(ring->bytes, (size_t)(ring->slots * ring->fragment));
+    ring->bytes = NULL;
+}
+
+static void put(uint8_t *at, uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; i++)
+        at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint32_t get(const uint8_t *at, int bytes) {
+    uint32_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value |= (uint32_t)at[i] << 8 * i;
+    return value;
+}
+
+/* Of the bytes behind the check, and of the place in the stream: a fragment of a round before is none of this. */
+static uint32_t check(const uint8_t *at, uint32_t used, uint64_t sn) {
+    uint8_t hash[RS_XXH3_BYTES];
+    rs_xxh3_best()->whole(at + 4, RS_STREAM_HEAD - 4 + used, hash);
+    return get(hash, 4) ^ (uint32_t)sn ^ (uint32_t)(sn >> 32);
+}
+
+void rs_stream_ring_seal(const rs_stream_ring *ring, uint64_t sn, uint32_t used) {
+    uint8_t *at = rs_stream_ring_at(ring, sn);
+    put(at + 4, used, 2);
+    put(at + 6, 0, 2);
+    memset(at + RS_STREAM_HEAD + used, 0, rs_stream_ring_room(ring) - used);
+    put(at, check(at, used, sn), 4);
+}
+
+int32_t rs_stream_ring_open(const rs_stream_ring *ring, uint64_t sn, uint32_t length) {
+    const uint8_t *at = rs_stream_ring_at(ring, sn);
+    if (length < RS_STREAM_HEAD || length > ring->fragment)
+        return -1;
+    uint32_t used = get(at + 4, 2);
+    if (used > length - RS_STREAM_HEAD || get(at + 6, 2) != 0 || get(at, 4) != check(at, used, sn))
+        return -1;
+    return (int32_t)used;
+}

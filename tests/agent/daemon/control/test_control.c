@@ -1,0 +1,700 @@
+/* The control channel between two agents' pools over loopback (agent/daemon/control). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/control/control.h"
+#include "daemon/log.h"
+#include "io/datagrams.h"
+
+#define WAIT (5 * RS_SECOND)
+#define FRAGMENT 8896u
+#define FRAGMENTS 400u
+#define PATCHES 3000u /* more than two sockets' buffers hold */
+
+/* One end: a pool and what it told. */
+typedef struct {
+    rs_peers peers;
+    rs_control *control;
+    uint32_t address;
+    unsigned ups, downs, messages, unwritable, writable;
+    uint64_t payload_bytes;
+    uint8_t last_type;
+    uint64_t patches_in_order;
+    bool reject;
+    char cause[200];
+} end;
+
+typedef struct {
+    rs_loop *loop;
+    uint16_t port;
+    end h1, h2;
+    uint8_t *object;
+    int object_fd;
+} world;
+
+static void on_up(void *context, rs_peer peer) {
+    (void)peer;
+    ((end *)context)->ups++;
+}
+
+static void on_down(void *context, rs_peer peer, const char *cause) {
+    (void)peer;
+    end *e = context;
+    e->downs++;
+    snprintf(e->cause, sizeof e->cause, "%s", cause);
+}
+
+static void on_writable(void *context, rs_peer peer, bool writable) {
+    (void)peer;
+    end *e = context;
+    e->writable += writable;
+    e->unwritable += !writable;
+}
+
+static bool on_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length, const uint8_t *payload,
+                       uint32_t payload_length) {
+    end *e = context;
+    rs_message message;
+    assert_true(peer < e->peers.room);
+    assert_true(rs_wire_decode(header, header_length, payload_length, &message));
+    if (message.type == RS_MSG_PTCH_DATA) {
+        assert_int_equal(message.ptch_data.sn, e->patches_in_order++);
+        for (uint32_t i = 0; i < payload_length; i += 101)
+            assert_int_equal(payload[i], (uint8_t)(message.ptch_data.sn % FRAGMENTS * 7 + i));
+    }
+    e->messages++;
+    e->last_type = (uint8_t)message.type;
+    e->payload_bytes += payload_length;
+    return !e->reject;
+}
+
+static void open_end(world *w, end *e, const char *name, uint32_t address, uint64_t boot, rs_control_options options) {
+    char error[RS_CONNECTION_WORDS];
+    const rs_control_callbacks callbacks = {
+        .context = e, .peer_up = on_up, .peer_down = on_down, .peer_writable = on_writable, .message = on_message};
+    e->address = address;
+    options.loop = w->loop;
+    options.peers = &e->peers;
+    options.server = name;
+    options.boot = boot;
+    options.address = address;
+    options.port = w->port;
+    if (!options.max_connections)
+        options.max_connections = 8;
+    e->control = rs_control_new(&options, &callbacks, error);
+    if (!e->control)
+        fail_msg("%s", error);
+}
+
+static void close_end(end *e) {
+    rs_control_free(e->control);
+    rs_peers_free(&e->peers);
+    memset(e, 0, sizeof *e);
+}
+
+static rs_peer know(end *e, const char *name, uint32_t address, uint16_t port) {
+    rs_peer peer = rs_peers_number(&e->peers, name);
+    assert_int_not_equal(peer, RS_NO_PEER);
+    rs_peers_entry(&e->peers, peer)->address = address;
+    rs_peers_entry(&e->peers, peer)->control_port = port;
+    return peer;
+}
+
+static void turn(world *w) {
+    rs_time deadline = rs_loop_now(w->loop) + RS_SECOND;
+    const end *ends[] = {&w->h1, &w->h2};
+    for (int i = 0; i < 2; i++)
+        if (ends[i]->control && rs_control_deadline(ends[i]->control) < deadline)
+            deadline = rs_control_deadline(ends[i]->control);
+    assert_true(rs_loop_turn(w->loop, deadline));
+    for (int i = 0; i < 2; i++)
+        if (ends[i]->control)
+            rs_control_timeout(ends[i]->control);
+}
+
+#define wait_until(w, condition)                            \
+    do {                                                    \
+        rs_time until_ = rs_loop_refresh((w)->loop) + WAIT; \
+        while (!(condition)) {                              \
+            if (rs_loop_now((w)->loop) > until_)            \
+                fail_msg("waited in vain for " #condition); \
+            turn(w);                                        \
+        }                                                   \
+    } while (0)
+
+static int set_up(void **state) {
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    rs_log_set_level("error");
+    w->loop = rs_loop_new();
+    assert_non_null(w->loop);
+    w->port = (uint16_t)(20000 + getpid() % 20000);
+    w->object_fd = memfd_create("object", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(w->object_fd, FRAGMENT * FRAGMENTS), 0);
+    w->object = mmap(NULL, FRAGMENT * FRAGMENTS, PROT_READ | PROT_WRITE, MAP_SHARED, w->object_fd, 0);
+    assert_ptr_not_equal(w->object, MAP_FAILED);
+    for (uint32_t sn = 0; sn < FRAGMENTS; sn++)
+        for (uint32_t i = 0; i < FRAGMENT; i++)
+            w->object[sn * FRAGMENT + i] = (uint8_t)(sn * 7 + i);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    world *w = *state;
+    close_end(&w->h1);
+    close_end(&w->h2);
+    munmap(w->object, FRAGMENT * FRAGMENTS);
+    close(w->object_fd);
+    rs_loop_free(w->loop);
+    free(w);
+    return 0;
+}
+
+static void open_both(world *w) {
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+}
+
+static bool send_message(end *e, rs_peer peer, rs_message message) {
+    uint8_t bytes[RS_HEADER_MAX];
+    size_t length = rs_wire_encode(&message, 0, bytes, sizeof bytes);
+    assert_true(length > 0);
+    return rs_control_send(e->control, peer, bytes, length, NULL);
+}
+
+static bool send_patch(world *w, end *e, rs_peer peer, uint64_t sn) {
+    uint8_t bytes[RS_HEADER_MAX];
+    rs_message message = {.type = RS_MSG_PTCH_DATA, .ptch_data = {.sn = sn}};
+    size_t length = rs_wire_encode(&message, FRAGMENT, bytes, sizeof bytes);
+    uint64_t at = sn % FRAGMENTS * FRAGMENT;
+    const rs_connection_payload payload = {.map = w->object + at, .fd = w->object_fd, .offset = at, .length = FRAGMENT};
+    return rs_control_send(e->control, peer, bytes, length, &payload);
+}
+
+static void control__connects_and_carries_messages_both_ways(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    rs_peer h1 = rs_peers_find(&w->h2.peers, "h1");
+    assert_int_not_equal(h1, RS_NO_PEER);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_INTL_SEQ, .intl_seq = {.sn = 58}}));
+    assert_true(send_message(&w->h2, h1, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h1.messages == 1 && w->h2.messages == 1);
+    assert_int_equal(w->h2.last_type, RS_MSG_INTL_SEQ);
+    assert_int_equal(w->h1.last_type, RS_MSG_DATA_FNSD);
+    assert_int_equal(rs_control_stats_get(w->h2.control).connections, 1);
+}
+
+/* More than the socket takes at once: the core is told to stop, told to go on, and all arrives in order. */
+static void control__patches_wait_when_the_peer_is_slow(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1);
+    unsigned choked_before = 0;
+    for (uint64_t sn = 0; sn < PATCHES; sn++) {
+        while (w->h1.unwritable > w->h1.writable)
+            turn(w); /* only now does h2 read */
+        assert_true(send_patch(w, &w->h1, h2, sn));
+        choked_before = w->h1.unwritable;
+    }
+    wait_until(w, w->h2.messages == PATCHES);
+    assert_int_equal(w->h2.payload_bytes, (uint64_t)PATCHES * FRAGMENT);
+    assert_true(choked_before > 0);
+    assert_int_equal(w->h1.downs, 0);
+}
+
+/* The DSCP of this process's connection to that address; -1: there is none. */
+static int dscp_towards(uint32_t address) {
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_in remote = {0};
+        socklen_t length = sizeof remote, tos_length = sizeof(int);
+        int tos = 0;
+        if (getpeername(fd, (struct sockaddr *)&remote, &length) == 0 && remote.sin_family == AF_INET &&
+            ntohl(remote.sin_addr.s_addr) == address && getsockopt(fd, IPPROTO_IP, IP_TOS, &tos, &tos_length) == 0)
+            return tos >> 2;
+    }
+    return -1;
+}
+
+/* Messages are few and small and go before multicast, which would starve them at a full port; patches are as large as
+ * objects, and do not. */
+static void control__is_marked_but_while_patches_are_under_way(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    assert_int_equal(dscp_towards(w->h2.address), RS_DSCP_CONTROL);
+    assert_int_equal(dscp_towards(w->h1.address), RS_DSCP_CONTROL);
+    assert_true(send_patch(w, &w->h1, h2, 0));
+    assert_int_equal(dscp_towards(w->h2.address), 0);
+    assert_int_equal(dscp_towards(w->h1.address), RS_DSCP_CONTROL);
+    wait_until(w, w->h2.messages == 1);
+    wait_until(w, send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}) &&
+                      dscp_towards(w->h2.address) == RS_DSCP_CONTROL);
+}
+
+static void control__simultaneous_opens_both_serve(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port), h1 = know(&w->h2, "h1", w->h1.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    rs_control_want(w->h2.control, h1);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1 && rs_control_stats_get(w->h1.control).connections == 2);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+        assert_true(send_message(&w->h2, h1, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    }
+    wait_until(w, w->h1.messages == 5 && w->h2.messages == 5);
+    assert_int_equal(w->h1.downs + w->h2.downs, 0);
+}
+
+static void control__tries_again_until_the_peer_is_there(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    rs_peer h2 = know(&w->h1, "h2", 0x7f000002, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.downs >= 2);
+    assert_non_null(strstr(w->h1.cause, "refused"));
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    wait_until(w, w->h1.ups == 1);
+}
+
+/* A listener whose queue is full drops what knocks: as if the network had lost it. */
+static void control__a_lost_first_segment_is_sent_anew_before_the_kernel_would(void **state) {
+    world *w = *state;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(w->port)};
+    at.sin_addr.s_addr = htonl(0x7f000002);
+    int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), waiting[2], first;
+    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
+    assert_int_equal(bind(listener, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    for (int i = 0; i < 2; i++) {
+        waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)connect(waiting[i], (const struct sockaddr *)&at, sizeof at);
+    }
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    rs_control_want(w->h1.control, know(&w->h1, "h2", 0x7f000002, w->port));
+    wait_until(w, rs_control_stats_get(w->h1.control).knocked == 1);
+    assert_int_equal(rs_control_stats_get(w->h1.control).opened, 0);
+    assert_true((first = accept(listener, NULL, NULL)) >= 0); /* room for one */
+    wait_until(w, rs_control_stats_get(w->h1.control).opened == 1);
+    assert_true(rs_control_stats_get(w->h1.control).knocked <= 5);
+    assert_int_equal(rs_control_stats_get(w->h1.control).connections, 1);
+    assert_int_equal(w->h1.downs, 0); /* nobody was told that it cannot be reached */
+    close(first);
+    close(waiting[0]);
+    close(waiting[1]);
+    close(listener);
+}
+
+static void control__stops_trying_after_its_bound(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.want_bound = 300 * RS_MILLISECOND});
+    rs_control_want(w->h1.control, know(&w->h1, "h2", 0, 0)); /* an address nobody told */
+    wait_until(w, w->h1.downs == 1);
+    assert_non_null(strstr(w->h1.cause, "address"));
+    rs_control_want(w->h1.control, know(&w->h1, "h3", 0x7f000002, w->port));
+    wait_until(w, rs_control_deadline(w->h1.control) == RS_NEVER);
+    assert_true(w->h1.downs >= 2);
+}
+
+static void control__address_may_come_later(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", 0, 0);
+    rs_control_want(w->h1.control, h2);
+    turn(w);
+    know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_address_known(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1);
+}
+
+static void control__restarted_peer_replaces_its_connection(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    close_end(&w->h2);
+    wait_until(w, w->h1.downs == 1);
+    assert_non_null(strstr(w->h1.cause, "closed the connection"));
+    open_end(w, &w->h2, "h2", 0x7f000002, 23, (rs_control_options){0});
+    rs_control_want(w->h2.control, know(&w->h2, "h1", w->h1.address, w->port));
+    wait_until(w, w->h1.ups == 2 && w->h2.ups == 1);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 1);
+}
+
+static void control__wrong_name_is_refused(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_control_want(w->h1.control, know(&w->h1, "h7", w->h2.address, w->port));
+    wait_until(w, w->h1.downs == 1);
+    assert_non_null(strstr(w->h1.cause, "another server answers"));
+    assert_int_equal(w->h1.ups, 0);
+}
+
+static void control__own_name_is_refused(void **state) {
+    world *w = *state;
+    open_both(w);
+    close_end(&w->h2);
+    open_end(w, &w->h2, "h1", 0x7f000002, 22, (rs_control_options){0});
+    rs_control_want(w->h2.control, know(&w->h2, "h3", w->h1.address, w->port));
+    wait_until(w, w->h2.downs >= 1);
+    assert_int_equal(w->h1.ups, 0);
+}
+
+static void control__malformed_message_closes_one_connection(void **state) {
+    world *w = *state;
+    open_both(w);
+    w->h2.reject = true;
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD});
+    wait_until(w, w->h1.downs == 1 && w->h2.downs == 1);
+    assert_int_equal(rs_control_stats_get(w->h2.control).malformed, 1);
+}
+
+static void control__shortened_file_breaks_the_connection(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    assert_int_equal(ftruncate(w->object_fd, 0), 0);
+    assert_false(send_patch(w, &w->h1, h2, 3));
+    assert_int_equal(w->h1.downs, 1);
+    assert_non_null(strstr(w->h1.cause, "shorter"));
+    assert_int_equal(ftruncate(w->object_fd, FRAGMENT * FRAGMENTS), 0);
+}
+
+/* ------------------------------------------------------------------------------------------------------- strangers */
+
+static int stranger(const world *w) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(0x7f000001)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+/* The other side ended the connection (whatever it said before). */
+static bool hung_up(int fd) {
+    char bytes[512];
+    ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+    return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+static void control__garbage_is_closed_and_others_go_on(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1);
+    uint8_t bytes[4][64];
+    memset(bytes[0], 'x', 64);                   /* an absurd length */
+    memset(bytes[1], 0, 64);                     /* a length of nothing */
+    memset(bytes[2], 0xff, 64);                  /* the largest length */
+    memcpy(bytes[3], "\x28\0\0\0\x07\0\0\0", 8); /* looks right, is too long for DATA_FNSD and comes before HELLO */
+    memset(bytes[3] + 8, 0, 56);
+    for (int i = 0; i < 4; i++) {
+        int fd = stranger(w);
+        assert_int_equal(send(fd, bytes[i], 64, MSG_NOSIGNAL), 64);
+        wait_until(w, hung_up(fd));
+        close(fd);
+    }
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 1);
+    assert_int_equal(w->h1.downs, 0);
+}
+
+/* A name is no secret: one whose address is told is not taken from it. */
+static void control__borrowed_name_is_refused_and_its_owner_goes_on(void **state) {
+    world *w = *state;
+    end impostor = {0};
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    open_end(w, &impostor, "h2", 0x7f000003, 33, (rs_control_options){0});
+    rs_control_want(impostor.control, know(&impostor, "h1", w->h1.address, w->port));
+    wait_until(w, impostor.downs >= 1);
+    close_end(&impostor);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 1);
+    assert_int_equal(w->h1.downs + w->h2.downs, 0);
+}
+
+/* A stranger at one of the loopback's addresses that says HELLO. */
+static int stranger_by_name(const world *w, uint32_t from, uint32_t address, const char *name) {
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(from)}};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(address)}};
+    uint8_t bytes[RS_HEADER_MAX];
+    rs_message hello = {.type = RS_MSG_HELLO, .hello = {.engines = RS_ENGINES_KNOWN, .boot = 5}};
+    hello.hello.name_length = (uint16_t)strlen(name);
+    memcpy(hello.hello.name, name, strlen(name));
+    size_t length = rs_wire_encode(&hello, 0, bytes, sizeof bytes);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), length);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+/* An agent of another version is told why it is not heard, in words that every version can read. */
+static void control__another_version_is_refused_in_words(void **state) {
+    world *w = *state;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(0x7f000002)}};
+    uint8_t bytes[RS_HEADER_MAX], heard[2 * RS_HEADER_MAX];
+    size_t have = 0, header_length;
+    uint32_t payload_length;
+    rs_message m = {.type = RS_MSG_HELLO, .hello = {.engines = RS_ENGINES_KNOWN, .boot = 5, .name_length = 2}};
+    memcpy(m.hello.name, "h9", 2);
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    size_t length = rs_wire_encode(&m, 0, bytes, sizeof bytes);
+    bytes[5] = RS_WIRE_VERSION + 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), length);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    bool told = false;
+    for (ssize_t got = -1; got != 0 && have < sizeof heard;) { /* until it hangs up */
+        turn(w);
+        got = recv(fd, heard + have, sizeof heard - have, 0);
+        have += got > 0 ? (size_t)got : 0;
+    }
+    for (size_t at = 0; rs_wire_frame(heard + at, have - at, &header_length, &payload_length) == 1; at += header_length)
+        if (rs_wire_decode(heard + at, header_length, 0, &m) && m.type == RS_MSG_ABORT)
+            told = strstr(m.abort.cause.text, "speaks version 3 of the wire and h2 speaks version 2") != NULL;
+    assert_true(told);
+    close(fd);
+}
+
+/* Who comes first by a name does not keep its owner out, nor does the owner's coming help the first. */
+static void control__the_first_to_use_a_name_does_not_keep_its_owner_out(void **state) {
+    world *w = *state;
+    end impostor = {0};
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    open_end(w, &impostor, "h1", 0x7f000003, 33, (rs_control_options){0});
+    rs_control_want(impostor.control, know(&impostor, "h2", w->h2.address, w->port));
+    wait_until(w, impostor.ups == 1 && w->h2.ups == 1);
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 2);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 1);
+    assert_int_equal(w->h1.downs + w->h2.downs + impostor.downs, 0); /* each speaks for itself */
+
+    /* The manager tells where h1 is: it keeps its number, and nobody else has the name. */
+    rs_peer h1 = rs_peers_at(&w->h2.peers, "h1", w->h1.address);
+    assert_int_equal(rs_control_address(w->h2.control, h1), w->h1.address);
+    rs_peers_entry(&w->h2.peers, h1)->address = w->h1.address;
+    rs_control_address_known(w->h2.control, h1);
+    wait_until(w, impostor.downs == 1);
+    assert_int_equal(rs_peers_find(&w->h2.peers, "h1"), h1);
+    assert_true(rs_control_is_up(w->h2.control, h1));
+    assert_int_equal(w->h1.downs, 0);
+    int fd = stranger_by_name(w, 0x7f000003, w->h2.address, "h1");
+    wait_until(w, hung_up(fd));
+    close(fd);
+    assert_true(send_message(&w->h1, h2, (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h2.messages == 2);
+    close_end(&impostor);
+}
+
+/* The same when h2 had wanted h1, by its name alone, before anybody came. */
+static void control__an_address_told_later_ends_who_had_the_name(void **state) {
+    world *w = *state;
+    end impostor = {0};
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    rs_peer h1 = rs_peers_number(&w->h2.peers, "h1");
+    open_end(w, &impostor, "h1", 0x7f000003, 33, (rs_control_options){0});
+    rs_control_want(impostor.control, know(&impostor, "h2", w->h2.address, w->port));
+    wait_until(w, impostor.ups == 1 && w->h2.ups == 1);
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    assert_int_equal(know(&w->h2, "h1", w->h1.address, w->port), h1);
+    rs_control_address_known(w->h2.control, h1);
+    wait_until(w, impostor.downs == 1 && w->h2.downs == 1);
+    rs_control_want(w->h2.control, h1);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 2);
+    assert_int_equal(rs_control_address(w->h2.control, h1), w->h1.address);
+    close_end(&impostor);
+}
+
+/* 100 HELLOs from one address, and more from others than there are places: who is needed gets in all the same, both
+ * ways, and who is of use stays. */
+static void control__hellos_do_not_block_those_who_are_needed(void **state) {
+    world *w = *state;
+    enum { ONE = 100, OTHERS = 96, PLACES = 32 };
+    int fds[ONE + OTHERS];
+    char name[32];
+    end h3 = {0};
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.max_connections = PLACES});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    rs_control_want(w->h2.control, know(&w->h2, "h1", w->h1.address, w->port));
+    wait_until(w, w->h2.ups == 1 && w->h1.ups == 1);
+    rs_peer h2 = rs_peers_find(&w->h1.peers, "h2");
+    rs_peers_hold(&w->h1.peers, h2); /* as a transfer does */
+    for (int i = 0; i < ONE + OTHERS; i++) {
+        snprintf(name, sizeof name, "s%d", i);
+        fds[i] = stranger_by_name(w, 0x7f000009 + (i < ONE ? 0u : (uint32_t)(i - ONE) / 8 + 1), w->h1.address, name);
+        wait_until(w, rs_control_stats_get(w->h1.control).accepted + rs_control_stats_get(w->h1.control).refused ==
+                          (uint64_t)i + 2);
+        if (i == ONE - 1)
+            assert_true(rs_control_stats_get(w->h1.control).connections <= 17); /* of one address, and h2 */
+        assert_true(rs_control_stats_get(w->h1.control).connections <= PLACES);
+    }
+    open_end(w, &h3, "h3", 0x7f000003, 33, (rs_control_options){0});
+    rs_control_want(h3.control, know(&h3, "h1", w->h1.address, w->port)); /* somebody new has something for us */
+    wait_until(w, h3.ups == 1);
+    assert_true(send_message(&h3, rs_peers_find(&h3.peers, "h1"), (rs_message){.type = RS_MSG_DATA_FNSD}));
+    wait_until(w, w->h1.messages == 1);
+    end h4 = {0};
+    open_end(w, &h4, "h4", 0x7f000004, 44, (rs_control_options){0});
+    rs_control_want(w->h1.control, know(&w->h1, "h4", h4.address, w->port)); /* and we for somebody */
+    wait_until(w, h4.ups == 1);
+    assert_int_equal(w->h2.downs, 0);
+    assert_true(rs_control_is_up(w->h1.control, h2));
+    rs_peers_release(&w->h1.peers, h2);
+    for (int i = 0; i < ONE + OTHERS; i++)
+        close(fds[i]);
+    close_end(&h3);
+    close_end(&h4);
+}
+
+/* One that says HELLO and then nothing that is of use is closed long before the idle bound; one whose address is told
+ * is not. */
+static void control__who_is_of_no_use_is_closed_soon(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.use_bound = 200 * RS_MILLISECOND});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h2.control, know(&w->h2, "h1", w->h1.address, w->port));
+    int fd = stranger_by_name(w, 0x7f000009, w->h1.address, "stranger");
+    wait_until(w, w->h1.ups == 2);
+    wait_until(w, hung_up(fd));
+    close(fd);
+    wait_until(w, rs_control_stats_get(w->h1.control).connections == 1);
+    assert_int_equal(w->h2.downs, 0);
+}
+
+static void control__silent_stranger_is_closed(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.connect_timeout = 100 * RS_MILLISECOND});
+    int fd = stranger(w);
+    wait_until(w, rs_control_stats_get(w->h1.control).accepted == 1);
+    wait_until(w, hung_up(fd));
+    close(fd);
+    wait_until(w, rs_control_stats_get(w->h1.control).connections == 0);
+}
+
+static void control__connections_are_capped(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.max_connections = 3});
+    int fds[5];
+    for (int i = 0; i < 5; i++)
+        fds[i] = stranger(w);
+    wait_until(w, rs_control_stats_get(w->h1.control).evicted == 2); /* the oldest go: a HELLO comes at once */
+    assert_int_equal(rs_control_stats_get(w->h1.control).connections, 3);
+    for (int i = 0; i < 5; i++)
+        close(fds[i]);
+    wait_until(w, rs_control_stats_get(w->h1.control).connections == 0);
+}
+
+static void control__idle_connection_is_closed(void **state) {
+    world *w = *state;
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.idle_timeout = 200 * RS_MILLISECOND});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    rs_control_want(w->h1.control, know(&w->h1, "h2", w->h2.address, w->port));
+    wait_until(w, w->h1.ups == 1);
+    wait_until(w, w->h1.downs == 1 && w->h2.downs == 1);
+    assert_int_equal(rs_control_stats_get(w->h1.control).connections, 0);
+}
+
+static void control__port_in_use_is_explained(void **state) {
+    world *w = *state;
+    open_both(w);
+    char error[RS_CONNECTION_WORDS] = "";
+    rs_peers peers = {0};
+    const rs_control_options options = {
+        .loop = w->loop, .peers = &peers, .server = "h9", .address = 0x7f000001, .port = w->port};
+    const rs_control_callbacks callbacks = {0};
+    assert_null(rs_control_new(&options, &callbacks, error));
+    assert_non_null(strstr(error, "127.0.0.1"));
+    assert_non_null(strstr(error, "in use"));
+}
+
+#define with_world(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+/* A stranger took a name and went; a send to that name, and the agent whose name it is, mean the same server. */
+static void peers__a_name_that_a_stranger_had_is_its_owners_again(void **state) {
+    (void)state;
+    rs_peers peers = {0};
+    rs_peers_claim(&peers, "h3", 0x0a000009);
+    rs_peer sent_to = rs_peers_number(&peers, "h3");
+    rs_peers_hold(&peers, sent_to);
+    assert_int_equal(rs_peers_claim(&peers, "h3", 0x0a000003), sent_to);
+    assert_int_equal(rs_peers_at(&peers, "h3", 0x0a000003), sent_to);
+    rs_peers_free(&peers);
+    /* and while the stranger's name is still there, the one that is connected is meant */
+    rs_peers_claim(&peers, "h3", 0x0a000009);
+    rs_peer owner = rs_peers_claim(&peers, "h3", 0x0a000003);
+    rs_peers_hold(&peers, owner);
+    assert_int_equal(rs_peers_number(&peers, "h3"), owner);
+    assert_int_equal(rs_peers_at(&peers, "h3", 0x0a000003), owner);
+    rs_peers_free(&peers);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peers__a_name_that_a_stranger_had_is_its_owners_again),
+        with_world(control__connects_and_carries_messages_both_ways),
+        with_world(control__patches_wait_when_the_peer_is_slow),
+        with_world(control__is_marked_but_while_patches_are_under_way),
+        with_world(control__simultaneous_opens_both_serve),
+        with_world(control__tries_again_until_the_peer_is_there),
+        with_world(control__a_lost_first_segment_is_sent_anew_before_the_kernel_would),
+        with_world(control__stops_trying_after_its_bound),
+        with_world(control__address_may_come_later),
+        with_world(control__restarted_peer_replaces_its_connection),
+        with_world(control__wrong_name_is_refused),
+        with_world(control__own_name_is_refused),
+        with_world(control__malformed_message_closes_one_connection),
+        with_world(control__shortened_file_breaks_the_connection),
+        with_world(control__garbage_is_closed_and_others_go_on),
+        with_world(control__borrowed_name_is_refused_and_its_owner_goes_on),
+        with_world(control__the_first_to_use_a_name_does_not_keep_its_owner_out),
+        with_world(control__another_version_is_refused_in_words),
+        with_world(control__an_address_told_later_ends_who_had_the_name),
+        with_world(control__hellos_do_not_block_those_who_are_needed),
+        with_world(control__who_is_of_no_use_is_closed_soon),
+        with_world(control__silent_stranger_is_closed),
+        with_world(control__connections_are_capped),
+        with_world(control__idle_connection_is_closed),
+        with_world(control__port_in_use_is_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

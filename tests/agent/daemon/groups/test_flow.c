@@ -1,0 +1,256 @@
+/* Flow control of group messages: who is waited for, how long, and what a report may be. */
+#include "daemon/groups/flow.h"
+
+#include "core/groups/wire.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS ((rs_time)1000000)
+#define WINDOW 100u
+#define GROUP 7u
+
+static void window__follows_the_slowest_that_reports(void **state) {
+    (void)state;
+    rs_flow flow;
+    rs_flow_reset(&flow);
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 2, 9}, 3);
+    assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
+    flow.newest = WINDOW + 1;
+    assert_false(rs_flow_open(&flow, 1001 * MS, WINDOW));
+    rs_flow_reported(&flow, 1002 * MS, WINDOW, 1, 60);
+    assert_true(rs_flow_open(&flow, 1002 * MS, WINDOW));
+    rs_flow_reported(&flow, 1002 * MS, WINDOW, 2, 1);
+    assert_false(rs_flow_open(&flow, 1002 * MS, WINDOW));
+    rs_flow_reported(&flow, 1003 * MS, WINDOW, 2, 40);
+    flow.newest = 139;
+    assert_true(rs_flow_open(&flow, 1003 * MS, WINDOW));
+    flow.newest = 140;
+    assert_false(rs_flow_open(&flow, 1003 * MS, WINDOW));
+    rs_flow_reported(&flow, 1004 * MS, WINDOW, 1, 1000); /* of what was never sent: nonsense */
+    assert_false(rs_flow_open(&flow, 1004 * MS, WINDOW));
+}
+
+/* A dead receiver is not waited for longer than RS_FLOW_FRESH; without any, a window goes out every RS_FLOW_AGE. */
+static void silence__stops_nobody_for_long(void **state) {
+    (void)state;
+    rs_flow flow;
+    rs_flow_reset(&flow);
+    (void)rs_flow_open(&flow, 1000 * MS, WINDOW);
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 9}, 2);
+    flow.newest = WINDOW + 1;
+    assert_true(rs_flow_reported(&flow, 1000 * MS, WINDOW, 1, 1));
+    rs_time now = 1000 * MS;
+    while (!rs_flow_open(&flow, now, WINDOW))
+        now += MS;
+    assert_true(now >= 1000 * MS + RS_FLOW_FRESH);
+    assert_true(now <= 1000 * MS + RS_FLOW_FRESH + 2 * RS_FLOW_AGE);
+    uint64_t before = flow.newest;
+    for (rs_time end = now + 1000 * MS; now < end; now += MS)
+        while (rs_flow_open(&flow, now, WINDOW))
+            flow.newest++;
+    assert_in_range(flow.newest - before, 10 * WINDOW, 21 * WINDOW);
+}
+
+/* Packets that a publisher gets out in a second while somebody lies to it, every 5 ms. */
+static uint64_t published_in_a_second(rs_flow *flow, uint32_t liar,
+                                      uint64_t (*lie)(const rs_flow *flow, uint32_t nth)) {
+    const uint64_t before = flow->newest;
+    rs_time now = 1000 * MS;
+    for (uint32_t i = 0; i < 200; i++, now += 5 * MS) {
+        (void)rs_flow_reported(flow, now, WINDOW, liar, lie(flow, i));
+        while (rs_flow_open(flow, now, WINDOW))
+            rs_flow_published(flow, flow->newest + 1);
+    }
+    return flow->newest - before;
+}
+
+static uint64_t always_the_first(const rs_flow *flow, uint32_t nth) {
+    (void)flow;
+    (void)nth;
+    return 1;
+}
+
+static uint64_t one_more(const rs_flow *flow, uint32_t nth) {
+    (void)flow;
+    return 1 + nth;
+}
+
+static uint64_t what_never_was(const rs_flow *flow, uint32_t nth) {
+    return flow->newest + 1 + nth;
+}
+
+/* Nobody reports: some ten to twenty windows a second go out, whatever a stranger or a lying member says. */
+static void liars__stop_no_publisher(void **state) {
+    uint64_t (*const lies[])(const rs_flow *flow, uint32_t nth) = {always_the_first, one_more, what_never_was};
+    (void)state;
+    for (uint32_t liar = 1; liar <= 2; liar++)
+        for (uint32_t i = 0; i < 3; i++) {
+            rs_flow flow;
+            rs_flow_reset(&flow);
+            rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){2, 9}, 2);
+            rs_flow_published(&flow, 1);
+            assert_true(published_in_a_second(&flow, liar, lies[i]) >= (liar == 1 ? 10 * WINDOW : WINDOW / 2));
+            assert_true(flow.refused >= (i == 1 && liar == 2 ? 150 : 199));
+        }
+}
+
+/* Whose report was heard before stays heard; who left is waited for no more. */
+static void views__say_whose_reports_count(void **state) {
+    rs_flow flow;
+    (void)state;
+    rs_flow_reset(&flow);
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 2, 9}, 3);
+    rs_flow_published(&flow, 5000);
+    assert_int_equal(flow.floor, 4999); /* its numbers go on: nothing before is under way */
+    assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
+    assert_true(rs_flow_reported(&flow, 1000 * MS, WINDOW, 1, 4990));
+    assert_true(rs_flow_reported(&flow, 1000 * MS, WINDOW, 2, 4000));
+    assert_false(rs_flow_open(&flow, 1000 * MS, WINDOW));
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 3, 9}, 3);
+    assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
+    assert_false(rs_flow_reported(&flow, 1001 * MS, WINDOW, 2, 4500));
+    assert_false(rs_flow_reported(&flow, 1001 * MS, WINDOW, 9, 4500)); /* the publisher itself */
+    assert_false(rs_flow_reported(&flow, 1001 * MS, WINDOW, 1, 4990));
+    assert_true(rs_flow_reported(&flow, 1001 * MS, WINDOW, 1, 5000));
+}
+
+/* The publisher counts those who think that they should report, whatever the order that members are named in. */
+static void views__choose_the_reporters_that_choose_themselves(void **state) {
+    uint32_t members[200];
+    rs_flow flow;
+    (void)state;
+    for (uint32_t i = 0; i < 200; i++)
+        members[i] = 0x0a000001 + i * 7919 % 200;
+    rs_flow_reset(&flow);
+    rs_flow_view(&flow, 1, GROUP, members, 200);
+    assert_int_equal(flow.reporter_count, RS_FLOW_REPORTERS);
+    rs_flow_published(&flow, 1);
+    for (uint32_t i = 0; i < 200; i++)
+        assert_int_equal(rs_flow_reported(&flow, 1000 * MS, WINDOW, members[i], 1),
+                         rs_flow_chosen(members[i], GROUP, members, 200));
+}
+
+static void reporters__are_few_and_the_same_for_all(void **state) {
+    (void)state;
+    uint32_t members[1000], chosen = 0;
+    for (uint32_t i = 0; i < 1000; i++)
+        members[i] = 0x0a000001 + i;
+    for (uint32_t i = 0; i < 1000; i++)
+        chosen += rs_flow_chosen(members[i], 7, members, 1000);
+    assert_int_equal(chosen, RS_FLOW_REPORTERS);
+    assert_true(rs_flow_chosen(members[0], 7, members, RS_FLOW_REPORTERS));
+}
+
+static void packets__are_reported_a_step_at_a_time(void **state) {
+    (void)state;
+    rs_flow_heard *table = calloc(RS_FLOW_HEARD, sizeof *table);
+    uint32_t reports = 0;
+    for (uint64_t sn = 5000; sn < 5000 + 10 * WINDOW; sn++) {
+        uint8_t packet[RS_GM_DATA_LEAST] = {0};
+        rs_gm_put_header(packet, RS_GM_KIND_DATA, &(rs_gm_id){.sender = 1, .incarnation = 2, .group = 3, .sn = sn});
+        rs_gm_seal(packet, sizeof packet);
+        rs_flow_heard *h = rs_flow_hear(table, 1, packet, sizeof packet, WINDOW);
+        if (!h)
+            continue;
+        assert_int_equal(h->newest, sn);
+        h->told = h->newest;
+        reports++;
+    }
+    assert_in_range(reports, 10 * RS_FLOW_STEPS - 4, 10 * RS_FLOW_STEPS + 4);
+    free(table);
+}
+
+/* A bit of a packet is another: the receiver does not say that it is where it is not. */
+static void packets__that_were_changed_move_nothing(void **state) {
+    (void)state;
+    rs_flow_heard *table = calloc(RS_FLOW_HEARD, sizeof *table);
+    uint64_t told = 0;
+    for (uint64_t sn = 5000; sn < 5000 + 10 * WINDOW; sn++)
+        for (int changed = 1; changed >= 0; changed--) {
+            uint8_t packet[RS_GM_DATA_LEAST] = {0};
+            rs_gm_put_header(packet, RS_GM_KIND_DATA, &(rs_gm_id){.sender = 1, .incarnation = 2, .group = 3, .sn = sn});
+            rs_gm_seal(packet, sizeof packet);
+            if (changed) /* of its incarnation, its group or its number */
+                packet[8 + sn % 16] ^= (uint8_t)(1u << sn / 16 % 8);
+            rs_flow_heard *h = rs_flow_hear(table, 1, packet, sizeof packet, WINDOW);
+            if (!h)
+                continue;
+            assert_int_equal(h->incarnation, 2);
+            assert_int_equal(h->group, 3);
+            assert_in_range(h->newest, told, sn);
+            told = h->told = h->newest;
+        }
+    assert_true(told > 5000 + 9 * WINDOW);
+    free(table);
+}
+
+static void garbage__is_no_report(void **state) {
+    (void)state;
+    const rs_flow_report report = {0x0a000001, 7, 9, UINT64_C(0x123456789ab)};
+    rs_flow_report out;
+    uint8_t bytes[64] = {0};
+    rs_flow_encode(bytes, &report);
+    assert_true(rs_flow_decode(bytes, RS_FLOW_BYTES, &out));
+    assert_true(out.from == report.from && out.incarnation == report.incarnation && out.group == report.group &&
+                out.sn == report.sn);
+    for (size_t length = 0; length < sizeof bytes; length++)
+        assert_int_equal(rs_flow_decode(bytes, length, &out), length == RS_FLOW_BYTES);
+    for (size_t bit = 0; bit < 8 * RS_FLOW_BYTES; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_false(rs_flow_decode(bytes, RS_FLOW_BYTES, &out));
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    rs_flow_heard *table = calloc(RS_FLOW_HEARD, sizeof *table);
+    unsigned seed = 7;
+    for (int i = 0; i < 100000; i++) {
+        uint8_t packet[64];
+        size_t length = (size_t)rand_r(&seed) % sizeof packet;
+        for (size_t at = 0; at < length; at++)
+            packet[at] = (uint8_t)rand_r(&seed);
+        if (length >= 4)
+            memcpy(packet, "\x47\x52\x02\x01", 4);
+        (void)rs_flow_hear(table, (unsigned)rand_r(&seed), packet, length, WINDOW);
+    }
+    free(table);
+}
+
+/* What is missing can still be had from the sender when the window after the last report is over. */
+static void missing__holds_the_sender_before_it_has_the_packet_no_more(void **state) {
+    (void)state;
+    const uint32_t sizes[] = {512, 1472, 8972, RS_MESSAGES_PACKET_MOST};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const uint32_t window = rs_flow_window(sizes[i]);
+        rs_flow_heard heard = {.newest = 1000000};
+        assert_false(rs_flow_too_far(&heard, 0, window));
+        assert_false(rs_flow_too_far(&heard, heard.newest + 5, window));
+        uint64_t missing = heard.newest;
+        while (!rs_flow_too_far(&heard, missing, window))
+            missing--;
+        assert_true(heard.newest - missing > window); /* what is under way may be missing for a while */
+        uint64_t most = heard.newest - missing + window / RS_FLOW_STEPS + window;
+        if (window > 256) /* the least */
+            assert_true(most * (sizes[i] + 64) < RS_FLOW_KEPT);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(window__follows_the_slowest_that_reports),
+        cmocka_unit_test(silence__stops_nobody_for_long),
+        cmocka_unit_test(liars__stop_no_publisher),
+        cmocka_unit_test(views__say_whose_reports_count),
+        cmocka_unit_test(views__choose_the_reporters_that_choose_themselves),
+        cmocka_unit_test(reporters__are_few_and_the_same_for_all),
+        cmocka_unit_test(packets__are_reported_a_step_at_a_time),
+        cmocka_unit_test(packets__that_were_changed_move_nothing),
+        cmocka_unit_test(missing__holds_the_sender_before_it_has_the_packet_no_more),
+        cmocka_unit_test(garbage__is_no_report),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

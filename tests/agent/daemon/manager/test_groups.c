@@ -1,0 +1,124 @@
+/* Message groups over the link: views in, joins out (controller/rostrum.thrift). */
+#include "daemon/manager/codec.h"
+#include "link_peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct {
+    unsigned delivered;
+    uint32_t peers, views, addresses, ids[8];
+    bool right;
+} seen;
+
+static void see(void *context, const rs_link_message *message) {
+    seen *s = context;
+    if (message->call != RS_THRIFT_AGENT_GROUP_VIEW)
+        return;
+    s->delivered++;
+    s->peers = message->group_peer_count;
+    s->views = message->group_view_count;
+    for (uint32_t i = 0; i < message->group_peer_count; i++)
+        s->addresses += message->group_peers[i].address & 0xff;
+    for (uint32_t i = 0; i < message->group_view_count && i < 8; i++)
+        s->ids[i] = message->group_views[i].id;
+    const rs_link_group_view *v = message->group_views;
+    if (message->group_view_count > 0)
+        s->right = v->full && strcmp(v->group, "ticks") == 0 && v->address == 0xefc00009 && v->port == 7070 &&
+                   v->member_count == 3 && v->members[0] == 3 && v->members[2] == 2 && v->sender_count == 0 &&
+                   strcmp(v->options.protocol, "ricochet") == 0 && strcmp(v->options.order, "fifo") == 0 &&
+                   v->options.r == 8 && v->options.c == 5;
+}
+
+static link_frame sample(void) {
+    static const int32_t members[] = {3, 1, 2};
+    static const rs_thrift_group_peer peers[] = {{1, "h1", "10.0.0.1", 7071, 5},
+                                                 {2, "h2", "nowhere", 7071, 5},
+                                                 {3, "h3", "10.0.0.3", 0, 5},
+                                                 {4, "h4", "10.0.0.4", 7071, 5}};
+    static const rs_thrift_group_facts good = {"ticks", "239.192.0.9", 7070, {"ricochet", "fifo", 8, 5, 1}},
+                                       bad = {"ticks", "10.0.0.9", 7070, {"ricochet", "fifo", 8, 5, 1}};
+    static const rs_thrift_group_view views[] = {
+        {.id = 9, .version = 4, .members = {members, 3}, .facts = &good},
+        {.id = 10, .version = 1, .members = {members, 3}},                /* full, but without facts */
+        {.id = 11, .version = 1, .members = {members, 3}, .facts = &bad}, /* no group's address */
+        {.id = 12, .version = 7, .members = {members, 3}, .has_base_version = true, .base_version = 6}};
+    return link_frame_group_view(peers, 4, views, 4);
+}
+
+static void views__come_field_by_field_without_what_makes_no_sense(void **state) {
+    (void)state;
+    link_frame frame = sample();
+    char words[160];
+    seen s = {0};
+    assert_true(rs_link_decode(frame.data + 4, frame.len - 4, see, &s, words, sizeof words));
+    assert_int_equal(s.delivered, 1);
+    assert_true(s.right);
+    assert_int_equal(s.peers, 2);
+    assert_int_equal(s.addresses, 1 + 4);
+    assert_int_equal(s.views, 2);
+    assert_int_equal(s.ids[0], 9);
+    assert_int_equal(s.ids[1], 12);
+    free(frame.data);
+}
+
+static void views__cut_short_or_changed_do_no_harm(void **state) {
+    (void)state;
+    link_frame frame = sample();
+    char words[160];
+    seen s = {0};
+    for (size_t length = 0; length < frame.len - 4; length++) {
+        uint8_t *exact = malloc(length + 1); /* what is read behind it is seen */
+        memcpy(exact, frame.data + 4, length);
+        assert_false(rs_link_decode(exact, length, see, &s, words, sizeof words));
+        free(exact);
+    }
+    assert_int_equal(s.delivered, 0);
+    unsigned seed = 11;
+    for (int i = 0; i < 3000; i++) {
+        uint8_t *copy = malloc(frame.len - 4);
+        memcpy(copy, frame.data + 4, frame.len - 4);
+        for (int flips = 1 + rand_r(&seed) % 4; flips > 0; flips--)
+            copy[(unsigned)rand_r(&seed) % (frame.len - 4)] = (uint8_t)rand_r(&seed);
+        (void)rs_link_decode(copy, frame.len - 4, see, &s, words, sizeof words);
+        free(copy);
+    }
+    free(frame.data);
+}
+
+static void joins__go_as_the_manager_reads_them(void **state) {
+    (void)state;
+    rs_link_frame frame;
+    const rs_link_group_options options = {"ricochet", "fifo", 8, 5, 2};
+    const rs_link_group_view held = {.id = 9, .version = 4, .address = 0xefc00009};
+    assert_int_equal(rs_link_encode_group(RS_LINK_GROUP_JOIN, "ticks", &options, &held, &frame), RS_OK);
+    const rs_thrift_manager_join_group *args = link_call_decode(frame.bytes + 4, frame.length - 4, "join_group");
+    const rs_thrift_group_use *use = &args->group;
+    assert_string_equal(use->group, "ticks");
+    assert_string_equal(use->options->protocol, "ricochet");
+    assert_int_equal(use->options->stagger, 2);
+    assert_true(use->has_id && use->has_version);
+    assert_string_equal(use->address, "239.192.0.9");
+    link_args_free(args);
+    free(frame.bytes);
+    assert_int_equal(rs_link_encode_group(RS_LINK_GROUP_LEAVE, "ticks", NULL, NULL, &frame), RS_OK);
+    const rs_thrift_manager_leave_group *left = link_call_decode(frame.bytes + 4, frame.length - 4, "leave_group");
+    assert_string_equal(left->group, "ticks");
+    link_args_free(left);
+    free(frame.bytes);
+    assert_int_equal(rs_link_encode_group(RS_LINK_GROUP_USE, "", NULL, NULL, &frame), RS_ERR_INVALID);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(views__come_field_by_field_without_what_makes_no_sense),
+        cmocka_unit_test(views__cut_short_or_changed_do_no_harm),
+        cmocka_unit_test(joins__go_as_the_manager_reads_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

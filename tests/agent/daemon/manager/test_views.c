@@ -1,0 +1,124 @@
+/* RDCM over the link: views of overlays in, their use and failures out (controller/rostrum.thrift). */
+#include "daemon/manager/codec.h"
+#include "link_peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct {
+    rs_thrift_overlay_view view;
+    rs_thrift_server_address addresses[3];
+    uint8_t app[17];
+} sample;
+
+static sample *fill(sample *s) {
+    static const char *const children[] = {"h4", "h5"};
+    *s = (sample){.addresses = {{"h3", "10.0.3.1", 7071}, {"h4", "10.0.4.1", 7071}, {"h5", "nowhere", 7071}},
+                  .app = {0xff, 0, 0xfe}}; /* no text */
+    s->view = (rs_thrift_overlay_view){.response_id = "p1",
+                                       .version = 3,
+                                       .group = "239.192.0.5",
+                                       .app_id = {s->app, 16},
+                                       .data_id = 77,
+                                       .sender = "h1",
+                                       .leaf_predecessor = "h3",
+                                       .leaf_successor = "h4",
+                                       .leaf_parent = "h2",
+                                       .children = {children, 2},
+                                       .addresses = {s->addresses, 2}};
+    return s;
+}
+
+typedef struct {
+    unsigned delivered;
+    rs_link_view view; /* its numbers: what it points at is gone */
+    bool right;
+} seen;
+
+static void see(void *context, const rs_link_message *message) {
+    seen *s = context;
+    const rs_link_view *v = &message->view;
+    s->delivered++;
+    s->view = *v;
+    s->right = message->call == RS_THRIFT_AGENT_VIEW && strcmp(v->response_id, "p1") == 0 && v->object.app[0] == 0xff &&
+               strcmp(v->sender, "h1") == 0 && strcmp(v->leaf.predecessor, "h3") == 0 &&
+               strcmp(v->leaf.successor, "h4") == 0 && strcmp(v->leaf.parent, "h2") == 0 && v->child_count == 2 &&
+               strcmp(v->children[1], "h5") == 0 && strcmp(v->servers[1].server, "h4") == 0 &&
+               v->servers[1].address == 0x0a000401 && v->servers[1].control_port == 7071;
+}
+
+static bool decode(const sample *of, seen *s) {
+    link_frame frame = link_frame_view(&of->view);
+    char words[160];
+    *s = (seen){0};
+    bool ok = rs_link_decode(frame.data + 4, frame.len - 4, see, s, words, sizeof words);
+    free(frame.data);
+    return ok;
+}
+
+static void view__comes_field_by_field(void **state) {
+    (void)state;
+    seen s;
+    sample view;
+    assert_true(decode(fill(&view), &s));
+    assert_int_equal(s.delivered, 1);
+    assert_true(s.right);
+    assert_int_equal(s.view.version, 3);
+    assert_int_equal(s.view.object.data, 77);
+    assert_int_equal(s.view.group, 0xefc00005);
+    assert_null(s.view.proxy.predecessor);
+    assert_null(s.view.proxy.successor);
+    assert_int_equal(s.view.server_count, 2);
+}
+
+/* The connection stays; who sent it hears no view_used. */
+static void view__that_makes_no_sense_is_not_used(void **state) {
+    (void)state;
+    seen s;
+    sample view;
+    fill(&view)->view.app_id.length = 15;
+    assert_true(decode(&view, &s));
+    assert_int_equal(s.delivered, 0);
+    fill(&view)->view.version = -1;
+    assert_true(decode(&view, &s));
+    assert_int_equal(s.delivered, 0);
+    fill(&view)->view.addresses.count = 3; /* the third one's is none */
+    assert_true(decode(&view, &s));
+    assert_int_equal(s.delivered, 0);
+}
+
+static void failures_and_use__go_as_the_manager_reads_them(void **state) {
+    (void)state;
+    rs_link_frame frame;
+    assert_int_equal(rs_link_encode_failure("p1", 3, RS_LINK_TREE_LINK_FAILED, RS_RING_PROXY, "h4", &frame), RS_OK);
+    const rs_thrift_manager_failure *args = link_call_decode(frame.bytes + 4, frame.length - 4, "failure");
+    const rs_thrift_failure_report *report = &args->report;
+    assert_string_equal(report->response_id, "p1");
+    assert_int_equal(report->version, 3);
+    assert_int_equal(report->kind, RS_THRIFT_FAILURE_KIND_LINK);
+    assert_int_equal(report->ring, RS_THRIFT_RING_KIND_PROXY);
+    assert_string_equal(report->server, "h4");
+    link_args_free(args);
+    free(frame.bytes);
+    assert_int_equal(rs_link_encode_view_used("p1", 9, &frame), RS_OK);
+    const rs_thrift_manager_view_used *used = link_call_decode(frame.bytes + 4, frame.length - 4, "view_used");
+    assert_int_equal(used->version, 9);
+    link_args_free(used);
+    free(frame.bytes);
+    assert_int_equal(rs_link_encode_view_used("p1", UINT64_MAX, &frame), RS_ERR_INVALID);
+    assert_int_equal(rs_link_encode_failure("p1", 1, RS_LINK_RECEIVER_FAILED, RS_RING_LEAF, "", &frame),
+                     RS_ERR_INVALID);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(view__comes_field_by_field),
+        cmocka_unit_test(view__that_makes_no_sense_is_not_used),
+        cmocka_unit_test(failures_and_use__go_as_the_manager_reads_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
