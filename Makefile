@@ -26,8 +26,9 @@ bench: build  ## one object to many, beside the tools people use (as root; hours
 test: setup  ## all tests and checks (as root for those on real switches); ARGS="unit fuzz" for some groups
 	@.ci/test $(ARGS)
 
-lint: setup  ## formatters, linters, type checkers
+lint: setup  ## formatters, linters, type checkers; of a built agent its circles, arrows and counts
 	@.ci/test lint
+	@test ! -f build/agent/build.ninja || $(PYTHON) -m tests.tidy.house
 
 fuzz: setup  ## every fuzz target for two minutes, from the corpus that earlier runs left in build/fuzz-corpus
 	@.ci/test fuzz --fuzz-seconds 120

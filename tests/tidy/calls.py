@@ -11,6 +11,7 @@ from tests.tidy.tree import ROOT
 
 BUILD = ROOT / "build" / "agent"
 Calls = dict[str, dict[str, set[str]]]  # file -> file it calls -> names
+CODE = "TW"  # of nm's kinds: functions; the others are data, such as the rows of a table
 
 
 def source_of(made: Path) -> str:
@@ -23,8 +24,8 @@ def source_of(made: Path) -> str:
     return ""
 
 
-def symbols(made: Iterable[Path]) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """(external name -> file that defines it, file -> external names it needs)."""
+def symbols(made: Iterable[Path], kinds: str = "TWDBRV") -> tuple[dict[str, str], dict[str, set[str]]]:
+    """(external name of one of nm's kinds -> file that defines it, file -> external names it needs)."""
     sources = {str(one): source_of(one) for one in made}
     sources = {name: source for name, source in sources.items() if source}
     defined: dict[str, str] = {}
@@ -36,14 +37,14 @@ def symbols(made: Iterable[Path]) -> tuple[dict[str, str], dict[str, set[str]]]:
         *_, kind, name = rest.split()
         if kind == "U":
             needed.setdefault(sources[place], set()).add(name)
-        elif kind in "TDBRVW":
+        elif kind in kinds:
             defined[name] = sources[place]
     return defined, needed
 
 
-def calls(under: str) -> Calls:
-    """Among the files in a folder of the agent, such as "agent/core"."""
-    defined, needed = symbols(sorted((BUILD / under).rglob("*.o")))
+def calls(under: str, kinds: str = "TWDBRV") -> Calls:
+    """Among the files in a folder of the agent, such as "agent/core"; `kinds`: only what is called so (CODE)."""
+    defined, needed = symbols(sorted((BUILD / under).rglob("*.o")), kinds)
     found: Calls = {}
     for source, names in needed.items():
         for name in names:

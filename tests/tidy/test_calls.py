@@ -1,15 +1,39 @@
-"""Circles of files that call each other: what is in one can only be read, tested and changed together."""
+"""The agent's rooms, by calls: circles of files, which can only be read, tested and changed together; the arrows
+between rooms; a header for each file. `python -m tests.tidy.house` (the end of `make lint`) prints how it stands."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.tidy.calls import BUILD, calls, circles, source_of
+from tests.tidy.calls import BUILD, CODE, calls, circles, source_of
+from tests.tidy.house import CIRCLE_FILES, outward, room_of, without_header
 from tests.tidy.tree import ROOT, complaint
 
-CIRCLE_FILES = 4
 # Circles that are there today, by the number of their files: none may grow, and what is taken apart is taken out here.
 TODAY = {"agent/core": 18, "agent/daemon": 12}
+# Calls against the arrows that are there today, and files without a header of their own, likewise.
+OUTWARD_TODAY = {
+    ("agent/core/groups", "agent/core/ricochet"): 20,
+    ("agent/core/rdcm", "agent/core/republic"): 2,
+    ("agent/core/transfer", "agent/core/republic"): 31,
+}
+HEADERLESS_TODAY = {
+    "agent/api": 2,
+    "agent/client": 2,
+    "agent/core/groups": 14,
+    "agent/core/rdcm": 9,
+    "agent/core/republic": 6,
+    "agent/core/ricochet": 4,
+    "agent/core/transfer": 13,
+    "agent/daemon/api": 3,
+    "agent/daemon/data": 6,
+    "agent/daemon/groups": 5,
+    "agent/daemon/manager": 3,
+    "agent/daemon/metrics": 1,
+    "agent/daemon/store": 1,
+    "agent/daemon/streams": 2,
+    "agent/io": 2,
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,3 +60,44 @@ def test_no_large_circle_of_calls(under: str) -> None:
     large = [circle for circle in circles(edges) if len(circle) > CIRCLE_FILES]
     offenders = [f"{len(one)} files: {', '.join(one)}" for one in large if len(one) > TODAY.get(under, 0)]
     assert not offenders, complaint(f"circles of more than {CIRCLE_FILES} files, or of more than before:", offenders)
+
+
+def test_outward__tells_a_call_from_the_rate_law_into_a_transfer() -> None:
+    edges = {
+        "agent/core/rate/road.c": {"agent/core/transfer/node.c": {"rs_now"}, "agent/core/base/ranges.c": {"rs_add"}},
+        "agent/core/rdcm/ack.c": {
+            "agent/core/transfer/node.c": {"rs_now"},
+            "agent/core/republic/sender.c": {"rs_send"},
+        },
+        "agent/daemon/agent.c": {"agent/core/rdcm/ack.c": {"rs_ack"}},
+    }
+    assert outward(edges) == {
+        ("agent/core/rate", "agent/core/transfer"): {"agent/core/rate/road.c: rs_now"},
+        ("agent/core/rdcm", "agent/core/republic"): {"agent/core/rdcm/ack.c: rs_send"},
+    }
+
+
+def test_calls_follow_the_arrows() -> None:
+    edges = calls("agent", CODE)
+    assert len(edges) > 50, "few files call another: are the objects found?"
+    rooms = {room_of(name) for name in edges}
+    assert "" not in rooms, "a folder of the agent is in no room of tests/tidy/house.py"
+    offenders = []
+    for way, names in outward(edges).items():
+        if len(names) > OUTWARD_TODAY.get(way, 0):
+            offenders += [f"{way[0]} -> {way[1]}: {name}" for name in sorted(names)]
+    assert not offenders, complaint(
+        "calls against the arrows of docs/architecture.md, or more of them than before:", offenders
+    )
+
+
+def test_every_file_has_a_header_that_says_what_it_offers() -> None:
+    bare = without_header(calls("agent"))
+    offenders = [
+        f"{folder}: {', '.join(names)}"
+        for folder, names in bare.items()
+        if len(names) > HEADERLESS_TODAY.get(folder, 0)
+    ]
+    assert not offenders, complaint(
+        "files without a header that names what others call, or more than before:", offenders
+    )
