@@ -16,31 +16,32 @@ from pathlib import Path
 
 import click
 import uvloop
-from rostrum.controller import NOT_COMPILED, drivers, logs
-from rostrum.controller.care_options import CareOptions, care_options
+from rostrum.controller import NOT_COMPILED, logs
+from rostrum.controller.access_options import CareOptions, care_options
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
-from rostrum.controller.core.durable import Durable
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import LEVEL_MULTICAST, SouthboundError
-from rostrum.controller.core.survival import Records
+from rostrum.controller.core.persistence.durable import Durable
+from rostrum.controller.core.persistence.parts import Records
 from rostrum.controller.core.values import Quota, Settings
-from rostrum.controller.drivers import FabricFactory, OcsFactory
-from rostrum.controller.execution import Devices
 from rostrum.controller.group_options import group_options, group_settings
-from rostrum.controller.journal import Journal
 from rostrum.controller.keyvalue import line
-from rostrum.controller.memory import raise_descriptor_limit, settle_memory
-from rostrum.controller.northbound import quota_file
-from rostrum.controller.northbound import rest as rest_api
-from rostrum.controller.northbound.access import Access, AccessError, AccessOptions
-from rostrum.controller.northbound.agent_gate import AgentGate
-from rostrum.controller.northbound.http_server import HttpServer
-from rostrum.controller.northbound.thrift_service import ThriftService
-from rostrum.controller.owner import Owner
-from rostrum.controller.run_clock import CLOCK
-from rostrum.controller.store import Store, StoreError
+from rostrum.controller.northbound.rest import quota_file
+from rostrum.controller.northbound.rest import routes as rest_api
+from rostrum.controller.northbound.rest.access import Access, AccessError, AccessOptions
+from rostrum.controller.northbound.rest.http_server import HttpServer
+from rostrum.controller.northbound.thrift.gate import AgentGate
+from rostrum.controller.northbound.thrift.service import ThriftService
+from rostrum.controller.runtime import drivers
+from rostrum.controller.runtime.drivers import FabricFactory, OcsFactory
+from rostrum.controller.runtime.execution import Devices
+from rostrum.controller.runtime.journal import Journal
+from rostrum.controller.runtime.memory import raise_descriptor_limit, settle_memory
+from rostrum.controller.runtime.run_clock import CLOCK
+from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.store import Store, StoreError
 from rostrum.topologies import loader
 from rostrum.topologies.units import Duration, Size
 
@@ -275,9 +276,9 @@ async def run(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if config.cluster:
-        from rostrum.controller import member
+        from rostrum.controller.runtime import leadership
 
-        await member.run(config, stop)
+        await leadership.run(config, stop)
         return
     app = App(config)
     loop.add_signal_handler(signal.SIGHUP, app.reload)

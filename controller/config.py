@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rostrum.controller.care_options import CareOptions
+from rostrum.controller.access_options import CareOptions
 from rostrum.controller.core.values import Settings
-from rostrum.controller.northbound.access import AccessOptions
+from rostrum.controller.northbound.rest.access import AccessOptions
 from rostrum.topologies.model import Topology
 
 

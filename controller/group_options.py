@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
-from rostrum.controller.core.membership_values import PROTOCOLS
+from rostrum.controller.core.groups.values import PROTOCOLS
 from rostrum.topologies.units import Duration
 
 _OPTIONS = (

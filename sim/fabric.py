@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
-from rostrum.controller.core import fabric, trees
-from rostrum.controller.core.steiner import SteinerTree
+from rostrum.controller.core.packet import fabric, trees
+from rostrum.controller.core.packet.steiner import SteinerTree
 from rostrum.sim.network import HostParams, LinkParams, Network
 from rostrum.topologies.families import Graph
 from rostrum.topologies.model import Topology

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rostrum.controller.core.steiner import SteinerTree
+from rostrum.controller.core.packet.steiner import SteinerTree
 
 
 @dataclass(frozen=True)

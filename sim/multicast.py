@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from rostrum.controller.core.overlay import BackupOverlay
-from rostrum.controller.core.steiner import SteinerTree, Unreachable
+from rostrum.controller.core.packet.steiner import SteinerTree, Unreachable
+from rostrum.controller.core.rdcm.overlay import BackupOverlay
 from rostrum.sim import hierarchies, views
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.hierarchies import Region

@@ -163,7 +163,7 @@ def _library() -> Any:
 class Network:
     """One network. Node and link numbers are those of the library, from 0.
 
-    `ffi`, `lib` (the library) and `handle` (its sim *) are for what else is in the library (groups.py), as are the
+    `ffi`, `lib` (the library) and `handle` (its sim *) are for what else is in the library (addresses.py), as are the
     helpers at the end.
     """
 

@@ -21,7 +21,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, PathKind
-from rostrum.controller.core.paths import Path
+from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import Decision, PathRequest, PathResponse, Settings, State
 from rostrum.sim.flows import Flows, Link
 from rostrum.sim.workload import Demand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rostrum.controller.core.overlay import BackupOverlay, Ring
+from rostrum.controller.core.rdcm.overlay import BackupOverlay, Ring
 from rostrum.sim.network import NOWHERE, OverlayView, Place
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rostrum.controller.core.membership_values import GroupPeer, GroupView
+from rostrum.controller.core.groups.values import GroupPeer, GroupView
 from rostrum.controller.core.model import MulticastRule, Pair, PathKind, UnicastRule
 from rostrum.controller.core.values import OverlayView, PathResponse
 

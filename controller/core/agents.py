@@ -6,16 +6,18 @@ import heapq
 from dataclasses import replace
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, membership, rdcm
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.configure import to_packet
-from rostrum.controller.core.darkness import note_light
-from rostrum.controller.core.intake import release, run_queue, withdraw
+from rostrum.controller.core.circuits.darkness import note_light
+from rostrum.controller.core.groups import membership
 from rostrum.controller.core.model import PathKind
-from rostrum.controller.core.paths import Path, Transfer
+from rostrum.controller.core.persistence import reconcile
+from rostrum.controller.core.rdcm import views
+from rostrum.controller.core.requests.path_setup import to_packet
+from rostrum.controller.core.requests.paths import Path, Transfer
+from rostrum.controller.core.requests.requests import release, run_queue, withdraw
 from rostrum.controller.core.state import Agent, Core
+from rostrum.controller.core.text import seconds
 from rostrum.controller.core.values import REST, LivePath, ReceiverReport, State
-from rostrum.controller.core.words import seconds
 
 REPORT_RECEIVERS_MAX = 4096
 
@@ -56,7 +58,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
             core.expires(path, path.unconfirmed_until)
     for live in event.live_paths:
         _named(core, event.server, live, now)
-    rdcm.tell_again(core, event.server)
+    views.tell_again(core, event.server)
     core.log("agent up", agent=event.server, boot=event.boot_id, live_paths=len(event.live_paths))
     run_queue(core, now)
 
@@ -70,7 +72,7 @@ def _named(core: Core, server: str, live: LivePath, now: int) -> None:
         elif path.granted and path.kind is not None and path.kind is not live.kind:
             core.emit(act.NotifyMoved(server, path.id, path.kind, path.reason))  # the word of it got lost
     elif not core.remembers_all and (server, live.request_id) not in core.by_request:
-        adopt.adopt(core, server, live, now)
+        reconcile.adopt(core, server, live, now)
     elif core.remembers_all:
         core.warn("path not known", path=live.response_id[:64], agent=server)
         core.emit(act.NotifyFailed(server, live.response_id, "it ended while this agent had no manager"))

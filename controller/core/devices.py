@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import adopt, membership, membership_rules, retree
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import rules as rule_making
-from rostrum.controller.core.circuits import FOREVER, Circuit, CircuitState, Conflict, Foreign, OcsState
-from rostrum.controller.core.configure import lose_circuit, seen_in_place
-from rostrum.controller.core.intake import connect, maybe_active, run_queue
+from rostrum.controller.core.circuits.circuits import FOREVER, Circuit, CircuitState, Conflict, Foreign, OcsState
+from rostrum.controller.core.groups import membership
+from rostrum.controller.core.groups import rules as membership_rules
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair
-from rostrum.controller.core.rules import RuleKey
+from rostrum.controller.core.packet import reroute
+from rostrum.controller.core.packet import rules as rule_making
+from rostrum.controller.core.packet.rules import RuleKey
+from rostrum.controller.core.persistence import reconcile
+from rostrum.controller.core.requests.path_setup import lose_circuit, seen_in_place
+from rostrum.controller.core.requests.requests import connect, maybe_active, run_queue
 from rostrum.controller.core.state import Core, ForeignRule
-from rostrum.controller.core.words import listed
+from rostrum.controller.core.text import listed
 from rostrum.topologies.model import Ocs
 
 
@@ -24,7 +27,7 @@ def switch_up(core: Core, event: ev.SwitchUp, now: int) -> None:
     core.resources.switches_down.pop(event.switch, None)
     membership_rules.switch_up(core, event.switch)
     core.silence.from_switch[event.switch] = now
-    core.unicast[event.switch] = rule_making.unicast(core.topology, event.switch, retree.dead_ports(core))
+    core.unicast[event.switch] = rule_making.unicast(core.topology, event.switch, reroute.dead_ports(core))
     core.emit(act.InstallUnicast(event.switch, core.unicast[event.switch]))
     core.emit(act.ReadRules(event.switch))
     core.log("switch up", switch=event.switch, missing=listed(core.resources.switches_down) or "none")
@@ -74,7 +77,7 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
     if strange:
         core.log("rules found", switch=switch, rules=len(strange), groups=listed(str(rule.group) for rule in strange))
         core.wake_at(until)
-    adopt.match_all(core, now)
+    reconcile.match_all(core, now)
 
 
 def _lacks(found: Mapping[RuleKey, MulticastRule], rules: tuple[MulticastRule, ...], switch: str) -> bool:
@@ -116,7 +119,7 @@ def cross_connects_found(core: Core, event: ev.CrossConnectsFound, now: int) -> 
             core.resources.circuits.drop_foreign(ocs.name, foreign.cross_connect.pair)
             core.mark_leaving(ocs.name, (foreign.cross_connect.pair,))
     _keep_strange(core, ocs, found, event.asked_at, now)
-    adopt.match_all(core, now)
+    reconcile.match_all(core, now)
     run_queue(core, now)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rostrum.controller.core.membership_values import GroupOptions, GroupUse
+from rostrum.controller.core.groups.values import GroupOptions, GroupUse
 from rostrum.controller.core.model import CrossConnect, Light, MulticastRule, Sighting
 from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, Quota, TransferReport
 
@@ -91,7 +91,7 @@ class ViewUsed:
 
 @dataclass(frozen=True)
 class ReceiverJoins:
-    """REST: a granted packet path gets one more receiver. `retree.join_obstacle` says before whether it can."""
+    """REST: a granted packet path gets one more receiver. `reroute.join_obstacle` says before whether it can."""
 
     path_id: str
     server: str
@@ -276,7 +276,7 @@ class GroupDeleted:
 
 @dataclass(frozen=True)
 class NotRecorded:
-    """A record could not be made (survival.py): what it is of has to end."""
+    """A record could not be made (parts.py): what it is of has to end."""
 
     part: str
     key: str

@@ -11,49 +11,39 @@ from itertools import islice
 from typing import Any
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import (
-    adopt,
-    agents,
-    cabling,
-    configure,
-    devices,
-    drains,
-    failures,
-    intake,
-    light,
-    membership,
-    ports,
-    rdcm,
-    retree,
-    silent_links,
-    survival,
-)
+from rostrum.controller.core import agents, devices
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.circuits import FOREVER
-from rostrum.controller.core.configure import fail, lose_circuit
+from rostrum.controller.core.circuits import light
+from rostrum.controller.core.circuits.circuits import FOREVER
+from rostrum.controller.core.groups import membership
+from rostrum.controller.core.packet import cabling, drains, ports, reroute, silent_links
+from rostrum.controller.core.persistence import parts, reconcile
+from rostrum.controller.core.rdcm import failures, views
+from rostrum.controller.core.requests import path_setup, requests
+from rostrum.controller.core.requests.path_setup import fail, lose_circuit
 from rostrum.controller.core.state import Core
+from rostrum.controller.core.text import seconds
 from rostrum.controller.core.values import MS, Settings
-from rostrum.controller.core.words import seconds
 from rostrum.topologies.model import Topology
 
 _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
-    ev.RequestReceived: intake.request_received,
-    ev.Released: intake.released,
-    ev.Cancelled: intake.cancelled,
-    ev.Renewed: intake.renewed,
-    ev.QuotasChanged: intake.quotas_changed,
+    ev.RequestReceived: requests.request_received,
+    ev.Released: requests.released,
+    ev.Cancelled: requests.cancelled,
+    ev.Renewed: requests.renewed,
+    ev.QuotasChanged: requests.quotas_changed,
     ev.AgentUp: agents.agent_up,
     ev.AgentDown: agents.agent_down,
     ev.KeepAlive: agents.keep_alive,
     ev.ReportReceived: agents.report_received,
-    ev.NoLight: configure.no_light,
+    ev.NoLight: path_setup.no_light,
     ev.SwitchUp: devices.switch_up,
     ev.SwitchDown: devices.switch_down,
-    ev.ViewUsed: rdcm.view_used,
+    ev.ViewUsed: views.view_used,
     ev.FailureReported: failures.failure_reported,
-    ev.ReceiverJoins: retree.receiver_joins,
-    ev.ReceiverLeaves: retree.receiver_leaves,
-    ev.LinkSuspected: retree.link_suspected,
+    ev.ReceiverJoins: reroute.receiver_joins,
+    ev.ReceiverLeaves: reroute.receiver_leaves,
+    ev.LinkSuspected: reroute.link_suspected,
     ev.LinkDrained: drains.link_drained,
     ev.PortChanged: ports.port_changed,
     ev.Sighted: cabling.sighted,
@@ -62,17 +52,17 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.OcsUp: devices.ocs_up,
     ev.OcsDown: devices.ocs_down,
     ev.CrossConnectsFound: devices.cross_connects_found,
-    ev.CrossConnectChanged: configure.cross_connect_changed,
-    ev.CircuitResult: configure.circuit_result,
-    ev.DisconnectResult: configure.disconnect_result,
-    ev.RulesInstalled: configure.rules_installed,
-    ev.RulesFailed: configure.rules_failed,
-    ev.RulesRemoved: configure.rules_removed,
+    ev.CrossConnectChanged: path_setup.cross_connect_changed,
+    ev.CircuitResult: path_setup.circuit_result,
+    ev.DisconnectResult: path_setup.disconnect_result,
+    ev.RulesInstalled: path_setup.rules_installed,
+    ev.RulesFailed: path_setup.rules_failed,
+    ev.RulesRemoved: path_setup.rules_removed,
     ev.GroupJoined: membership.joined,
     ev.GroupLeft: membership.left,
     ev.GroupMade: membership.made,
     ev.GroupDeleted: membership.deleted,
-    ev.NotRecorded: survival.not_recorded,
+    ev.NotRecorded: parts.not_recorded,
 }
 
 
@@ -91,13 +81,13 @@ class Manager:
         actions, self.core.out = self.core.out, []
         return actions
 
-    def restore(self, records: survival.Records, now: int, complete: bool = True) -> list[act.Action]:
+    def restore(self, records: parts.Records, now: int, complete: bool = True) -> list[act.Action]:
         """Before the first event: goes on where an earlier manager was. `complete`: the records are all of what it
         remembered, so that anything on the devices which they do not explain is stale (rules of ours) or not ours
         (cross-connects).
         """
         self.core.remembers_all = complete
-        survival.restore(self.core, records, now)
+        parts.restore(self.core, records, now)
         actions, self.core.out = self.core.out, []
         return actions
 
@@ -128,7 +118,7 @@ class Manager:
 
 
 def _unclaimed(core: Core, now: int) -> None:
-    adopt.sweep(core, now)
+    reconcile.sweep(core, now)
     core.resources.health.expire(now)
     if not core.resources.health.spotless:
         core.look_at("unclaimed", now + max(core.settings.quarantine_ns, MS))
@@ -149,9 +139,9 @@ def _silent_devices(core: Core, now: int) -> None:
         if rules.until > now:
             break  # those after it were given later, and have as long
         del core.rule_ops[op]
-        configure.lift_fence(core, op, "no answer", now)
+        path_setup.lift_fence(core, op, "no answer", now)
         if rules.removal:
-            configure.rules_stuck(core, rules.rules, {rule.switch: "no answer" for rule in rules.rules}, now)
+            path_setup.rules_stuck(core, rules.rules, {rule.switch: "no answer" for rule in rules.rules}, now)
             continue
         core.discard(core.idle_rules.failed(op), now)
         path = core.paths.get(rules.path_id)
@@ -170,8 +160,8 @@ _LOOKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several
     "orders": _silent_devices,
     "unclaimed": _unclaimed,
     "silence": silent_links.look,
-    "links": retree.activate,
+    "links": reroute.activate,
     "accused": failures.judge,
     "suspected": failures.weigh,
-    "queue": intake.look_at_queue,
+    "queue": requests.look_at_queue,
 }

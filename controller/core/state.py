@@ -11,26 +11,26 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from rostrum.controller.core import actions as act
-from rostrum.controller.core import rules as rule_making
 from rostrum.controller.core import schedulers
-from rostrum.controller.core.circuits import FOREVER, Circuit, Foreign
-from rostrum.controller.core.durable import Durable
-from rostrum.controller.core.failed_links import Silence
-from rostrum.controller.core.groups import Groups
-from rostrum.controller.core.membership_state import Membership
+from rostrum.controller.core.circuits.circuits import FOREVER, Circuit, Foreign
+from rostrum.controller.core.circuits.resources import Resources
+from rostrum.controller.core.groups.addresses import Groups
+from rostrum.controller.core.groups.state import Membership
 from rostrum.controller.core.model import MulticastRule, Pair, UnicastRule
-from rostrum.controller.core.paths import IdleRules, ObjectKey, Path, PathTable, RuleSet, Transfer
-from rostrum.controller.core.queue import Queue
-from rostrum.controller.core.quotas import Quotas
-from rostrum.controller.core.repeats import Repeats
-from rostrum.controller.core.resources import Resources
-from rostrum.controller.core.rules import RuleKey
+from rostrum.controller.core.packet import rules as rule_making
+from rostrum.controller.core.packet.failed_links import Silence
+from rostrum.controller.core.packet.rules import RuleKey
+from rostrum.controller.core.persistence.durable import Durable
+from rostrum.controller.core.requests.idempotency import Repeats
+from rostrum.controller.core.requests.paths import IdleRules, ObjectKey, Path, PathTable, RuleSet, Transfer
+from rostrum.controller.core.requests.queue import Queue
+from rostrum.controller.core.requests.quotas import Quotas
 from rostrum.controller.core.schedulers.base import Scheduler
 from rostrum.controller.core.values import REST, ServerAddress, Settings
 from rostrum.topologies.model import Topology
 
 if TYPE_CHECKING:
-    from rostrum.controller.core.cabling import Heard
+    from rostrum.controller.core.packet.cabling import Heard
 
 BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 

@@ -1,9 +1,8 @@
 """What the manager asks of switches and optical circuit switches, whatever protocol carries it.
 
-`OpenFlowFabric` (openflow.py), `P4RuntimeFabric` (p4runtime.py) and `MixedFabric` (fabric.py: both in one network)
-are `SwitchFabric`s; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on
-the caller's asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name
-the device.
+`OpenFlowFabric` (openflow/switches.py), `P4RuntimeFabric` (p4runtime/switches.py) and `MixedFabric` (fabric.py: both in
+one network) are `SwitchFabric`s; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on the caller's
+asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name the device.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which port hears which: LLDP frames sent out of every port between devices, and what comes in of them.
 
-Only what the switches say; what it means is core/cabling.py's business. How a frame gets to a port, and from one, the
-driver knows.
+Only what the switches say; what it means is core/packet/cabling.py's business. How a frame gets to a port, and from
+one, the driver knows.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from rostrum.controller.core import cabling
 from rostrum.controller.core.model import Sighting
+from rostrum.controller.core.packet import cabling
 from rostrum.controller.southbound import lldp
 from rostrum.topologies.model import End, Switch, Topology
 

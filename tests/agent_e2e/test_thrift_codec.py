@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rostrum.controller.northbound.thrift_codec import BadMessage, decode, encode, idl
+from rostrum.controller.northbound.thrift.codec import BadMessage, decode, encode, idl
 
 ROOT = Path(__file__).resolve().parents[2]
 ECHO = ROOT / "build" / "agent" / "tests" / "agent" / "thrift_echo"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
-from rostrum.controller.northbound.thrift_codec import decode, encode, idl
+from rostrum.controller.northbound.thrift.codec import decode, encode, idl
 from rostrum.lab.bench.manager import cases, frames
 from rostrum.lab.bench.manager.commands import manager
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 from rostrum.client import Agent
-from rostrum.controller.core.overlay import BackupOverlay
+from rostrum.controller.core.rdcm.overlay import BackupOverlay
 from rostrum.lab.lab import Lab
 from rostrum.sim import views
 from rostrum.sim.fabric import Fabric

@@ -15,8 +15,8 @@ from collections import deque
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.groups.values import GroupUse
 from rostrum.controller.core.manager import Manager
-from rostrum.controller.core.membership_values import GroupUse
 from rostrum.controller.core.values import MS, Settings
 
 from tests.controller.group_network import spine

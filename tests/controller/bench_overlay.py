@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rostrum.controller.core.overlay import BackupOverlay
-from rostrum.controller.core.steiner import SteinerTree
+from rostrum.controller.core.packet.steiner import SteinerTree
+from rostrum.controller.core.rdcm.overlay import BackupOverlay
 from rostrum.topologies.families import Graph, bcube, fat_tree
 
 RECEIVERS, REPEATS, JOINS = 1_000, 15, 200

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rostrum.controller.keyvalue import Sparing
-from rostrum.controller.northbound import thrift_tls
+from rostrum.controller.northbound.thrift import tls
 
 from tests.controller.certificates import Authority
 
@@ -55,7 +55,7 @@ class Answering:
         """Nothing is kept."""
 
 
-def shaken(door: thrift_tls.TlsDoor, context: ssl.SSLContext) -> tuple[int, int, thrift_tls.TlsConnection, Wire, Any]:
+def shaken(door: tls.TlsDoor, context: ssl.SSLContext) -> tuple[int, int, tls.TlsConnection, Wire, Any]:
     """Nanoseconds of the manager and the agent, and the ends of the connection."""
     wire: Any = Wire()
     connection = door.wrap(Answering())
@@ -79,7 +79,7 @@ def shaken(door: thrift_tls.TlsDoor, context: ssl.SSLContext) -> tuple[int, int,
 
 async def measure(folder: Path) -> dict[str, float]:
     ours = Authority(folder, "ours")
-    door = thrift_tls.TlsDoor((*ours.sign("manager"), folder / "ours-ours.pem"), Sparing(1, 1.0))
+    door = tls.TlsDoor((*ours.sign("manager"), folder / "ours-ours.pem"), Sparing(1, 1.0))
     context = ssl.create_default_context(cafile=folder / "ours-ours.pem")
     context.check_hostname = False
     context.load_cert_chain(*ours.sign("h1"))

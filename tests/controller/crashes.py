@@ -9,10 +9,10 @@ from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core import survival
-from rostrum.controller.core.durable import Json
 from rostrum.controller.core.manager import Manager
-from rostrum.controller.core.paths import Path
+from rostrum.controller.core.persistence import parts
+from rostrum.controller.core.persistence.durable import Json
+from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import REST, Decision, LivePath, PathRequest, Settings
 from rostrum.topologies.model import Topology
 
@@ -87,7 +87,7 @@ class MortalTimeline(Timeline):
     def _let(self, actions: list[act.Action], events: deque[ev.Event]) -> list[act.Action]:
         """What the owner does: records first, then the actions."""
         self._fault_point()
-        made, failed = survival.changes(self.manager.core)
+        made, failed = parts.changes(self.manager.core)
         assert not failed
         for change in made:
             if change.value is None:

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from rostrum.controller.access_options import CareOptions
 from rostrum.controller.app import App
-from rostrum.controller.care_options import CareOptions
 from rostrum.controller.config import Config
 from rostrum.controller.core.model import (
     Count,
@@ -26,7 +26,7 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.core.values import Settings
-from rostrum.controller.northbound.thrift_codec import decode, encode, idl
+from rostrum.controller.northbound.thrift.codec import decode, encode, idl
 from rostrum.topologies.model import Ocs, Topology
 
 from tests.controller.network import Network

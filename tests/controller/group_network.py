@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.membership_values import GroupFacts, GroupOptions, GroupUse, GroupView
+from rostrum.controller.core.groups.values import GroupFacts, GroupOptions, GroupUse, GroupView
 from rostrum.controller.core.values import Settings
 from rostrum.topologies.model import End, Link, Server, Switch, Topology
 

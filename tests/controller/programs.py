@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from rostrum.controller.northbound.thrift_codec import FRAME_MAX, decode, encode, idl
+from rostrum.controller.northbound.thrift.codec import FRAME_MAX, decode, encode, idl
 
 BOUND_S = 20.0
 ANY_PORTS = ("--listen", "127.0.0.1", "--thrift-port", "0", "--rest-port", "0", "--openflow-port", "0")

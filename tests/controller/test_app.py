@@ -18,10 +18,10 @@ from rostrum.controller.app import main
 from rostrum.controller.core.model import Pair
 from rostrum.controller.core.values import State
 from rostrum.controller.keyvalue import line
-from rostrum.controller.sequencer import Sequencer
+from rostrum.controller.runtime.sequencer import Sequencer
 
+from tests.controller.core.test_failures import TWO_CORES
 from tests.controller.fakes import running, until
-from tests.controller.test_core_failures import TWO_CORES
 
 OPTIONS = ("--listen", "127.0.0.1", "--thrift-port", "0", "--rest-port", "0", "--openflow-port", "0")
 

@@ -10,7 +10,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import PathKind
-from rostrum.controller.core.paths import Path
+from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import (
     MS,
     REST,

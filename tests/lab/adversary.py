@@ -408,7 +408,7 @@ def attack_hellos(plan: Plan) -> Done:
 
 def attack_thrift(plan: Plan) -> Done:
     """As other servers' agents, with the highest boot id; then as itself about what is others'."""
-    from rostrum.controller.northbound.thrift_codec import encode, idl
+    from rostrum.controller.northbound.thrift.codec import encode, idl
 
     rng, done = random.Random(plan.seed), Done()
 

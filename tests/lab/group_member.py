@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any
 
-from rostrum.controller.northbound.thrift_codec import decode, encode, idl
+from rostrum.controller.northbound.thrift.codec import decode, encode, idl
 
 KEEPALIVE_S = 0.5
 

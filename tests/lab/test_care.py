@@ -13,8 +13,8 @@ import click
 import httpx
 import pytest
 from click.testing import CliRunner
-from rostrum.controller import care_commands
-from rostrum.controller.commands import paths
+from rostrum.controller.commands import diagnostics
+from rostrum.controller.commands.paths import paths
 from rostrum.lab.lab import Lab
 
 from tests.lab.metrics import scrape
@@ -220,17 +220,17 @@ def test_commands__say_it_to_people_and_by_their_exit_status(lab: Lab) -> None:
         done = CliRunner().invoke(command, [*words, *where])
         return done.exit_code, done.output
 
-    assert run(care_commands.doctor) == (0, "healthy: nothing was found that has to be mended\n")
-    status, words = run(care_commands.preflight, "h1", "h3", "h5")
+    assert run(diagnostics.doctor) == (0, "healthy: nothing was found that has to be mended\n")
+    status, words = run(diagnostics.preflight, "h1", "h3", "h5")
     assert status == 0 and "h3: works: packets of 9000 bytes get through" in words
     lab.execute("h5", ["ip", "link", "set", "h5-eth0", "mtu", "1500"])
     try:
-        status, words = run(care_commands.doctor)
+        status, words = run(diagnostics.doctor)
         assert status == 2 and "error  h5's h5-eth0 has an MTU of 1500, the topology says 9000" in words
         assert "ip link set h5-eth0 mtu 9000 on h5" in words
-        status, words = run(care_commands.doctor, "--json")
+        status, words = run(diagnostics.doctor, "--json")
         assert status == 2 and json.loads(words)["findings"][0]["check"] == "mtu"
-        status, words = run(care_commands.preflight, "h1", "h3", "h5")
+        status, words = run(diagnostics.preflight, "h1", "h3", "h5")
         assert status == 1 and "h5: does not work" in words and "h3: works" in words
     finally:
         lab.execute("h5", ["ip", "link", "set", "h5-eth0", "mtu", "9000"])
@@ -238,4 +238,4 @@ def test_commands__say_it_to_people_and_by_their_exit_status(lab: Lab) -> None:
     status, words = run(paths, "why", path["id"])
     assert status == 0 and words.startswith(f"{path['id']} is ")
     ask(lab, "DELETE", f"/v1/paths/{path['id']}")
-    assert CliRunner().invoke(care_commands.doctor, ["--manager", str(lab.run / "nobody.sock")]).exit_code == 3
+    assert CliRunner().invoke(diagnostics.doctor, ["--manager", str(lab.run / "nobody.sock")]).exit_code == 3

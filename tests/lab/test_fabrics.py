@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 from rostrum.client import Agent
-from rostrum.controller import link_commands
+from rostrum.controller.commands import links as link_commands
 from rostrum.lab import links
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError

@@ -15,9 +15,9 @@ from ipaddress import IPv4Address
 
 import pytest
 from rostrum.client import Agent
-from rostrum.controller import journal
 from rostrum.controller.core.model import MulticastRule
-from rostrum.controller.southbound.openflow_messages import COOKIE_MULTICAST, group_id
+from rostrum.controller.runtime import journal
+from rostrum.controller.southbound.openflow.messages import COOKIE_MULTICAST, group_id
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError
 from rostrum.lab.rest import Rest

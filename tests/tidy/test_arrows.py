@@ -41,7 +41,7 @@ PACKAGES = {
         "rostrum.controller.core",
         "rostrum.controller.certificates",
         "rostrum.controller.keyvalue",
-        "rostrum.controller.run_clock",
+        "rostrum.controller.runtime.run_clock",
     ),
     "rostrum.controller.northbound": ("rostrum.topologies", "rostrum.controller"),
     "rostrum.controller": ("rostrum.topologies",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rostrum.controller.core import membership_values as groups
+from rostrum.controller.core.groups import values as groups
 
 from tests.tidy.tree import ROOT
 

@@ -33,17 +33,17 @@ COMMANDS = {
     "status": Subcommand(
         "rostrum.client.commands", "status", "Show an agent: transfers, objects, link to the manager."
     ),
-    "paths": Subcommand("rostrum.controller.commands", "paths", "Multicast paths: list, request, release."),
-    "groups": Subcommand("rostrum.controller.group_commands", "groups", "Message groups: list, make, delete."),
-    "circuits": Subcommand("rostrum.controller.commands", "circuits", "Show the optical circuits."),
-    "links": Subcommand("rostrum.controller.link_commands", "links", "Links: what is heard on them; drain, undrain."),
+    "paths": Subcommand("rostrum.controller.commands.paths", "paths", "Multicast paths: list, request, release."),
+    "groups": Subcommand("rostrum.controller.commands.groups", "groups", "Message groups: list, make, delete."),
+    "circuits": Subcommand("rostrum.controller.commands.paths", "circuits", "Show the optical circuits."),
+    "links": Subcommand("rostrum.controller.commands.links", "links", "Links: what is heard on them; drain, undrain."),
     "preflight": Subcommand(
-        "rostrum.controller.care_commands", "preflight", "Try a path before anything is sent on it."
+        "rostrum.controller.commands.diagnostics", "preflight", "Try a path before anything is sent on it."
     ),
     "doctor": Subcommand(
-        "rostrum.controller.care_commands", "doctor", "What is wrong with the fabric, and how to mend it."
+        "rostrum.controller.commands.diagnostics", "doctor", "What is wrong with the fabric, and how to mend it."
     ),
-    "manager": Subcommand("rostrum.controller.commands", "manager", "The manager: run it, ask it."),
+    "manager": Subcommand("rostrum.controller.commands.paths", "manager", "The manager: run it, ask it."),
     "topology": Subcommand("rostrum.topologies.__main__", "main", "Topology files: check them, write new ones."),
     "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),
     "bench": Subcommand("rostrum.lab.bench.commands", "bench", "Measure speed, beside the tools people use."),

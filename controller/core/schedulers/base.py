@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rostrum.controller.core.resources import Resources
+from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.schedulers.offers import Decision, Deny, Grant, Wait, Waiting, accepted, offer
 
 __all__ = ["LOOK_AHEAD", "Decision", "Deny", "Grant", "Scheduler", "Wait", "Waiting", "accepted", "offer"]

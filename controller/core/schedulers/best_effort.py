@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rostrum.controller.core.resources import Resources
+from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Scheduler, Waiting
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import ClassVar
 
-from rostrum.controller.core.resources import Resources
+from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Scheduler, Waiting
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rostrum.controller.core.circuit_plan import CircuitPlan
-from rostrum.controller.core.queue import Key
-from rostrum.controller.core.resources import Plan, Resources
+from rostrum.controller.core.circuits.plan import CircuitPlan
+from rostrum.controller.core.circuits.resources import Plan, Resources
+from rostrum.controller.core.requests.queue import Key
+from rostrum.controller.core.text import seconds
 from rostrum.controller.core.values import REST, Obstacle, PathRequest, Wanted
-from rostrum.controller.core.words import seconds
 
 PACKET_SHARE = 16  # of the packet network's rate a transfer is sure to have one part in so many: others use it too
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rostrum.controller.core.resources import Resources
+from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Scheduler, Waiting
 
 QUANTUM_BYTES = 256 << 20  # two seconds at 1 Gbit/s, 0.2 s at 10: some times what a reconfiguration takes

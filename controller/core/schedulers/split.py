@@ -19,8 +19,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import ClassVar
 
-from rostrum.controller.core.circuit_plan import CircuitPlan
-from rostrum.controller.core.resources import Resources
+from rostrum.controller.core.circuits.plan import CircuitPlan
+from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Grant, Scheduler, Wait, Waiting, accepted
 from rostrum.controller.core.schedulers.offers import small
 from rostrum.controller.core.schedulers.quantum import QUANTUM_BYTES

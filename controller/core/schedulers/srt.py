@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rostrum.controller.core.circuit_plan import CircuitPlan
-from rostrum.controller.core.resources import Resources
+from rostrum.controller.core.circuits.plan import CircuitPlan
+from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Grant, Scheduler, Waiting, accepted
 from rostrum.controller.core.values import MS, Obstacle, Wanted
 

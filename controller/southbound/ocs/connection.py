@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from rostrum.controller.core.model import SouthboundError
-from rostrum.controller.run_clock import Within
+from rostrum.controller.runtime.run_clock import Within
 from rostrum.controller.southbound.ocs.tl1 import (
     MAX_MESSAGE_BYTES,
     Answer,

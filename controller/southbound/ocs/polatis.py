@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
-from rostrum.controller.run_clock import CLOCK
+from rostrum.controller.runtime.run_clock import CLOCK
 from rostrum.controller.southbound.ocs.connection import Tl1Connection
 from rostrum.controller.southbound.ocs.dialect import settle_s
 from rostrum.controller.southbound.ocs.glimmerglass import parse_power

@@ -9,7 +9,7 @@ import socket
 import sys
 from pathlib import Path
 
-from rostrum.controller.northbound.thrift_codec import encode, idl
+from rostrum.controller.northbound.thrift.codec import encode, idl
 from rostrum.lab.bench.manager import frames
 
 _BLANK = "?" * frames.ID_BYTES

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from rostrum.controller.northbound.thrift_codec import decode, encode, idl
+from rostrum.controller.northbound.thrift.codec import decode, encode, idl
 
 ID_BYTES = 12
 ACCEPTED, DENIED, QUEUED = 1, 2, 3

@@ -14,8 +14,9 @@ import grpc
 from finsy import P4MulticastGroupEntry, P4TableEntry
 from finsy.proto import p4r, p4r_grpc
 from rostrum.controller.core.model import Light, MulticastRule, UnicastRule
-from rostrum.controller.southbound import p4runtime_errors, p4runtime_pipeline
-from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
+from rostrum.controller.southbound.p4runtime import errors
+from rostrum.controller.southbound.p4runtime import pipeline as p4runtime_pipeline
+from rostrum.controller.southbound.p4runtime.switches import P4RuntimeFabric
 from rostrum.topologies.kinds import with_kind
 from rostrum.topologies.loader import load_text
 from rostrum.topologies.model import P4Target, Topology
@@ -111,7 +112,7 @@ def say(one: p4r.Entity) -> str:
         replicas = sorted((replica.port, replica.instance) for replica in group.replicas)  # type: ignore[union-attr]
         return f"group {group.multicast_group_id}: {' '.join(f'{port}#{instance}' for port, instance in replicas)}"
     entry = P4TableEntry.decode(one, PIPELINE.schema)
-    described = p4runtime_errors.entity(one, PIPELINE.schema)
+    described = errors.entity(one, PIPELINE.schema)
     fields = described.partition(" (")[2].rstrip(")").replace(", ", "\n").replace(" ", "=").replace("\n", " ")
     args = ", ".join(f"{name}={value}" for name, value in entry.action.args.items())  # type: ignore[union-attr]
     return f"{entry.table_id} {fields} -> {entry.action.name}({args})"  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from os_ken.ofproto import ofproto_protocol, ofproto_v1_3
 from rostrum.controller.core.model import ANY_PORT, MulticastRule, SouthboundError, UnicastRule
-from rostrum.controller.southbound import openflow_messages as messages
+from rostrum.controller.southbound.openflow import messages
 
 DATAPATH = ofproto_protocol.ProtocolDesc(ofproto_v1_3.OFP_VERSION)
 GROUPS = st.integers(0, 0xFFFF).map(lambda n: IPv4Address(0xEFC00000 + n))

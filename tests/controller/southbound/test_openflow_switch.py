@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 from rostrum.controller.core.model import MulticastRule, SouthboundError, UnicastRule
-from rostrum.controller.southbound import openflow, openflow_thread
-from rostrum.controller.southbound.openflow import OpenFlowFabric
-from rostrum.controller.southbound.openflow_thread import OpenFlowThread
+from rostrum.controller.southbound.openflow import switches as openflow
+from rostrum.controller.southbound.openflow import thread
+from rostrum.controller.southbound.openflow.switches import OpenFlowFabric
+from rostrum.controller.southbound.openflow.thread import OpenFlowThread
 from rostrum.lab.namespace import PrivateNamespace
 from rostrum.lab.netns import call_in_network
 from rostrum.topologies.loader import load
@@ -370,7 +371,7 @@ async def test_garbage__ends_that_connection_and_nothing_else(
 
 
 async def test_silence__is_given_up_after_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openflow_thread, "HANDSHAKE_S", 0.05)
+    monkeypatch.setattr(thread, "HANDSHAKE_S", 0.05)
     world = World()
     await world.fabric.start("127.0.0.1", 0)
     reader, writer = await dial(world)
@@ -394,7 +395,7 @@ class FailingListener:
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED])
 async def test_accept_that_fails__does_not_end_the_listening(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(openflow_thread, "ACCEPT_RETRY_S", 0.001)
+    monkeypatch.setattr(thread, "ACCEPT_RETRY_S", 0.001)
     accept = OpenFlowThread._accept
     errors = [number] * 3
     monkeypatch.setattr(
@@ -413,7 +414,7 @@ async def test_accept_that_fails__does_not_end_the_listening(monkeypatch: pytest
 
 
 async def test_crowd_of_strangers__the_oldest_make_room(fabric: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openflow_thread, "HANDSHAKES_MAX", 4)
+    monkeypatch.setattr(thread, "HANDSHAKES_MAX", 4)
     crowd = [await dial(fabric) for _ in range(5)]
     await closed(crowd[0][0])
     for reader, _ in crowd[1:]:

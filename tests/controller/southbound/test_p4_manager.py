@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from rostrum.controller.core.model import MulticastRule, RuleCounters, SouthboundError, SwitchCounters, UnicastRule
-from rostrum.controller.core.paths import Path as GrantedPath
+from rostrum.controller.core.requests.paths import Path as GrantedPath
 from rostrum.controller.core.values import Settings, State
 from rostrum.controller.southbound.fabric import MixedFabric
 from rostrum.topologies.kinds import with_kind

@@ -15,8 +15,8 @@ import pytest
 from finsy import P4MeterEntry
 from finsy.proto import p4r
 from rostrum.controller.core.model import ANY_SOURCE, Count, SouthboundError, UnicastRule
-from rostrum.controller.southbound import p4runtime_switch
-from rostrum.controller.southbound.p4runtime_connection import HALF, raised
+from rostrum.controller.southbound.p4runtime import switch as p4runtime_switch
+from rostrum.controller.southbound.p4runtime.connection import HALF, raised
 
 from tests.controller.southbound.p4_servers import FakeServer, ProgramServer, Server, bmv2_argv, reference_argv
 from tests.controller.southbound.p4_world import GROUP, PIPELINE, RULE, UNICAST, World, ask, topology

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from hypothesis import given
 from hypothesis import strategies as st
 from rostrum.controller.core.model import ANY_PORT, MulticastRule
-from rostrum.controller.southbound.p4runtime_any_port import collapse, expand
+from rostrum.controller.southbound.p4runtime.any_port import collapse, expand
 
 PORTS = [1, 2, 5]
 RULES = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from finsy.proto import p4r
 from rostrum.controller.core.model import Sighting
 from rostrum.controller.southbound import lldp
-from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
+from rostrum.controller.southbound.p4runtime.switches import P4RuntimeFabric
 from rostrum.topologies.model import End
 
 from tests.controller.fakes import until

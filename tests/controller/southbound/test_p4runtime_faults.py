@@ -10,8 +10,9 @@ from ipaddress import IPv4Address
 import pytest
 from finsy.proto import p4d, p4r, rpc_code
 from rostrum.controller.core.model import Count, Light, SouthboundError
-from rostrum.controller.southbound import p4runtime_connection, p4runtime_switch
-from rostrum.controller.southbound.p4runtime_entries import delete, source_of
+from rostrum.controller.southbound.p4runtime import connection
+from rostrum.controller.southbound.p4runtime import switch as p4runtime_switch
+from rostrum.controller.southbound.p4runtime.entries import delete, source_of
 
 from tests.controller.southbound.p4_servers import FakeServer, identity
 from tests.controller.southbound.p4_world import GROUP, PIPELINE, RULE, SENDER, UNICAST, World
@@ -31,8 +32,8 @@ async def server() -> AsyncIterator[FakeServer]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of tenths of seconds."""
-    monkeypatch.setattr(p4runtime_connection, "CONFIRM_S", 0.3)
-    monkeypatch.setattr(p4runtime_connection, "CONNECT_S", 0.3)
+    monkeypatch.setattr(connection, "CONFIRM_S", 0.3)
+    monkeypatch.setattr(connection, "CONNECT_S", 0.3)
     monkeypatch.setattr(p4runtime_switch, "PULSE_S", 0.1)
     monkeypatch.setattr(p4runtime_switch, "BACKOFF_MAX_S", 0.1)
 

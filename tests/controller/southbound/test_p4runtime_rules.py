@@ -12,9 +12,9 @@ from finsy.proto import p4r
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rostrum.controller.core.model import ANY_SOURCE, MulticastRule, SouthboundError
-from rostrum.controller.southbound import p4runtime_rules
-from rostrum.controller.southbound.p4runtime_entries import Entities, differences
-from rostrum.controller.southbound.p4runtime_rules import Batches, Change, Numbers, RuleBook
+from rostrum.controller.southbound.p4runtime import rules as p4runtime_rules
+from rostrum.controller.southbound.p4runtime.entries import Entities, differences
+from rostrum.controller.southbound.p4runtime.rules import Batches, Change, Numbers, RuleBook
 
 from tests.controller.southbound.p4_servers import identity
 from tests.controller.southbound.p4_world import PIPELINE

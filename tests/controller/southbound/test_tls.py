@@ -13,8 +13,8 @@ import grpc
 import pytest
 from rostrum.controller.core.model import SouthboundError
 from rostrum.controller.southbound import tls
-from rostrum.controller.southbound.openflow import OpenFlowFabric
-from rostrum.controller.southbound.p4runtime import P4RuntimeFabric
+from rostrum.controller.southbound.openflow.switches import OpenFlowFabric
+from rostrum.controller.southbound.p4runtime.switches import P4RuntimeFabric
 
 from tests.controller.certificates import Authority
 from tests.controller.southbound.conftest import wait_until

@@ -1,0 +1,133 @@
+"""`rostrum groups`: message groups from the command line, over the manager's REST."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.table import Table
+from rostrum.controller.commands.paths import MANAGER_HELP, OUT, Api, print_json, with_api
+from rostrum.controller.core.groups.values import NAME
+
+
+@click.group(invoke_without_command=True)
+@click.option("--manager", help=MANAGER_HELP)
+@click.option("--lab", default="lab", show_default=True, help="Name of a running lab.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manager's JSON.")
+@click.pass_context
+def groups(context: click.Context, manager: str | None, lab: str, as_json: bool) -> None:
+    """Message groups: list them, make one, look at one, delete it. Without a command: list them.
+
+    \b
+      rostrum groups create ticks --protocol ricochet --r 8 --c 5
+      rostrum groups show ticks      its members, its address, who gets its messages without wanting them
+      rostrum groups delete ticks
+    """
+    given = {"manager": manager, "lab": lab, "as_json": as_json}
+    if context.invoked_subcommand is None:
+        context.invoke(list_groups, **given, server=None)
+    else:
+        context.default_map = {context.invoked_subcommand: given}
+
+
+@groups.command("list")
+@click.option("--server", help="Only groups that this server is in.")
+@with_api
+def list_groups(api: Api, as_json: bool, server: str | None) -> None:
+    """Groups, the oldest first; the first thousand."""
+    found = api.call("GET", "/v1/groups", server=server, limit=1000)
+    if as_json:
+        print_json(found)
+        return
+    table = Table(
+        "group",
+        "id",
+        "version",
+        "runs",
+        "members",
+        "senders",
+        "address",
+        "shared by",
+        "waste",
+        box=None,
+        pad_edge=False,
+    )
+    for one in found["groups"]:
+        row = (one["id"], one["version"], _runs(one), one["member_count"], one["sender_count"])
+        shared = (one["address"] or "-", one["shares_with"] + 1, one["waste"])
+        table.add_row(one["name"], *(str(value) for value in (*row, *shared)))
+    OUT.print(table if found["groups"] else "no groups; a program's first join makes one, or: rostrum groups create")
+    if found["next"]:
+        OUT.print(f"... of {found['count']} groups at {found['addresses']} addresses")
+
+
+@groups.command("create")
+@click.argument("name")
+@click.option("--protocol", default="plain", show_default=True, help="plain or ricochet.")
+@click.option("--order", type=click.Choice(["none", "fifo"]), default="none", show_default=True)
+@click.option("--r", type=int, help="ricochet: a repair for so many packets.")
+@click.option("--c", type=int, help="ricochet: to so many members.")
+@click.option("--stagger", type=int, help="ricochet: repair bins that take turns, against bursts of losses.")
+@with_api
+def create_group(
+    api: Api,
+    as_json: bool,
+    name: str,
+    protocol: str,
+    order: str,
+    r: int | None,
+    c: int | None,
+    stagger: int | None,
+) -> None:
+    """Make a group that stays until it is deleted."""
+    body = {"name": name, "protocol": protocol, "order": order, "r": r, "c": c, "stagger": stagger}
+    made = api.call("POST", "/v1/groups", {key: value for key, value in body.items() if value is not None})
+    print_json(made) if as_json else _print_group(made)
+
+
+@groups.command("show")
+@click.argument("name")
+@with_api
+def show_group(api: Api, as_json: bool, name: str) -> None:
+    """One group: its members, its address and tree."""
+    found = api.call("GET", f"/v1/groups/{_segment(name)}")
+    print_json(found) if as_json else _print_group(found)
+
+
+@groups.command("delete")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Even if servers are in it; they are told.")
+@with_api
+def delete_group(api: Api, as_json: bool, name: str, force: bool) -> None:
+    """Delete a group."""
+    gone = api.call("DELETE", f"/v1/groups/{_segment(name)}", force="true" if force else None)
+    print_json(gone) if as_json else OUT.print(f"{gone['name']} is deleted")
+
+
+def _segment(text: str) -> str:
+    if not NAME.fullmatch(text) or text.strip(".") == "":
+        raise click.BadParameter(f"{text!r} is no group's name; rostrum groups list shows them")
+    return text
+
+
+def _runs(one: dict[str, Any]) -> str:
+    text = str(one["protocol"])
+    if text == "ricochet":
+        text += f" ({one['r']}, {one['c']})" + (f" stagger {one['stagger']}" if one["stagger"] > 1 else "")
+    return text + (", fifo" if one["order"] == "fifo" else "")
+
+
+def _print_group(one: dict[str, Any]) -> None:
+    OUT.print(f"{one['name']}: group {one['id']}, version {one['version']}, runs {_runs(one)}")
+    others = f", shared with {one['shares_with']} other groups" if one["shares_with"] else ""
+    waste = f"{one['waste']} servers get its messages without being in it" if one["waste"] else ""
+    tree = f"root {one['root']}; rules on {', '.join(one['switches'])}" if one["switches"] else ""
+    for name, value in (
+        ("members", ", ".join(one["members"])),
+        ("senders", ", ".join(one["senders"])),
+        ("address", f"{one['address']}{others}" if one["address"] else ""),
+        ("waste", waste),
+        ("tree", tree),
+    ):
+        if value:
+            OUT.print(f"  {name:<10}{value}")

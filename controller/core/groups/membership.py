@@ -1,0 +1,386 @@
+"""The group membership service: who receives and who publishes which group's messages, told in versioned views.
+
+Changes are gathered for a short window (`group_window_ns`), so that a storm of joins makes few views. Then the groups
+that changed are placed (sharing.py), the rules that follow are set, and when the switches have confirmed them
+(or after RULES_WAIT_NS) each agent concerned gets one call with all its views. One such flush is under way at a time:
+while switches are slow, windows become longer.
+
+An agent that is silent for its lease is out of its groups. One that comes back before that tells its groups again and
+nobody else notices; one that was restarted is a new peer by the same name.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.groups.rules import LINGER_NS, expire_rules, rules_changed
+from rostrum.controller.core.groups.sharing import NoRoom
+from rostrum.controller.core.groups.state import Flush, Group
+from rostrum.controller.core.groups.trees import bits
+from rostrum.controller.core.groups.values import (
+    GroupFacts,
+    GroupOptions,
+    GroupUse,
+    options,
+    wrong_name,
+    wrong_options,
+)
+from rostrum.controller.core.state import Core
+from rostrum.controller.core.text import listed
+from rostrum.controller.core.values import MS, S
+
+FLUSH_MAX = 256  # groups changed in one step; others wait for the next, so that paths get their turn
+RULES_WAIT_NS = 1 * S  # views do not wait longer for switches
+EMPTY_NS = 30 * S  # a group that nobody is in keeps its id and address that long
+
+
+def joined(core: Core, event: ev.GroupJoined, now: int) -> None:
+    m, use = core.members, event.use
+    server = m.places.number.get(event.server)
+    if server is None:
+        return
+    group = m.groups.get(use.group)
+    reason = _refusal(core, event, server, group)
+    if reason:
+        core.counts["groups_refused"] += 1
+        core.emit(act.RefuseGroup(event.server, use.group, reason))
+        return
+    if group is None:
+        group = _make(core, use, _wanted(core, use), now)
+    elif use.options and not group.everybody and not group.kept:
+        group.options = use.options
+    group.version = max(group.version, use.version)
+    bit = 1 << server
+    if not (group.uses if event.sends_only else group.members) & bit:
+        core.counts["group_joins"] += 1
+    if event.sends_only:
+        group.uses |= bit
+    else:
+        group.members |= bit
+    group.fresh |= bit
+    m.of_server.setdefault(server, {})[group.name] = None
+    m.empty.pop(group.name, None)
+    if server in m.unconfirmed:
+        m.unconfirmed[server][0].discard(group.name)
+    mark(core, group, now)
+
+
+def left(core: Core, event: ev.GroupLeft, now: int) -> None:
+    m = core.members
+    group, server = m.groups.get(event.group), m.places.number.get(event.server)
+    if group is None or server is None:
+        return
+    bit = 1 << server
+    if not (group.uses if event.sends_only else group.members) & bit:
+        return
+    if event.sends_only:
+        group.uses &= ~bit
+    else:
+        group.members &= ~bit
+        group.fresh |= group.uses & bit  # a sender from now on
+    core.counts["group_leaves"] += 1
+    if not group.everybody >> server & 1:
+        _out(core, group, server, now)
+    mark(core, group, now)
+
+
+def made(core: Core, event: ev.GroupMade, now: int) -> None:
+    """What is wrong was checked by REST."""
+    group = core.members.groups.get(event.group)
+    if group is None:
+        group = _make(core, GroupUse(event.group), event.options, now)
+    group.kept, group.options = True, event.options
+    core.members.empty.pop(group.name, None)
+    core.emit(act.GroupsChanged((group.name,)))
+    mark(core, group, now)
+
+
+def deleted(core: Core, event: ev.GroupDeleted, now: int) -> None:
+    m = core.members
+    group = m.groups.get(event.group)
+    if group is None:
+        return
+    for server in bits(group.everybody):
+        _out(core, group, server, now)
+        core.emit(act.RefuseGroup(m.places.names[server], group.name, event.reason))
+    group.members = group.uses = 0
+    _forget(core, group)
+    core.log("group deleted", group=group.name)
+    _wake(core, now)
+
+
+def agent_up(core: Core, event: ev.AgentUp, restarted: bool, moved: bool, now: int) -> None:
+    """A new connection. What its agent does not tell again within a lease it has left meanwhile."""
+    m = core.members
+    server = m.places.number[event.server]
+    m.outbox.forget(server)
+    m.lapsed.pop(server, None)
+    if restarted or moved:
+        m.outbox.moved(server)
+    names = m.of_server.get(server)
+    if not names:
+        return
+    bit = 1 << server
+    for name in names:
+        group = m.groups[name]
+        if restarted:
+            group.reborn |= bit
+        elif moved:
+            group.fresh |= group.members
+        if restarted or moved:
+            mark(core, group, now)
+    m.unconfirmed[server] = (set(names), now + core.settings.lease_ns)
+    core.members.wake_at(now + core.settings.lease_ns)
+
+
+def agent_silent(core: Core, name: str, now: int) -> None:
+    """Its lease is over: it is out of all groups. If it speaks again it is in them again."""
+    m = core.members
+    server = m.places.number[name]
+    if server in m.of_server:
+        m.lapsed[server] = [
+            ev.GroupJoined(name, GroupUse(group.name, group.options), sends_only)
+            for group in (m.groups[one] for one in m.of_server[server])
+            for sends_only, those in ((False, group.members), (True, group.uses))
+            if those >> server & 1
+        ]
+        core.log("out of its groups", agent=name, groups=len(m.of_server[server]), cause="its agent is silent")
+        _drop(core, server, set(m.of_server[server]), now)
+
+
+def agent_back(core: Core, name: str, now: int) -> None:
+    """It was silent for its lease, and on the same connection: it does not know that it was out of its groups."""
+    m = core.members
+    server = m.places.number[name]
+    m.outbox.forget(server)
+    for event in m.lapsed.pop(server, ()):
+        joined(core, event, now)
+
+
+def mark(core: Core, group: Group, now: int) -> None:
+    """The group is to be looked at in the next flush."""
+    core.members.dirty[group.name] = None
+    core.durable.mark("group", group.name)
+    _wake(core, now)
+
+
+def expire(core: Core, now: int) -> None:
+    """Whatever is due."""
+    m = core.members
+    if not m.timers or m.timers[0] > now:
+        return
+    while m.timers and m.timers[0] <= now:
+        heapq.heappop(m.timers)
+    for server, (names, until) in list(m.unconfirmed.items()):
+        if until <= now:
+            del m.unconfirmed[server]
+            _drop(core, server, names, now)
+    while m.empty and next(iter(m.empty.values())) <= now:
+        _forget(core, m.groups[next(iter(m.empty))])
+        _wake(core, now)
+    for name, until in list(m.held.items()):
+        if until <= now:
+            del m.held[name]
+            if name in m.groups:
+                m.groups[name].held_until = 0
+                mark(core, m.groups[name], now)
+    expire_rules(core, now)
+    if m.flush and m.flush.until <= now:
+        away = listed(m.flush.away) or "none"
+        core.warn("group views do not wait for switches", orders=len(m.flush.ops), away=away)
+        _finish(core, now)
+    if m.flush_at is not None and m.flush_at <= now and m.flush is None:
+        _start(core, now)
+
+
+def rules_answered(core: Core, op: int, failures: tuple[tuple[str, str], ...], now: int) -> None:
+    """An order of ours was carried out, or not; others' orders are none of ours."""
+    m = core.members
+    if op not in m.ops:
+        return
+    m.ops.discard(op)
+    for switch, cause in failures:
+        wait = min(2 * m.unsure.get(switch, (0, S // 2))[1], 30 * S)
+        m.unsure[switch] = (now + wait, wait)
+        core.members.wake_at(now + wait)
+        core.warn("group rules not set", switch=switch, cause=cause, again_ms=wait // MS)
+    if failures:  # perhaps of full tables
+        core.discard(core.idle_rules.of_switches([switch for switch, _ in failures]), now)
+    if m.flush and op in m.flush.ops:
+        m.flush.ops.discard(op)
+        finish_if_done(core, now)
+
+
+def finish_if_done(core: Core, now: int) -> None:
+    """The rules of what changed are on the switches: all concerned are told."""
+    if (flush := core.members.flush) and not flush.ops and not flush.away:
+        _finish(core, now)
+
+
+def _refusal(core: Core, event: ev.GroupJoined, server: int, group: Group | None) -> str:
+    """Why a join cannot be; empty = it can."""
+    m, use, settings = core.members, event.use, core.settings
+    wrong = wrong_name(use.group) or m.sharing.wrong_budget
+    wanted = group.options if group else _wanted(core, use)
+    wrong = wrong or wrong_options(wanted if use.options is None else use.options)
+    agent = core.agents.get(event.server)
+    knows = agent.group_protocols if agent else ()
+    if wrong:
+        return wrong
+    if group and use.options and use.options != group.options and (group.everybody or group.kept):
+        return f"{group.name} is there with other options: {described(group.options)}, not {described(use.options)}"
+    if wanted.protocol not in knows:
+        has = f"has {', '.join(knows)}" if knows else "knows no groups"
+        return f"{use.group} runs {wanted.protocol}; the agent of {event.server} {has}"
+    if group is None and len(m.groups) >= settings.groups_max:
+        return f"{settings.groups_max} groups are there already, the most that this manager takes (--groups)"
+    names = m.of_server.get(server, {})
+    if use.group not in names and len(names) >= settings.groups_per_server:
+        return f"{event.server} is in {len(names)} groups, the most that a server may be in"
+    if group and not group.everybody >> server & 1 and group.everybody.bit_count() >= settings.group_members_max:
+        return f"{group.name} has {settings.group_members_max} members and senders, the most that a group may have"
+    return ""
+
+
+def described(one: GroupOptions) -> str:
+    text = one.protocol
+    if one.protocol == "ricochet":
+        text += f" (r {one.r}, c {one.c}, stagger {one.stagger})"
+    return f"{text}, order {one.order}"
+
+
+def _wanted(core: Core, use: GroupUse) -> GroupOptions:
+    return use.options or options(core.settings.group_protocol)
+
+
+def _make(core: Core, use: GroupUse, of: GroupOptions, now: int) -> Group:
+    m = core.members
+    group = m.groups[use.group] = Group(use.group, m.take_id(use.id), of, kept=False)
+    if use.version:
+        # An earlier manager's, and its members are just coming back: no view that lacks most of them.
+        group.held_until = m.held[group.name] = now + core.settings.grace
+        core.members.wake_at(group.held_until)
+    if use.address and use.address not in m.sharing.all and core.groups.adopt(use.address):
+        m.sharing.place_at(group.id, use.address, m.sharing.root_of(use.address), (0, 0))
+        if group.id not in m.sharing.at:
+            core.groups.give_back(use.address)
+    core.log("group", group=group.name, id=group.id, runs=described(of))
+    return group
+
+
+def _out(core: Core, group: Group, server: int, now: int) -> None:
+    """The server is in the group in no way any more."""
+    m = core.members
+    names = m.of_server[server]
+    names.pop(group.name, None)
+    if not names:
+        del m.of_server[server]
+    # `reborn` stays: a view under way may have it, and it may be back before that is told.
+    group.fresh &= ~(1 << server)
+    if not group.everybody and not group.kept:
+        m.empty[group.name] = now + EMPTY_NS
+        core.members.wake_at(now + EMPTY_NS)
+
+
+def _drop(core: Core, server: int, names: set[str], now: int) -> None:
+    m = core.members
+    m.unconfirmed.pop(server, None)
+    for name in sorted(names):
+        group = m.groups.get(name)
+        if group is None or not group.everybody >> server & 1:
+            continue
+        core.counts["group_members_lost"] += 1
+        group.members &= ~(1 << server)
+        group.uses &= ~(1 << server)
+        _out(core, group, server, now)
+        mark(core, group, now)
+
+
+def _forget(core: Core, group: Group) -> None:
+    m = core.members
+    m.sharing.remove(group.id)
+    m.ids.discard(group.id)
+    for table in (m.groups, m.empty, m.held, m.dirty):
+        table.pop(group.name, None)
+    core.durable.mark("group", group.name)
+    core.emit(act.GroupsChanged((group.name,)))
+
+
+def _wake(core: Core, now: int) -> None:
+    m = core.members
+    if m.flush_at is None:
+        m.flush_at = now + core.settings.group_window_ns
+        core.members.wake_at(m.flush_at)
+
+
+def _start(core: Core, now: int) -> None:
+    """Places what changed and orders the rules."""
+    m = core.members
+    m.flush_at = None
+    names = [name for _, name in zip(range(FLUSH_MAX), m.dirty, strict=False)]
+    flush = m.flush = Flush(now + RULES_WAIT_NS)
+    for name in names:
+        del m.dirty[name]
+        group = m.groups[name]
+        before = m.sharing.at.get(group.id)
+        if before is None and not group.everybody:
+            continue  # made by REST: its address comes with whoever is the first in it
+        try:
+            here = m.sharing.place(group.id, (group.members, group.senders), now, LINGER_NS, m.bad_roots)
+        except NoRoom as error:
+            _no_room(core, group, str(error), now)
+            continue
+        if before and before is not here:
+            core.counts["group_moves"] += 1
+        flush.groups[name] = (group.members, group.senders, here.address)
+    rules_changed(core, flush, now)
+    if m.dirty:
+        _wake(core, now - core.settings.group_window_ns)
+    core.members.wake_at(flush.until)
+    finish_if_done(core, now)
+
+
+def _no_room(core: Core, group: Group, cause: str, now: int) -> None:
+    m = core.members
+    core.warn("no address for a group", group=group.name, cause=cause)
+    for server in bits(group.everybody):
+        core.counts["groups_refused"] += 1
+        core.emit(act.RefuseGroup(m.places.names[server], group.name, cause))
+        _out(core, group, server, now)
+    group.members = group.uses = 0
+    m.empty[group.name] = now + EMPTY_NS
+    core.members.wake_at(now + EMPTY_NS)
+
+
+def _finish(core: Core, now: int) -> None:
+    """Tells everybody concerned."""
+    m = core.members
+    flush, m.flush = m.flush, None
+    assert flush is not None
+    port, changed = core.topology.data_port, list[str]()
+    for name, (members, senders, address) in flush.groups.items():
+        group = m.groups.get(name)
+        if group is None or group.held_until:
+            continue
+        facts = GroupFacts(name, address, port, group.options)
+        version = group.version
+        views = group.view(members, senders, facts)
+        for server, (names, _) in m.unconfirmed.items():
+            if name in names:  # perhaps it left while it was away; when it tells the group again it gets the whole view
+                views.pop(server, None)
+        m.outbox.add(views)
+        if group.version != version:
+            core.counts["group_versions"] += 1
+            core.durable.mark("group", name)
+            changed.append(name)
+    if changed:
+        core.emit(act.GroupsChanged(tuple(changed)))
+    agents = {name: (one.control_port, one.boot_id) for name, one in core.agents.items()}
+    for push in m.outbox.take(agents, core.topology.control_port):
+        core.counts["group_pushes"] += 1
+        core.counts["group_views"] += len(push.views)
+        core.emit(push)
+    if m.flush_at is not None:
+        core.members.wake_at(max(m.flush_at, now))

@@ -1,0 +1,181 @@
+"""Message groups over REST: which there are, who is in them, what address they share, and what that wastes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import FastAPI, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.groups import values as groups
+from rostrum.controller.core.groups.membership import described
+from rostrum.controller.core.groups.state import Group
+from rostrum.controller.core.state import Core
+from rostrum.controller.core.text import shown
+from rostrum.controller.northbound.rest import problems
+from rostrum.controller.northbound.rest.access import CALLER
+from rostrum.controller.northbound.rest.problems import Refused
+
+if TYPE_CHECKING:
+    from rostrum.controller.northbound.rest.routes import Rest
+
+LIST_MAX = 1_000
+GroupName = Annotated[str, StringConstraints(pattern=f"^{groups.NAME.pattern}$")]
+
+
+class NewGroup(BaseModel):
+    """A group to make before anybody joins it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: GroupName = Field(examples=["ticks.eu"])
+    protocol: str = Field("plain", max_length=64, description="plain (unreliable) or ricochet")
+    order: Literal["none", "fifo"] = Field("none", description="Delivery: as it comes, or in order of each sender")
+    r: int | None = Field(None, ge=0, le=groups.R_MAX, description="ricochet: a repair for r packets (8)")
+    c: int | None = Field(None, ge=0, le=groups.C_MAX, description="ricochet: to c other members (5)")
+    stagger: int | None = Field(None, ge=0, le=groups.STAGGER_MAX, description="ricochet: repair bins in turn (1)")
+
+
+class GroupRow(BaseModel):
+    """`waste`: servers outside the group that each of its messages is delivered to, because it shares its address."""
+
+    name: str
+    id: int
+    version: int
+    protocol: str
+    order: str
+    r: int
+    c: int
+    stagger: int
+    kept: bool = Field(description="Made by REST: it stays when nobody is in it")
+    address: str | None = Field(description="IPv4 multicast; none while nobody has been in it")
+    data_port: int
+    member_count: int
+    sender_count: int
+    shares_with: int = Field(description="Other groups at its address")
+    waste: int
+
+
+class GroupShown(GroupRow):
+    members: list[str]
+    senders: list[str] = Field(description="Servers that publish without having joined")
+    root: str | None = Field(description="Switch where the tree has its root")
+    switches: list[str] = Field(description="Those with a rule for its address")
+
+
+class GroupList(BaseModel):
+    groups: list[GroupRow]
+    next: str | None
+    count: int = Field(description="All groups there are")
+    addresses: int = Field(description="Multicast addresses they have")
+
+
+def install(app: FastAPI, rest: Rest) -> None:
+    @app.get("/v1/groups", tags=["groups"], responses=problems.responses(404, 422))
+    async def list_groups(
+        server: Annotated[str | None, Query(max_length=64, description="Only groups that this server is in")] = None,
+        limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
+        after: Annotated[str | None, Query(max_length=128, description="`next` of the page before")] = None,
+    ) -> GroupList:
+        """Message groups, the oldest first."""
+        m = rest.core.members
+        found = itertools.islice(_behind(_of(rest.core, server), after), limit + 1)
+        rows = [_row(rest.core, m.groups[name]) for name in found]
+        more = rows[limit - 1].name if len(rows) > limit else None
+        return GroupList(groups=rows[:limit], next=more, count=len(m.groups), addresses=len(m.sharing.all))
+
+    @app.get("/v1/groups/{name}", tags=["groups"], responses=problems.responses(404))
+    async def show_group(name: str) -> GroupShown:
+        """One of them, with its members and what its address reaches."""
+        return _shown(rest.core, _find(rest.core, name))
+
+    @app.post("/v1/groups", status_code=201, tags=["groups"], responses=problems.responses(409, 413, 422, 503))
+    async def make_group(new: NewGroup, response: Response) -> GroupShown:
+        """Makes a group that stays until it is deleted. Repeating it does no harm."""
+        options = groups.options(new.protocol, new.order, new.r, new.c, new.stagger)
+        wrong = groups.wrong_options(options) or rest.core.members.sharing.wrong_budget
+        if wrong:
+            raise Refused(422, wrong)
+        there = rest.core.members.groups.get(new.name)
+        if there and there.options != options and (there.everybody or there.kept):
+            raise Refused(409, f"{new.name} is there with other options: {described(there.options)}")
+        if there is None and len(rest.core.members.groups) >= rest.core.settings.groups_max:
+            raise Refused(503, f"{rest.core.settings.groups_max} groups are there already; delete one")
+        rest.owner.post(ev.GroupMade(new.name, options))
+        await rest.settled()
+        response.headers["Location"] = f"/v1/groups/{new.name}"
+        return _shown(rest.core, _find(rest.core, new.name))
+
+    @app.delete("/v1/groups/{name}", tags=["groups"], responses=problems.responses(404, 409))
+    async def delete_group(
+        name: str, request: Request, force: Annotated[bool, Query(description="Even if servers are in it")] = False
+    ) -> GroupShown:
+        """Deletes a group. Those in it are told, with `force`; without, a group that is in use stays."""
+        group = _find(rest.core, name)
+        used = group.everybody.bit_count()
+        if used and not force:
+            raise Refused(409, f"{used} servers are in {name}; they are told and put out with force=true")
+        last = _shown(rest.core, group)
+        rest.owner.post(ev.GroupDeleted(name, f"{name} was deleted by {request.scope[CALLER].name}"))
+        await rest.settled()
+        return last
+
+
+def _find(core: Core, name: str) -> Group:
+    group = core.members.groups.get(name)
+    if group is None:
+        raise Refused(404, f"there is no group {shown(name)}; GET /v1/groups lists those there are")
+    return group
+
+
+def _of(core: Core, server: str | None) -> Iterable[str]:
+    m = core.members
+    if server is None:
+        return m.groups
+    if server not in m.places.number:
+        raise Refused(404, f"there is no server {shown(server)}; GET /v1/topology lists those there are")
+    return m.of_server.get(m.places.number[server], {})
+
+
+def _behind(names: Iterable[str], after: str | None) -> Iterable[str]:
+    if after is None:
+        return names
+    found = iter(names)
+    if after not in found:  # moves on to what is behind it
+        raise Refused(422, f"after: there is no group {shown(after)} (any more); begin again without it")
+    return found
+
+
+def _row(core: Core, group: Group) -> GroupRow:
+    shared, of = core.members.sharing.at.get(group.id), group.options
+    return GroupRow(
+        name=group.name,
+        id=group.id,
+        version=group.version,
+        protocol=of.protocol,
+        order=of.order,
+        r=of.r,
+        c=of.c,
+        stagger=of.stagger,
+        kept=group.kept,
+        address=str(shared.address) if shared else None,
+        data_port=core.topology.data_port,
+        member_count=group.members.bit_count(),
+        sender_count=group.senders.bit_count(),
+        shares_with=len(shared.groups) - 1 if shared else 0,
+        waste=core.members.sharing.waste(group.id),
+    )
+
+
+def _shown(core: Core, group: Group) -> GroupShown:
+    m = core.members
+    shared = m.sharing.at.get(group.id)
+    return GroupShown(
+        **_row(core, group).model_dump(),
+        members=m.places.named(group.members),
+        senders=m.places.named(group.senders),
+        root=shared.root if shared else None,
+        switches=sorted(shared.ports) if shared else [],
+    )

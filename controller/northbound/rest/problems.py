@@ -1,0 +1,155 @@
+"""REST's errors: application/problem+json (RFC 9457), with a detail that says what to do; and the bound on request
+bodies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, Response
+from rostrum.controller.northbound.rest.schemas import Problem
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MEDIA_TYPE = "application/problem+json"
+BODY_MAX = 256 << 10
+TITLES = {
+    307: "Elsewhere",
+    401: "Not known",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Denied",
+    410: "Gone",
+    413: "Too large",
+    422: "Bad request",
+    500: "Fault of the manager",
+    503: "Busy",
+}
+
+
+class Refused(Exception):
+    """Answered with a problem document."""
+
+    def __init__(self, status: int, detail: str, path: str | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.path = status, detail, path
+
+
+def answer(status: int, detail: str, path: str | None = None) -> Response:
+    made = Problem(title=TITLES.get(status, "Error"), status=status, detail=detail, path=path)
+    return JSONResponse(made.model_dump(), status, media_type=MEDIA_TYPE)
+
+
+def responses(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """The problems of an operation, for the OpenAPI document."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {code: {"description": TITLES[code], "content": content} for code in codes}
+
+
+def install(app: FastAPI) -> None:
+    """Every error of the application becomes a problem document, and the OpenAPI document says so."""
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+
+    @app.exception_handler(Refused)
+    async def refused(_: Request, error: Refused) -> Response:
+        return answer(error.status, error.detail, error.path)
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        detail = str(error.detail)
+        if error.status_code == 400:  # how FastAPI calls bytes that are no text, or are nested too deep
+            return answer(422, "the body cannot be read as JSON in UTF-8")
+        if error.status_code in (404, 405):
+            detail = f"{detail}: {request.method} {request.url.path[:100]}; /docs lists what there is"
+        made = answer(error.status_code, detail)
+        made.headers.update(error.headers or {})
+        return made
+
+    @app.exception_handler(Exception)
+    async def fault(request: Request, _: Exception) -> Response:
+        words = (
+            "the manager could not do this because of a fault of its own; paths and transfers go on. Its log has the "
+            "cause: please report it with that"
+        )
+        return answer(500, f"{request.method} {request.url.path[:100]}: {words}")
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        return answer(422, "; ".join(_words(error.errors())) or "the request cannot be read")
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document, with problem documents in place of its own form of errors."""
+    if not app.openapi_schema:
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for operations in made["paths"].values():
+            for method, operation in operations.items():
+                if method != "get":
+                    operation["responses"]["403"] = responses(403)[403]
+                operation["responses"]["401"] = responses(401)[401]
+                if "422" in operation["responses"]:
+                    operation["responses"]["422"] = responses(422)[422]
+        known = made["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            known.pop(name, None)
+        schemes = {"bearer": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}}
+        made["components"]["securitySchemes"] = schemes
+        made["security"] = [{"bearer": []}, {"certificate": []}, {}]  # the last: unix socket and loopback
+        known["Problem"] = Problem.model_json_schema()
+        app.openapi_schema = made
+    return app.openapi_schema
+
+
+def _words(errors: Sequence[Any]) -> list[str]:
+    words = []
+    for error in errors[:8]:
+        place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
+        if error["type"] == "json_invalid":
+            words.append(f"the body is no JSON: {error.get('ctx', {}).get('error', '')}")
+        elif error["type"] == "extra_forbidden":
+            words.append(f"{place[:60]}: there is no such field; /docs lists them")
+        else:
+            words.append(f"{place[:60] or 'body'}: {error['msg'][:200]}")
+    if len(errors) > 8:
+        words.append(f"and {len(errors) - 8} more")
+    return words
+
+
+class BodyLimit:
+    """Refuses bodies over BODY_MAX, whether announced or not."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if not announced.isdigit() or int(announced[:20]) > BODY_MAX:
+            await answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)
+            return
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > BODY_MAX:
+                raise Refused(413, "the body is too large")
+            return message
+
+        async def watched(message: Message) -> None:
+            if taken <= BODY_MAX:  # else the application answers to what it could not read; ours is better
+                await send(message)
+
+        with contextlib.suppress(Refused):
+            await self.app(scope, limited, watched)
+        if taken > BODY_MAX:
+            await answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)

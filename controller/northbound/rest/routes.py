@@ -1,0 +1,409 @@
+"""REST for people and tools. The OpenAPI document is served at /openapi.json, a page to try it at /docs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Literal, TypeVar
+
+from fastapi import FastAPI, Header, Query, Request, Response
+from fastapi.responses import PlainTextResponse
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.core.requests import idempotency, validation
+from rostrum.controller.core.requests.paths import Path
+from rostrum.controller.core.state import Core
+from rostrum.controller.core.text import shown
+from rostrum.controller.core.values import REST, PathRequest, Protocol, State, Wanted
+from rostrum.controller.keyvalue import line
+from rostrum.controller.northbound.metrics.meters import Meters
+from rostrum.controller.northbound.metrics.metrics import Metrics
+from rostrum.controller.northbound.metrics.rest import RestMeter
+from rostrum.controller.northbound.metrics.stats import Latency
+from rostrum.controller.northbound.rest import counters, diagnostics, problems, schemas, views
+from rostrum.controller.northbound.rest import groups as groups_rest
+from rostrum.controller.northbound.rest import rdcm as rdcm_rest
+from rostrum.controller.northbound.rest.access import CALLER, Access, AccessOptions, Caller
+from rostrum.controller.northbound.rest.events import Events, EventStream
+from rostrum.controller.northbound.rest.problems import Refused
+from rostrum.controller.northbound.thrift.probes import Probes
+from rostrum.controller.runtime import waiting
+from rostrum.controller.runtime.execution import Devices
+from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.store import StoreError
+
+log = logging.getLogger("rostrum.rest")
+
+VERSION = "0.1.0"
+POLL_MAX_MS = 60_000
+LIST_MAX = 1_000
+KEY_PATTERN = r"^[\x21-\x7e]{1,128}$"  # of an Idempotency-Key
+REFRESH_BOUND_S = 5.0
+
+T = TypeVar("T")
+After = Annotated[str | None, Query(max_length=64, description="Go on behind this: `next` of the page before")]
+Wait = Literal["active", "ended"]
+DESCRIPTION = "Multicast paths through packet switches and optical circuits: ask for one, look at it, give it back."
+
+
+class Rest:
+    """The application and what its handlers share."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        thrift_latency: Latency,
+        connections_refused: Callable[[], int],
+        access: Access | None = None,
+        probes: Probes | None = None,
+        certificates: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        """`certificates`: as diagnosis.Evidence has them, now."""
+        self.owner = owner
+        self.probes = probes
+        self.certificates = certificates
+        self.access = access or Access(AccessOptions())
+        self.wall = views.WallClock()
+        self.started = owner.clock()
+        self.latency = Latency()
+        self.thrift_latency = thrift_latency
+        self.refused = connections_refused
+        self.meter = RestMeter()
+        self.meters = Meters(self.core, self.wall)
+        owner.hearers.setdefault(act.Log, []).append(self.meters.hear)
+        self.metrics = Metrics(
+            owner,
+            self.meters,
+            self.meter,
+            thrift_latency,
+            connections_refused,
+            VERSION,
+            self.started,
+            certificates,
+        )
+        self.events = Events(self.core)
+        for kind in (act.PathChanged, act.GroupsChanged):
+            owner.hearers.setdefault(kind, []).append(self.events.hear)
+        self._numbers = itertools.count(1)
+
+    @property
+    def core(self) -> Core:
+        return self.owner.manager.core
+
+    def view(self, path: Path) -> schemas.PathView:
+        return views.path(self.core, path, self.wall)
+
+    def find(self, path_id: str) -> Path:
+        path = self.owner.path(path_id)
+        if path is None:
+            raise Refused(404, f"there is no path {shown(path_id)}; GET /v1/paths lists those there are")
+        return path
+
+    async def settled(self) -> None:
+        """What was done is remembered: it may be told. Raises Refused when the manager lost its memory, and ends."""
+        try:
+            await waiting.settled(self.owner)
+        except StoreError as error:
+            raise Refused(503, f"{error}; this manager stops, ask again when there is one") from error
+
+    def request(self, new: schemas.NewPath, tenant: str) -> Path:
+        """Puts a request into the manager's queue. Raises Refused when it cannot be."""
+        began = time.perf_counter_ns()
+        number = f"rest-{self.core.settings.boot_id}-{next(self._numbers)}"
+        size = new.size or 0
+        wanted = PathRequest(
+            number,
+            REST,
+            new.sender,
+            tuple(new.receivers),
+            size,
+            size,
+            wait_ms=new.wait_ms,
+            deadline_ms=new.deadline_ms,
+            wanted=Wanted.PACKET if new.protocol == "rdcm" and new.kind == "auto" else Wanted(new.kind),
+            lease_ms=self._lease_ms(new),
+            protocol=Protocol[new.protocol.upper()],
+            tenant=tenant,
+        )
+        wrong = validation.problems(wanted, self.core.topology, self.core.settings)
+        if wrong:
+            raise Refused(422, "; ".join(wrong))
+        if len(self.core.queue) >= self.core.settings.queue_max:
+            raise Refused(503, f"{len(self.core.queue)} requests are waiting already; ask again later")
+        self.owner.post(ev.RequestReceived(wanted))
+        self.latency.add(time.perf_counter_ns() - began)
+        made = self.core.by_request.get((REST, number))
+        if made is None:  # it takes nothing any more: its memory is lost, or another manager leads
+            raise Refused(503, "this manager stops, ask again when there is one")
+        return self.find(made)
+
+    def _lease_ms(self, new: schemas.NewPath) -> int | None:
+        """None = held until it is released, which only those get who ask for it: who forgets a path would keep others
+        from its circuit for ever.
+        """
+        if new.lease_ms == 0:
+            log.warning(line("path without a lease, held until somebody releases it", sender=new.sender))
+            return None
+        return self.core.settings.rest_lease_ms if new.lease_ms is None else new.lease_ms
+
+    def request_once(self, new: schemas.NewPath, caller: Caller, key: str | None) -> Path:
+        """As `request`, but a repetition with the same key finds the path that the first one made."""
+        path = self._repeated(new, caller, key) if key else self.request(new, caller.tenant)
+        if path.state is State.FAILED and path.stamps.accepted is None:
+            raise Refused(409, path.cause, path.id)
+        return path
+
+    def _repeated(self, new: schemas.NewPath, caller: Caller, key: str) -> Path:
+        body, now = new.model_dump_json(), self.owner.clock()
+        name = idempotency.name_of(caller.name, key)
+        try:
+            known = self.core.repeats.find(name, body, now)
+        except idempotency.Misused as error:
+            raise Refused(422, str(error)) from error
+        if known is None:
+            path = self.request(new, caller.tenant)
+            for changed in self.core.repeats.keep(name, body, path.id, now):
+                self.core.durable.mark(idempotency.Keys.name, changed)
+            return path
+        found = self.owner.path(known)
+        if found is None:
+            raise Refused(410, f"this Idempotency-Key made {known}, which ended; take a new key to make another path")
+        return found
+
+
+def create(rest: Rest) -> FastAPI:
+    """The ASGI application."""
+    app = FastAPI(
+        title="rostrum manager", version=VERSION, description=DESCRIPTION, separate_input_output_schemas=False
+    )
+    problems.install(app)
+    app.add_middleware(problems.BodyLimit)
+    app.add_middleware(rest.access.around)
+    app.add_middleware(rest.meter.around)
+    _paths(app, rest)
+    _network(app, rest)
+    _state(app, rest)
+    groups_rest.install(app, rest)
+    diagnostics.install(app, rest)
+    rdcm_rest.install(app, rest)
+    return app
+
+
+def _paths(app: FastAPI, rest: Rest) -> None:
+    @app.post("/v1/paths", status_code=201, tags=["paths"], responses=problems.responses(409, 410, 413, 422, 503))
+    async def request_path(
+        new: schemas.NewPath,
+        request: Request,
+        response: Response,
+        idempotency_key: Annotated[
+            str | None, Header(pattern=KEY_PATTERN, description="The same key and body again: the same path")
+        ] = None,
+    ) -> schemas.PathView:
+        """Asks for a multicast path. Answered at once: look at `state` (and `reason` while it is queued)."""
+        path = rest.request_once(new, request.scope[CALLER], idempotency_key)
+        await rest.settled()
+        response.headers["Location"] = f"/v1/paths/{path.id}"
+        return rest.view(path)
+
+    @app.get("/v1/paths", tags=["paths"], responses=problems.responses(422))
+    async def list_paths(
+        state: Annotated[schemas.StateName | None, Query(description="Only paths in this state")] = None,
+        limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
+        after: After = None,
+    ) -> schemas.PathList:
+        """Paths, the newest first; those that ended are remembered for a while."""
+        older = _older(rest.core.paths, after, "path")
+        found = itertools.islice((one for one in older if state in (None, one.state.value)), limit + 1)
+        shown_now, more = _page(found, limit)
+        return schemas.PathList(paths=[rest.view(one) for one in shown_now], next=shown_now[-1].id if more else None)
+
+    @app.get("/v1/paths/{path_id}", tags=["paths"], responses=problems.responses(404, 422))
+    async def show_path(
+        path_id: str,
+        wait: Annotated[Wait | None, Query(description="Answer when it is active (or has ended)")] = None,
+        timeout_ms: Annotated[int, Query(ge=0, le=POLL_MAX_MS, description="With wait: answer then anyway")] = 10_000,
+    ) -> schemas.PathView:
+        """A path: its state, how it is carried, and when it reached each point."""
+        path: Path | None = rest.find(path_id)
+        if wait:
+            path = await waiting.path_until(rest.owner, path_id, _reached(wait), timeout_ms / 1e3)
+        return rest.view(path or rest.find(path_id))
+
+    @app.get("/v1/paths/{path_id}/counters", tags=["paths"], responses=problems.responses(404, 503))
+    async def show_path_counters(path_id: str) -> schemas.PathCountersView:
+        """What the path's switches counted, read from them now: packets and bytes, per receiver's port too; since the
+        rules were set, which a path over a live circuit takes over from the path before it.
+        """
+        path = rest.find(path_id)
+        return counters.path(rest.core.topology, path, await _read(rest, lambda to: to.rule_counters(path.rules)) or ())
+
+    @app.post("/v1/paths/{path_id}/renew", tags=["paths"], responses=problems.responses(404, 409))
+    async def renew_path(path_id: str) -> schemas.PathView:
+        """Begins the path's lease anew."""
+        path = rest.find(path_id)
+        if path.request.lease_ms is None:
+            raise Refused(409, f"{path.id} has no lease: it is held until it is released", path.id)
+        if not path.granted:
+            raise Refused(409, f"{path.id} is {path.state.value}; only a granted path has a lease to renew", path.id)
+        rest.owner.post(ev.Renewed(path.id))
+        await rest.settled()
+        return rest.view(path)
+
+    @app.delete("/v1/paths/{path_id}", tags=["paths"], responses=problems.responses(404))
+    async def release_path(path_id: str) -> schemas.PathView:
+        """Gives a path back, or withdraws one that is queued. Repeating it does no harm."""
+        path = rest.find(path_id)
+        rest.owner.post(ev.Released(path.id, path.request.request_id, REST))
+        await rest.settled()
+        return rest.view(path)
+
+
+def _older(known: dict[str, T], after: str | None, what: str) -> Iterator[T]:
+    """Newest first, from behind `after` on. Raises Refused if that is not known (any more)."""
+    if after is not None and after not in known:
+        raise Refused(422, f"after: {what} {shown(after)} is not remembered (any more); begin again without it")
+    older = reversed(known.items())
+    if after is not None:
+        for key, _ in older:
+            if key == after:
+                break
+    return (one for _, one in older)
+
+
+def _page(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
+    """The first `limit`, and whether there are more."""
+    rows = list(found)
+    return rows[:limit], len(rows) > limit
+
+
+def _reached(wait: Wait) -> Callable[[Path], bool]:
+    return (lambda path: path.state is State.ACTIVE) if wait == "active" else (lambda path: path.final)
+
+
+def _network(app: FastAPI, rest: Rest) -> None:
+    @app.get("/v1/topology", tags=["network"])
+    async def show_topology() -> schemas.TopologyView:
+        """The data center as its topology file describes it."""
+        return views.topology(rest.core.topology)
+
+    @app.get("/v1/circuits", tags=["network"], responses=problems.responses(503))
+    async def show_circuits(
+        fresh: Annotated[bool, Query(description="Read powers from the OCS first")] = False,
+    ) -> schemas.CircuitsView:
+        """Live cross-connects with their powers, circuits and splitters, and who uses them."""
+        if fresh and rest.owner.devices:
+            try:
+                async with asyncio.timeout(REFRESH_BOUND_S):
+                    for name in rest.core.topology.ocs:
+                        await rest.owner.devices.refresh(name)
+            except (SouthboundError, TimeoutError) as error:
+                detail = str(error) or f"the OCS did not answer within {REFRESH_BOUND_S:g} s"
+                raise Refused(503, f"{detail}; without fresh=true you get what is known") from error
+        return views.circuits(rest.core, rest.owner.clock())
+
+    @app.get("/v1/rules", tags=["network"])
+    async def list_rules() -> schemas.RuleList:
+        """Multicast rules that should be on the switches."""
+        return views.rules(rest.core)
+
+    @app.get("/v1/switches", tags=["network"])
+    async def list_switches() -> schemas.SwitchList:
+        """Switches of the topology, connected or not."""
+        return views.switches(rest.core)
+
+    @app.get("/v1/switches/{name}/counters", tags=["network"], responses=problems.responses(404, 409, 503))
+    async def show_switch_counters(name: str) -> schemas.SwitchCountersView:
+        """What a P4 switch counted at its ports, read from it now: multicast, unicast, refused, dropped and why."""
+        if name not in rest.core.topology.switches:
+            raise Refused(404, f"there is no switch {shown(name)}; GET /v1/switches lists those there are")
+        found = await _read(rest, lambda to: to.switch_counters(name))
+        if found is None:
+            raise Refused(409, f"{name} is no P4 switch; its counters are read on the switch itself")
+        return counters.switch(rest.core.topology, name, found)
+
+
+async def _read(rest: Rest, ask: Callable[[Devices], Awaitable[T]]) -> T | None:
+    """An answer of the devices. Raises Refused when there is none."""
+    if rest.owner.devices is None:
+        return None
+    try:
+        return await ask(rest.owner.devices)
+    except (SouthboundError, TimeoutError) as error:
+        raise Refused(503, str(error) or "the switches did not answer in time") from error
+
+
+def _state(app: FastAPI, rest: Rest) -> None:
+    @app.get("/v1/transfers", tags=["state"], responses=problems.responses(422))
+    async def list_transfers(
+        limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100, after: After = None
+    ) -> schemas.TransferList:
+        """Objects that agents send or sent, the newest first."""
+        found = itertools.islice(_older(rest.core.transfers, after, "transfer"), limit + 1)
+        shown_now, more = _page(found, limit)
+        rows = [views.transfer(rest.core, one, rest.wall) for one in shown_now]
+        return schemas.TransferList(transfers=rows, next=rows[-1].id if more else None)
+
+    @app.get("/v1/transfers/{transfer_id}", tags=["state"], responses=problems.responses(404))
+    async def show_transfer(transfer_id: str) -> schemas.TransferView:
+        """One of them, by its id or by the id of a path it used."""
+        found = views.find_transfer(rest.core, transfer_id)
+        if found is None:
+            raise Refused(404, f"there is no transfer {shown(transfer_id)}; GET /v1/transfers lists those there are")
+        return views.transfer(rest.core, found, rest.wall)
+
+    @app.get("/v1/agents", tags=["state"])
+    async def list_agents() -> schemas.AgentList:
+        """Agents that have said hello."""
+        return views.agents(rest.core, rest.owner.clock())
+
+    @app.get("/v1/health", tags=["state"])
+    async def show_health() -> schemas.HealthView:
+        """Whether the manager has all its devices."""
+        return views.health(rest.core, rest.owner.clock(), rest.started, VERSION)
+
+    @app.get("/v1/stats", tags=["state"])
+    async def show_stats() -> schemas.StatsView:
+        """Response times and counts since the start."""
+        core = rest.core
+        return schemas.StatsView(
+            thrift_response=_latency(rest.thrift_latency),
+            rest_response=_latency(rest.latency),
+            counts=dict(core.counts),
+            paths=views.states(core),
+            queued=len(core.queue),
+            idle_rule_sets=len(core.idle_rules),
+            groups_in_use=core.groups.used,
+            device_orders_under_way=rest.owner.devices.busy if rest.owner.devices else 0,
+            connections_refused=rest.refused(),
+        )
+
+    @app.get(
+        "/v1/events",
+        tags=["state"],
+        response_class=EventStream,
+        responses=problems.responses(503),
+    )
+    async def follow_events() -> Response:
+        """Server-sent events: `path`, `transfer`, `groups` with what is new as they change, `end` with the reason."""
+        if rest.events.full:
+            raise Refused(503, f"{len(rest.events.readers)} readers follow the events already; close one, or poll")
+        return EventStream(rest.events)
+
+    @app.get("/metrics", tags=["state"], response_class=PlainTextResponse)
+    async def show_metrics(request: Request) -> Response:
+        """Everything a monitoring system wants, in Prometheus' text format."""
+        page, media_type = rest.metrics.page(request.headers.get("accept", ""))
+        return Response(page, media_type=media_type)
+
+
+def _latency(latency: Latency) -> schemas.LatencyView:
+    return schemas.LatencyView(
+        count=latency.count,
+        p50_ms=latency.percentile_ms(50),
+        p99_ms=latency.percentile_ms(99),
+        max_ms=latency.max_ms(),
+    )

@@ -1,0 +1,84 @@
+"""Agent.response as bytes. It is what the manager says most, so it is written straight down; every other call is made
+by codec.py from the IDL, which a test compares this with.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.values import Decision, PathResponse, Protocol, ServerAddress
+from rostrum.controller.northbound.thrift.codec import I32, I64, LIST, STRING, STRUCT
+
+_METHOD: Final = b"response"
+_HEAD: Final = Struct(">Ii8sibh").pack(0x80010004, len(_METHOD), _METHOD, 0, STRUCT, 1)  # oneway, its only argument
+_text: Final = Struct(">bhi").pack
+_i32: Final = Struct(">bhi").pack
+_i64: Final = Struct(">bhq").pack
+_grant: Final = Struct(">bhi bhq bhq bhi bhi bhbi").pack  # fields 8 to 13, the last with the list's head
+_texts: Final = Struct(">bhbi").pack
+_length: Final = Struct(">I").pack
+_END: Final = b"\0"
+
+KNOWN_MAX: Final = 1 << 17
+_known: Final[dict[str, tuple[ServerAddress, bytes]]] = {}  # servers as they were written last
+
+
+def response(value: PathResponse, reason_max: int) -> bytes:
+    """A frame with its length; the optional fields only with ACCEPTED."""
+    accepted = value.decision is Decision.ACCEPTED
+    code = 1 if accepted else 2 if value.decision is Decision.DENIED else 3
+    parts = [_HEAD]
+    _put(parts, 1, value.request_id)
+    _put(parts, 2, value.response_id)
+    parts.append(_i32(I32, 3, code))
+    _put(parts, 4, value.reason[:reason_max])
+    if accepted:
+        parts.append(_i64(I64, 5, value.accepted_size))
+        parts.append(_i32(I32, 6, 1 if value.kind is PathKind.CIRCUIT else 2))
+        _put(parts, 7, value.group)
+        parts.append(
+            _grant(
+                I32, 8, value.data_port,
+                I64, 9, value.reconfiguration_ns,
+                I64, 10, value.rate_bps,
+                I32, 11, value.lease_ms,
+                I32, 12, value.light_bound_ms,
+                LIST, 13, STRUCT, len(value.receivers),
+            )
+        )  # fmt: skip
+        for one in value.receivers:
+            parts.append(_server(one))
+        parts.append(_i32(I32, 14, 3 if value.protocol is Protocol.RDCM else 2))
+        if value.dark:
+            parts.append(_texts(LIST, 15, STRING, len(value.dark)))
+            for name in value.dark:
+                written = name.encode("utf-8", "replace")
+                parts += (_length(len(written)), written)
+    parts.append(_END)  # of the response
+    parts.append(_END)  # of the arguments
+    body = b"".join(parts)
+    return _length(len(body)) + body
+
+
+def _put(parts: list[bytes], number: int, text: str) -> None:
+    written = text.encode("utf-8", "replace")  # half a surrogate pair has no bytes
+    parts.append(_text(STRING, number, len(written)))
+    parts.append(written)
+
+
+def _server(one: ServerAddress) -> bytes:
+    found = _known.get(one.server)
+    if found is not None and found[0] is one:
+        return found[1]
+    if len(_known) >= KNOWN_MAX:
+        _known.clear()
+    parts: list[bytes] = []
+    _put(parts, 1, one.server)
+    _put(parts, 2, one.address)
+    parts.append(_i32(I32, 3, one.control_port))
+    parts.append(_END)
+    written = b"".join(parts)
+    _known[one.server] = (one, written)
+    return written

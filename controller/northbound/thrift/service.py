@@ -1,0 +1,457 @@
+"""The agent-manager interface (rostrum.thrift): agents call Manager, and on the same connection the manager calls
+Agent.
+
+All calls are oneway, so a connection is two independent streams of frames. Whoever sends what cannot be understood gets
+Agent.goodbye with the reason and is disconnected; others do not notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from rostrum.controller.certificates import Identity
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.groups.values import GroupPeer, GroupView
+from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.requests.validation import ID_MAX, servers_by_address, unknown_servers
+from rostrum.controller.core.values import TENANT, OverlayView, PathRequest, PathResponse
+from rostrum.controller.keyvalue import Sparing, line
+from rostrum.controller.northbound.metrics.stats import Latency
+from rostrum.controller.northbound.thrift import groups, values
+from rostrum.controller.northbound.thrift import request as thrift_request
+from rostrum.controller.northbound.thrift import response as thrift_response
+from rostrum.controller.northbound.thrift import tls as thrift_tls
+from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
+from rostrum.controller.northbound.thrift.gate import AgentGate
+from rostrum.controller.northbound.thrift.probes import Probes
+from rostrum.controller.runtime.run_clock import CLOCK
+from rostrum.controller.runtime.runtime import Owner
+
+log = logging.getLogger("rostrum.thrift")
+
+HELLO_BOUND_S = 5.0  # a connection that has not said hello by then is closed, whatever else it said
+SILENCE_LEASES = 3  # so is one that says nothing for this many leases
+RENEWALS = 50  # of a lease at most in its time, however much the agent says
+UNSENT_MAX = 4 << 20  # bytes an agent may leave unread
+CONNECTIONS_MAX = 4096  # or two for each server
+STRANGERS_LINES = (20, 10.0)  # goodbyes logged in so many seconds to those who never said who they are
+SWEEP_S = 0.5
+ARRIVALS_MAX = 10_000
+REASON_MAX = 1000  # characters; agents take 4096 bytes
+
+
+class ThriftService:
+    """The Thrift server; implements `owner.Agents`."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        name: str,
+        boot_id: int,
+        gate: AgentGate | None = None,
+        tls: thrift_tls.Files | None = None,
+    ) -> None:
+        """`tls`: agents come by TLS only. Raises access.AccessError."""
+        self.owner = owner
+        self.name = name
+        self.boot_id = boot_id
+        self.gate = gate or AgentGate(None)
+        self.probes = Probes(self._probe)
+        self.latency = Latency()
+        self.connections: set[AgentConnection] = set()
+        self.agents: dict[str, AgentConnection] = {}
+        self.refused = 0
+        self.connections_max = max(CONNECTIONS_MAX, 2 * len(owner.manager.core.topology.servers))
+        self.strangers = Sparing(*STRANGERS_LINES)
+        self.tls = thrift_tls.TlsDoor(tls, self.strangers) if tls else None
+        self.servers_at = servers_by_address(owner.manager.core.topology)
+        self._arrived: dict[tuple[str, str], int] = {}
+        self._servers: list[asyncio.Server] = []
+        self._sweeper: asyncio.Task[None] | None = None
+        self._numbers = itertools.count(1)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens on `host`:`port` too; returns the port (useful with port 0)."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self._connection, host, port)
+        self._servers.append(server)
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep())
+        bound: int = cast(Any, server).sockets[0].getsockname()[1]
+        return bound
+
+    @property
+    def turned_away(self) -> int:
+        """Connections that were ended with words, since the start."""
+        return self.refused + (self.tls.refused if self.tls else 0)
+
+    def _connection(self) -> asyncio.Protocol:
+        made = AgentConnection(self, next(self._numbers))
+        return self.tls.wrap(made) if self.tls else made
+
+    async def close(self) -> None:
+        """Agents keep what they have, and connect again when the manager is back."""
+        for server in self._servers:
+            server.close()
+        if self._sweeper:
+            self._sweeper.cancel()
+        for connection in list(self.connections):
+            connection.drop("the manager stops")
+        if self.tls:
+            self.tls.close()
+        await asyncio.sleep(0)
+
+    def respond(self, server: str, response: PathResponse) -> None:
+        arrived = self._arrived.pop((server, response.request_id), None)
+        connection = self.agents.get(server)
+        if connection:
+            connection.send(thrift_response.response(response, REASON_MAX))
+        if arrived is not None:
+            self.latency.add(time.perf_counter_ns() - arrived)
+
+    def moved(self, server: str, path_id: str, kind: PathKind, reason: str) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            code = values.kind_code(kind)
+            connection.call("moved", {"response_id": path_id, "kind": code, "reason": reason[:REASON_MAX]})
+
+    def light(self, server: str, path_id: str) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("light", {"response_id": path_id})
+
+    def view(self, server: str, view: OverlayView) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("view", {"view": values.overlay_view(view)})
+
+    def group_view(self, server: str, peers: Sequence[GroupPeer], views: Sequence[GroupView]) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("group_view", groups.views(peers, views))
+
+    def group_refused(self, server: str, group: str, reason: str) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("group_refused", {"group": group[:ID_MAX], "reason": reason[:REASON_MAX]})
+
+    def failed(self, server: str, path_id: str, reason: str) -> None:
+        connection = self.agents.get(server)
+        if connection:
+            connection.call("failed", {"response_id": path_id, "reason": reason[:REASON_MAX]})
+
+    def _probe(self, server: str, order: Any) -> bool:
+        connection = self.agents.get(server)
+        if connection is None or not connection.knows_probes:
+            return False
+        connection.call("probe", {"order": order})
+        return True
+
+    def request_arrived(self, server: str, request_id: str, at: int) -> None:
+        if len(self._arrived) < ARRIVALS_MAX:
+            self._arrived[server, request_id] = at
+
+    def greet(self, connection: AgentConnection, info: Any) -> None:
+        """Checks a hello and takes the connection as its server's agent. Raises BadMessage."""
+        version = values.need(info, "version", int)
+        if version != idl.VERSION:
+            raise BadMessage(
+                f"the agent speaks version {version}, this manager {idl.VERSION}; install the same release"
+            )
+        server = values.need(info, "server", str)
+        boot_id = values.need(info, "boot_id", int)
+        port = values.need(info, "control_port", int)
+        topology = self.owner.manager.core.topology
+        wrong = unknown_servers([server], topology, "server")
+        if wrong:
+            raise BadMessage(wrong[0])
+        thrift_tls.admit(server, connection.certified)
+        tenant = self.gate.admit(server, info.token)
+        if connection.certified is None and self.gate.open:
+            self._not_from_another(server, connection)
+        if not 0 < port < 65536:
+            raise BadMessage(f"control_port {port} is out of range: 1 to 65535")
+        live = values.live_paths(info)
+        if any(not 0 < len(one.request_id) <= ID_MAX or not 0 < len(one.response_id) <= ID_MAX for one in live):
+            raise BadMessage(f"ids of live paths must have 1 to {ID_MAX} characters")
+        older = self.agents.get(server)
+        if older and older is not connection:
+            if boot_id < older.boot_id:
+                raise BadMessage(f"a newer agent of {server} is connected already, from {older.peer}")
+            older.server = ""  # its end is no news of the server
+            older.close(f"a newer agent of {server} connected from {connection.peer}")
+        connection.server, connection.boot_id, connection.tenant = server, boot_id, tenant
+        connection.knows_probes = info.knows_probes is True
+        connection.software = str(info.software or "")[:64]
+        self.agents[server] = connection
+        connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
+        self.owner.post(
+            ev.AgentUp(
+                server,
+                boot_id,
+                port,
+                live,
+                wants_light=info.wants_light is True,
+                knows_rdcm=info.knows_rdcm is True,
+                group_protocols=groups.protocols(info),
+            )
+        )
+
+    def _not_from_another(self, server: str, connection: AgentConnection) -> None:
+        """Nobody proves who it is, so a program on one server would be taken for the agent of any other. Addresses that
+        the topology does not know are let in: there may be a translation of addresses on the way.
+        """
+        owners = self.servers_at.get(connection.address)
+        if owners and server not in owners:
+            raise BadMessage(
+                f"by its hello it is the agent of {server}, and it comes from {connection.address}, which is "
+                f"{min(owners)}'s address in the topology; start rostrumd with the --server of its own machine"
+            )
+
+    def gone(self, connection: AgentConnection, cause: str) -> None:
+        self.connections.discard(connection)
+        if connection.server and self.agents.get(connection.server) is connection:
+            del self.agents[connection.server]
+            self.owner.post(ev.AgentDown(connection.server, connection.boot_id, cause))
+
+    def crowded_out(self, newest: AgentConnection) -> None:
+        """There is one connection too many: the oldest that has not said hello goes, at worst the newest."""
+        strangers = (one for one in self.connections if not one.boot_known and not one.closing)
+        oldest = min(strangers, key=lambda one: one.number, default=newest)
+        oldest.close(f"{self.connections_max} connections are open already")
+
+    async def _sweep(self) -> None:
+        """Closes connections that do not speak."""
+        settings = self.owner.manager.core.settings
+        lease_s, away_s = settings.lease_ns / 1e9, settings.away / 1e9
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = CLOCK.s()
+            for connection in list(self.connections):
+                silent = now - connection.heard
+                if not connection.boot_known and now - connection.connected > HELLO_BOUND_S:
+                    connection.close(f"no hello within {HELLO_BOUND_S:g} s")
+                elif silent > max(SILENCE_LEASES * lease_s, away_s, HELLO_BOUND_S):
+                    connection.close(f"nothing heard for {silent:.1f} s; send keepalive at least three times per lease")
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Has TCP end the connection some 10 s after the agent's machine is gone. A stopped agent's machine answers."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 4), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3)):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+class AgentConnection(asyncio.Protocol):
+    """One TCP connection. `server` is empty until a good hello."""
+
+    def __init__(self, service: ThriftService, number: int) -> None:
+        self.service = service
+        self.number = number
+        self.server = ""
+        self.tenant = TENANT
+        self.software = ""
+        self.knows_probes = False
+        self.certified: Identity | None = None  # as its certificate says; None: no TLS
+        self.boot_id = 0
+        self.boot_known = False
+        self.connected = self.heard = CLOCK.s()
+        self._renew_at = 0.0
+        self.peer = "?"
+        self.address = ""
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._cause = "closed by the agent"
+        self._closing = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods, not by its class
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.address = str(peer[0]) if peer else ""
+        self.certified = transport.get_extra_info("certified")
+        keep_alive(transport)
+        self.service.connections.add(self)
+        if len(self.service.connections) > self.service.connections_max:
+            self.service.crowded_out(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self.service.gone(self, str(error) if error else self._cause)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        arrived = time.perf_counter_ns()
+        self.heard = CLOCK.s()
+        source: bytes | bytearray = data
+        if self._buffer:
+            self._buffer += data
+            source = self._buffer
+        if self.server and self.heard >= self._renew_at:  # every word renews the lease
+            self._renew_at = self.heard + self.service.owner.manager.core.settings.lease_ns / 1e9 / RENEWALS
+            self.service.owner.post(ev.KeepAlive(self.server))
+        at = 0
+        while len(source) - at >= 4 and not self._closing:
+            length = int.from_bytes(source[at : at + 4], "big")
+            if not 0 < length <= FRAME_MAX:
+                wrong = f"a frame of {length} bytes; 1 to {FRAME_MAX} are possible (framed binary Thrift)"
+                self.close(thrift_tls.SPOKE_TLS if thrift_tls.meant_tls(length) else wrong)
+                return
+            if len(source) - at - 4 < length:
+                break
+            frame = bytes(source[at + 4 : at + 4 + length])
+            at += 4 + length
+            try:
+                self._handle(frame, arrived)
+            except BadMessage as error:
+                self.close(str(error))
+                return
+        if source is self._buffer:
+            del self._buffer[:at]
+        else:
+            self._buffer += data[at:]
+
+    def call(self, method: str, arguments: dict[str, Any]) -> None:
+        """Agent.`method` at the other end."""
+        if not self._closing:
+            self.send(encode("Agent", method, arguments))
+
+    def send(self, frame: bytes) -> None:
+        """An agent that does not read is disconnected."""
+        if self._closing or self._transport is None:
+            return
+        self._transport.write(frame)
+        if self._transport.get_write_buffer_size() > UNSENT_MAX:
+            self._cause = f"it left {UNSENT_MAX >> 20} MiB unread"
+            log.warning(line("agent too slow", agent=self.server or "-", peer=self.peer, cause=self._cause))
+            self._closing = True
+            self._transport.abort()
+
+    def close(self, reason: str) -> None:
+        """Says goodbye with the reason, and ends the connection."""
+        if self._closing or self._transport is None:
+            return
+        left_out = 0 if self.server else self.service.strangers.may(time.monotonic())
+        if left_out is not None:
+            more = {"not_logged": left_out} if left_out else {}
+            log.warning(line("goodbye", agent=self.server or "-", peer=self.peer, cause=reason, **more))
+        self.service.refused += 1
+        self.call("goodbye", {"reason": reason[:REASON_MAX]})
+        self._closing, self._cause = True, reason
+        self._transport.close()
+        # What the peer does not take in a while is dropped with the connection.
+        asyncio.get_running_loop().call_later(1.0, self._transport.abort)
+
+    @property
+    def closing(self) -> bool:
+        return self._closing
+
+    def drop(self, cause: str) -> None:
+        """Ends the connection without a word, as a manager that died would."""
+        if not self._closing and self._transport is not None:
+            self._closing, self._cause = True, cause
+            self._transport.close()
+
+    def _handle(self, frame: bytes, arrived: int) -> None:
+        if self.server and self._handled(frame, arrived):
+            return
+        method, args = decode("Manager", frame)
+        if method == "hello":
+            if self.server:
+                raise BadMessage(f"hello twice on the connection of {self.server}")
+            self.service.greet(self, values.need(args, "info", idl.AgentInfo))
+            self.boot_known = True
+            return
+        if not self.server:
+            raise BadMessage(f"{method} before hello; say Manager.hello first")
+        _CALLS[method](self, args, arrived)
+
+    def _handled(self, frame: bytes, arrived: int) -> bool:
+        """The two calls that come most, if they look as they mostly do."""
+        if thrift_request.is_release(frame):
+            ids = thrift_request.release(frame)
+            if ids is not None:
+                self.service.owner.post(ev.Released(ids[0], ids[1], self.server))
+            return ids is not None
+        if thrift_request.is_request(frame):
+            request = thrift_request.request(frame, self.server, self.tenant)
+            if request is not None:
+                self._ask(request, arrived)
+            return request is not None
+        return False
+
+    def _ask(self, request: PathRequest, arrived: int) -> None:
+        self.service.request_arrived(self.server, request.request_id, arrived)
+        self.service.owner.post(ev.RequestReceived(request))
+
+    def on_request(self, args: Any, arrived: int) -> None:
+        self._ask(values.request(args, self.server, self.tenant), arrived)
+
+    def on_release(self, args: Any, arrived: int) -> None:
+        path_id, request_id = values.need(args, "response_id", str), values.need(args, "request_id", str)
+        self.service.owner.post(ev.Released(path_id, request_id, self.server))
+
+    def on_cancel(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.Cancelled(values.need(args, "request_id", str), self.server))
+
+    def on_keepalive(self, args: Any, arrived: int) -> None:
+        """The agent may have another manager to go to, or was stopped itself: by this answer it knows that it has read
+        all that it was told meanwhile.
+        """
+        self.call("alive", {})
+
+    def on_no_light(self, args: Any, arrived: int) -> None:
+        path_id = values.need(args, "response_id", str)
+        self.service.owner.post(ev.NoLight(path_id, values.texts(args, "receivers"), self.server))
+
+    def on_report(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.ReportReceived(values.report(args), self.server))
+
+    def on_join_group(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.GroupJoined(self.server, groups.use(args)))
+
+    def on_leave_group(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.GroupLeft(self.server, values.need(args, "group", str)))
+
+    def on_use_group(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.GroupJoined(self.server, groups.use(args), sends_only=True))
+
+    def on_unuse_group(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.GroupLeft(self.server, values.need(args, "group", str), sends_only=True))
+
+    def on_probe_report(self, args: Any, arrived: int) -> None:
+        self.service.probes.reported(self.server, args)
+
+    def on_view_used(self, args: Any, arrived: int) -> None:
+        path_id, version = values.need(args, "response_id", str), values.need(args, "version", int)
+        self.service.owner.post(ev.ViewUsed(path_id, version, self.server))
+
+    def on_failure(self, args: Any, arrived: int) -> None:
+        self.service.owner.post(ev.FailureReported(values.failure(args), self.server))
+
+
+_CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
+    "request": AgentConnection.on_request,
+    "release": AgentConnection.on_release,
+    "cancel": AgentConnection.on_cancel,
+    "keepalive": AgentConnection.on_keepalive,
+    "no_light": AgentConnection.on_no_light,
+    "report": AgentConnection.on_report,
+    "probe_report": AgentConnection.on_probe_report,
+    "view_used": AgentConnection.on_view_used,
+    "failure": AgentConnection.on_failure,
+    "join_group": AgentConnection.on_join_group,
+    "leave_group": AgentConnection.on_leave_group,
+    "use_group": AgentConnection.on_use_group,
+    "unuse_group": AgentConnection.on_unuse_group,
+}

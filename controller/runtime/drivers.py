@@ -1,0 +1,86 @@
+"""The southbound drivers of a topology, telling what happens as events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from rostrum.controller.config import Config
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.model import Light
+from rostrum.controller.southbound import tls
+from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
+from rostrum.controller.southbound.fabric import MixedFabric
+
+Post = Callable[[ev.Event], None]
+FabricFactory = Callable[
+    [Config, Callable[[str], None], Callable[[str, str], None], Callable[[Light], None]], SwitchFabric
+]
+OcsFactory = Callable[[Any, Callable[[], None], Callable[[str], None], Callable[[Any], None]], CircuitSwitch]
+
+
+def switches(config: Config, post: Post) -> MixedFabric:
+    """A driver for each kind of switch that the topology has."""
+    kinds = {switch.southbound for switch in config.topology.switches.values()}
+    fabrics: dict[str, SwitchFabric] = {}
+    key = os.urandom(32)  # of discovery frames
+    if "openflow" in kinds:
+        from rostrum.controller.southbound.openflow.switches import OpenFlowFabric
+
+        fabrics["openflow"] = OpenFlowFabric(
+            config.topology,
+            lambda name: post(ev.SwitchUp(name)),
+            lambda name, cause: post(ev.SwitchDown(name, cause)),
+            lambda switch, port, is_up: post(ev.PortChanged(switch, port, is_up)),
+            lambda sighting: post(ev.Sighted(sighting)),
+            tls.server_context(config.care.openflow_tls) if config.care.openflow_tls else None,
+            discovery_key=key,
+        )
+    if "p4runtime" in kinds:
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
+        from rostrum.controller.southbound.p4runtime import pipeline as p4runtime_pipeline
+        from rostrum.controller.southbound.p4runtime.switches import P4RuntimeFabric
+
+        fabrics["p4runtime"] = P4RuntimeFabric(
+            config.topology,
+            lambda name: post(ev.SwitchUp(name)),
+            lambda name, cause: post(ev.SwitchDown(name, cause)),
+            lambda light: post(ev.FirstLight(light)),
+            lambda sighting: post(ev.Sighted(sighting)),
+            election_id=config.election_id,
+            pipeline=p4runtime_pipeline.load(config.p4_program),
+            discovery_key=key,
+            credentials=tls.channel_credentials(config.care.p4runtime_tls) if config.care.p4runtime_tls else None,
+        )
+    return MixedFabric(config.topology, fabrics)
+
+
+def circuit_switches(
+    config: Config, post: Post, factory: OcsFactory | None = None, may_order: Callable[[], bool] | None = None
+) -> Mapping[str, CircuitSwitch]:
+    """A TL1 driver for each OCS, or what `factory` makes. `may_order`: asked before each command that changes
+    something.
+    """
+    return {
+        name: (factory or partial(_tl1, may_order))(
+            one,
+            lambda name=name: post(ev.OcsUp(name)),  # type: ignore[misc]
+            lambda cause, name=name: post(ev.OcsDown(name, cause)),  # type: ignore[misc]
+            lambda changed, name=name: post(ev.CrossConnectChanged(name, changed)),  # type: ignore[misc]
+        )
+        for name, one in config.topology.ocs.items()
+    }
+
+
+def _tl1(
+    may_order: Callable[[], bool] | None,
+    ocs: Any,
+    up: Callable[[], None],
+    down: Callable[[str], None],
+    changed: Callable[[Any], None],
+) -> CircuitSwitch:
+    from rostrum.controller.southbound.ocs.driver import OcsDriver
+
+    return OcsDriver(ocs, up, down, changed, may_order=may_order)

@@ -1,0 +1,52 @@
+"""What the log says about a write to switches: it ties the write to the request that it was for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rostrum.controller.core.model import MulticastRule
+from rostrum.controller.keyvalue import Facts
+from rostrum.controller.runtime.rule_batches import Failures
+from rostrum.topologies.model import Switch
+
+KNOWN_MAX = 1 << 12
+
+
+class RuleLines:
+    """Of one topology's switches."""
+
+    def __init__(self, switches: Mapping[str, Switch]) -> None:
+        self._kinds = {name: switch.southbound for name, switch in switches.items()}
+        self._known: dict[tuple[str, ...], tuple[str, str]] = {}  # the same racks come again and again
+
+    def facts(
+        self,
+        path_id: str,
+        request_id: str,
+        rules: Sequence[MulticastRule],
+        op: int,
+        failures: Failures,
+        took_ns: int,
+    ) -> Facts:
+        kinds, names = self._where(tuple([rule.switch for rule in rules]))
+        return (
+            ("path", path_id),
+            ("request", request_id),
+            ("by", kinds),
+            ("switches", names),
+            ("rules", len(rules)),
+            ("op", op),
+            ("failed", ",".join([name for name, _ in failures]) if failures else ""),
+            ("ms", took_ns / 1e6),
+        )
+
+    def _where(self, switches: tuple[str, ...]) -> tuple[str, str]:
+        """What they speak, and which they are."""
+        found = self._known.get(switches)
+        if found is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            names = sorted(set(switches))
+            kinds = sorted({self._kinds[name] for name in names})
+            found = self._known[switches] = ",".join(kinds), ",".join(names)
+        return found
