@@ -12,8 +12,8 @@ from ipaddress import IPv4Address, IPv4Network
 import pytest
 from finsy.proto import p4r
 from rostrum.controller.core.model import LEVEL_MULTICAST, UnicastRule
-from rostrum.controller.southbound import p4runtime_pipeline
-from rostrum.controller.southbound.p4runtime_entries import BURST_MIN_BYTES, Entities, insert, modify, queue_of
+from rostrum.controller.southbound.p4runtime import pipeline
+from rostrum.controller.southbound.p4runtime.entries import BURST_MIN_BYTES, Entities, insert, modify, queue_of
 
 from tests.p4.frames import ARP, arp_request, data, ethernet, remark, unicast
 from tests.p4.target_client import DEVICE, Target, running
@@ -21,7 +21,7 @@ from tests.p4.vector import path
 
 S, D, G = "10.0.0.1", "10.0.0.2", "239.192.0.1"
 SENDER, RECEIVER = 1, 2  # ports
-PIPELINE = p4runtime_pipeline.load()
+PIPELINE = pipeline.load()
 MAKE = Entities("tor1", PIPELINE.schema)
 PACKET = data(S, G)
 MARKED = remark(PACKET, dscp=46)
