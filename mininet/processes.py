@@ -15,6 +15,7 @@ from pathlib import Path
 from rostrum.lab.namespace import BUILD, LabError
 from rostrum.lab.network import data_interface
 from rostrum.topologies.model import Server, Topology
+from rostrum.topologies.places import short
 
 LOG_TAIL_BYTES = 2000
 ETCD_PORT = 2379
@@ -27,6 +28,15 @@ def agent_program() -> Path:
     built = BUILD / "agent" / "agent" / "daemon" / "rostrumd"
     installed = None if built.exists() else shutil.which("rostrumd")
     return Path(installed) if installed else built
+
+
+def bench_programs() -> Path:
+    """Where the programs of `bench/native` were built: beside the agent that is measured. Raises LabError."""
+    agent = agent_program()
+    folder = agent.parents[2] / "bench" / "native"
+    if not agent.exists() or not (folder / "raw").exists():
+        raise LabError(f"{short(folder)} lacks the bench's programs, or there is no {short(agent)}: make build")
+    return folder
 
 
 @dataclass

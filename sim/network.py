@@ -24,8 +24,10 @@ FOREVER = 2**63 - 1
 NOTE = np.dtype(
     [("at", "i8"), ("value", "u8"), ("host", "u4"), ("peer", "u4"), ("kind", "u4"), ("transfer", "u4")], align=True
 )
-LINK_STATS = ("packets", "bytes", "group_packets", "group_bytes", "data_packets", "data_bytes")
-LINK_STATS += ("lost", "overflow", "first_data_at")
+LINK_STATS: tuple[str, ...] = (
+    *("packets", "bytes", "group_packets", "group_bytes", "data_packets", "data_bytes"),
+    *("lost", "overflow", "first_data_at"),
+)
 LOSS_MODELS = ("none", "bernoulli", "gilbert", "bursty", "markov")
 
 

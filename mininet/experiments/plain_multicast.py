@@ -1,5 +1,5 @@
 """The unreliable baseline of Fig. 14: one sender's datagrams over a path's multicast group into files on the receivers,
-numbered but without a protocol: nobody acknowledges, repairs or checks anything. Programs: `mininet/bench/native/raw`.
+numbered but without a protocol: nobody acknowledges, repairs or checks anything. Programs: `bench/native/raw`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rostrum.lab.bench.session import programs_folder
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import Entered, LabError
+from rostrum.lab.processes import bench_programs
 
 BOUND_S = 120.0
 READY_S = 10.0
@@ -69,7 +69,7 @@ def send(lab: Lab, sender: str, receivers: list[str], file: Path, *, keep: bool)
 def digest_cpu_s_per_gib(lab: Lab, server: str, file: Path) -> float:
     """What xxh3-128 of a file in memory takes: the part of an agent's receiver that the baseline does not do."""
     repeats = max(1, (1 << 28) // file.stat().st_size)
-    spent = lab.execute(server, [*_timed(), str(programs_folder() / "digests"), *[str(file)] * repeats])
+    spent = lab.execute(server, [*_timed(), str(bench_programs() / "digests"), *[str(file)] * repeats])
     return float(spent.splitlines()[-1]) / (repeats * file.stat().st_size / (1 << 30))
 
 
@@ -87,7 +87,7 @@ def _command(lab: Lab, server: str, arguments: list[str]) -> list[str]:
     side, *rest = arguments
     address = str(lab.topology.servers[server].address)
     where = ["--interface", f"{server}-eth0", "--address", address]
-    return [str(programs_folder() / "raw"), side, *where, *rest]
+    return [str(bench_programs() / "raw"), side, *where, *rest]
 
 
 def _start(lab: Lab, server: str, arguments: list[str]) -> Entered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rostrum.lab.bench.cases import Case
+from rostrum.bench.cases import Case
 
 Record = dict[str, Any]
 

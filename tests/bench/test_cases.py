@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from rostrum.lab.bench import cases
-from rostrum.lab.bench.cases import MB, Case, Entry
-from rostrum.lab.bench.runner import turns
+from rostrum.bench import cases
+from rostrum.bench.cases import MB, Case, Entry
+from rostrum.bench.runner import turns
 
 
 def test_a_case_is_found_again_by_its_name() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rostrum.lab.bench.limits import BYTES, large_socket_buffers
+from rostrum.bench.limits import BYTES, large_socket_buffers
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
+from rostrum.bench.manager import cases, frames
+from rostrum.bench.manager.commands import manager
 from rostrum.controller.northbound.thrift.codec import decode, encode, idl
-from rostrum.lab.bench.manager import cases, frames
-from rostrum.lab.bench.manager.commands import manager
 
 
 def test_frames__are_what_the_manager_understands() -> None:

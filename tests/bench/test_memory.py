@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from rostrum.lab.bench import memory
-from rostrum.lab.bench.memory import PIECE, Feeding, Pool, rehearse
+from rostrum.bench import memory
+from rostrum.bench.memory import PIECE, Feeding, Pool, rehearse
 
 
 class Counting(Pool):

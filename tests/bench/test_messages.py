@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from rostrum.lab.bench.commands import bench
-from rostrum.lab.bench.messages import cases, runner, summary
-from rostrum.lab.bench.run import Program
+from rostrum.bench.commands import bench
+from rostrum.bench.messages import cases, runner, summary
+from rostrum.bench.run import Program
 
 HEAD = {"received": 0, "again": 0, "malformed": 0, "first_ns": 0, "last_ns": 0}
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rostrum.lab.bench import install
-from rostrum.lab.bench.cases import base, limited
-from rostrum.lab.bench.commands import bench
-from rostrum.lab.bench.session import alone
-from rostrum.lab.bench.summary import summarize
-from rostrum.lab.bench.table import figures, markdown, table
+from rostrum.bench import install
+from rostrum.bench.cases import base, limited
+from rostrum.bench.commands import bench
+from rostrum.bench.session import alone
+from rostrum.bench.summary import summarize
+from rostrum.bench.table import figures, markdown, table
 
 from tests.bench.records import failed, record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 
-from rostrum.lab.bench.run import ended
+from rostrum.bench.run import ended
 
 
 def test_the_end_of_a_program_is_seen() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rostrum.lab.bench import cases
-from rostrum.lab.bench.cases import MB, Case, base, limited
-from rostrum.lab.bench.runner import turns
-from rostrum.lab.bench.summary import GOALS, summarize
+from rostrum.bench import cases
+from rostrum.bench.cases import MB, Case, base, limited
+from rostrum.bench.runner import turns
+from rostrum.bench.summary import GOALS, summarize
 
 from tests.bench.records import failed, record
 

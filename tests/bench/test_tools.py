@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rostrum.lab.bench import cases
-from rostrum.lab.bench.cases import MB, base, limited
-from rostrum.lab.bench.install import NEEDS
-from rostrum.lab.bench.messages.tools import all_tools as message_tools
-from rostrum.lab.bench.run import Tool
-from rostrum.lab.bench.runner import turns
-from rostrum.lab.bench.tools import all_tools
-from rostrum.lab.bench.tools.norm import Norm
-from rostrum.lab.bench.tools.rates import Rated
-from rostrum.lab.bench.tools.uftp import Uftp, facts
-from rostrum.lab.bench.tuning import jobs, settle
+from rostrum.bench import cases
+from rostrum.bench.cases import MB, base, limited
+from rostrum.bench.install import NEEDS
+from rostrum.bench.messages.tools import all_tools as message_tools
+from rostrum.bench.run import Tool
+from rostrum.bench.runner import turns
+from rostrum.bench.tools import all_tools
+from rostrum.bench.tools.norm import Norm
+from rostrum.bench.tools.rates import Rated
+from rostrum.bench.tools.uftp import Uftp, facts
+from rostrum.bench.tuning import jobs, settle
 
 from tests.bench.records import failed, record
 

@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from rostrum.lab.bench.cases import Case
-from rostrum.lab.bench.run import Plain, Run
-from rostrum.lab.bench.runner import Runner, Turn
-from rostrum.lab.bench.session import programs_folder
+from rostrum.bench.cases import Case
+from rostrum.bench.run import Plain, Run
+from rostrum.bench.runner import Runner, Turn
+from rostrum.lab.processes import bench_programs
 
 
 class Hangs(Plain):
@@ -28,7 +28,7 @@ class Hangs(Plain):
 
 
 def main(folder: Path) -> None:
-    runner = Runner(folder, programs_folder(), {"hangs": Hangs()}, {}, seed=1, commit="unknown")
+    runner = Runner(folder, bench_programs(), {"hangs": Hangs()}, {}, seed=1, commit="unknown")
     try:
         record = runner.run(Turn(Case(1500, False, 0, 0.0, 1, 1 << 20), "hangs", 0))
         names = [path.read_text() for path in Path("/proc").glob("[0-9]*/comm")]

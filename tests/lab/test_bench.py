@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from rostrum.lab.bench.commands import bench
+from rostrum.bench.commands import bench
 from rostrum.lab.namespace import PrivateNamespace
 
 pytestmark = pytest.mark.lab
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(where: Path, *more: str) -> str:
     """The bench as people call it, in a process of its own: it ends with its namespaces."""
     words = ["datapath", "--case", CLEAN, "--case", LOSSY, "--tools", "rostrum,raw-udp,tcp-cubic", "--repeat", "1"]
-    program = "from rostrum.lab.bench.commands import bench; bench()"
+    program = "from rostrum.bench.commands import bench; bench()"
     argv = [sys.executable, "-c", program, *words, "--folder", str(where), *more]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -45,7 +45,7 @@ PACKAGES = {
     ),
     "rostrum.controller.northbound": ("rostrum.topologies", "rostrum.controller"),
     "rostrum.controller": ("rostrum.topologies",),
-    "rostrum.client": ("rostrum.topologies", "rostrum.lab"),
+    "rostrum.client": ("rostrum.topologies", "rostrum.lab", "rostrum.bench"),
     # The emulated circuit switch speaks the TL1 that the manager's driver speaks: one codec for both ends.
     "rostrum.lab": (
         "rostrum.topologies",
@@ -53,8 +53,10 @@ PACKAGES = {
         "rostrum.controller.core.model",
         "rostrum.controller.southbound.ocs",
     ),
+    # Measures programs in namespaces as the lab has them.
+    "rostrum.bench": ("rostrum.topologies", "rostrum.client", "rostrum.lab"),
     # Measures the manager: starts one over devices of its own, and speaks Thrift to it.
-    "rostrum.lab.bench.manager": ("rostrum.topologies", "rostrum.lab", "rostrum.controller"),
+    "rostrum.bench.manager": ("rostrum.topologies", "rostrum.lab", "rostrum.bench", "rostrum.controller"),
     "rostrum.sim": ("rostrum.topologies", "rostrum.controller.core", "rostrum.lab.manifest", "rostrum.lab.registry"),
 }
 FORBIDDEN = {"rostrum.controller.northbound": ("rostrum.controller.southbound", "rostrum.controller.app")}
@@ -62,6 +64,7 @@ FOLDERS = {
     "controller/": "rostrum.controller",
     "topologies/": "rostrum.topologies",
     "mininet/": "rostrum.lab",
+    "bench/": "rostrum.bench",
     "sim/": "rostrum.sim",
     "agent/client/python/": "rostrum.client",
 }

@@ -46,7 +46,7 @@ COMMANDS = {
     "manager": Subcommand("rostrum.controller.commands.paths", "manager", "The manager: run it, ask it."),
     "topology": Subcommand("rostrum.topologies.__main__", "main", "Topology files: check them, write new ones."),
     "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),
-    "bench": Subcommand("rostrum.lab.bench.commands", "bench", "Measure speed, beside the tools people use."),
+    "bench": Subcommand("rostrum.bench.commands", "bench", "Measure speed, beside the tools people use."),
     "sim": Subcommand("rostrum.sim.commands", "sim", "Simulate networks that are too large for the lab."),
 }
 

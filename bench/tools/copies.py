@@ -1,0 +1,36 @@
+"""As many TCP copies at once as there are receivers: what people do who have no multicast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rostrum.bench.cases import Case
+from rostrum.bench.run import Plain, Run
+
+PORT = 7100
+
+
+class Copies(Plain):
+    """native/copies.c: sendfile at the sender, recv into the mapped file, one byte back when it is whole."""
+
+    def __init__(self, congestion: str) -> None:
+        self.congestion = congestion
+        self.name = f"tcp-{congestion}"
+
+    def unfit(self, case: Case) -> str:
+        known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+        return "" if self.congestion in known else f"this kernel has no TCP congestion control {self.congestion}"
+
+    def prepare(self, run: Run) -> None:
+        receivers = []
+        for host in run.receivers:
+            argv = [str(run.programs_folder / "copies"), "receive", "--address", host.address, "--port", str(PORT)]
+            argv += ["--file", str(run.target(host)), "--size", str(run.case.size)]
+            receivers.append(run.start("receivers", host, argv))
+        run.ready(receivers, "^ready")
+
+    def send(self, run: Run) -> None:
+        targets = [f"{host.address}:{PORT}" for host in run.receivers]
+        program = str(run.programs_folder / "copies")
+        argv = [program, "send", "--congestion", self.congestion, "--file", str(run.source), *targets]
+        run.wait(run.start("sender", run.sender, argv))

@@ -1,0 +1,108 @@
+"""rostrum as its users have it: rostrumd on every host, the manager, an application at the sender."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from rostrum.bench.cases import Case
+from rostrum.bench.fabric import FREE_BPS, Host
+from rostrum.bench.run import Plain, Run, TimedOut, ToolFailed
+from rostrum.client import Agent, RostrumError
+from rostrum.client import TimedOut as Late
+from rostrum.client.names import app_id_of
+from rostrum.lab.namespace import LabError
+from rostrum.lab.processes import agent_program
+
+OBJECT = 1
+MS = 1e6  # ns
+
+
+class Ours(Plain):
+    """`io`: the agents' --io. `told`: the topology and --nic-rate say what a limited link carries, as they should;
+    else they say 100 Gbit/s and the agents find out. `protocol`: as of `Agent.send`."""
+
+    timed = (
+        "the call send with the file, its digest too, until the agent says that all receivers have it, digests right"
+    )
+
+    def __init__(self, io: str, told: bool = True, protocol: str = "auto") -> None:
+        self.io, self.told, self.protocol = io, told, protocol
+        marks = (io if io != "auto" else "", protocol if protocol != "auto" else "", "" if told else "untold")
+        self.name = "-".join(("rostrum", *(mark for mark in marks if mark)))
+        self._client: Agent | None = None
+
+    def unfit(self, case: Case) -> str:
+        if case.rate_bps and self.io == "xdp":
+            return "AF_XDP passes the limit of the link by"
+        if not case.rate_bps and not self.told:
+            return "there is no limit to be told"
+        return ""
+
+    def prepare(self, run: Run) -> None:
+        rate_bps = run.case.rate_bps if self.told else 0
+        try:
+            run.fabric.manager(run.case.mtu, rate_bps)
+        except LabError as error:
+            raise ToolFailed(str(error)) from error
+        agents = []
+        for host in [run.sender, *run.receivers]:
+            store = host.folder / "store"
+            store.mkdir(exist_ok=True)
+            argv = [str(agent_program()), "--server", host.name, "--interface", "eth0", "--address", host.address]
+            argv += ["--manager", run.fabric.manager_address, "--socket", str(_socket(host)), "--store", str(store)]
+            argv += ["--io", self.io, "--nic-rate", str(rate_bps or FREE_BPS), "--seed", str(run.seed)]
+            agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
+        run.ready(agents, r"manager up=1")
+        chosen = re.search(r"packet I/O: auto chose ([\w-]+)", agents[0].words())
+        run.facts["io"] = chosen[1] if chosen else self.io
+        try:
+            self._client = Agent(_socket(run.sender), process="bench")
+        except RostrumError as error:
+            raise ToolFailed(str(error)) from error
+
+    def send(self, run: Run) -> None:
+        assert self._client is not None
+        names = [host.name for host in run.receivers]
+        fd = os.open(run.source, os.O_RDONLY)
+        try:
+            result = self._client.send(OBJECT, names, protocol=self.protocol, source=fd).wait(run.case.bound_s)
+        except RostrumError as error:
+            raise (TimedOut if isinstance(error, Late) else ToolFailed)(str(error)) from error
+        finally:
+            os.close(fd)
+        run.facts.update(_facts(result))
+        if not result.ok:
+            raise ToolFailed(f"{result.cause}; " + "; ".join(f"{one.name}: {one.cause}" for one in result.receivers))
+
+    def finish(self, run: Run) -> None:
+        if self._client:
+            self._client.close()
+            self._client = None
+
+    def received(self, run: Run, host: Host) -> Path | None:
+        return host.folder / "store" / str(app_id_of(None)) / str(OBJECT)
+
+
+def _socket(host: Host) -> Path:
+    return host.folder / "agent.sock"
+
+
+def _facts(result: Any) -> dict[str, Any]:
+    """What the sender's agent tells of the transfer: packets, repairs, milliseconds since the request."""
+    times = ("accepted_ns", "attempt_ns", "high_rate_ns", "data_done_ns", "released_ns", "done_ns")
+    return {
+        "protocol": result.protocol,
+        "packets_sent": result.packets_sent,
+        "packets_redundant": result.packets_redundant,
+        "repaired": result.packets_patched,
+        "rate_bps": result.rate_bps,
+        "patched": [one.patched_fragments for one in result.receivers],
+        "ms": {
+            name.removesuffix("_ns"): round((getattr(result, name) - result.requested_ns) / MS, 2)
+            for name in times
+            if getattr(result, name)
+        },
+    }
