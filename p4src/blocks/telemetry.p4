@@ -144,8 +144,8 @@ control FirstLight(in headers_t hdr, in standard_metadata_t standard) {
             first_light.apply();
             if (asked.epoch != 0) {
                 // Little-endian on the wire.
-                bit<32> session = hdr.rostrum.session[7:0] ++ hdr.rostrum.session[15:8] ++
-                                  hdr.rostrum.session[23:16] ++ hdr.rostrum.session[31:24];
+                bit<32> session = 8w0 ++ hdr.rostrum.session[7:0] ++ hdr.rostrum.session[15:8] ++
+                                  hdr.rostrum.session[23:16];
                 bit<64> sn = hdr.rostrum.sn[7:0] ++ hdr.rostrum.sn[15:8] ++ hdr.rostrum.sn[23:16] ++
                              hdr.rostrum.sn[31:24] ++ hdr.rostrum.sn[39:32] ++ hdr.rostrum.sn[47:40] ++
                              hdr.rostrum.sn[55:48] ++ hdr.rostrum.sn[63:56];

@@ -73,8 +73,8 @@ header rostrum_t {
     bit<1>   report;
     bit<1>   attempt;
     bit<1>   first;   // the first sn of the session's ring
-    bit<32>  session; // its number, and in the highest byte the engine
-                      // (0: Republic, whose light is watched)
+    bit<24>  session;
+    bit<8>   engine;  // whose data it is; light is light
     bit<64>  nonce;   // of the transfer
     bit<64>  sn;
     bit<64>  aux;

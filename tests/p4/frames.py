@@ -6,7 +6,7 @@ import struct
 from ipaddress import IPv4Address
 
 MAGIC, VERSION = 0x5253, 2
-FIRST, ATTEMPT, REPORT, REPAIR = 1, 2, 4, 8
+FIRST, ATTEMPT, REPORT, REPAIR, LIMIT = 1, 2, 4, 8, 64
 NONCE = 0x0F0E_0D0C_0B0A_0908
 DATA_PORT = 7070
 
@@ -87,10 +87,17 @@ def udp(
 
 
 def rostrum(
-    *, session: int = 0, sn: int = 0, flags: int = 0, version: int = VERSION, magic: int = MAGIC, payload: bytes = b""
+    *,
+    session: int = 0,
+    engine: int = 0,
+    sn: int = 0,
+    flags: int = 0,
+    version: int = VERSION,
+    magic: int = MAGIC,
+    payload: bytes = b"",
 ) -> bytes:
     """The data channel's header (docs/protocol.md) and a fragment."""
-    return struct.pack("<HBBIQQQ", magic, version, flags, session, NONCE, sn, 0) + payload
+    return struct.pack("<HBBIQQQ", magic, version, flags, engine << 24 | session, NONCE, sn, 0) + payload
 
 
 def arp_request(sender: str, target: str) -> bytes:
@@ -117,6 +124,7 @@ def data(
     group: str,
     *,
     session: int = 0,
+    engine: int = 0,
     sn: int = 0,
     flags: int = 0,
     dscp: int = 0,
@@ -125,7 +133,7 @@ def data(
     payload: bytes = b"fragment",
 ) -> bytes:
     """A whole frame: a rostrum data packet to a group."""
-    content = rostrum(session=session, sn=sn, flags=flags, payload=payload)
+    content = rostrum(session=session, engine=engine, sn=sn, flags=flags, payload=payload)
     address = int(IPv4Address(group))
     destination = struct.pack("!HI", 0x0100, 0x5E00_0000 | address & 0x7F_FFFF)
     packet = ipv4(source, group, udp(source, group, content), dscp=dscp, ecn=ecn)
@@ -162,5 +170,5 @@ def describe(frame: bytes) -> str:
         words.append(f"ethertype {ethertype:#06x}")
     if frame[at + 28 : at + 30] == b"\x53\x52" and len(frame) >= at + 76:
         session, sn = struct.unpack_from("<I", frame, at + 32)[0], struct.unpack_from("<Q", frame, at + 60)[0]
-        words.append(f"session {session} sn {sn}")
+        words.append(f"session {session & 0xFFFFFF} engine {session >> 24} sn {sn}")
     return ", ".join(words)

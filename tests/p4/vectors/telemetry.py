@@ -1,6 +1,6 @@
 """Counters and first light."""
 
-from tests.p4.frames import ATTEMPT, FIRST, REPAIR, REPORT, data, unicast
+from tests.p4.frames import ATTEMPT, FIRST, LIMIT, REPAIR, REPORT, data, unicast
 from tests.p4.vector import Light, Send, Vector, Write, path, replicate, watch
 
 S, G, OTHER = "10.0.0.1", "239.192.0.1", "239.192.0.2"
@@ -78,8 +78,29 @@ FIRST_LIGHT = [
     lit(
         "what the packet says is told as numbers: sessions and sns are little-endian on the wire",
         Write(+watch(1, G, slot=1, epoch=0xA1B2C3D4)),
-        (Send(1, data(S, G, session=0x01020304, sn=0x1122334455667788)),),
-        (light(0xA1B2C3D4, 0x1122334455667788, 0x01020304),),
+        (Send(1, data(S, G, session=0x010203, sn=0x1122334455667788)),),
+        (light(0xA1B2C3D4, 0x1122334455667788, 0x010203),),
+    ),
+    *(
+        lit(
+            f"{name}: the engine is no part of the session's number",
+            Write(+watch(1, G, slot=18, epoch=epoch, first_session=2, confirm=2)),
+            tuple(
+                Send(1, data(S, G, session=session, engine=engine, sn=sn))
+                for session, sn in ((1, 7), (1, 8), (2, 0), (1, 1), (2, 1))
+            ),
+            (light(epoch, 1, 2),),
+        )
+        for epoch, (name, engine) in enumerate({"Republic": 0, "RDCM": 1, "an engine to come": 255}.items(), 100)
+    ),
+    lit(
+        "RDCM: what its sender says of its limit does not matter, nor what it multicasts again",
+        Write(+watch(1, G, slot=19, epoch=100, confirm=3)),
+        tuple(
+            Send(1, data(S, G, engine=1, sn=sn, flags=flags))
+            for sn, flags in ((0, FIRST), (1, LIMIT), (1, LIMIT), (2, LIMIT), (3, REPORT | LIMIT), (4, 0))
+        ),
+        (light(100, 3),),
     ),
     lit(
         "three in a row, when three are asked for",
