@@ -101,6 +101,7 @@ class PortCounters:
     sent_multicast: Count
     sent_unicast: Count
     refused: Count  # packets to groups of the topology without a grant
+    control_excess: Count  # control that left by the port behind multicast, being beyond its share
 
 
 @dataclass(frozen=True)

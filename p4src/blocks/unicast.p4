@@ -57,12 +57,18 @@ control Urgency(in headers_t hdr, inout metadata_t meta, in standard_metadata_t 
     @brief("What agents' reports and ARP may have of a port before all else, by egress port")
     meter<bit<9>>(PORTS, MeterType.bytes) share;
 
+    @id(ID_CONTROL_EXCESS) @name(".control_excess")
+    @brief("Packets and bytes of reports and ARP beyond a port's control_share, by egress port")
+    counter<bit<9>>(PORTS, CounterType.packets_and_bytes) excess;
+
     apply {
         if (hdr.arp.isValid() || (hdr.ipv4.isValid() && hdr.ipv4.dscp == DSCP_CONTROL)) {
             bit<2> colour = METER_GREEN;
             share.execute_meter(standard.egress_spec, colour);
             if (colour == METER_GREEN) {
                 meta.level = LEVEL_CONTROL;
+            } else {
+                excess.count(standard.egress_spec);
             }
         }
     }

@@ -89,7 +89,7 @@ class FakeFabric:
         if self.network.topology.switches[switch].p4 is None:
             return None
         return SwitchCounters(
-            (PortCounters(1, Count(5, 500), Count(), Count(), Count(5, 500)),), (("malformed", Count()),)
+            (PortCounters(1, Count(5, 500), Count(), Count(), Count(5, 500), Count(2, 200)),), (("malformed", Count()),)
         )
 
     async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:

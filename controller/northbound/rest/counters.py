@@ -42,6 +42,7 @@ def switch(topology: Topology, name: str, found: SwitchCounters) -> view.SwitchC
                 sent_multicast=count(each.sent_multicast),
                 sent_unicast=count(each.sent_unicast),
                 refused=count(each.refused),
+                control_excess=count(each.control_excess),
             )
             for each in found.ports
         ],

@@ -317,7 +317,7 @@ def _network(app: FastAPI, rest: Rest) -> None:
 
     @app.get("/v1/switches/{name}/counters", tags=["network"], responses=problems.responses(404, 409, 503))
     async def show_switch_counters(name: str) -> schemas.SwitchCountersView:
-        """What a P4 switch counted at its ports, read from it now: multicast, unicast, refused, dropped and why."""
+        """What a P4 switch counted at its ports, read from it now: multicast, unicast, refused, excess, dropped."""
         if name not in rest.core.topology.switches:
             raise Refused(404, f"there is no switch {shown(name)}; GET /v1/switches lists those there are")
         found = await _read(rest, lambda to: to.switch_counters(name))

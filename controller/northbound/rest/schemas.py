@@ -166,6 +166,7 @@ class PortCountersView(BaseModel):
     sent_multicast: CountView
     sent_unicast: CountView
     refused: CountView = Field(description="Packets to the topology's groups without a grant")
+    control_excess: CountView = Field(description="Control that left behind multicast, being beyond the port's share")
 
 
 class DroppedView(CountView):

@@ -55,7 +55,7 @@ DROP_REASONS = (
     "granted, but no multicast entry",
     "would leave by the port it came by",
 )  # reason n + 1
-PORT_COUNTERS = ("port_received", "port_sent_multicast", "port_sent_unicast", "refused")
+PORT_COUNTERS = ("port_received", "port_sent_multicast", "port_sent_unicast", "refused", "control_excess")
 
 
 @dataclass(frozen=True)

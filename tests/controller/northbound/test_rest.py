@@ -263,6 +263,7 @@ async def test_counters__of_paths_and_switches_that_count(tmp_path: Path) -> Non
         assert found["switches"][1]["delivered"] == [{**one, "port": 1, "to": "h3"}]
         ports = (await rest.call("GET", "/v1/switches/tor1/counters", 200))["ports"]
         assert ports[0]["to"] == "h1" and ports[0]["refused"] == {"packets": 5, "bytes": 500}
+        assert ports[0]["control_excess"] == {"packets": 2, "bytes": 200}
         answer = await rest.call("GET", "/v1/switches/core/counters", 409)
         assert "no P4 switch" in answer["detail"]
         await rest.call("GET", "/v1/switches/tor9/counters", 404)

@@ -293,7 +293,9 @@ async def test_counters__as_the_switch_tells_them(server: FakeServer) -> None:
         delivered = PIPELINE.schema.counters["delivered"].id
         refused = PIPELINE.schema.counters["refused"].id
         server.counters[delivered, 2] = p4r.CounterData(packet_count=5, byte_count=700)
+        excess = PIPELINE.schema.counters["control_excess"].id
         server.counters[refused, 2] = p4r.CounterData(packet_count=1, byte_count=60)
+        server.counters[excess, 2] = p4r.CounterData(packet_count=3, byte_count=180)
         make = world.fabric._switches["tor1"]._make
         asked = make.ask_direct("multicast", {"ingress_port": 1, "group": int(GROUP)})
         entry = p4r.Entity(table_entry=asked.direct_counter_entry.table_entry)
@@ -303,3 +305,4 @@ async def test_counters__as_the_switch_tells_them(server: FakeServer) -> None:
         assert found.delivered == ((2, Count()), (50, Count(5, 700)))
         counters = await world.fabric.switch_counters("tor1")
         assert counters is not None and counters.ports[1].refused == Count(1, 60)
+        assert [row.control_excess for row in counters.ports] == [Count(), Count(3, 180), Count(), Count()]

@@ -139,6 +139,7 @@ VECTORS = [
         (queues(8), *CONTROL, share(2, 1, 2 * len(REPORT))),
         (*[Send(1, REPORT)] * 5, Send(3, REPORT)),
         out={2: (REPORT,) * 4},
+        counters={("control_excess", 2): (4, 4 * len(REPORT))},
     ),
     Vector(
         "other unicast takes nothing of control's share",
@@ -146,6 +147,7 @@ VECTORS = [
         (queues(8), *CONTROL, share(2, 1, len(REPORT))),
         (*[Send(1, OTHER)] * 9, Send(1, REPORT), Send(1, REPORT)),
         out={2: (*[OTHER] * 9, REPORT)},
+        counters={("control_excess", 2): 1},
     ),
     Vector(
         "each port has a share of its own",
@@ -153,6 +155,7 @@ VECTORS = [
         (queues(8), *CONTROL, forward("10.0.0.3/32", 3), share(3, 1, 1)),
         (Send(1, unicast(S, "10.0.0.3", dscp=48)), Send(1, REPORT)),
         out={3: (unicast(S, "10.0.0.3", dscp=48),)},
+        counters={("control_excess", 3): 1},
     ),
     Vector(
         "without an entry for its level, control is as other unicast",
