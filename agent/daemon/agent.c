@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/loss_pattern.h"
+#include "core/rdcm/options.h"
 #include "daemon/data/nic.h"
 #include "daemon/streams/streams.h"
 #include "daemon/units.h"
@@ -292,25 +293,26 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
     const rs_options *o = &agent->options;
     uint32_t mtu = o->mtu ? o->mtu : rs_nic_mtu(o->interface);
     agent->fragment_size = rs_fragment_size(mtu);
-    const rs_config config = {
-        .seed = seed,
-        .fragment_size = agent->fragment_size,
-        .nic_rate_bps = o->nic_rate_bps ? o->nic_rate_bps : rs_nic_rate(o->interface),
-        .attempt_interval = o->attempt_interval,
-        .light_confirm = o->light_confirm,
-        .start_policy = o->start_policy,
-        .repairs = o->repairs,
-        .stragglers = o->stragglers,
-        .receiver_silence_bound = o->silence_bound,
-        .sender_silence_bound = o->silence_bound,
-        .sender_away_bound = SENDER_AWAY,
-        /* What hosts take, as on the testbed of Sec. 5.2. An ACK costs a host more than a packet: a quarter of the
-         * window decides how many there are. */
-        .rdcm = {.ack_timeout_least = 4 * RS_MILLISECOND,
-                 .ack_every = 64,
-                 .ack_delay = 8 * RS_MILLISECOND,
-                 .stream_bytes = RS_STREAM_BYTES},
-        .answer_bound = 7 * 24 * 3600 * RS_SECOND /* paths.c bounds the wait, with better words */};
+    /* What hosts take, as on the testbed of Sec. 5.2. An ACK costs a host more than a packet: a quarter of the window
+     * decides how many there are. */
+    const rs_rdcm_config rdcm = {.ack_timeout_least = 4 * RS_MILLISECOND,
+                                 .ack_every = 64,
+                                 .ack_delay = 8 * RS_MILLISECOND,
+                                 .stream_bytes = RS_STREAM_BYTES};
+    const rs_config config = {.seed = seed,
+                              .fragment_size = agent->fragment_size,
+                              .nic_rate_bps = o->nic_rate_bps ? o->nic_rate_bps : rs_nic_rate(o->interface),
+                              .attempt_interval = o->attempt_interval,
+                              .light_confirm = o->light_confirm,
+                              .start_policy = o->start_policy,
+                              .repairs = o->repairs,
+                              .stragglers = o->stragglers,
+                              .receiver_silence_bound = o->silence_bound,
+                              .sender_silence_bound = o->silence_bound,
+                              .sender_away_bound = SENDER_AWAY,
+                              .options[RS_PROTOCOL_RDCM] = &rdcm,
+                              .answer_bound =
+                                  7 * 24 * 3600 * RS_SECOND /* paths.c bounds the wait, with better words */};
     const rs_allocator allocator = {.alloc = core_alloc, .release = core_release};
     agent->node = agent->fragment_size ? rs_node_new(&config, &allocator) : NULL;
     if (!agent->node)

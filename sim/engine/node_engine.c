@@ -1,5 +1,6 @@
 /* The agent's protocol node (agent/core) at a simulated host, with the application and the manager beside it: the
  * application takes everything, the manager grants the path it was given after a while. */
+#include "core/rdcm/options.h"
 #include "core/transfer/node.h"
 #include "engine/engine.h"
 
@@ -297,6 +298,7 @@ static rs_rdcm_config rdcm_config(const sim_rdcm_params *params) {
 }
 
 bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
+    const rs_rdcm_config rdcm = rdcm_config(&params->rdcm);
     rs_config config = {.seed = params->seed,
                         .fragment_size = params->fragment_size,
                         .nic_rate_bps = params->nic_rate_bps,
@@ -308,7 +310,7 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
                         .sender_silence_bound = params->sender_silence_ns,
                         .max_transfers = params->max_transfers,
                         .max_receivers = params->max_receivers,
-                        .rdcm = rdcm_config(&params->rdcm)};
+                        .options[RS_PROTOCOL_RDCM] = &rdcm};
     rs_allocator allocator = engine_allocator(s);
     rs_node *node = rs_node_new(&config, &allocator);
     if (!node)

@@ -107,6 +107,8 @@ typedef struct {
 /* How a path carries the data channel. */
 typedef enum { RS_PATH_CIRCUIT = 1, RS_PATH_PACKET = 2 } rs_path_kind;
 
+#define RS_ENGINES_MOST 32 /* their numbers are below */
+
 /* By which protocol a transfer runs: Republic (docs/republic.md), or RDCM (docs/rdcm.md), which is for packet trees.
  * The numbers are those of engines on the wire. */
 typedef enum { RS_PROTOCOL_REPUBLIC = 0, RS_PROTOCOL_RDCM = 1 } rs_protocol;

@@ -71,7 +71,7 @@ bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *h)
     h->sn = get(&c, 8);
     h->aux = get(&c, 8);
     if ((h->flags & ~(RS_DATA_FIRST | RS_DATA_ATTEMPT | RS_DATA_REPORT | RS_DATA_LIMIT)) ||
-        h->engine >= RS_WIRE_ENGINES)
+        h->engine >= RS_ENGINES_MOST)
         return false;
     int meanings = ((h->flags & RS_DATA_FIRST) != 0) + ((h->flags & RS_DATA_LIMIT) != 0);
     return meanings == 1 || (meanings == 0 && h->aux == 0);
@@ -148,7 +148,7 @@ bool rs_wire_decode_repair(const uint8_t *bytes, size_t length, rs_repair_header
     h->number = (uint32_t)get(&c, 3);
     uint32_t shape = (uint32_t)get(&c, 1);
     h->count = shape & ~MEMBERS_NEAR;
-    return h->number > 0 && h->engine < RS_WIRE_ENGINES && get_members(&c, h, first, shape & MEMBERS_NEAR);
+    return h->number > 0 && h->engine < RS_ENGINES_MOST && get_members(&c, h, first, shape & MEMBERS_NEAR);
 }
 
 void rs_wire_cause_set(rs_wire_cause *cause, const char *text) {

@@ -29,10 +29,6 @@
 #define RS_CAUSE_MAX 160           /* bytes kept of a cause, with its ending NUL */
 #define RS_SESSIONS_MAX (1u << 24) /* of a transfer: data packets have 3 bytes for its number */
 
-/* Engines, by their numbers on the wire (types.h, rs_protocol): bits of HELLO's list. */
-#define RS_WIRE_ENGINES 32 /* bits in HELLO */
-#define RS_ENGINES_KNOWN ((1u << RS_PROTOCOL_REPUBLIC) | (1u << RS_PROTOCOL_RDCM))
-
 /* What a data packet costs on an Ethernet wire besides header and fragment: IPv4, UDP, Ethernet with FCS, preamble and
  * gap. */
 #define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)

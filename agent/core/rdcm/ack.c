@@ -177,8 +177,8 @@ void rs_rdcm_say_to(rs_node *node, rs_rdcm *r, rs_peer predecessor) {
 }
 
 static uint32_t every(const rs_node *node, const rs_rdcm *r) {
-    uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = node->config.rdcm.ack_every;
-    return given < quarter || node->config.rdcm.no_congestion_control ? given : quarter;
+    uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = rs_rdcm_options(node)->ack_every;
+    return given < quarter || rs_rdcm_options(node)->no_congestion_control ? given : quarter;
 }
 
 static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, bool at_once) {
@@ -186,7 +186,7 @@ static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, 
     if (at_once || news->unsaid >= every(node, r)) {
         rs_rdcm_say_all(node, r, kind);
     } else if (news->due == RS_NEVER) {
-        news->due = now + node->config.rdcm.ack_delay;
+        news->due = now + rs_rdcm_options(node)->ack_delay;
         rs_rdcm_wake(node, r, news->due);
     }
 }
@@ -289,7 +289,7 @@ bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out
     rs_rdcm *r = x->t.own;
     rs_ack ack;
     bool worth = r->say && next_ack(r, &out->peer, &ack);
-    if (worth && !(ack.flags & RS_ACK_STARVED) && now - r->tree_at < node->config.rdcm.link_bound / 4)
+    if (worth && !(ack.flags & RS_ACK_STARVED) && now - r->tree_at < rs_rdcm_options(node)->link_bound / 4)
         ack.flags |= RS_ACK_BY_TREE;
     if (!(r->say & 0x33)) /* both kinds of news: bits 0, 1, 4, 5 and 2, 3, 6, 7 */
         r->news[RS_RING_LEAF].low = UINT64_MAX;

@@ -29,7 +29,8 @@ static void lost(rs_node *node, rs_time now, rs_receiving *x, const rs_rdcm_gap 
 }
 
 rs_time rs_rdcm_congestion_due(const rs_node *node, const rs_rdcm *r) {
-    return r->gap_count && node->config.rdcm.loss_delay ? r->gaps[0].at + node->config.rdcm.loss_delay : RS_NEVER;
+    return r->gap_count && rs_rdcm_options(node)->loss_delay ? r->gaps[0].at + rs_rdcm_options(node)->loss_delay
+                                                             : RS_NEVER;
 }
 
 /* The oldest gaps are over, whatever becomes of them. */
@@ -41,7 +42,7 @@ static void forget(rs_rdcm *r, uint32_t count) {
 
 void rs_rdcm_congestion_look(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
-    rs_time delay = node->config.rdcm.loss_delay;
+    rs_time delay = rs_rdcm_options(node)->loss_delay;
     uint32_t done = 0;
     for (; done < r->gap_count; done++) {
         const rs_rdcm_gap *gap = &r->gaps[done];
@@ -86,8 +87,8 @@ static void note_gap(rs_node *node, rs_time now, rs_receiving *x, uint64_t to) {
     }
     make_room(node, now, x);
     r->gaps[r->gap_count++] = (rs_rdcm_gap){r->tree_top, to, now};
-    if (node->config.rdcm.loss_delay)
-        rs_rdcm_wake(node, r, now + node->config.rdcm.loss_delay);
+    if (rs_rdcm_options(node)->loss_delay)
+        rs_rdcm_wake(node, r, now + rs_rdcm_options(node)->loss_delay);
 }
 
 static bool holds_the_sender(rs_rdcm *r, const rs_data_header *h) {

@@ -121,7 +121,9 @@ static void maybe_used(rs_node *node, rs_rdcm *r) {
 }
 
 rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, const rs_view *v) {
-    rs_rdcm *r = x->t.own;
+    rs_rdcm *r = x->t.own ? x->t.own : rs_rdcm_new(node, &x->t);
+    if (!r)
+        return RS_ERR_MEMORY;
     if (r->has_view && v->version <= r->version)
         return RS_OK;
     bool first = !r->has_view;

@@ -10,7 +10,10 @@ static rs_time otherwise(rs_time given, rs_time fallback) {
     return given ? given : fallback;
 }
 
-bool rs_rdcm_fill_defaults(rs_rdcm_config *c) {
+static bool configure(const void *given, void *options) {
+    rs_rdcm_config *c = options;
+    if (given)
+        *c = *(const rs_rdcm_config *)given;
     const rs_time times[] = {c->ack_delay,         c->ack_timeout,   c->ack_timeout_least,
                              c->ack_timeout_first, c->loss_delay,    c->failure_bound,
                              c->link_bound,        c->request_bound, c->view_bound};
@@ -35,14 +38,14 @@ bool rs_rdcm_fill_defaults(rs_rdcm_config *c) {
 
 /* How many sns sets tell apart: all of a small object. */
 static uint64_t capacity_for(const rs_node *node, const rs_transfer *t) {
-    uint64_t capacity = 64, bytes = node->config.rdcm.stream_bytes;
+    uint64_t capacity = 64, bytes = rs_rdcm_options(node)->stream_bytes;
     if (t->size == RS_STREAM && bytes) {
-        for (capacity = WINDOW_LEAST; capacity < node->config.rdcm.window_packets;)
+        for (capacity = WINDOW_LEAST; capacity < rs_rdcm_options(node)->window_packets;)
             if ((capacity *= 2) * t->fragment_size > bytes)
                 return capacity > WINDOW_LEAST ? capacity / 2 : capacity;
         return capacity;
     }
-    while (capacity < node->config.rdcm.window_packets && capacity < t->fragments + 63)
+    while (capacity < rs_rdcm_options(node)->window_packets && capacity < t->fragments + 63)
         capacity *= 2;
     return capacity;
 }
@@ -67,6 +70,8 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
     r->ready_due = r->request_due = r->serve_until = r->start_due = r->view_due = r->probe_due = RS_NEVER;
     r->later_due = RS_NEVER;
     r->limit = RS_BIC_FIRST - 1;
+    if (!transfer->sending) /* until there is a view, the sender is everybody's parent */
+        r->rings[RS_RING_LEAF].parent = ((rs_receiving *)transfer)->link.peer->id;
     rs_engine_take(transfer, &rs_engine_rdcm, r);
     return r;
 }
@@ -120,70 +125,139 @@ uint64_t rs_rdcm_low(const rs_rdcm *r) {
     return low;
 }
 
-static uint64_t stream_here(const rs_transfer *t) {
-    return rs_rdcm_of(t)->here.cum;
+static void extent(const rs_transfer *t, uint64_t *here, uint64_t *top) {
+    *here = rs_rdcm_of(t)->here.cum;
+    *top = rs_rdcm_of(t)->here.top;
 }
 
-static void stream_end(rs_node *node, rs_transfer *t, uint64_t end) {
+/* ------------------------------------------------------------------------------------------- the table of engines */
+
+static rs_rx_result data_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h,
+                                const rs_packet_in *packet) {
+    if (packet->channel == RS_CH_PEER_RELIABLE)
+        return rs_rdcm_patch(node, now, x, h->sn);
+    if (h->flags & RS_DATA_REPAIR)
+        return (rs_rx_result){.verdict = RS_RX_BAD}; /* its repairs go from peer to peer, and are data packets */
+    return rs_rdcm_tree_packet(node, now, x, h);
+}
+
+static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+    rs_transfer *t = link->transfer;
+    if (t->sending)
+        return rs_rdcm_message(node, now, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), m);
+    if (m->type == RS_MSG_OPEN)
+        return rs_rdcm_open_again(node, now, (rs_receiving *)t, m);
+    rs_rdcm_ended(node, now, (rs_receiving *)t); /* DATA_FNSD */
+    return RS_RX_NONE;
+}
+
+static rs_rx_result peer_datagram(rs_node *node, rs_time now, rs_transfer *t, const rs_packet_in *packet) {
+    if (t->sending)
+        return (rs_rx_result){.verdict = rs_rdcm_sender_datagram(node, now, (rs_sending *)t, packet)};
+    return rs_rdcm_receiver_datagram(node, now, (rs_receiving *)t, packet);
+}
+
+static bool poll(rs_node *node, rs_time now, rs_transfer *t, rs_turn turn, rs_packet_out *out) {
+    if (turn == RS_TURN_DATA)
+        return rs_rdcm_poll_data(node, now, (rs_sending *)t, out);
+    rs_receiving *x = (rs_receiving *)t;
+    return turn == RS_TURN_ACK ? rs_rdcm_poll_ack(node, now, x, out) : rs_rdcm_poll_repair(node, now, x, out);
+}
+
+static void timeout(rs_node *node, rs_time now, rs_transfer *t) {
+    if (t->sending)
+        rs_rdcm_sender_timeout(node, now, (rs_sending *)t);
+    else if (t->own)
+        rs_rdcm_receiver_timeout(node, now, (rs_receiving *)t);
+}
+
+static rs_time deadline(const rs_node *node, const rs_transfer *t) {
+    if (!t->own)
+        return RS_NEVER;
+    return t->sending ? rs_rdcm_sender_due(node, (const rs_sending *)t)
+                      : rs_rdcm_receiver_due(node, (const rs_receiving *)t);
+}
+
+static void stream_ends(rs_node *node, rs_time now, rs_transfer *t) {
     rs_rdcm *r = t->own;
-    (void)node;
-    r->here.end = r->subtree.end = r->all.acked.end = end;
+    if (!r)
+        return;
+    r->here.end = r->subtree.end = r->all.acked.end = t->fragments;
     for (int i = 0; i < RS_RDCM_RINGS; i++)
-        r->rings[i].successor.acked.end = end;
+        r->rings[i].successor.acked.end = t->fragments;
+    if (!t->sending)
+        rs_rdcm_ended(node, now, (rs_receiving *)t);
 }
 
-static bool fill_defaults(rs_config *config) {
-    return rs_rdcm_fill_defaults(&config->rdcm);
+/* When the path moves it is another tree under the same group: peers repair meanwhile. */
+static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *news) {
+    switch (news->what) {
+    case RS_NEWS_DATA_TIMER:
+        rs_rdcm_schedule(node, now, (rs_sending *)t);
+        break;
+    case RS_NEWS_ACCEPTED:
+    case RS_NEWS_RECEIVERS:
+        rs_rdcm_advance(node, now, (rs_sending *)t);
+        break;
+    case RS_NEWS_REMOVED:
+        rs_rdcm_left(node, now, news->receiver);
+        break;
+    case RS_NEWS_GROWN:
+        rs_rdcm_stream_grown(node, now, (rs_sending *)t);
+        break;
+    case RS_NEWS_TAKEN:
+        rs_rdcm_stream_taken(node, now, (rs_receiving *)t);
+        break;
+    case RS_NEWS_ENDS:
+        stream_ends(node, now, t);
+        break;
+    case RS_NEWS_VERIFIED:
+        rs_rdcm_verified(node, now, (rs_receiving *)t);
+        break;
+    default:
+        break;
+    }
+}
+
+static rs_status view(rs_node *node, rs_time now, rs_transfer *t, const rs_view *v) {
+    return t->sending ? rs_rdcm_sender_view(node, now, (rs_sending *)t, v)
+                      : rs_rdcm_receiver_view(node, now, (rs_receiving *)t, v);
+}
+
+static void stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out) {
+    if (t->own && t->sending)
+        rs_rdcm_sender_stats(node, (const rs_sending *)t, out);
+    else if (t->own)
+        rs_rdcm_receiver_stats(node, (const rs_receiving *)t, out);
+}
+
+static void stop(rs_node *node, rs_transfer *t) {
+    if (!t->sending)
+        rs_rdcm_receiver_finished(node, (rs_receiving *)t);
 }
 
 const rs_engine rs_engine_rdcm = {
     .id = RS_PROTOCOL_RDCM,
     .name = "RDCM",
-    .fill_defaults = fill_defaults,
-    .free = rs_rdcm_free,
-    .stream_here = stream_here,
-    .stream_end = stream_end,
+    .word = "rdcm",
     .path_kinds = 1u << RS_PATH_PACKET,
     .receiver_events = 26,
-    .streams = true,
-    .begins_over = true,
-    .sender =
-        {
-            /* When the path moves it is another tree under the same group: peers repair meanwhile. */
-            .begin = rs_rdcm_begin,
-            .message = rs_rdcm_message,
-            .peer_datagram = rs_rdcm_sender_datagram,
-            .advance = rs_rdcm_advance,
-            .schedule = rs_rdcm_schedule,
-            .poll_data = rs_rdcm_poll_data,
-            .timeout = rs_rdcm_sender_timeout,
-            .deadline = rs_rdcm_sender_due,
-            .receiver_removed = rs_rdcm_left,
-            .view = rs_rdcm_sender_view,
-            .stream_grown = rs_rdcm_stream_grown,
-            .stats = rs_rdcm_sender_stats,
-        },
-    .receiver =
-        {
-            .begin = rs_rdcm_offered,
-            .accept = rs_rdcm_accept,
-            .accepted = rs_rdcm_ended,
-            .data_packet = rs_rdcm_tree_packet,
-            .patch = rs_rdcm_patch,
-            .peer_datagram = rs_rdcm_receiver_datagram,
-            .data_over = rs_rdcm_data_over,
-            .says = rs_rdcm_says,
-            .open_again = rs_rdcm_open_again,
-            .timeout = rs_rdcm_receiver_timeout,
-            .deadline = rs_rdcm_receiver_due,
-            .poll_ack = rs_rdcm_poll_ack,
-            .poll_repair = rs_rdcm_poll_repair,
-            .view = rs_rdcm_receiver_view,
-            .verified = rs_rdcm_verified,
-            .stop = rs_rdcm_receiver_finished,
-            .lacks = rs_rdcm_lacks,
-            .stream_taken = rs_rdcm_stream_taken,
-            .stream_ends = rs_rdcm_stream_ends,
-            .stats = rs_rdcm_receiver_stats,
-        },
+    .serves = true,
+    .stream = &(const rs_engine_stream){.extent = extent, .lacks = rs_rdcm_lacks},
+    .options_size = sizeof(rs_rdcm_config),
+    .configure = configure,
+    .path_granted = rs_rdcm_begin,
+    .begin = rs_rdcm_accept,
+    .data_packet = data_packet,
+    .message = message,
+    .say = rs_rdcm_says,
+    .peer_datagram = peer_datagram,
+    .poll = poll,
+    .timeout = timeout,
+    .deadline = deadline,
+    .notify = notify,
+    .view = view,
+    .stats = stats,
+    .stop = stop,
+    .free = rs_rdcm_free,
 };

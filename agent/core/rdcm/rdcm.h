@@ -2,8 +2,9 @@
 #ifndef RS_CORE_RDCM_H
 #define RS_CORE_RDCM_H
 
+#include "core/rdcm/options.h"
 #include "core/rdcm/state.h"
-#include "core/transfer/state.h"
+#include "core/transfer/engine.h"
 
 #define RS_RDCM_SILENT_LEAST (20 * RS_MS) /* a child that answers nothing for so long holds nobody back */
 #define RS_RDCM_OVERTAKEN 3               /* by so many later packets of the tree: lost rather than late (RFC 5681) */
@@ -14,7 +15,9 @@ extern const rs_engine rs_engine_rdcm;
 static inline rs_rdcm *rs_rdcm_of(const rs_transfer *t) {
     return t->own;
 }
-bool rs_rdcm_fill_defaults(rs_rdcm_config *config);
+static inline const rs_rdcm_config *rs_rdcm_options(const rs_node *node) {
+    return node->options[RS_PROTOCOL_RDCM];
+}
 rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer); /* hangs it off the transfer */
 void rs_rdcm_free(rs_node *node, rs_transfer *t);
 rs_receiving *rs_rdcm_receiving(const rs_rdcm *r);
@@ -53,16 +56,14 @@ void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind
 bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out *out);
 
 /* rdcm/receiver.c: one handler per packet */
-bool rs_rdcm_offered(rs_node *node, rs_receiving *x);
 bool rs_rdcm_accept(rs_node *node, rs_time now, rs_receiving *x);
 rs_rx_result rs_rdcm_tree_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h);
 rs_rx_result rs_rdcm_receiver_datagram(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet);
 rs_rx_result rs_rdcm_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn);
-rs_status rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x);
+void rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x);
-void rs_rdcm_data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m); /* DATA_FNSD */
 void rs_rdcm_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out);
-bool rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m);
+rs_rx_verdict rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m);
 void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x); /* it may have ended after this */
 rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x);
 void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x); /* keeps what answers late repairs, if it has all */
@@ -90,8 +91,7 @@ const char *rs_rdcm_begin(rs_node *node, rs_time now, rs_sending *x);
 void rs_rdcm_advance(rs_node *node, rs_time now, rs_sending *x);
 void rs_rdcm_schedule(rs_node *node, rs_time now, rs_sending *x);
 bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out);
-rs_rx_verdict rs_rdcm_sender_datagram(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from,
-                                      const rs_packet_in *packet);
+rs_rx_verdict rs_rdcm_sender_datagram(rs_node *node, rs_time now, rs_sending *x, const rs_packet_in *packet);
 rs_rx_verdict rs_rdcm_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from, const rs_message *m);
 void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x);
 /* Its overlay children; NULL: all receivers. False: memory is short, nothing has changed. */
@@ -110,6 +110,5 @@ void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r);
 bool rs_rdcm_lacks(const rs_receiving *x, uint64_t sn); /* it is not here, and there is room for it */
 void rs_rdcm_stream_taken(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_stream_grown(rs_node *node, rs_time now, rs_sending *x);
-bool rs_rdcm_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size); /* false: it went further */
 
 #endif

@@ -8,25 +8,18 @@ static rs_rx_result verdict(rs_rx_verdict what) {
     return (rs_rx_result){.verdict = what};
 }
 
-bool rs_rdcm_offered(rs_node *node, rs_receiving *x) {
-    rs_rdcm *r = rs_rdcm_new(node, &x->t);
-    if (r)
-        r->rings[RS_RING_LEAF].parent = x->link.peer->id; /* until there is a view, the sender is everybody's parent */
-    return r != NULL;
-}
-
+/* A view may have come before. */
 bool rs_rdcm_accept(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_rdcm *r = x->t.own;
-    (void)now;
-    if (r->transfer->stream.on) {
-        uint64_t *words = rs_allocate(node, r->capacity / 64 * sizeof *words);
-        if (!words)
-            return false;
+    rs_rdcm *r = x->t.own ? x->t.own : rs_rdcm_new(node, &x->t);
+    uint64_t *words = r && x->t.stream.on ? rs_allocate(node, r->capacity / 64 * sizeof *words) : NULL;
+    if (!r || (x->t.stream.on && !words))
+        return false;
+    if (words)
         rs_rdcm_set_init(&r->here, x->t.fragments, words, r->capacity / 64);
-    } else {
+    else
         rs_rdcm_set_init(&r->here, x->t.fragments, x->present.words, 0);
-    }
     rs_rdcm_congestion_start(x);
+    rs_rdcm_ended(node, now, x);
     return true;
 }
 
@@ -247,7 +240,7 @@ static void maybe_served(rs_node *node, rs_time now, rs_receiving *x) {
 
 void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
-    if (r->here.cum < x->t.fragments || r->here.top == 0) {
+    if (!r || r->here.cum < x->t.fragments || r->here.top == 0) {
         rs_engine_drop(node, &x->t);
         return;
     }
@@ -264,15 +257,11 @@ void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
     r->subtree = r->here;
 }
 
-rs_status rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x) {
+void rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
-    x->state = RS_RX_SERVING;
-    x->verify_due = RS_NEVER;
     r->serve_until = now + SERVE_SILENT_SENDER * node->config.sender_silence_bound;
-    rs_say(node, now, &x->link, RS_SAY_DATA_RCVD);
     rs_rdcm_wake(node, r, r->serve_until);
     maybe_served(node, now, x);
-    return RS_OK;
 }
 
 void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x) {
@@ -280,25 +269,18 @@ void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x) {
     whole(node, now, x);
 }
 
-void rs_rdcm_data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
-    (void)m;
-    rs_rdcm_ended(node, now, x);
-}
-
-/* OPEN again: a repetition; a stream's end; or what is left comes without a data channel, and not by RDCM. True if
- * that is all there is to do. */
-bool rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
-    if (x->state == RS_RX_SERVING) {
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | RS_SAY_DATA_RCVD);
-        return true;
-    }
-    if (m->session == x->t.session)
-        return false;
-    if (x->state != RS_RX_VERIFYING && !x->t.stream.on) {
+/* OPEN again: a repetition; a stream's end; or what is left comes without a data channel, and not by RDCM. */
+rs_rx_verdict rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    bool further = m->session != x->t.session && x->state != RS_RX_SERVING;
+    if (further && (x->state == RS_RX_VERIFYING || x->t.stream.on))
+        return RS_RX_NONE;
+    if (further) {
         rs_engine_drop(node, &x->t);
-        return false;
+        return x->t.engine->message(node, now, &x->link, m);
     }
-    return true;
+    if (x->state != RS_RX_OFFERED)
+        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->state == RS_RX_SERVING ? RS_SAY_DATA_RCVD : 0));
+    return RS_RX_NONE;
 }
 
 rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
@@ -338,7 +320,6 @@ void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
 
 void rs_rdcm_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out) {
     const rs_rdcm *r = x->t.own;
-    out->protocol = RS_PROTOCOL_RDCM;
     out->view = r->version;
     out->window = r->bic.window;
     out->ack_timeout = rs_watch_timeout(node, &r->rings[RS_RING_LEAF].successor);

@@ -34,7 +34,7 @@
 #define SUSPECT_TIMES 8
 
 rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
-    const rs_rdcm_config *c = &node->config.rdcm;
+    const rs_rdcm_config *c = rs_rdcm_options(node);
     if (c->ack_timeout)
         return c->ack_timeout;
     rs_time late =
@@ -168,7 +168,7 @@ static rs_time busy_bound(const rs_node *node, const rs_rdcm_watch *w, rs_time b
  * it. Ours: it says itself if anything came to it by the tree. Where hosts are busy, acknowledgements are so late that
  * everything has been repaired before, needed or not; that says nothing. */
 static void suspect(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const learned *l, bool starved) {
-    rs_time bound = node->config.rdcm.link_bound;
+    rs_time bound = rs_rdcm_options(node)->link_bound;
     int ring = ring_of(r, w);
     if (w->by_tree) {
         w->by_repair = 0;
@@ -263,9 +263,9 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
 static void has_failed(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
     int ring = ring_of(r, w);
     rs_time pause = TELL_AGAIN * w->failed < TELL_SLOWEST ? TELL_AGAIN * w->failed : TELL_SLOWEST;
-    if (w->failed == TELL_TIMES || (w->failed && now - w->failed_at < pause * node->config.rdcm.failure_bound) ||
+    if (w->failed == TELL_TIMES || (w->failed && now - w->failed_at < pause * rs_rdcm_options(node)->failure_bound) ||
         w->unanswered < UNANSWERED_LEAST || !w->asked_at ||
-        now - w->asked_at < busy_bound(node, w, node->config.rdcm.failure_bound) || ring < 0)
+        now - w->asked_at < busy_bound(node, w, rs_rdcm_options(node)->failure_bound) || ring < 0)
         return;
     w->failed++;
     w->failed_at = now;

@@ -16,7 +16,7 @@ static uint64_t due_top(const rs_receiving *x) {
 
 static rs_time bound(const rs_node *node, const rs_rdcm *r) {
     bool ring = r->rings[RS_RING_LEAF].predecessor != RS_NO_PEER || r->rings[RS_RING_PROXY].predecessor != RS_NO_PEER;
-    rs_time given = node->config.rdcm.request_bound;
+    rs_time given = rs_rdcm_options(node)->request_bound;
     return ring || given < WITHOUT_RING ? given : WITHOUT_RING;
 }
 

@@ -20,7 +20,7 @@ static bool begin(rs_node *node, rs_time now, rs_sending *x) {
     r->expected = RS_BIC_FIRST - 1;
     r->progress_at = now;
     r->start_due = now + ACCEPT_BOUND;
-    r->view_due = now + node->config.rdcm.view_bound;
+    r->view_due = now + rs_rdcm_options(node)->view_bound;
     return r->has_view || rs_rdcm_take_children(node, now, x, NULL, 0);
 }
 
@@ -59,7 +59,7 @@ static bool may_start(rs_node *node, rs_time now, rs_sending *x) {
         rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
         rs_words(log.cause, sizeof log.cause,
                  "no backup overlay from the manager in %lld ms: every receiver answers to the sender, who repairs",
-                 (long long)(node->config.rdcm.view_bound / RS_MS));
+                 (long long)(rs_rdcm_options(node)->view_bound / RS_MS));
         rs_emit(node, &log);
     }
     return true;
@@ -84,7 +84,7 @@ static uint64_t sendable(const rs_sending *x) {
  * children acknowledge in two round trips without a queue, the delay of an ACK and a little time beside, much as
  * Republic's window has it. */
 static uint64_t queue(const rs_node *node, const rs_rdcm *r) {
-    rs_time span = 2 * r->trip_least + QUEUE_TIME + node->config.rdcm.ack_delay;
+    rs_time span = 2 * r->trip_least + QUEUE_TIME + rs_rdcm_options(node)->ack_delay;
     return r->pace * (uint64_t)(span / 1000) / 1000000 + QUEUE_LEAST;
 }
 
@@ -102,7 +102,7 @@ static void measure_pace(rs_time now, rs_rdcm *r) {
 /* One past the last sn that may go: what receivers expect, and what the set of acknowledged ones can tell apart. */
 static uint64_t limit(const rs_node *node, const rs_sending *x) {
     const rs_rdcm *r = x->t.own;
-    bool controlled = !node->config.rdcm.no_congestion_control;
+    bool controlled = !rs_rdcm_options(node)->no_congestion_control;
     uint64_t behind = r->transfer->stream.on ? r->capacity / 2 : r->capacity - 64;
     uint64_t sets = r->all.acked.cum + behind, can = sendable(x);
     uint64_t most = controlled && r->expected + 1 < sets ? r->expected + 1 : sets;
@@ -118,7 +118,7 @@ static bool is_over(const rs_sending *x) {
 static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     rs_data_stop(node, x);
     x->stats.data_done_at = now;
-    x->fnsd_due = now + node->config.rdcm.request_bound;
+    x->fnsd_due = now + rs_rdcm_options(node)->request_bound;
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
 }
 
@@ -272,7 +272,7 @@ static void pace(const rs_node *node, rs_sending *x) {
     uint64_t window = r->expected + 1 > r->all.acked.cum ? r->expected + 1 - r->all.acked.cum : 1;
     int64_t rate = x->rate.ceiling_bps;
     uint64_t bits = (uint64_t)(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD) * 12;
-    if (!node->config.rdcm.no_congestion_control && trip > 0 && window < r->capacity) {
+    if (!rs_rdcm_options(node)->no_congestion_control && trip > 0 && window < r->capacity) {
         uint64_t paced = window * bits * 1000000 / (uint64_t)(trip / 1000 + 1);
         rate = paced < (uint64_t)rate ? (int64_t)paced : rate;
     }
@@ -334,12 +334,11 @@ static rs_rx_verdict on_request(rs_node *node, rs_time now, rs_sending *x, rs_re
     return RS_RX_NONE;
 }
 
-rs_rx_verdict rs_rdcm_sender_datagram(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from,
-                                      const rs_packet_in *packet) {
+rs_rx_verdict rs_rdcm_sender_datagram(rs_node *node, rs_time now, rs_sending *x, const rs_packet_in *packet) {
     rs_ack ack;
     if (!rs_ack_decode(packet->header, packet->header_length, &ack))
         return RS_RX_BAD;
-    return on_ack(node, now, x, from, &ack);
+    return on_ack(node, now, x, rs_recipient_of(x, packet->peer), &ack);
 }
 
 rs_rx_verdict rs_rdcm_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from, const rs_message *m) {
@@ -394,7 +393,6 @@ rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x) {
 
 void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
     const rs_rdcm *r = x->t.own;
-    out->protocol = RS_PROTOCOL_RDCM;
     out->view = r->version;
     out->window = r->expected + 1 > r->all.acked.cum ? r->expected + 1 - r->all.acked.cum : 0;
     out->ack_timeout = rs_watch_timeout(node, &r->all);

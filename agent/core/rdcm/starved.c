@@ -13,7 +13,7 @@
 void rs_rdcm_starved_look(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind) {
     const rs_rdcm_watch *w = &r->rings[kind].successor, *leaf = &r->rings[RS_RING_LEAF].successor;
     rs_rdcm_starving *s = &r->starving[kind];
-    rs_time bound = node->config.rdcm.link_bound;
+    rs_time bound = rs_rdcm_options(node)->link_bound;
     /* An old word does not count: of one that is cut off too, nothing comes that would take it back. */
     bool leaf_has = kind == RS_RING_PROXY && leaf->in_use && leaf->by_tree && now - leaf->heard_at < bound;
     if (leaf_has || s->version != r->version || r->tree_at > s->since)

@@ -33,14 +33,3 @@ void rs_rdcm_stream_grown(rs_node *node, rs_time now, rs_sending *x) {
     rs_rdcm_schedule(node, now, x);
     rs_sender_arm(node, x);
 }
-
-bool rs_rdcm_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size) {
-    uint64_t fragments = rs_fragments(size, x->t.fragment_size);
-    if (rs_rdcm_of(&x->t)->here.top > fragments)
-        return false;
-    x->t.size = size;
-    x->t.fragments = fragments;
-    rs_engine_rdcm.stream_end(node, &x->t, fragments);
-    rs_rdcm_ended(node, now, x);
-    return true;
-}

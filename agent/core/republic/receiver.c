@@ -63,35 +63,53 @@ rs_receiving *rs_receiving_of_packet(rs_node *node, uint64_t nonce) {
 }
 
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet) {
-    rs_data_header h;
+    rs_data_header h = {.flags = RS_DATA_REPAIR};
     int version = rs_wire_version(packet->header, packet->header_length);
     if (version >= 0 && version != RS_WIRE_VERSION)
         return verdict(RS_RX_VERSION);
-    if (rs_wire_data_header_length(packet->header, packet->header_length) == RS_REPAIR_HEADER)
-        return rs_receiver_repair(node, now, packet);
-    if (!rs_wire_decode_data(packet->header, packet->header_length, &h) || !rs_engine_of(node, h.engine))
+    bool repair = rs_wire_data_header_length(packet->header, packet->header_length) == RS_REPAIR_HEADER;
+    if (repair ? !rs_wire_nonce(packet->header, packet->header_length, &h.nonce)
+               : !rs_wire_decode_data(packet->header, packet->header_length, &h) || !rs_engine_of(node, h.engine))
         return verdict(RS_RX_BAD);
     rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
     if (!x || x->state == RS_RX_OFFERED)
         return verdict(RS_RX_UNKNOWN);
+    if (repair)
+        return x->t.engine->data_packet(node, now, x, &h, packet);
     if (x->t.size == RS_STREAM && packet->payload_length < x->t.fragment_size)
         return verdict(RS_RX_UNKNOWN); /* its end, which is not known here yet */
     if (h.sn >= x->t.fragments || packet->payload_length != rs_fragment_length(&x->t, h.sn))
         return verdict(RS_RX_BAD);
     if ((h.flags & RS_DATA_FIRST) && h.aux != x->t.size)
         return verdict(RS_RX_BAD);
-    return x->t.engine->receiver.data_packet(node, now, x, &h);
+    return x->t.engine->data_packet(node, now, x, &h, packet);
 }
 
 /* There is room for it here; it may be late for the data channel. */
-void rs_republic_accepted(rs_node *node, rs_time now, rs_receiving *x) {
+bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
         rs_emit(node,
                 &(rs_event){.kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = x->t.session});
     rs_ask_missing(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
+    return true;
 }
 
-rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h) {
+static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
+    rs_rx_result result = rs_receiver_store(x, sn);
+    if (result.verdict == RS_RX_STORE)
+        x->stats.patches_received++;
+    x->retry_due = x->asked.count ? now + rs_receiver_patience(x) : RS_NEVER;
+    rs_ask_on(node, now, x);
+    rs_republic_whole(node, now, x);
+    return result;
+}
+
+rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h,
+                              const rs_packet_in *packet) {
+    if (packet->channel == RS_CH_PEER_RELIABLE)
+        return patch(node, now, x, h->sn);
+    if (h->flags & RS_DATA_REPAIR)
+        return rs_receiver_repair(node, now, x, packet);
     if (x->state != RS_RX_RECEIVING)
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
     x->link.heard_at = now;
@@ -101,13 +119,15 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
     if (h->session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h->sn >= x->ring.first && h->sn < x->ring.end)
         on_ring_packet(node, now, x, h);
     rs_ask_on(node, now, x);
-    rs_receiver_whole(node, now, x);
+    rs_republic_whole(node, now, x);
     return result;
 }
 
-static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m, uint32_t length) {
+static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
+                                 const rs_packet_in *packet) {
     uint64_t sn = m->ptch_data.sn;
-    if (sn >= x->t.fragments || length != rs_fragment_length(&x->t, sn))
+    const rs_data_header h = {.session = m->session, .nonce = m->nonce, .sn = sn};
+    if (sn >= x->t.fragments || packet->payload_length != rs_fragment_length(&x->t, sn))
         return verdict(RS_RX_BAD);
     if (x->state == RS_RX_OFFERED)
         return verdict(RS_RX_UNKNOWN);
@@ -115,17 +135,7 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
         return rs_again_patch(node, now, x, sn);
     if (x->state != RS_RX_RECEIVING)
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
-    return x->t.engine->receiver.patch(node, now, x, sn);
-}
-
-rs_rx_result rs_republic_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
-    rs_rx_result result = rs_receiver_store(x, sn);
-    if (result.verdict == RS_RX_STORE)
-        x->stats.patches_received++;
-    x->retry_due = x->asked.count ? now + rs_receiver_patience(x) : RS_NEVER;
-    rs_ask_on(node, now, x);
-    rs_receiver_whole(node, now, x);
-    return result;
+    return x->t.engine->data_packet(node, now, x, &h, packet);
 }
 
 /* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap
@@ -138,10 +148,10 @@ static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_m
         rs_say(node, now, &x->link, RS_SAY_DATA_RCVD); /* the sender missed it */
     if (x->state != RS_RX_RECEIVING)
         return; /* asks when it is accepted */
-    x->t.engine->receiver.data_over(node, now, x, m);
+    x->t.engine->message(node, now, &x->link, m);
 }
 
-void rs_republic_data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+static void data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     if (m->session == x->t.session) {
         if (x->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
             rs_ask_by(node, now, x, RS_ASKS_RANGES_AGAIN);
@@ -154,7 +164,7 @@ void rs_republic_data_over(rs_node *node, rs_time now, rs_receiving *x, const rs
 }
 
 rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
-                                 uint32_t payload_length) {
+                                 const rs_packet_in *packet) {
     char cause[RS_CAUSE_MAX];
     x->link.heard_at = now;
     if (x->t.finished && m->type != RS_MSG_OPEN) {
@@ -165,7 +175,7 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     }
     switch (m->type) {
     case RS_MSG_PTCH_DATA:
-        return on_ptch_data(node, now, x, m, payload_length);
+        return on_ptch_data(node, now, x, m, packet);
     case RS_MSG_LEAVES:
         return rs_on_leaves(node, x, m);
     case RS_MSG_DATA_FNSD:
@@ -192,7 +202,78 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     }
 }
 
-bool rs_republic_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
+/* The next session: what the one before left out is asked for, its data channel is over. */
+static void next_session(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    x->t.session = m->session;
+    x->group_address = m->open.group_address;
+    x->data_port = m->open.data_port;
+    x->path_kind = m->open.path_kind;
+    x->light_confirm = m->open.light_confirm;
+    x->ended = x->active = false;
+    x->tail_due = RS_NEVER;
+    x->repair_number = 0;
+    rs_ask_by(node, now, x, RS_ASKS_RANGES);
+    x->session_received = x->session_repairs = x->session_dropped = 0;
+    rs_ring_start(&x->ring, m->open.first, m->open.end);
+    rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
+    if (x->state == RS_RX_RECEIVING)
+        rs_ask_missing(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
+    if (x->state == RS_RX_RECEIVING && (x->path_kind != RS_OPEN_NO_PATH || x->group != RS_NO_GROUP))
+        rs_emit(node,
+                &(rs_event){.kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = m->session});
+    x->session_news = x->state == RS_RX_OFFERED;
+}
+
+void rs_republic_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    if (m->type == RS_MSG_DATA_FNSD) {
+        data_over(node, now, x, m);
+        return;
+    }
+    if (m->session > x->t.session)
+        next_session(node, now, x, m);
+    if (x->state != RS_RX_OFFERED)
+        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+}
+
+/* Requests, or what they brought, may be lost. */
+static void ask_again(rs_node *node, rs_time now, rs_receiving *x) {
+    if (now >= x->retry_due)
+        x->retry_due = RS_NEVER;
+    rs_ask_again(node, now, x);
+}
+
+void rs_republic_connected(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->ring.lit)
+        rs_say(node, now, &x->link, RS_SAY_INTL_SEQ);
+    ask_again(node, now, x);
+}
+
+void rs_republic_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
+    if (now >= x->retry_due)
+        ask_again(node, now, x);
+    if (now >= x->tail_due && x->state == RS_RX_RECEIVING)
+        rs_ask_tail(node, now, x);
+    if (now >= x->map_due)
+        rs_map_timeout(node, now, x);
+    if (now >= x->report_due)
+        rs_report_timeout(node, now, x);
+}
+
+rs_time rs_republic_receiver_due(const rs_receiving *x) {
+    rs_time asks = x->retry_due < x->tail_due ? x->retry_due : x->tail_due;
+    rs_time tells = x->report_due < x->map_due ? x->report_due : x->map_due;
+    return asks < tells ? asks : tells;
+}
+
+void rs_republic_whole(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->state != RS_RX_RECEIVING || x->present.count != x->t.fragments)
+        return;
+    x->active = false;
+    x->report_due = x->retry_due = x->tail_due = x->map_due = RS_NEVER;
+    rs_receiver_is_whole(node, now, x);
+}
+
+bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
     switch (what) {
     case RS_SAY_INTL_SEQ:
         m->type = RS_MSG_INTL_SEQ;
@@ -245,9 +326,9 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
             *more = rs_again_left(x);
             return worth;
         }
-        return x->t.engine->receiver.says(node, now, x, what, m, more);
+        return x->t.engine->say(node, now, x, what, m, more);
     default:
-        return x->t.engine->receiver.says(node, now, x, what, m, more);
+        return x->t.engine->say(node, now, x, what, m, more);
     }
 }
 
@@ -279,31 +360,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
     }
     if (rs_digest_follows(&x->t.digest) && m->open.digest.length > 0 && !take_digest(node, now, x, &m->open.digest))
         return RS_RX_BAD;
-    if (x->t.engine->receiver.open_again && x->t.engine->receiver.open_again(node, now, x, m))
-        return RS_RX_NONE;
-    if (m->session > x->t.session) {
-        x->t.session = m->session;
-        x->group_address = m->open.group_address;
-        x->data_port = m->open.data_port;
-        x->path_kind = m->open.path_kind;
-        x->light_confirm = m->open.light_confirm;
-        x->ended = x->active = false;
-        x->tail_due = RS_NEVER;
-        x->repair_number = 0;
-        rs_ask_by(node, now, x, RS_ASKS_RANGES);
-        x->session_received = x->session_repairs = x->session_dropped = 0;
-        rs_ring_start(&x->ring, m->open.first, m->open.end);
-        rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
-        if (x->state == RS_RX_RECEIVING)
-            rs_ask_missing(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
-        if (x->state == RS_RX_RECEIVING && (x->path_kind != RS_OPEN_NO_PATH || x->group != RS_NO_GROUP))
-            rs_emit(node, &(rs_event){
-                              .kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = m->session});
-        x->session_news = x->state == RS_RX_OFFERED;
-    }
-    if (x->state != RS_RX_OFFERED)
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
-    return RS_RX_NONE;
+    return x->t.engine->message(node, now, &x->link, m);
 }
 
 static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
@@ -333,7 +390,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->group = RS_NO_GROUP;
     x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
     x->reported_at = x->data_at = now - 1000 * RS_MS;
-    x->report_due = x->verify_due = x->retry_due = x->forget_due = x->tail_due = x->map_due = RS_NEVER;
+    x->report_due = x->verify_due = x->retry_due = x->forget_due = x->tail_due = x->map_due = x->again_due = RS_NEVER;
     x->offered_due = now + node->config.sender_silence_bound;
     rs_ring_start(&x->ring, m->open.first, m->open.end);
     if (rs_enter(node, &x->t) != RS_OK) {
@@ -342,10 +399,6 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
         return NULL;
     }
     rs_link_attach(&x->link, p, &x->t, now);
-    if (engine->receiver.begin && !engine->receiver.begin(node, x)) {
-        rs_receiver_free(node, x);
-        return NULL;
-    }
     x->ping_due = now + node->config.sender_silence_bound / 2;
     return x;
 }
@@ -353,7 +406,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
 /* Whether what it says of its path and its length can be by its engine. Of one that is not known nobody can tell. */
 static bool fits(const rs_engine *engine, const rs_message *m) {
     bool path = m->open.path_kind > RS_PATH_PACKET || !engine || (engine->path_kinds >> m->open.path_kind & 1);
-    return path && (m->open.size != RS_STREAM || !engine || engine->streams);
+    return path && (m->open.size != RS_STREAM || !engine || engine->stream);
 }
 
 /* Why an OPEN is refused whoever it is from; NULL: it is not. */

@@ -2,6 +2,7 @@
  *
  * A repair is of use if exactly one of its fragments is not here: then that one is the packet's payload XOR the others.
  * Nothing is kept of one that is of no use: its sender learns so from the next map. */
+#include "core/republic/republic.h"
 #include "core/transfer/engine.h"
 
 #define MAPS_MOST 4            /* messages of a report */
@@ -132,14 +133,11 @@ static rs_rx_result combine(rs_node *node, rs_receiving *x, const rs_repair_head
     return result;
 }
 
-rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, const rs_packet_in *packet) {
+rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet) {
     rs_repair_header h;
     uint32_t missing = 0;
-    if (!rs_wire_decode_repair(packet->header, packet->header_length, &h) || !rs_engine_of(node, h.engine))
+    if (!rs_wire_decode_repair(packet->header, packet->header_length, &h) || h.engine != x->t.engine->id)
         return (rs_rx_result){.verdict = RS_RX_BAD};
-    rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
-    if (!x || x->state == RS_RX_OFFERED)
-        return (rs_rx_result){.verdict = RS_RX_UNKNOWN};
     if (h.count && h.member[h.count - 1] >= x->t.fragments)
         return (rs_rx_result){.verdict = RS_RX_BAD};
     if (packet->payload_length != (h.count ? rs_fragment_length(&x->t, h.member[0]) : 0))
@@ -156,6 +154,6 @@ rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, const rs_packet_in *
     }
     if (h.session == x->t.session && x->path_kind != RS_OPEN_NO_PATH)
         heed(node, now, x, &h);
-    rs_receiver_whole(node, now, x);
+    rs_republic_whole(node, now, x);
     return result;
 }

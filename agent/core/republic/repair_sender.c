@@ -6,7 +6,7 @@
  * company within HOLD is patched after all. When the round is over and the path is a packet path, it is kept for a
  * tail: repairs, then a mark to which receivers answer with what they still miss, until nothing is missing or little is
  * gained. */
-#include "core/transfer/state.h"
+#include "core/republic/republic.h"
 
 #define CHOICE_LEAST 32    /* data packets before anything can be said about loss */
 #define CHOICE_WINDOW 8192 /* after so many the older half counts half */
@@ -64,7 +64,7 @@ static void begin_coding(rs_node *node, rs_time now, rs_sending *x, uint64_t sen
     p->rest = BURST;
     tell_choice(node, x, sent, losing);
     mark_next(x);
-    rs_data_schedule(node, now, x);
+    rs_republic_schedule(node, now, x);
 }
 
 /* Patching costs the sender a packet per loss and receiver, a coded repair about as many as the receiver needs that
@@ -195,7 +195,7 @@ static void next_round(rs_node *node, rs_time now, rs_sending *x) {
     p->rounds++;
     p->unanswered = 0;
     p->tail_due = RS_NEVER;
-    rs_data_schedule(node, now, x);
+    rs_republic_schedule(node, now, x);
 }
 
 static void look_at_tail(rs_node *node, rs_time now, rs_sending *x) {
@@ -440,10 +440,10 @@ void rs_repair_timeout(rs_node *node, rs_time now, rs_sending *x) {
         end_tail(node, now, x);
     } else if (p->table.wanted) { /* of those that answered */
         p->tail_due = RS_NEVER;
-        rs_data_schedule(node, now, x);
+        rs_republic_schedule(node, now, x);
     } else {
         p->tail_due = RS_NEVER;
         p->marks = 1;
-        rs_data_schedule(node, now, x);
+        rs_republic_schedule(node, now, x);
     }
 }

@@ -1,38 +1,68 @@
 /* Republic (docs/republic.md) in the table of engines: the fallback, which goes by every path. */
 #include "core/republic/republic.h"
 
-#include "core/transfer/engine.h"
+static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+    rs_transfer *t = link->transfer;
+    if (t->sending)
+        return rs_republic_sender_message(node, now, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), m);
+    rs_republic_receiver_message(node, now, (rs_receiving *)t, m);
+    return RS_RX_NONE;
+}
 
-static void receiver_removed(rs_node *node, rs_time now, rs_recipient *r) {
-    rs_sending *x = (rs_sending *)r->link.transfer;
-    rs_window_left(node, now, x, r);
-    rs_repair_left(now, x, r);
+static bool poll(rs_node *node, rs_time now, rs_transfer *t, rs_turn turn, rs_packet_out *out) {
+    (void)turn; /* data packets only */
+    return rs_republic_poll_data(node, now, (rs_sending *)t, out);
+}
+
+static void timeout(rs_node *node, rs_time now, rs_transfer *t) {
+    if (t->sending)
+        rs_republic_sender_timeout(node, now, (rs_sending *)t);
+    else
+        rs_republic_receiver_timeout(node, now, (rs_receiving *)t);
+}
+
+static rs_time deadline(const rs_node *node, const rs_transfer *t) {
+    (void)node;
+    return t->sending ? rs_republic_sender_due((const rs_sending *)t)
+                      : rs_republic_receiver_due((const rs_receiving *)t);
+}
+
+static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *news) {
+    if (t->sending)
+        rs_republic_sender_news(node, now, (rs_sending *)t, news);
+    else if (news->what == RS_NEWS_CONNECTED)
+        rs_republic_connected(node, now, (rs_receiving *)t);
+}
+
+static void stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out) {
+    const rs_sending *x = (const rs_sending *)t;
+    (void)node;
+    if (!t->sending)
+        return;
+    out->repairs_mended += x->repair.coded ? x->repair.table.mended : 0;
+    out->rate_bps = x->phase == RS_PHASE_HIGH_RATE ? rs_rate_bps(&x->rate) : 0;
+}
+
+static void stop(rs_node *node, rs_transfer *t) {
+    if (t->sending)
+        rs_republic_sender_stop(node, (rs_sending *)t);
 }
 
 const rs_engine rs_engine_republic = {
     .id = RS_PROTOCOL_REPUBLIC,
     .name = "Republic",
+    .word = "republic",
     .path_kinds = 1u << RS_OPEN_NO_PATH | 1u << RS_PATH_CIRCUIT | 1u << RS_PATH_PACKET,
     .receiver_events = 10,
-    .by_light = true,
-    .sender =
-        {
-            .begin = rs_republic_begin,
-            .path_moved = rs_republic_path_moved,
-            .resume = rs_republic_resume,
-            .message = rs_republic_message,
-            .advance = rs_republic_advance,
-            .schedule = rs_republic_schedule,
-            .poll_data = rs_republic_poll_data,
-            .receiver_removed = receiver_removed,
-        },
-    .receiver =
-        {
-            .accepted = rs_republic_accepted,
-            .data_packet = rs_republic_data,
-            .patch = rs_republic_patch,
-            .data_over = rs_republic_data_over,
-            .says = rs_republic_says,
-            .ask_again = rs_ask_again,
-        },
+    .path_granted = rs_republic_path_granted,
+    .begin = rs_republic_begin,
+    .data_packet = rs_republic_data,
+    .message = message,
+    .say = rs_republic_say,
+    .poll = poll,
+    .timeout = timeout,
+    .deadline = deadline,
+    .notify = notify,
+    .stats = stats,
+    .stop = stop,
 };

@@ -98,13 +98,11 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
     if (m->open_ack.status == RS_ACK_ACCEPTED && !r->accepted) {
         r->accepted = true;
         r->accepted_at = now;
-        if (r->member && !r->lit && x->t.engine->by_light && x->grant.light_bound &&
-            now + x->grant.light_bound < x->light_due)
-            x->light_due = now + x->grant.light_bound;
+        const rs_news news = {.what = RS_NEWS_ACCEPTED, .receiver = r};
         if (x->t.stream.on && x->t.size != RS_STREAM)
             rs_say(node, now, &r->link, RS_SAY_OPEN);
-        rs_sender_accepted(now, x);
-        rs_sender_advance(node, now, x);
+        if (x->t.engine->notify)
+            x->t.engine->notify(node, now, &x->t, &news);
         rs_sender_arm(node, x);
     }
     return RS_RX_NONE;
@@ -128,13 +126,13 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
     r->progress_at = now;
     r->seen_pos = r->start_pos;
     rs_window_seen(node, now, x, r, r->start_pos);
-    rs_sender_lit(now, x);
+    rs_republic_lit(now, x);
     rs_emit(node, &(rs_event){.kind = RS_EV_FIRST_LIGHT,
                               .xfer = x->t.id,
                               .peer = r->link.peer->id,
                               .sn = m->intl_seq.sn,
                               .session = m->session});
-    rs_sender_advance(node, now, x);
+    rs_republic_advance(node, now, x);
     return RS_RX_NONE;
 }
 
@@ -181,7 +179,8 @@ static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_r
     return RS_RX_NONE;
 }
 
-rs_rx_verdict rs_republic_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+rs_rx_verdict rs_republic_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
+                                         const rs_message *m) {
     switch (m->type) {
     case RS_MSG_INTL_SEQ:
         return on_intl_seq(node, now, x, r, m);
@@ -311,7 +310,7 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
     case RS_MSG_PTCH_REQ:
     case RS_MSG_PTCH_MAP:
     case RS_MSG_RATE:
-        return x->t.engine->sender.message(node, now, x, r, m);
+        return x->t.engine->message(node, now, &r->link, m);
     case RS_MSG_DATA_RCVD:
         return on_data_rcvd(node, now, x, r, m);
     case RS_MSG_LEAF_REQ:

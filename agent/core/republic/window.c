@@ -7,7 +7,7 @@
  * A burst may take all that was under way to a receiver, with every packet that asked for a report: nothing would come
  * to open the window. So a shut window lets a few packets through now and then (as TCP does after a lost tail, RFC
  * 8985), each time after twice as long. Ours. */
-#include "core/transfer/state.h"
+#include "core/republic/republic.h"
 
 #define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */
 #define AHEAD_LEAST 16                   /* packets */
@@ -61,7 +61,7 @@ static void find_anew(rs_node *node, rs_time now, rs_sending *x) {
     find(x, now);
     if (shut && x->pos < x->window_pos) {
         rs_pacer_resume(&x->pacer, now);
-        rs_data_schedule(node, now, x);
+        rs_republic_schedule(node, now, x);
     }
 }
 

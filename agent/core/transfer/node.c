@@ -1,6 +1,8 @@
 /* The node: its making, and where packets, time and statistics go in. */
 #include "core/transfer/engine.h"
 
+#include <string.h>
+
 #define DEFAULT_FRAGMENT 8896
 #define DEFAULT_BOUND (5000 * RS_MS)
 
@@ -26,6 +28,20 @@ const char *rs_strerror(rs_status status) {
     return "unknown error";
 }
 
+uint32_t rs_engines_here(void) {
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < rs_engine_count; i++)
+        here |= 1u << rs_engines_known[i]->id;
+    return here;
+}
+
+const char *rs_engine_word(uint32_t engine) {
+    for (uint32_t i = 0; i < rs_engine_count; i++)
+        if (rs_engines_known[i]->id == engine)
+            return rs_engines_known[i]->word;
+    return NULL;
+}
+
 static bool fill_defaults(rs_config *c) {
     if (c->attempt_interval < 0 || c->patch_timeout < 0 || c->nic_rate_bps < 0 || c->receiver_silence_bound < 0 ||
         c->sender_silence_bound < 0 || c->sender_away_bound < 0 || c->no_path_bound < 0 || c->answer_bound < 0)
@@ -44,9 +60,6 @@ static bool fill_defaults(rs_config *c) {
     c->stragglers = c->stragglers ? c->stragglers : RS_STRAGGLERS_WAIT;
     c->max_transfers = c->max_transfers ? c->max_transfers : 1024;
     c->max_receivers = c->max_receivers ? c->max_receivers : 1024;
-    for (uint32_t i = 0; i < c->engine_count; i++)
-        if (c->engines[i]->fill_defaults && !c->engines[i]->fill_defaults(c))
-            return false;
     return c->max_transfers <= 32768 && c->max_receivers <= 65536;
 }
 
@@ -72,7 +85,23 @@ static bool make_tables(rs_node *node) {
     return true;
 }
 
+/* False: memory is short, or some are out of range. */
+static bool make_options(rs_node *node, const rs_config *c) {
+    for (uint32_t i = 0; i < c->engine_count; i++) {
+        const rs_engine *engine = c->engines[i];
+        if (!engine->configure)
+            continue;
+        void *options = node->options[engine->id] = rs_allocate(node, engine->options_size);
+        if (!options || !engine->configure(c->options[engine->id], options))
+            return false;
+    }
+    memset(node->config.options, 0, sizeof node->config.options);
+    return true;
+}
+
 static void free_tables(rs_node *node) {
+    for (uint32_t i = 0; i < RS_ENGINES_MOST; i++)
+        rs_release(node, node->options[i]);
     rs_release(node, node->slots);
     rs_release(node, node->slot_generation);
     rs_release(node, node->transfer_buckets);
@@ -103,7 +132,7 @@ rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator) {
                         &node->talking, &node->patching,  &node->acking, &node->mending};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         rs_list_init(lists[i]);
-    if (!make_tables(node)) {
+    if (!make_options(node, &filled) || !make_tables(node)) {
         free_tables(node);
         allocator->release(allocator->context, node);
         return NULL;
@@ -161,7 +190,7 @@ static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_
         return (rs_rx_result){.verdict = rs_on_open(node, now, packet->peer, &m)};
     rs_receiving *in = (rs_receiving *)rs_find_nonce(node, m.nonce, false);
     if ((is_for_receiver(m.type) || is_for_either(m.type)) && in && in->link.peer->id == packet->peer)
-        return rs_receiver_message(node, now, in, &m, packet->payload_length);
+        return rs_receiver_message(node, now, in, &m, packet);
     if (is_for_receiver(m.type))
         return nobody(node, now, packet->peer, &m);
     rs_sending *out = (rs_sending *)rs_find_nonce(node, m.nonce, true);
@@ -186,7 +215,7 @@ void rs_node_paused(rs_node *node, rs_time now) {
         rs_sending *x = (rs_sending *)RS_HOLDER(rs_transfer, listed, at);
         for (uint32_t i = 0; i < x->recipient_count; i++)
             x->recipients[i].link.ping_out = false;
-        rs_sender_resume(node, now, x);
+        rs_engine_notify(node, now, &x->t, RS_NEWS_RESUMED);
     }
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next)
         ((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->link.ping_out = false;

@@ -43,23 +43,6 @@ typedef enum {
     RS_STRAGGLERS_EVICT = 3    /* it fails, with these figures as the cause */
 } rs_straggler_policy;
 
-/* RDCM's parameters (docs/rdcm.md). Zero in any field means its default, given in brackets. */
-typedef struct {
-    bool no_congestion_control; /* as a sender: send as fast as the path, whatever receivers expect (Sec. 4.1, 5.2) */
-    uint32_t ack_every;         /* packets an ACK may wait for [8; fewer while the congestion window is small] */
-    rs_time ack_delay;          /* and for how long at most [0.25 ms] */
-    rs_time ack_timeout;        /* fixed (the paper's testbed: 4 ms); 0 = adaptive, from measured ACK round trips */
-    rs_time ack_timeout_least;  /* bounds of the adaptive one [1 ms] */
-    rs_time ack_timeout_first;  /* until there are samples [4 ms] */
-    rs_time loss_delay;      /* a gap is told to congestion control after this (Fig. 12) [when 3 later packets came] */
-    rs_time failure_bound;   /* a successor that acknowledges nothing, repairs included, so long has failed [50 ms] */
-    rs_time link_bound;      /* one that got all by repair, so long, has a failed link above it [30 ms] */
-    rs_time request_bound;   /* what nobody repaired so long is asked of the sender [200 ms] */
-    rs_time view_bound;      /* a sender waits so long for its view, then goes without overlay [500 ms] */
-    uint32_t window_packets; /* packets between the oldest still needed and the newest [65536]; rounded up to 2^n */
-    uint64_t stream_bytes;   /* of a stream at most so many are kept, but 256 packets at least [window_packets] */
-} rs_rdcm_config;
-
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     uint64_t seed;
@@ -81,10 +64,10 @@ typedef struct {
     rs_straggler_policy stragglers; /* for transfers that do not say [wait] */
     uint32_t max_transfers;         /* [1024] */
     uint32_t max_receivers;         /* per transfer [1024] */
-    rs_rdcm_config rdcm;
     /* The engines of objects that are known; the first one is the fallback [all of this agent: Republic, RDCM]. */
     const rs_engine *const *engines;
     uint32_t engine_count;
+    const void *options[RS_ENGINES_MOST]; /* of each engine, by its number, as its own header has them; not kept */
 } rs_config;
 
 typedef struct {
@@ -222,6 +205,10 @@ typedef struct {
     rs_time sender_ack_trip; /* sender: smoothed time from sending to the first ACK */
 } rs_xfer_stats;
 
+/* The engines of this agent: bit e, it has engine e. */
+uint32_t rs_engines_here(void);
+const char *rs_engine_word(uint32_t engine); /* its name in commands and towards the manager; NULL: it is not here */
+
 /* NULL if memory is short or the config is invalid. The config is copied. */
 rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator);
 void rs_node_free(rs_node *node);
@@ -309,7 +296,7 @@ rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *v
 
 /* A continuing stream: rs_send_open with size RS_STREAM and RS_PROTOCOL_RDCM. Payloads are named by offset as ever, in
  * a stream that only grows; what is kept of it is a window: bytes [*first, *end), at most as many fragments as this
- * node's config.rdcm.window_packets.
+ * node's window takes (RDCM: window_packets).
  * Sender: says by rs_stream_extend up to which byte there is data, never beyond *end (RS_ERR_LIMIT). What is not `last`
  * is a multiple of the fragment size. Bytes before *first are not needed any more.
  * Receiver: has all before *here; must keep [*first, *here) for others, and room up to *end. RS_EV_COMPLETE and

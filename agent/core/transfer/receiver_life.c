@@ -19,14 +19,12 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
  * nothing. */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause) {
     x->state = RS_RX_FINISHED;
-    x->active = false;
     x->last_word = last_word;
     rs_words(x->link.cause, sizeof x->link.cause, "%s", cause ? cause : "");
     rs_unsay(node, now, &x->link, UINT32_MAX);
     if (last_word)
         rs_say(node, now, &x->link, last_word);
-    if (x->t.engine->receiver.stop)
-        x->t.engine->receiver.stop(node, x);
+    rs_engine_stop(node, &x->t);
     rs_again_free(node, x);
     rs_release(node, x->present.words);
     x->present.words = x->asked.words = NULL;
@@ -48,15 +46,8 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
     rs_emit(node, &event);
 }
 
-void rs_receiver_whole(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->state == RS_RX_RECEIVING && x->present.count == x->t.fragments)
-        rs_receiver_is_whole(node, now, x);
-}
-
 void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x) {
     x->state = RS_RX_VERIFYING;
-    x->active = false;
-    x->report_due = x->retry_due = x->tail_due = x->map_due = RS_NEVER;
     x->verify_due = now + node->config.no_path_bound;
     x->stats.data_done_at = now;
     rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ | RS_SAY_RATE | RS_SAY_INTL_SEQ);
@@ -89,20 +80,23 @@ rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out) 
     return RS_OK;
 }
 
-static bool make_sets(rs_node *node, rs_time now, rs_receiving *x) {
-    if (!x->t.stream.on) {
-        size_t words = rs_seqset_words(x->t.fragments);
-        uint64_t *memory = rs_allocate(node, 2 * words * sizeof *memory);
-        if (!memory)
-            return false;
-        rs_seqset_init(&x->present, x->t.fragments, memory);
-        rs_seqset_init(&x->asked, x->t.fragments, memory + words);
-    }
-    if (!x->t.engine->receiver.accept || x->t.engine->receiver.accept(node, now, x))
-        return true;
+static bool make_sets(rs_node *node, rs_receiving *x) {
+    size_t words = rs_seqset_words(x->t.fragments);
+    uint64_t *memory = x->t.stream.on ? NULL : rs_allocate(node, 2 * words * sizeof *memory);
+    if (!memory)
+        return x->t.stream.on;
+    rs_seqset_init(&x->present, x->t.fragments, memory);
+    rs_seqset_init(&x->asked, x->t.fragments, memory + words);
+    return true;
+}
+
+/* Memory is short: it is as it was before it was accepted. */
+static rs_status unaccepted(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_unsay(node, now, &x->link, RS_SAY_OPEN_ACK);
     rs_release(node, x->present.words);
     x->present.words = NULL;
-    return false;
+    x->state = RS_RX_OFFERED;
+    return RS_ERR_MEMORY;
 }
 
 rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group, uint64_t room) {
@@ -118,15 +112,16 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     if (x->state != RS_RX_OFFERED)
         return RS_ERR_STATE;
     x->room = room;
-    if (!make_sets(node, now, x))
+    if (!make_sets(node, x))
         return RS_ERR_MEMORY;
     x->group = group;
     x->state = RS_RX_RECEIVING;
-    x->offered_due = RS_NEVER;
     x->ack_status = RS_ACK_ACCEPTED;
-    x->stats.granted_at = now;
     rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
-    x->t.engine->receiver.accepted(node, now, x);
+    if (!x->t.engine->begin(node, now, x))
+        return unaccepted(node, now, x);
+    x->offered_due = RS_NEVER;
+    x->stats.granted_at = now;
     rs_receiver_arm(node, x);
     return RS_OK;
 }
@@ -157,8 +152,13 @@ rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const c
     if (x->state != RS_RX_VERIFYING)
         return RS_ERR_STATE;
     x->rcvd_status = ok ? RS_RCVD_WHOLE : RS_RCVD_MISMATCH;
-    if (ok && x->t.engine->receiver.verified)
-        return x->t.engine->receiver.verified(node, now, x);
+    if (ok && x->t.engine->serves) {
+        x->state = RS_RX_SERVING;
+        x->verify_due = RS_NEVER;
+        rs_say(node, now, &x->link, RS_SAY_DATA_RCVD);
+        rs_engine_notify(node, now, &x->t, RS_NEWS_VERIFIED);
+        return RS_OK;
+    }
     rs_receiver_end(node, now, x, ok, RS_SAY_DATA_RCVD, ok ? "" : cause ? cause : "the digest is wrong");
     return RS_OK;
 }
@@ -267,13 +267,6 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
     return false;
 }
 
-static void ask_again(rs_node *node, rs_time now, rs_receiving *x) {
-    if (now >= x->retry_due)
-        x->retry_due = RS_NEVER;
-    if (x->t.engine->receiver.ask_again)
-        x->t.engine->receiver.ask_again(node, now, x);
-}
-
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->t.finished) {
         rs_receiver_free(node, x);
@@ -287,31 +280,22 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
             rs_ping(node, now, &x->link);
         x->ping_due = now + bound / 4 + 1;
     }
-    if (now >= x->retry_due && x->again.words)
+    if (now >= x->again_due)
         rs_again_ask(node, now, x);
-    else if (now >= x->retry_due)
-        ask_again(node, now, x);
-    if (now >= x->tail_due && x->state == RS_RX_RECEIVING)
-        rs_ask_tail(node, now, x);
-    if (now >= x->map_due)
-        rs_map_timeout(node, now, x);
-    if (now >= x->report_due)
-        rs_report_timeout(node, now, x);
-    if (x->t.engine->receiver.timeout)
-        x->t.engine->receiver.timeout(node, now, x);
+    if (x->t.engine->timeout)
+        x->t.engine->timeout(node, now, &x->t);
     rs_receiver_arm(node, x);
 }
 
 void rs_receiver_arm(rs_node *node, rs_receiving *x) {
     bool waits = x->state < RS_RX_VERIFYING || rs_pieces_wait(x);
     rs_time silent = !waits ? RS_NEVER : silent_since(x) + silence_bound(node, x);
-    const rs_time dues[] = {silent,       x->offered_due, x->verify_due, x->ping_due,
-                            x->retry_due, x->report_due,  x->tail_due,   x->map_due};
+    const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->again_due};
     rs_time due = RS_NEVER;
     if (x->t.finished)
         return;
-    if (x->t.engine->receiver.deadline)
-        due = x->t.engine->receiver.deadline(node, x);
+    if (x->t.engine->deadline)
+        due = x->t.engine->deadline(node, &x->t);
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         if (dues[i] < due)
             due = dues[i];
@@ -334,8 +318,8 @@ void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
     }
     if (x->state != RS_RX_RECEIVING)
         return;
-    rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->ring.lit ? RS_SAY_INTL_SEQ : 0));
-    ask_again(node, now, x);
+    rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+    rs_engine_notify(node, now, &x->t, RS_NEWS_CONNECTED);
 }
 
 static const rs_receiving *on_group(const rs_node *node, rs_group group) {
@@ -359,7 +343,7 @@ bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xf
         return false;
     uint64_t past = x->ring.lit || x->ring.run ? x->ring.prior - x->ring.first + 1 : 0;
     uint64_t sn = x->ring.first + (past + ahead) % ring;
-    if (x->t.stream.on ? !x->t.engine->receiver.lacks(x, sn) : rs_seqset_has(&x->present, sn))
+    if (x->t.stream.on ? !x->t.engine->stream->lacks(x, sn) : rs_seqset_has(&x->present, sn))
         return false;
     *xfer = x->t.id;
     *offset = sn * x->t.fragment_size;
@@ -370,6 +354,5 @@ bool rs_predict(const rs_node *node, rs_group group, uint32_t ahead, rs_xfer *xf
 void rs_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out) {
     *out = x->stats;
     out->phase = x->state == RS_RX_FINISHED ? RS_PHASE_DONE : RS_PHASE_HIGH_RATE;
-    if (x->t.own && x->t.owner->receiver.stats)
-        x->t.owner->receiver.stats(node, x, out);
+    rs_engine_stats(node, &x->t, out);
 }

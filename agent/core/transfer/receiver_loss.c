@@ -260,7 +260,7 @@ void rs_again_free(rs_node *node, rs_receiving *x) {
 }
 
 void rs_again_ask(rs_node *node, rs_time now, rs_receiving *x) {
-    x->retry_due = now + rs_receiver_patience(x);
+    x->again_due = now + rs_receiver_patience(x);
     x->again_at = 0;
     rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
 }
@@ -297,10 +297,10 @@ rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_
     result.verdict = RS_RX_STORE;
     x->stats.patches_received++;
     x->stats.bytes_present += result.length;
-    x->retry_due = now + rs_receiver_patience(x);
+    x->again_due = now + rs_receiver_patience(x);
     if (x->again.count == x->again.size) {
         rs_again_free(node, x);
-        x->retry_due = RS_NEVER;
+        x->again_due = RS_NEVER;
         x->verify_due = now + node->config.no_path_bound;
         rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ);
         rs_emit(node, &(rs_event){.kind = RS_EV_COMPLETE,

@@ -24,10 +24,28 @@ void rs_engine_drop(rs_node *node, rs_transfer *t) {
     t->engine = node->engines[0];
 }
 
+void rs_engine_notify(rs_node *node, rs_time now, rs_transfer *t, rs_news_kind what) {
+    const rs_news news = {.what = what};
+    if (t->engine->notify)
+        t->engine->notify(node, now, t, &news);
+}
+
+void rs_engine_stop(rs_node *node, rs_transfer *t) {
+    if (t->engine->stop)
+        t->engine->stop(node, t);
+}
+
+void rs_engine_stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out) {
+    const rs_engine *engine = t->own ? t->owner : t->engine;
+    out->protocol = (rs_protocol)engine->id;
+    if (engine->stats)
+        engine->stats(node, t, out);
+}
+
 bool rs_poll_acks(rs_node *node, rs_time now, rs_packet_out *out) {
     while (!rs_list_empty(&node->acking)) {
-        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, in_acking, node->acking.next);
-        if (x->t.engine->receiver.poll_ack(node, now, x, out))
+        rs_transfer *t = RS_HOLDER(rs_transfer, in_acking, node->acking.next);
+        if (t->engine->poll(node, now, t, RS_TURN_ACK, out))
             return true;
     }
     return false;
@@ -36,13 +54,13 @@ bool rs_poll_acks(rs_node *node, rs_time now, rs_packet_out *out) {
 /* One repair to another receiver; transfers take turns. */
 bool rs_poll_repairs(rs_node *node, rs_time now, rs_packet_out *out) {
     while (!rs_list_empty(&node->mending)) {
-        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, in_mending, node->mending.next);
-        if (x->t.engine->receiver.poll_repair(node, now, x, out)) {
-            rs_list_append(&node->mending, &x->t.in_mending);
+        rs_transfer *t = RS_HOLDER(rs_transfer, in_mending, node->mending.next);
+        if (t->engine->poll(node, now, t, RS_TURN_REPAIR, out)) {
+            rs_list_append(&node->mending, &t->in_mending);
             return true;
         }
-        rs_list_remove(&x->t.in_mending);
-        rs_receiver_arm(node, x);
+        rs_list_remove(&t->in_mending);
+        rs_receiver_arm(node, (rs_receiving *)t);
     }
     return false;
 }
@@ -52,12 +70,11 @@ rs_rx_result rs_peer_datagram(rs_node *node, rs_time now, const rs_packet_in *pa
     if (packet->peer == RS_NO_PEER || !rs_wire_nonce(packet->header, packet->header_length, &nonce))
         return (rs_rx_result){.verdict = RS_RX_BAD};
     rs_receiving *in = rs_receiving_of_packet(node, nonce);
-    if (in && in->state != RS_RX_OFFERED && in->t.engine->receiver.peer_datagram)
-        return in->t.engine->receiver.peer_datagram(node, now, in, packet);
+    if (in && in->state != RS_RX_OFFERED && in->t.engine->peer_datagram)
+        return in->t.engine->peer_datagram(node, now, &in->t, packet);
     rs_sending *out = (rs_sending *)rs_find_nonce(node, nonce, true);
-    rs_recipient *from = out ? rs_recipient_of(out, packet->peer) : NULL;
-    if (from && out->t.engine->sender.peer_datagram)
-        return (rs_rx_result){.verdict = out->t.engine->sender.peer_datagram(node, now, out, from, packet)};
+    if (out && out->t.engine->peer_datagram && rs_recipient_of(out, packet->peer))
+        return out->t.engine->peer_datagram(node, now, &out->t, packet);
     return (rs_rx_result){.verdict = RS_RX_UNKNOWN};
 }
 
@@ -71,7 +88,7 @@ static bool is_sane(const rs_view *v) {
  * views has it, and lets it go if another one begins. */
 static const rs_engine *of_views(const rs_node *node) {
     for (uint32_t i = 0; i < node->engine_count; i++)
-        if (node->engines[i]->sender.view)
+        if (node->engines[i]->view)
             return node->engines[i];
     return NULL;
 }
@@ -82,8 +99,6 @@ rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *v
         return RS_ERR_UNKNOWN;
     if (!is_sane(view))
         return RS_ERR_INVALID;
-    if (!t->sending)
-        return t->engine->receiver.view ? t->engine->receiver.view(node, now, (rs_receiving *)t, view) : RS_ERR_STATE;
-    const rs_engine *engine = t->engine->sender.view ? t->engine : of_views(node);
-    return engine ? engine->sender.view(node, now, (rs_sending *)t, view) : RS_ERR_STATE;
+    const rs_engine *engine = t->engine->view || !t->sending ? t->engine : of_views(node);
+    return engine && engine->view ? engine->view(node, now, t, view) : RS_ERR_STATE;
 }

@@ -96,7 +96,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     if (!params->receivers || params->receiver_count == 0 || params->digest.length > sizeof params->digest.value)
         return RS_ERR_INVALID;
     const rs_engine *engine = rs_engine_of(node, params->protocol);
-    if (params->stragglers > RS_STRAGGLERS_EVICT || !engine || (params->size == RS_STREAM && !engine->streams))
+    if (params->stragglers > RS_STRAGGLERS_EVICT || !engine || (params->size == RS_STREAM && !engine->stream))
         return RS_ERR_INVALID;
     if (rs_find_sending(node, &params->object))
         return RS_ERR_EXISTS;
@@ -156,8 +156,9 @@ static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
     r->want.count = 0;
     rs_patch_ready(node, now, &r->link, false);
     rs_unsay(node, now, &r->link, UINT32_MAX);
-    if (r->link.transfer->engine->sender.receiver_removed)
-        r->link.transfer->engine->sender.receiver_removed(node, now, r);
+    const rs_news news = {.what = RS_NEWS_REMOVED, .receiver = r};
+    if (r->link.transfer->engine->notify)
+        r->link.transfer->engine->notify(node, now, r->link.transfer, &news);
 }
 
 void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched, bool had_it) {
@@ -200,13 +201,13 @@ void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
     if (x->t.finished)
         return;
     if (x->done + x->failed < x->recipient_count) {
-        rs_sender_advance(node, now, x);
+        rs_engine_notify(node, now, &x->t, RS_NEWS_RECEIVERS);
         rs_sender_arm(node, x);
         return;
     }
     rs_event event = {.kind = RS_EV_SEND_DONE, .xfer = x->t.id, .ok = x->failed == 0, .bytes = x->done};
     rs_data_stop(node, x);
-    rs_repair_end(node, x);
+    rs_engine_stop(node, &x->t);
     if (x->stats.data_done_at == 0 && x->sessions)
         x->stats.data_done_at = now;
     rs_sender_path_done(node, now, x);
@@ -267,47 +268,6 @@ static void watch(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_settle(node, now, x);
 }
 
-static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipient *r, rs_time since) {
-    rs_event event = {.kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
-    char others[48] = "";
-    r->no_light_told = true;
-    if (x->lit)
-        rs_words(others, sizeof others, ", while %u others had light", x->lit);
-    rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms on a %s path (%u sent)%s",
-             (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
-             (unsigned)x->pos, others);
-    rs_emit(node, &event);
-}
-
-static bool is_dark(const rs_recipient *r) {
-    return r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && !r->apart && r->accepted && !r->no_light_told;
-}
-
-void rs_sender_tell_dark(rs_node *node, rs_time now, rs_sending *x) {
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
-        if (is_dark(r))
-            tell_dark(node, now, x, r, r->accepted_at > x->path_at ? r->accepted_at : x->path_at);
-    }
-}
-
-/* One RS_EV_NO_LIGHT for each receiver that has accepted and seen nothing for the path's bound. */
-static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
-    x->light_due = RS_NEVER;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
-        if (!is_dark(r))
-            continue;
-        rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
-        if (now < since + x->grant.light_bound) {
-            if (since + x->grant.light_bound < x->light_due)
-                x->light_due = since + x->grant.light_bound;
-            continue;
-        }
-        tell_dark(node, now, x, r, since);
-    }
-}
-
 static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
     x->fnsd_due = RS_NEVER;
     x->fnsd_said = true;
@@ -328,26 +288,8 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_free(node, x);
         return;
     }
-    if (x->t.engine->sender.timeout)
-        x->t.engine->sender.timeout(node, now, x);
-    if (now >= x->advance_due) {
-        x->advance_due = RS_NEVER;
-        rs_sender_advance(node, now, x);
-    }
-    if (now >= x->light_due)
-        tell_no_light(node, now, x);
-    if (now >= x->pass_over_due) {
-        x->pass_over_due = RS_NEVER;
-        rs_sender_pass_over(node, now, x, false);
-    }
-    if (now >= x->grace_due)
-        rs_sender_grace(node, now, x);
-    if (now >= x->dark_due) {
-        x->dark_due = RS_NEVER;
-        rs_sender_pass_over(node, now, x, true);
-    }
-    if (now >= x->repair.tail_due)
-        rs_repair_timeout(node, now, x);
+    if (x->t.engine->timeout)
+        x->t.engine->timeout(node, now, &x->t);
     if (now >= x->fnsd_due)
         say_finished(node, now, x);
     if (now >= x->path_done_due)
@@ -361,13 +303,12 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_arm(rs_node *node, rs_sending *x) {
-    const rs_time dues[] = {x->answer_due,    x->light_due, x->pass_over_due, x->grace_due,   x->dark_due,
-                            x->path_done_due, x->fnsd_due,  x->tick_due,      x->advance_due, x->repair.tail_due};
+    const rs_time dues[] = {x->answer_due, x->path_done_due, x->fnsd_due, x->tick_due};
     rs_time due = RS_NEVER;
     if (x->t.finished)
         return;
-    if (x->t.engine->sender.deadline)
-        due = x->t.engine->sender.deadline(node, x);
+    if (x->t.engine->deadline)
+        due = x->t.engine->deadline(node, &x->t);
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         if (dues[i] < due)
             due = dues[i];
@@ -395,15 +336,12 @@ void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *ou
     uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring), mean = rs_sender_sent(x);
     *out = x->stats;
     out->phase = x->phase;
-    out->repairs_mended += x->repair.coded ? x->repair.table.mended : 0;
     out->packets_redundant = out->packets_sent - distinct;
     out->bytes_present = mean >= x->t.fragments ? x->t.size : mean * x->t.fragment_size;
-    out->rate_bps = x->phase == RS_PHASE_HIGH_RATE ? rs_rate_bps(&x->rate) : 0;
     out->receivers = x->recipient_count;
     out->receivers_done = x->done;
     out->receivers_failed = x->failed;
-    if (x->t.own && x->t.owner->sender.stats)
-        x->t.owner->sender.stats(node, x, out);
+    rs_engine_stats(node, &x->t, out);
 }
 
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {

@@ -93,21 +93,24 @@ static rs_time grace_from(const rs_sending *x) {
     return x->light_at ? x->light_at : x->path_at + 2 * x->grant.reconfiguration;
 }
 
-void rs_sender_lit(rs_time now, rs_sending *x) {
+void rs_republic_lit(rs_time now, rs_sending *x) {
     if (x->light_at < now)
         x->light_at = now;
     if (x->grace_due == RS_NEVER)
         x->grace_due = x->light_at + light_grace(x);
 }
 
-void rs_sender_accepted(rs_time now, rs_sending *x) {
+static void accepted(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
+    if (r->member && !r->lit && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
+        x->light_due = now + x->grant.light_bound;
     rs_time from = grace_from(x) > now ? grace_from(x) : now;
     if ((x->light_at || x->all_dark) && x->grace_due == RS_NEVER)
         x->grace_due = from + light_grace(x);
+    rs_republic_advance(node, now, x);
 }
 
 /* Looks at all receivers, at most four times in a grace. */
-void rs_sender_grace(rs_node *node, rs_time now, rs_sending *x) {
+static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
     rs_time grace = light_grace(x), again = RS_NEVER;
     x->grace_due = RS_NEVER;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
@@ -124,7 +127,7 @@ void rs_sender_grace(rs_node *node, rs_time now, rs_sending *x) {
     x->dark_passed |= x->all_dark && again == RS_NEVER;
     if (again != RS_NEVER)
         x->grace_due = again > now + grace / 4 ? again : now + grace / 4;
-    rs_sender_advance(node, now, x);
+    rs_republic_advance(node, now, x);
 }
 
 void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
@@ -161,11 +164,11 @@ static void begin_session(rs_node *node, rs_time now, rs_sending *x, uint64_t fi
 /* By the engine that was granted, if it can. */
 static bool begin_by(rs_node *node, rs_time now, rs_sending *x, const rs_engine *engine) {
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
-    const char *why = engine->sender.begin(node, now, x);
+    const char *why = engine->path_granted(node, now, x);
     if (!why)
         return true;
     const rs_engine *fallback = node->engines[0];
-    if (x->t.stream.on && !fallback->streams) { /* it needs to know where it ends */
+    if (x->t.stream.on && !fallback->stream) { /* it needs to know where it ends */
         rs_words(log.cause, sizeof log.cause, "a stream needs %s, which cannot be: %s", engine->name, why);
         rs_sender_fail_all(node, now, x, log.cause);
         return true;
@@ -199,18 +202,18 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
     x->stats.high_rate_at = x->stats.data_done_at = 0;
     const rs_engine *engine = rs_engine_of(node, grant->protocol), *fallback = node->engines[0];
     if (!engine || engine == fallback || !begin_by(node, now, x, engine))
-        fallback->sender.begin(node, now, x);
+        fallback->path_granted(node, now, x);
 }
 
-const char *rs_republic_begin(rs_node *node, rs_time now, rs_sending *x) {
+const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x) {
     set_attempt_interval(node, x);
     wait_for_light(node, now, x, false);
     rs_sender_open_members(node, now, x);
     x->attempt_due = now;
     rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
-    rs_data_schedule(node, now, x);
+    rs_republic_schedule(node, now, x);
     rs_sender_want_path(node, now, x); /* the rest, of the object or of the receivers */
-    rs_sender_advance(node, now, x);
+    rs_republic_advance(node, now, x);
     return NULL;
 }
 
@@ -222,16 +225,11 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_rate_begin(x, now);
     rs_window_start(x, now);
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
-    rs_data_schedule(node, now, x);
+    rs_republic_schedule(node, now, x);
     rs_repair_high_rate(x);
 }
 
-void rs_sender_resume(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->t.engine->sender.resume)
-        x->t.engine->sender.resume(node, now, x);
-}
-
-void rs_republic_resume(rs_node *node, rs_time now, rs_sending *x) {
+static void resume(rs_node *node, rs_time now, rs_sending *x) {
     if (x->phase != RS_PHASE_HIGH_RATE)
         return;
     x->rate_from_pos = x->pos;
@@ -239,7 +237,48 @@ void rs_republic_resume(rs_node *node, rs_time now, rs_sending *x) {
     rs_rate_begin(x, now);
     rs_window_start(x, now);
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
-    rs_data_schedule(node, now, x);
+    rs_republic_schedule(node, now, x);
+}
+
+static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipient *r, rs_time since) {
+    rs_event event = {.kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+    char others[48] = "";
+    r->no_light_told = true;
+    if (x->lit)
+        rs_words(others, sizeof others, ", while %u others had light", x->lit);
+    rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms on a %s path (%u sent)%s",
+             (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
+             (unsigned)x->pos, others);
+    rs_emit(node, &event);
+}
+
+static bool is_dark(const rs_recipient *r) {
+    return r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && !r->apart && r->accepted && !r->no_light_told;
+}
+
+static void tell_all_dark(rs_node *node, rs_time now, rs_sending *x) {
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (is_dark(r))
+            tell_dark(node, now, x, r, r->accepted_at > x->path_at ? r->accepted_at : x->path_at);
+    }
+}
+
+/* One RS_EV_NO_LIGHT for each receiver that has accepted and seen nothing for the path's bound. */
+static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
+    x->light_due = RS_NEVER;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (!is_dark(r))
+            continue;
+        rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
+        if (now < since + x->grant.light_bound) {
+            if (since + x->grant.light_bound < x->light_due)
+                x->light_due = since + x->grant.light_bound;
+            continue;
+        }
+        tell_dark(node, now, x, r, since);
+    }
 }
 
 /* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. */
@@ -263,13 +302,13 @@ static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     rs_data_stop(node, x);
     x->stats.data_done_at = now;
     x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
-    rs_sender_tell_dark(node, now, x);
+    tell_all_dark(node, now, x);
     if (!rs_repair_tail(node, now, x)) {
         x->path_done_due = now + DRAIN;
         x->fnsd_due = now + (coded ? DRAIN : patch_timeout(node, x)); /* coded: they wait for it to ask for patches */
     }
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
-    rs_data_schedule(node, now, x);
+    rs_republic_schedule(node, now, x);
 }
 
 void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole) {
@@ -298,10 +337,6 @@ static void count_light(rs_sending *x) {
     }
 }
 
-void rs_sender_advance(rs_node *node, rs_time now, rs_sending *x) {
-    x->t.engine->sender.advance(node, now, x);
-}
-
 /* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the
  * position. */
 void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
@@ -319,9 +354,9 @@ void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
         /* Only receivers without light are left: no use in sending them more than attempts. */
         x->attempt_due = now + x->attempt_interval;
         rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
-        rs_data_schedule(node, now, x);
+        rs_republic_schedule(node, now, x);
     } else if (rs_list_empty(&x->in_ready) && x->data_timer.at == 0) {
-        rs_data_schedule(node, now, x); /* it had paused at the end of a round */
+        rs_republic_schedule(node, now, x); /* it had paused at the end of a round */
     }
     rs_sender_arm(node, x);
 }
@@ -355,14 +390,44 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
 
 /* Light is not waited for any longer of those that have not accepted yet, or of all. DATA_FNSD will have them ask for
  * everything. */
-void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
+static void pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && (accepted_too || !r->accepted))
             r->passed_over = true;
     }
     x->dark_passed |= accepted_too;
-    rs_sender_advance(node, now, x);
+    rs_republic_advance(node, now, x);
+}
+
+void rs_republic_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
+    if (now >= x->advance_due) {
+        x->advance_due = RS_NEVER;
+        rs_republic_advance(node, now, x);
+    }
+    if (now >= x->light_due)
+        tell_no_light(node, now, x);
+    if (now >= x->pass_over_due) {
+        x->pass_over_due = RS_NEVER;
+        pass_over(node, now, x, false);
+    }
+    if (now >= x->grace_due)
+        look_for_light(node, now, x);
+    if (now >= x->dark_due) {
+        x->dark_due = RS_NEVER;
+        pass_over(node, now, x, true);
+    }
+    if (now >= x->repair.tail_due)
+        rs_repair_timeout(node, now, x);
+}
+
+rs_time rs_republic_sender_due(const rs_sending *x) {
+    const rs_time dues[] = {x->light_due, x->pass_over_due, x->grace_due,
+                            x->dark_due,  x->advance_due,   x->repair.tail_due};
+    rs_time due = RS_NEVER;
+    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
+        due = dues[i] < due ? dues[i] : due;
+    return due;
 }
 
 static bool grant_is_sane(const rs_sending *x, const rs_path_grant *g) {
@@ -446,12 +511,13 @@ rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind k
         return RS_ERR_STATE;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return RS_OK; /* the data channel is done with it */
-    if (x->t.engine->sender.path_moved)
-        x->t.engine->sender.path_moved(node, now, x, kind);
+    const rs_news news = {.what = RS_NEWS_PATH_MOVED, .kind = kind};
+    if (x->t.engine->notify)
+        x->t.engine->notify(node, now, &x->t, &news);
     return RS_OK;
 }
 
-void rs_republic_path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_kind kind) {
+static void path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_kind kind) {
     x->grant.kind = kind;
     if (kind == RS_PATH_PACKET)
         x->grant.reconfiguration = 0;
@@ -459,9 +525,53 @@ void rs_republic_path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_k
     wait_for_light(node, now, x, true);
     if (x->phase == RS_PHASE_ATTEMPT && x->attempt_due > now + x->attempt_interval) {
         x->attempt_due = now + x->attempt_interval;
-        rs_data_schedule(node, now, x);
+        rs_republic_schedule(node, now, x);
     }
-    rs_sender_advance(node, now, x);
+    rs_republic_advance(node, now, x);
+}
+
+/* RS_START_ON_SWITCHES: a hint of the switches. */
+static void light_seen(rs_node *node, rs_time now, rs_sending *x) {
+    if (node->config.start_policy != RS_START_ON_SWITCHES || x->phase != RS_PHASE_ATTEMPT || x->path_lit)
+        return;
+    x->path_lit = true;
+    x->light_pos = x->pos;
+    rs_republic_advance(node, now, x);
+}
+
+void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news *news) {
+    switch (news->what) {
+    case RS_NEWS_DATA_TIMER:
+        rs_republic_schedule(node, now, x);
+        break;
+    case RS_NEWS_ACCEPTED:
+        accepted(node, now, x, news->receiver);
+        break;
+    case RS_NEWS_REMOVED:
+        rs_window_left(node, now, x, news->receiver);
+        rs_repair_left(now, x, news->receiver);
+        break;
+    case RS_NEWS_RECEIVERS:
+        rs_republic_advance(node, now, x);
+        break;
+    case RS_NEWS_PATH_MOVED:
+        path_moved(node, now, x, news->kind);
+        break;
+    case RS_NEWS_PATH_LIGHT:
+        light_seen(node, now, x);
+        break;
+    case RS_NEWS_RESUMED:
+        resume(node, now, x);
+        break;
+    default:
+        break;
+    }
+}
+
+void rs_republic_sender_stop(rs_node *node, rs_sending *x) {
+    rs_straggler_stop(x);
+    rs_repair_end(node, x);
+    x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
 }
 
 rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer) {
@@ -470,11 +580,7 @@ rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer) {
         return RS_ERR_UNKNOWN;
     if (!x->path_held)
         return RS_ERR_STATE;
-    if (node->config.start_policy != RS_START_ON_SWITCHES || x->phase != RS_PHASE_ATTEMPT || x->path_lit)
-        return RS_OK;
-    x->path_lit = true;
-    x->light_pos = x->pos;
-    rs_sender_advance(node, now, x);
+    rs_engine_notify(node, now, &x->t, RS_NEWS_PATH_LIGHT);
     return RS_OK;
 }
 
@@ -508,7 +614,8 @@ rs_status rs_next_path_failed(rs_node *node, rs_time now, rs_xfer xfer) {
 
 /* What is left becomes a session without a data channel: receivers ask for all they miss. */
 static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
-    bool sending = x->phase == RS_PHASE_ATTEMPT || x->phase == RS_PHASE_HIGH_RATE || x->t.engine->begins_over;
+    bool sending = x->phase == RS_PHASE_ATTEMPT || x->phase == RS_PHASE_HIGH_RATE ||
+                   x->t.engine != node->engines[0]; /* the fallback cannot go on where another engine was */
     rs_data_stop(node, x);
     rs_engine_drop(node, &x->t);
     x->no_data_channel = true;
@@ -542,11 +649,9 @@ static void part_by_unicast(rs_node *node, rs_time now, rs_sending *x, bool held
     rs_emit(node, &log);
     rs_sender_part_failed(node, now, x, held, cause);
     if (held) {
-        rs_straggler_stop(x);
         rs_data_stop(node, x);
-        rs_repair_end(node, x);
+        rs_engine_stop(node, &x->t);
         x->stats.data_done_at = now;
-        x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
         x->path_done_due = x->fnsd_due = RS_NEVER;
         rs_sender_phase(node, x, RS_PHASE_PATCHING);
     } else {

@@ -286,6 +286,7 @@ struct rs_receiving {
     bool leaf_retake;
     rs_seqset again; /* fragments that are fetched again, from again_first on: those that came. No words: none */
     uint64_t again_first, again_at; /* asked for up to again_first + again_at */
+    rs_time again_due;              /* and again then */
     uint32_t last_word;             /* RS_SAY_* that ended it, said again to a sender that missed it */
     uint8_t ack_status;
     bool session_news; /* a further session began before the first was accepted */
@@ -311,6 +312,7 @@ struct rs_node {
     rs_config config;
     const rs_engine *const *engines; /* the first one is the fallback */
     uint32_t engine_count;
+    void *options[RS_ENGINES_MOST]; /* by an engine's number: its own, filled in */
     rs_allocator allocator;
     uint64_t random;
     rs_transfer **slots;
@@ -383,9 +385,6 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what,
 
 /* sender_session.c: paths, phases, sessions */
 void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase);
-void rs_sender_advance(rs_node *node, rs_time now,
-                       rs_sending *x); /* what the lit, the waiting and the position ask for */
-void rs_sender_resume(rs_node *node, rs_time now, rs_sending *x); /* after a pause of the process */
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x); /* OPEN of a session that begins */
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
@@ -393,12 +392,6 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
 /* The path is not needed any more; `whole`: nobody misses anything, as far as is known. */
 void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
-void rs_sender_pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too);
-void rs_sender_accepted(rs_time now,
-                        rs_sending *x); /* one more has; perhaps it is the last whose light is waited for */
-void rs_sender_lit(rs_time now, rs_sending *x);
-void rs_sender_grace(rs_node *node, rs_time now, rs_sending *x);
-void rs_sender_tell_dark(rs_node *node, rs_time now, rs_sending *x); /* RS_EV_NO_LIGHT of all that had none */
 /* There is no path for those it was wanted for: they fail with that cause, others want theirs. */
 void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause);
 
@@ -433,7 +426,6 @@ uint64_t rs_stream_past(const rs_transfer *t);                        /* one pas
 bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size); /* false: it went further */
 
 /* transmit.c: the data channel's output */
-void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x);
 void rs_data_stop(rs_node *node, rs_sending *x);
 void rs_data_packet(const rs_sending *x, const rs_data_header *header, rs_packet_out *out); /* to the group */
 rs_time rs_data_deadline(const rs_node *node);
@@ -468,7 +460,7 @@ void rs_repair_timeout(rs_node *node, rs_time now, rs_sending *x);
 void rs_repair_end(rs_node *node, rs_sending *x);
 
 /* repair_receiver.c: repair packets, and telling what is missing by maps */
-rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, const rs_packet_in *packet);
+rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet);
 void rs_map_soon(rs_node *node, rs_time now, rs_receiving *x);
 void rs_map_timeout(rs_node *node, rs_time now, rs_receiving *x);
 void rs_next_map(rs_time now, rs_receiving *x, rs_message *m);
@@ -508,7 +500,7 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
 rs_receiving *rs_receiving_of_packet(rs_node *node, uint64_t nonce);
 rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn);
 rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
-                                 uint32_t payload_length);
+                                 const rs_packet_in *packet);
 rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m);
 /* Makes the message for a bit; `more`: there is a further one for it. */
 bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
@@ -530,7 +522,6 @@ bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);
 /* receiver_life.c: from INCOMING to RECEIVE_DONE */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause);
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
-void rs_receiver_whole(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x); /* it is */
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_arm(rs_node *node, rs_receiving *x);

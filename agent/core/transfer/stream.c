@@ -20,15 +20,20 @@ static rs_transfer *stream(const rs_node *node, rs_xfer xfer) {
     return t && !t->finished && t->stream.on && t->own ? t : NULL;
 }
 
-rs_status rs_stream_window(rs_node *node, rs_xfer xfer, uint64_t *first, uint64_t *here, uint64_t *end) {
+static uint64_t here(const rs_transfer *t) {
+    uint64_t here, top;
+    t->owner->stream->extent(t, &here, &top);
+    return here;
+}
+
+rs_status rs_stream_window(rs_node *node, rs_xfer xfer, uint64_t *first, uint64_t *came, uint64_t *end) {
     rs_transfer *t = stream(node, xfer);
     if (!t)
         return RS_ERR_UNKNOWN;
     uint64_t each = t->fragment_size, past = rs_stream_past(t) * each, size = t->size;
-    uint64_t came = t->owner->stream_here(t) * each;
     t->stream.moved_told = false;
     *first = t->stream.released * each;
-    *here = came < size ? came : size;
+    *came = here(t) * each < size ? here(t) * each : size;
     *end = past < size ? past : size;
     return RS_OK;
 }
@@ -39,14 +44,20 @@ rs_status rs_stream_taken(rs_node *node, rs_time now, rs_xfer xfer, uint64_t byt
         return RS_ERR_UNKNOWN;
     rs_receiving *x = (rs_receiving *)t;
     uint64_t taken = bytes == t->size ? t->fragments : bytes / t->fragment_size;
-    if (taken > t->owner->stream_here(t))
+    if (taken > here(t))
         return RS_ERR_INVALID;
     t->stream.taken = taken;
     if (x->state == RS_RX_VERIFYING)
         x->verify_due = now + node->config.no_path_bound;
-    t->engine->receiver.stream_taken(node, now, x);
+    rs_engine_notify(node, now, t, RS_NEWS_TAKEN);
     rs_receiver_arm(node, x);
     return RS_OK;
+}
+
+/* At a sender it may not have begun yet. */
+static void tell_owner(rs_node *node, rs_time now, rs_transfer *t, rs_news_kind what) {
+    const rs_news news = {.what = what};
+    t->owner->notify(node, now, t, &news);
 }
 
 rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes, bool last) {
@@ -65,15 +76,23 @@ rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t by
     if (last) {
         t->size = bytes;
         t->fragments = x->end = fragments;
-        t->owner->stream_end(node, t, fragments);
+        tell_owner(node, now, t, RS_NEWS_ENDS);
         for (uint32_t i = 0; i < x->recipient_count && x->sessions; i++)
             if (x->recipients[i].state == RS_RECIPIENT_ACTIVE)
                 rs_say(node, now, &x->recipients[i].link, RS_SAY_OPEN);
     }
-    t->owner->sender.stream_grown(node, now, x);
+    tell_owner(node, now, t, RS_NEWS_GROWN);
     return RS_OK;
 }
 
 bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size) {
-    return x->t.engine->receiver.stream_ends && x->t.engine->receiver.stream_ends(node, now, x, size);
+    uint64_t fragments = rs_fragments(size, x->t.fragment_size), came = 0, top = 0;
+    if (x->t.own)
+        x->t.owner->stream->extent(&x->t, &came, &top);
+    if (!x->t.engine->stream || top > fragments)
+        return false;
+    x->t.size = size;
+    x->t.fragments = fragments;
+    rs_engine_notify(node, now, &x->t, RS_NEWS_ENDS);
+    return true;
 }

@@ -10,10 +10,6 @@ void rs_data_stop(rs_node *node, rs_sending *x) {
     rs_list_remove(&x->in_ready);
 }
 
-void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x) {
-    x->t.engine->sender.schedule(node, now, x);
-}
-
 void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x) {
     rs_time due = x->phase == RS_PHASE_ATTEMPT ? x->attempt_due : rs_pacer_due(&x->pacer);
     rs_time open = x->phase == RS_PHASE_PATCHING ? now : rs_window_due(x, now);
@@ -88,7 +84,7 @@ static bool poll_repair(rs_node *node, rs_time now, rs_sending *x, rs_packet_out
         return false;
     rs_pacer_sent(&node->nic, now, on_wire(out));
     rs_pacer_sent(&x->pacer, now, on_wire(out));
-    rs_data_schedule(node, now, x);
+    rs_republic_schedule(node, now, x);
     return true;
 }
 
@@ -117,14 +113,14 @@ bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_
         rs_sender_arm(node, x);
         return true;
     }
-    rs_data_schedule(node, now, x);
+    rs_republic_schedule(node, now, x);
     return true;
 }
 
 static bool poll_data(rs_node *node, rs_time now, rs_packet_out *out) {
     while (!rs_list_empty(&node->ready)) {
         rs_sending *x = RS_HOLDER(rs_sending, in_ready, node->ready.next);
-        if (x->t.engine->sender.poll_data(node, now, x, out))
+        if (x->t.engine->poll(node, now, &x->t, RS_TURN_DATA, out))
             return true; /* if not, it is in the list no more */
     }
     return false;
@@ -134,14 +130,14 @@ void rs_node_hold(rs_node *node, rs_time now, bool held) {
     bool ends = node->held && !held;
     node->held = held;
     for (rs_list *at = node->sending.next; ends && at != &node->sending; at = at->next)
-        rs_sender_resume(node, now, (rs_sending *)RS_HOLDER(rs_transfer, listed, at));
+        rs_engine_notify(node, now, RS_HOLDER(rs_transfer, listed, at), RS_NEWS_RESUMED);
 }
 
 bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out) {
     if (rs_poll_talk(node, now, out) || rs_poll_acks(node, now, out))
         return true;
     for (rs_timer *t = rs_timers_first(&node->data_timers); t && t->due <= now; t = rs_timers_first(&node->data_timers))
-        rs_data_schedule(node, now, t->owner);
+        rs_engine_notify(node, now, &((rs_sending *)t->owner)->t, RS_NEWS_DATA_TIMER);
     if (!rs_pacer_ready(&node->nic, now))
         return false;
     bool patch_turn = node->held || node->data_in_row >= DATA_PER_PATCH || rs_list_empty(&node->ready);

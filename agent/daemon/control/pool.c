@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "core/transfer/node.h"
 #include "daemon/units.h"
 
 /* A connection and its pool, for callbacks of its messages. */
@@ -225,7 +226,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
 bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *words) {
     rs_message hello = {.type = RS_MSG_HELLO};
     uint8_t bytes[RS_HEADER_MAX];
-    hello.hello.engines = RS_ENGINES_KNOWN;
+    hello.hello.engines = rs_engines_here();
     hello.hello.boot = control->options.boot;
     hello.hello.name_length = (uint16_t)strlen(control->options.server);
     memcpy(hello.hello.name, control->options.server, hello.hello.name_length);

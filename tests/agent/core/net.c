@@ -147,7 +147,15 @@ net *net_new(uint32_t servers, const rs_config *config, uint64_t seed) {
     return n;
 }
 
+/* NET_TRACE=1 prints what all that was said and told came to: a change that must keep behaviour keeps these. */
+static void print_trace(const net *n) {
+    if (getenv("NET_TRACE"))
+        print_message("trace %016llx of %llu packets until %lld ns\n", (unsigned long long)n->knobs.trace,
+                      (unsigned long long)n->knobs.data_packets, (long long)net_now(n));
+}
+
 void net_free(net *n) {
+    print_trace(n);
     for (uint32_t i = 0; i < n->server_count; i++) {
         rs_node_free(n->servers[i].node);
         for (uint32_t s = 0; s < n->servers[i].store_count; s++)
@@ -280,6 +288,7 @@ static uint32_t some_of_them(net *n, rs_peer sender, rs_xfer xfer, rs_peer *out)
 
 static void happened(net *n, rs_peer server, const rs_event *e) {
     net_server *s = &n->servers[server];
+    hash(n, &n->knobs.now, sizeof n->knobs.now);
     hash(n, &e->kind, sizeof e->kind);
     hash(n, e->cause, strlen(e->cause));
     n->told = grow(n->told, n->told_count, &n->told_capacity, sizeof *n->told);

@@ -23,6 +23,7 @@ void put_control(net *n, rs_peer from, const rs_packet_out *out) {
     assert_true(c->up);
     assert_false(c->full[way]); /* only for peers that are up and writable */
     note_message(n, from, out->peer, out->header, out->header_length, out->payload_length);
+    hash(n, &n->knobs.now, sizeof n->knobs.now);
     hash(n, out->header, out->header_length);
     rs_time start = c->free_at[way] > n->knobs.now ? c->free_at[way] : n->knobs.now;
     uint64_t bytes = out->header_length + out->payload_length;
@@ -135,6 +136,7 @@ void put_data(net *n, rs_peer from, const rs_packet_out *out) {
         assert_true(rs_wire_decode_data(out->header, out->header_length, &h));
         n->last_sn = h.sn;
     }
+    hash(n, &n->knobs.now, sizeof n->knobs.now);
     hash(n, out->header, out->header_length);
     watch(n, false, RS_CH_GROUP, from, ANYONE, out->header, out->header_length);
     rs_time leaves = n->knobs.now;
@@ -170,6 +172,7 @@ void put_data(net *n, rs_peer from, const rs_packet_out *out) {
 void put_datagram(net *n, rs_peer from, const rs_packet_out *out) {
     net_server *s = &n->servers[from];
     rs_data_header h;
+    hash(n, &n->knobs.now, sizeof n->knobs.now);
     hash(n, out->header, out->header_length);
     watch(n, false, out->channel, from, out->peer, out->header, out->header_length);
     if (rs_wire_decode_data(out->header, out->header_length, &h)) {

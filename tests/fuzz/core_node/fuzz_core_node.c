@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/wire.h"
+#include "core/rdcm/options.h"
 #include "core/rdcm/wire.h"
 #include "core/transfer/node.h"
 
@@ -515,13 +516,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memset(&w, 0, sizeof w);
     w.in = (bytes){data, size};
     rs_allocator allocator = {.alloc = counted_alloc, .release = counted_release, .context = &w};
+    const rs_rdcm_config rdcm = {.stream_bytes = 25600};
     for (uint32_t n = 0; n < NODES; n++) {
         rs_config config = {.seed = n,
                             .fragment_size = 100,
                             .light_confirm = (uint32_t)take(&w, 1) % 4,
                             .start_policy = (rs_start_policy)(take(&w, 1) % 2),
                             .max_transfers = 4,
-                            .rdcm.stream_bytes = 25600,
+                            .options[RS_PROTOCOL_RDCM] = &rdcm,
                             .nic_rate_bps = 1000000000};
         w.node[n] = rs_node_new(&config, &allocator);
         must(w.node[n] != NULL);

@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include "core/base/wire.h"
+#include "core/transfer/node.h"
 
 static const rs_object_id object = {.app = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, .data = 0x99};
 
@@ -67,7 +68,7 @@ static rs_message sample(rs_message_type type) {
     m.session = 3;
     switch (type) {
     case RS_MSG_HELLO:
-        m.hello.engines = RS_ENGINES_KNOWN;
+        m.hello.engines = rs_engines_here();
         m.hello.boot = 77;
         m.hello.name_length = 255;
         memset(m.hello.name, 'h', 255);

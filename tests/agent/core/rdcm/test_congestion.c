@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "core/rdcm/options.h"
 #include "rdcm/overlay.h"
 
 #define FRAGMENT 1000
@@ -20,10 +21,14 @@ typedef struct {
 } world;
 
 /* One sender with the overlay of random trees; several without any, as it does not matter to them here. */
+static rs_rdcm_config options;
+
 static world begin(uint32_t senders, uint64_t fragments, uint64_t seed, rs_time delay) {
     static overlay o;
     rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = RATE};
-    c.rdcm.view_bound = senders > 1 ? MS : 0;
+    options = (rs_rdcm_config){0};
+    c.options[RS_PROTOCOL_RDCM] = &options;
+    options.view_bound = senders > 1 ? MS : 0;
     world w = {.n = net_new(senders + RECEIVERS, &c, seed), .senders = senders};
     rs_peer to[RECEIVERS];
     for (uint32_t i = 0; i < RECEIVERS; i++)
@@ -229,8 +234,8 @@ static void many_gaps_within_the_loss_delay__only_what_is_lost_counts(void **sta
     (void)state;
     for (uint32_t every = 2; every <= 5; every++) {
         rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = RATE};
-        c.rdcm.loss_delay = 4 * MS;
-        c.rdcm.no_congestion_control = true;
+        options = (rs_rdcm_config){.loss_delay = 4 * MS, .no_congestion_control = true};
+        c.options[RS_PROTOCOL_RDCM] = &options;
         loss_hole hole = {.to = 1, .from = 20 * MS, .until = 40 * MS, .every = every};
         world w = begin_with_a_hole(every, &c, &hole);
         assert_true(hole.lost > 100);

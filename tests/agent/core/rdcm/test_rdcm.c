@@ -3,13 +3,17 @@
 
 #include <stdio.h>
 
+#include "core/rdcm/options.h"
 #include "core/rdcm/wire.h"
 #include "rdcm/overlay.h"
 
 #define FRAGMENT 1000
 
+static rs_rdcm_config options; /* of the present test's nodes */
+
 static rs_config config(void) {
-    return (rs_config){.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000};
+    options = (rs_rdcm_config){0};
+    return (rs_config){.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .options[RS_PROTOCOL_RDCM] = &options};
 }
 
 typedef struct {
@@ -123,8 +127,8 @@ static void random_run(uint64_t seed) {
     memset(&e, 0, sizeof e);
     uint32_t receivers = 1 + (uint32_t)(dice(seed, 1, 1) * 40);
     uint64_t fragments = 1 + (uint64_t)(dice(seed, 1, 2) * 1500);
-    c.rdcm.ack_every = dice(seed, 1, 3) < 0.3 ? 1 : 0;
-    c.rdcm.no_congestion_control = dice(seed, 1, 4) < 0.3;
+    options.ack_every = dice(seed, 1, 3) < 0.3 ? 1 : 0;
+    options.no_congestion_control = dice(seed, 1, 4) < 0.3;
     begin(&w, receivers, fragments, seed, &c);
     e.o = &w.o;
     e.seed = seed;
@@ -199,8 +203,8 @@ static void a_link_fails__one_report_and_no_pause(void **state) {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         world w;
         rs_config c = config();
-        c.rdcm.no_congestion_control = true;
-        c.rdcm.ack_timeout =
+        options.no_congestion_control = true;
+        options.ack_timeout =
             seed % 2 ? 50 * MS : 0; /* busy hosts: few repairs, from which alone it took long to tell */
         begin(&w, 12, 12000, seed, &c);
         cut broken = {&w.o, 1 + (uint32_t)(dice(seed, 2, 1) * (double)(w.o.nodes - 1)), 30 * MS};
@@ -241,7 +245,7 @@ static void a_link_stays_down__it_is_told_again_until_it_works(void **state) {
     (void)state;
     world w;
     rs_config c = config();
-    c.rdcm.no_congestion_control = true;
+    options.no_congestion_control = true;
     c.nic_rate_bps = 50000000; /* 5 s */
     begin(&w, 6, 30000, 3, &c);
     cut broken = {&w.o, w.o.node_of[4], 30 * MS};
@@ -277,7 +281,7 @@ static void a_receiver_dies__its_predecessors_tell(void **state) {
     for (uint64_t seed = 1; seed <= 8; seed++) {
         world w;
         rs_config c = config();
-        c.rdcm.no_congestion_control = true;
+        options.no_congestion_control = true;
         c.receiver_silence_bound = 1 * SEC;
         rs_peer victim = 1 + (rs_peer)(seed % 9);
         begin(&w, 9, 12000, seed, &c);
@@ -630,8 +634,8 @@ static void chaotic_run(uint64_t seed) {
     rs_config c = config();
     c.receiver_silence_bound = c.sender_silence_bound = 1 * SEC;
     c.no_path_bound = 4 * SEC;
-    c.rdcm.no_congestion_control = dice(seed, 1, 1) < 0.2;
-    c.rdcm.window_packets = dice(seed, 1, 2) < 0.3 ? 512 : 0;
+    options.no_congestion_control = dice(seed, 1, 1) < 0.2;
+    options.window_packets = dice(seed, 1, 2) < 0.3 ? 512 : 0;
     world w = {.receivers = 1 + (uint32_t)(dice(seed, 1, 3) * (dice(seed, 1, 4) < 0.2 ? 100 : 12))};
     bool stream = dice(seed, 1, 5) < 0.25;
     uint64_t fragments = 1 + (uint64_t)(dice(seed, 1, 6) * 4000), version = 1, given = 0;
@@ -703,9 +707,9 @@ static void a_stream__all_arrives_within_its_window(void **state) {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         world w = {.receivers = 10};
         rs_config c = config();
-        c.rdcm.window_packets = 256;
+        options.window_packets = 256;
         c.max_transfers = 4;
-        c.rdcm.no_congestion_control = seed % 2;
+        options.no_congestion_control = seed % 2;
         memset(&e, 0, sizeof e);
         w.n = net_new(11, &c, seed);
         overlay_make(&w.o, 10, seed, NULL);
@@ -851,7 +855,7 @@ static void a_stream_is_not_taken__the_sender_waits(void **state) {
     for (uint64_t seed = 1; seed <= 4; seed++) {
         world w = {.receivers = 6};
         rs_config c = config();
-        c.rdcm.stream_bytes = 512 * FRAGMENT + 1;
+        options.stream_bytes = 512 * FRAGMENT + 1;
         w.n = net_new(7, &c, seed);
         overlay_make(&w.o, 6, seed, NULL);
         net_knob(w.n)->path.protocol = RS_PROTOCOL_RDCM;
@@ -898,7 +902,7 @@ static void a_receiver_of_a_stream_dies__nobody_is_left_behind(void **state) {
         uint64_t seed = seeds[i], tree = seed < 9 ? seed : seed / 7;
         world w = {.receivers = 7};
         rs_config c = config();
-        c.rdcm.stream_bytes = 1024 * FRAGMENT;
+        options.stream_bytes = 1024 * FRAGMENT;
         c.receiver_silence_bound = 2 * SEC;
         memset(&e, 0, sizeof e);
         w.n = net_new(8, &c, seed);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "core/rdcm/options.h"
 #include "rdcm/overlay.h"
 
 #define FRAGMENT 1000
@@ -27,7 +28,7 @@ static world begin_with(uint32_t receivers, uint64_t fragments, uint64_t seed, c
 }
 
 static world begin(uint64_t fragments, uint64_t seed, const rs_rdcm_config *rdcm) {
-    rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .rdcm = *rdcm};
+    rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .options[RS_PROTOCOL_RDCM] = rdcm};
     return begin_with(RECEIVERS, fragments, seed, &c);
 }
 
@@ -91,10 +92,11 @@ static void the_last_packets_are_lost__nobody_waits_at_each_hop(void **state) {
  * times, and no longer when the receiver is heard again. */
 static void a_receiver_is_away__that_is_told_with_growing_pauses(void **state) {
     (void)state;
+    const rs_rdcm_config options = {.no_congestion_control = true};
     rs_config c = {.fragment_size = FRAGMENT,
                    .nic_rate_bps = 3000000, /* more than 30 s */
                    .receiver_silence_bound = 60 * SEC,
-                   .rdcm.no_congestion_control = true};
+                   .options[RS_PROTOCOL_RDCM] = &options};
     world w = begin_with(6, 12000, 3, &c);
     net_at(w.n, 40 * MS);
     net_freeze(w.n, 4);

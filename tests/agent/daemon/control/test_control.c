@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/transfer/node.h"
 #include "daemon/control/control.h"
 #include "daemon/log.h"
 #include "io/datagrams.h"
@@ -451,7 +452,7 @@ static int stranger_by_name(const world *w, uint32_t from, uint32_t address, con
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(from)}};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(address)}};
     uint8_t bytes[RS_HEADER_MAX];
-    rs_message hello = {.type = RS_MSG_HELLO, .hello = {.engines = RS_ENGINES_KNOWN, .boot = 5}};
+    rs_message hello = {.type = RS_MSG_HELLO, .hello = {.engines = rs_engines_here(), .boot = 5}};
     hello.hello.name_length = (uint16_t)strlen(name);
     memcpy(hello.hello.name, name, strlen(name));
     size_t length = rs_wire_encode(&hello, 0, bytes, sizeof bytes);
@@ -470,7 +471,7 @@ static void control__another_version_is_refused_in_words(void **state) {
     uint8_t bytes[RS_HEADER_MAX], heard[2 * RS_HEADER_MAX];
     size_t have = 0, header_length;
     uint32_t payload_length;
-    rs_message m = {.type = RS_MSG_HELLO, .hello = {.engines = RS_ENGINES_KNOWN, .boot = 5, .name_length = 2}};
+    rs_message m = {.type = RS_MSG_HELLO, .hello = {.engines = rs_engines_here(), .boot = 5, .name_length = 2}};
     memcpy(m.hello.name, "h9", 2);
     open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
     size_t length = rs_wire_encode(&m, 0, bytes, sizeof bytes);
