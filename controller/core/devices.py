@@ -16,7 +16,7 @@ from rostrum.controller.core.packet.rules import RuleKey
 from rostrum.controller.core.persistence import reconcile
 from rostrum.controller.core.requests.path_setup import lose_circuit, seen_in_place
 from rostrum.controller.core.requests.requests import connect, maybe_active, run_queue
-from rostrum.controller.core.state import Core, ForeignRule
+from rostrum.controller.core.state import READ_AGAIN_NS, Core, ForeignRule
 from rostrum.controller.core.text import listed
 from rostrum.topologies.model import Ocs
 
@@ -29,7 +29,7 @@ def switch_up(core: Core, event: ev.SwitchUp, now: int) -> None:
     core.silence.from_switch[event.switch] = now
     core.unicast[event.switch] = rule_making.unicast(core.topology, event.switch, reroute.dead_ports(core))
     core.emit(act.InstallUnicast(event.switch, core.unicast[event.switch]))
-    core.emit(act.ReadRules(event.switch))
+    core.read_rules(event.switch, now)
     core.log("switch up", switch=event.switch, missing=listed(core.resources.switches_down) or "none")
     run_queue(core, now)
 
@@ -38,6 +38,7 @@ def switch_down(core: Core, event: ev.SwitchDown, now: int) -> None:
     """Rules stay on a switch that lost its controller: granted paths go on, new ones wait or go around."""
     if event.switch in core.topology.switches:
         core.resources.switches_down[event.switch] = event.cause or "its connection was lost"
+        core.resources.stale_rules.disconnected(event.switch)
         membership_rules.switch_down(core, event.switch, now)
         core.warn("switch down", switch=event.switch, cause=event.cause)
         run_queue(core, now)
@@ -65,6 +66,10 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
         if key[0] == switch and key not in found and held.since < event.asked_at:
             del core.foreign_rules[key]
     until = now if core.remembers_all else now + core.settings.grace
+    if core.remembers_all and switch in core.resources.stale_rules.unread:
+        for held in [one for one in core.foreign_rules.values() if one.rule.switch == switch and one.until > now]:
+            held.until = now  # they could not be taken out before it was gone
+            core.wake_at(now)
     strange = [rule for key, rule in found.items() if key not in expected and key not in core.foreign_rules]
     for rule in strange:
         owner = next((one for one in core.paths.values() if one.granted and one.group == rule.group), None)
@@ -78,6 +83,32 @@ def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
         core.log("rules found", switch=switch, rules=len(strange), groups=listed(str(rule.group) for rule in strange))
         core.wake_at(until)
     reconcile.match_all(core, now)
+    if _note_stale(core, switch, found, now):
+        run_queue(core, now)
+
+
+def _note_stale(core: Core, switch: str, found: Mapping[RuleKey, MulticastRule], now: int) -> bool:
+    """Which of these lead into an OCS though nothing says so now. Returns whether a port may be free for circuits."""
+    stale = core.resources.stale_rules
+    out = {key: rule for key, rule in found.items() if stale.leads_out(rule)}
+    expected = core.expected_rules(switch) if out else {}
+    soon = now + core.settings.circuit_wait_ns
+    left = [(key, rule) for key, rule in out.items() if stale.leads_out(rule, expected.get(key))]
+    return stale.found(
+        switch,
+        [(rule, max(soon, core.foreign_rules[key].until if key in core.foreign_rules else 0)) for key, rule in left],
+    )
+
+
+def read_again(core: Core, now: int) -> None:
+    """Switches that were asked for their rules long ago, and are connected, and told nothing."""
+    for switch, until in list(core.resources.stale_rules.unread.items()):
+        due = until - core.settings.circuit_wait_ns + READ_AGAIN_NS
+        if due > now:
+            core.look_at("unread", due)
+            continue
+        core.warn("rules not read; asked again", switch=switch)
+        core.read_rules(switch, now)
 
 
 def _lacks(found: Mapping[RuleKey, MulticastRule], rules: tuple[MulticastRule, ...], switch: str) -> bool:

@@ -145,6 +145,8 @@ def _silent_devices(core: Core, now: int) -> None:
             continue
         core.discard(core.idle_rules.failed(op), now)
         path = core.paths.get(rules.path_id)
+        if rules.mends and rules.mends not in core.resources.switches_down:
+            core.emit(act.ReadRules(rules.mends))  # and what it lacks is set once more
         if path and path.granted and op == path.rules_op:
             switches = ", ".join(sorted({rule.switch for rule in rules.rules}))
             waited = core.settings.configure_bound_ns
@@ -163,5 +165,6 @@ _LOOKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several
     "links": reroute.activate,
     "accused": failures.judge,
     "suspected": failures.weigh,
+    "unread": devices.read_again,
     "queue": requests.look_at_queue,
 }

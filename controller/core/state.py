@@ -32,6 +32,7 @@ from rostrum.topologies.model import Topology
 if TYPE_CHECKING:
     from rostrum.controller.core.packet.cabling import Heard
 
+READ_AGAIN_NS = 45_000_000_000  # an order to read has three tries of ten seconds
 BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -276,6 +277,12 @@ class Core:
             self.resources.leave_circuit(path_id, now)
         for op in asked:
             self.fences[op] = path_id
+
+    def read_rules(self, switch: str, now: int) -> None:
+        """No circuit begins at this switch before it has told which rules it has."""
+        self.resources.stale_rules.to_read(switch, now + self.settings.circuit_wait_ns)
+        self.emit(act.ReadRules(switch))
+        self.look_at("unread", now + READ_AGAIN_NS)
 
     def disconnect(self, ocs: str, pairs: tuple[Pair, ...], reason: str, recheck: bool = False) -> None:
         if not pairs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Collection
 from dataclasses import replace
 from ipaddress import IPv4Address
 
@@ -64,16 +65,19 @@ class MortalTimeline(Timeline):
             self.unheard.pop(event.path_id, None)
         return done
 
-    def restart(self) -> None:
-        """The next manager; devices and agents come back to it. May be killed too."""
+    def restart(self, journal: bool = True, late: Collection[str] = ()) -> None:
+        """The next manager; devices and agents come back to it, the switches in `late` do not. May be killed too."""
         self.held.clear()
         self.lives += 1
         self.manager = Manager(self.topology, replace(self.settings, boot_id=1_000_000 * self.lives), self.now)
+        if not journal:
+            self.records.clear()
         read = json.loads(json.dumps(self.records))
         events: deque[ev.Event] = deque()
-        self._let(self.manager.restore(read, self.now, complete=True), events)
+        self._let(self.manager.restore(read, self.now, complete=journal), events)
         for switch in self.topology.switches:
-            self.do(ev.SwitchUp(switch))
+            if switch not in late:
+                self.do(ev.SwitchUp(switch))
         for ocs in self.topology.ocs:
             self.do(ev.OcsUp(ocs))
         for server, boot in list(self.boots.items()):

@@ -15,7 +15,7 @@ HOPS_MAX = 64
 
 class Network:
     """What is on the devices. `faults`: pairs that end in FAULT. `dim`: splitters whose outputs lack this many dB.
-    `refusing`: devices that do nothing they are told.
+    `refusing`: devices that do nothing they are told. `deaf`: switches that orders do not reach; they answer nothing.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -26,6 +26,7 @@ class Network:
         self.faults: set[tuple[str, Pair]] = set()
         self.dim: dict[str, float] = {}
         self.refusing: set[str] = set()
+        self.deaf: set[str] = set()
         self.blind: set[tuple[str, int | str]] = (
             set()
         )  # ("input" | "output" | "splitter", which): light ends there, unseen
@@ -129,6 +130,12 @@ class Network:
 
     def perform(self, action: act.Action, now: int) -> ev.Event | None:
         """Carries out what concerns devices and returns their answer."""
+        if isinstance(action, act.InstallRules | act.RemoveRules) and self.deaf & {one.switch for one in action.rules}:
+            reached = tuple(rule for rule in action.rules if rule.switch not in self.deaf)
+            (self.install if isinstance(action, act.InstallRules) else self.remove)(reached)
+            return None
+        if isinstance(action, act.ReadRules) and action.switch in self.deaf:
+            return None
         if isinstance(action, act.InstallRules):
             done, refused = self._split(action.rules)
             self.install(done)

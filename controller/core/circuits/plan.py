@@ -95,7 +95,7 @@ def share(resources: Resources, request: PathRequest) -> CircuitPlan | None:
             continue
         ports = (cascade.uplink, *cascade.downlinks)
         capacity_bps = min(topology.switches[port.tor].rates[port.tor_port] for port in ports)
-        if resources.circuits.load_bps(circuit) + rate_bps <= capacity_bps:
+        if resources.circuits.load_bps(circuit) + rate_bps <= capacity_bps and not _stale(resources, circuit, 0):
             found.append(circuit)
     if not found:
         return None
@@ -167,6 +167,8 @@ def _never(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Obstacl
 def _reusable(resources: Resources, ocs: Ocs, ends: Ends, racks: Racks, now: int) -> Circuit | None:
     """The idle circuit from this rack to exactly these racks, live ones and the last used first."""
     same = [one for one in resources.circuits.on_route((ocs.name, ends.sender.tor, racks)) if not one.users]
+    if resources.stale_rules:
+        same = [one for one in same if not _stale(resources, one, now)]
     if resources.health.darkness:
         asker, suspected = ends.sender.server, resources.health.suspected
         same = [one for one in same if not any(suspected(ocs, s, now, asker) for s in one.cascade.splitters)]
@@ -175,33 +177,43 @@ def _reusable(resources: Resources, ocs: Ocs, ends: Ends, racks: Racks, now: int
     return max(same, key=lambda one: (one.state is CircuitState.LIVE, one.last_used))
 
 
+def _stale(resources: Resources, circuit: Circuit, now: int) -> bool:
+    """Somebody who was granted it before may still send there."""
+    uplink = circuit.cascade.uplink
+    return resources.stale_rules.obstacle(uplink.tor, uplink.tor_port, now) is not None
+
+
 def _take(resources: Resources, ocs: Ocs, tor: str, side: str, asker: str, now: int) -> _Taken | Obstacle:
     """A port of `tor` whose fibre on this side is free, else one that an idle circuit holds."""
     idle: list[tuple[int, _Taken]] = []
     busy: list[str] = []
     until: list[int] = []
-    health, down = resources.health, resources.ports_down
+    health, down, rules = resources.health, resources.ports_down, resources.stale_rules
     if (ocs.name, tor) in resources.failed.links:
         return Obstacle(f"waiting for {tor}'s fibres to {ocs.name}: they are drained", until=FOREVER)
     for port in resources.ports[ocs.name, tor]:
         verdict = health.input if side == "input" else health.output
         ill = None if health.spotless else verdict(ocs, port.ocs_port, now, asker)
         holder = resources.circuits.holder(ocs.name, side, port.ocs_port)
+        stale = rules.obstacle(tor, port.tor_port, now) if rules and side == "input" else None
         if down and (tor, port.tor_port) in down:
             busy.append(f"port {port.tor_port} is down")
             until.append(FOREVER)
         elif ill:
             busy.append(f"port {port.tor_port} ({ocs.name} {side} {port.ocs_port}) is {ill[0]}")
             until.append(ill[1])
-        elif holder is None:
-            return _Taken(port, None)
         elif isinstance(holder, Foreign):
             busy.append(f"port {port.tor_port} {_found(holder, now)}")
             until.append(holder.until)
-        elif not holder.users:
-            idle.append((holder.last_used, _Taken(port, holder.id)))
-        else:
+        elif holder is not None and holder.users:
             busy.append(f"port {port.tor_port} in use by {holder.user}")
+        elif stale:
+            busy.append(f"port {port.tor_port} {stale[0]}")
+            until.append(stale[1])
+        elif holder is None:
+            return _Taken(port, None)
+        else:
+            idle.append((holder.last_used, _Taken(port, holder.id)))
     if idle:
         return min(idle, key=lambda one: one[0])[1]
     name = "uplink" if side == "input" else "downlink"

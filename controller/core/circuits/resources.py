@@ -18,6 +18,7 @@ from rostrum.controller.core.circuits.circuits import Circuit, CircuitState, Cir
 from rostrum.controller.core.circuits.health import Health
 from rostrum.controller.core.circuits.plan import CircuitPlan
 from rostrum.controller.core.circuits.splitters import Cascade, TorPort
+from rostrum.controller.core.circuits.stale_rules import StaleRules
 from rostrum.controller.core.packet import trees
 from rostrum.controller.core.packet.fabric import Ends, Fabric
 from rostrum.controller.core.packet.failed_links import FailedLinks
@@ -71,6 +72,7 @@ class Resources:
         self.health = Health(settings.quarantine_ns)
         self.switches_down: dict[str, str] = dict.fromkeys(topology.switches, "not connected yet")
         self.ports_down: dict[tuple[str, int], str] = {}  # (switch, port) -> in words
+        self.stale_rules = StaleRules(topology)
         self.ocs: dict[str, OcsStatus] = {name: OcsStatus(OcsState.STARTING, now) for name in topology.ocs}
         self.ports = _ports(topology)
         tors = {one.tor for one in topology.servers.values()}
@@ -87,6 +89,7 @@ class Resources:
         """Becomes a fork: all is shared but what is reserved."""
         self.fabric, self.failed, self.health = one.fabric, one.failed, one.health
         self.switches_down, self.ports_down, self.ocs = one.switches_down, one.ports_down, one.ocs
+        self.stale_rules = one.stale_rules
         self.ports, self.never, self.everywhere = one.ports, one.never, one.everywhere
         self.cascades, self.rack_trees = one.cascades, one.rack_trees
         self._ends = one._ends

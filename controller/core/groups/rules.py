@@ -44,6 +44,7 @@ def set_rules(core: Core, rules: list[MulticastRule]) -> set[int]:
     for some in _chunks(rules):
         for rule in some:
             core.foreign_rules.pop(rule_making.key(rule), None)
+        core.resources.stale_rules.gone([rule_making.key(rule) for rule in some])
         op = core.next_serial()
         ops.add(op)
         core.emit(act.InstallRules(op, some, ""))

@@ -16,7 +16,7 @@ from rostrum.controller.core.packet import rules as rule_making
 from rostrum.controller.core.rdcm import views
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.requests.requests import LIGHT_MARGIN_MS, maybe_active, run_queue
-from rostrum.controller.core.state import Core, ForeignRule
+from rostrum.controller.core.state import Core, ForeignRule, PendingRules
 from rostrum.controller.core.text import listed, seconds
 from rostrum.controller.core.values import MS, REST, Obstacle, State, Wanted
 from rostrum.topologies.model import Ocs
@@ -171,6 +171,7 @@ def rules_installed(core: Core, event: ev.RulesInstalled, now: int) -> None:
     core.idle_rules.installed(event.op)
     pending = core.rule_ops.pop(event.op, None)
     lift_fence(core, event.op, "", now)
+    carried_out(core, pending, (), now)
     path = core.paths.get(pending.path_id) if pending else None
     if path and pending and pending.mends:
         seen_in_place(core, path, pending.mends, now)
@@ -193,11 +194,20 @@ def lift_fence(core: Core, op: int, failed: str, now: int) -> None:
         return
     if failed:
         lose_circuit(core, circuit, f"the rules of {path_id} may still lead there: {failed} did not change them", now)
+        if (tor := circuit.cascade.uplink.tor) not in core.resources.switches_down:
+            core.read_rules(tor, now)
     elif path_id not in core.fences.values():
         core.resources.leave_circuit(path_id, now)
     else:
         return
     run_queue(core, now, news=False)
+
+
+def carried_out(core: Core, order: PendingRules | None, failed: Collection[str], now: int) -> None:
+    """Switches did what they were told with rules, but those in `failed`: what was stale of these is gone."""
+    stale = core.resources.stale_rules
+    if order and stale and stale.gone([rule_making.key(one) for one in order.rules if one.switch not in failed]):
+        run_queue(core, now)
 
 
 def seen_in_place(core: Core, path: Path, switch: str, now: int) -> None:
@@ -215,6 +225,7 @@ def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
     core.discard(core.idle_rules.failed(event.op), now)
     pending = core.rule_ops.pop(event.op, None)
     lift_fence(core, event.op, listed([switch for switch, _ in event.failures]), now)
+    carried_out(core, pending, dict(event.failures), now)
     path = core.paths.get(pending.path_id) if pending else None
     if path is None or pending is None or not path.granted:
         return
@@ -245,6 +256,7 @@ def rules_removed(core: Core, event: ev.RulesRemoved, now: int) -> None:
     """What stayed is tried again after the grace time, like anything of ours that nothing explains."""
     pending = core.rule_ops.pop(event.op, None)
     lift_fence(core, event.op, listed([switch for switch, _ in event.failures]), now)
+    carried_out(core, pending, dict(event.failures), now)
     if pending is not None and event.failures:
         rules_stuck(core, pending.rules, dict(event.failures), now)
 

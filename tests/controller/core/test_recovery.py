@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from rostrum.controller.core import actions as act
@@ -12,6 +13,7 @@ from rostrum.controller.core.circuits.circuits import CircuitState
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import MulticastRule, Pair, PathKind
 from rostrum.controller.core.persistence.durable import Durable
+from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import REST, Settings, State, Wanted
 from rostrum.topologies.model import Topology
 
@@ -155,6 +157,159 @@ def test_restart__a_disconnect_that_was_under_way_is_carried_out() -> None:
     line.restart()
     assert line.network.pairs() == set() and line.path_of(path).state is State.ACTIVE
     assert line.records.get("leaving", {}) == {}
+
+
+FAR = ("h3", "h4", "h5", "h6", "h7", "h8")
+
+
+def fenced(taken_back: bool) -> tuple[MortalTimeline, Path, Path]:
+    """A circuit that its sender, who sleeps, did not give back, kept because orders do not reach tor1; and who waits
+    for it.
+    """
+    line = MortalTimeline()
+    first = line.ask_as_agent("h1", *FAR)
+    second = line.ask_as_agent("h2", *FAR, wanted=Wanted.CIRCUIT, wait_ms=60_000)
+    assert first.kind is PathKind.CIRCUIT and second.state is State.QUEUED
+    line.network.deaf = {"tor1"}
+    if taken_back:
+        line.do(ev.Released(first.id, "", REST))
+    else:
+        line.wait(2_000)
+        line.do(ev.KeepAlive("h2"))
+        line.wait(1_100)
+    assert line.manager.core.fences and second.state is State.QUEUED
+    del line.boots["h1"]  # it does not come back to the next manager
+    return line, first, second
+
+
+def leads_out(line: MortalTimeline, path: Path) -> bool:
+    """Whether what h1 sends on the path it believes to hold gets into the OCS."""
+    up = line.topology.switches["tor1"].neighbours
+    rules = [rule for rule in line.network.tables["tor1"].values() if rule.group == path.group]
+    return any(up[port].node == "ocs" for rule in rules for port in rule.out_ports)
+
+
+def pass_time(line: MortalTimeline, seconds: int) -> None:
+    for _ in range(seconds):
+        line.wait(1_000)
+        line.do(ev.KeepAlive("h2"))
+
+
+def told_rules(line: MortalTimeline) -> ev.RulesFound:
+    return ev.RulesFound("tor1", frozenset(line.network.tables["tor1"].values()), line.now)
+
+
+@pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "moved"])
+@pytest.mark.parametrize("killed", [False, True], ids=["read once", "killed again"])
+def test_restart__a_circuit_whose_old_rules_may_be_there_is_nobodys_before_they_are_out(
+    taken_back: bool, killed: bool
+) -> None:
+    line, first, second = fenced(taken_back)
+    line.restart()
+    line.do(ev.KeepAlive("h2"))
+    assert line.path_of(second).state is State.QUEUED and leads_out(line, first)
+    assert "waits for tor1 to tell which rules it has" in line.path_of(second).reason
+    packets = line.ask_as_agent("h2", "h3", wanted=Wanted.PACKET, request_id="packets")
+    elsewhere = line.ask_as_agent("h3", "h5", "h7", wanted=Wanted.CIRCUIT, request_id="elsewhere")
+    assert packets.granted and elsewhere.granted and elsewhere.kind is PathKind.CIRCUIT
+    line.release(elsewhere)
+    if killed:
+        line.restart()
+        assert line.path_of(second).state is State.QUEUED
+    line.do(told_rules(line))
+    assert line.path_of(second).state is State.QUEUED and leads_out(line, first)  # to take them out was not heard
+    line.network.deaf = set()
+    line.do(ev.SwitchDown("tor1", "reset"))
+    line.do(ev.SwitchUp("tor1"))
+    again = line.path_of(second)
+    assert again.granted and again.kind is PathKind.CIRCUIT and not leads_out(line, first)
+    line.assert_delivers(again)
+
+
+def test_restart__old_rules_that_a_switch_does_not_take_out_keep_its_circuits_until_it_does() -> None:
+    line, first, second = fenced(taken_back=True)
+    line.network.deaf, line.network.refusing = set(), {"tor1"}
+    line.restart()
+    pass_time(line, 6)
+    assert line.path_of(second).state is State.QUEUED and leads_out(line, first)
+    asks = line.ask_as_agent("h2", "h3", "h5", size=1 << 30, request_id="any")  # would take a circuit
+    assert asks.state is State.FAILED or asks.kind is PathKind.PACKET  # at once
+    line.network.refusing = set()
+    pass_time(line, 7)
+    assert line.path_of(second).granted and not leads_out(line, first)
+    line.release(line.path_of(second))
+
+
+def test_restart__the_switch_never_comes_back_and_others_have_circuits() -> None:
+    line, first, second = fenced(taken_back=True)
+    line.restart(late=("tor1",))
+    assert not line.manager.core.fences and line.path_of(second).state is State.QUEUED
+    for sender, to in (("h3", "h5"), ("h5", "h7"), ("h7", "h3")):
+        path = line.ask_as_agent(sender, to, wanted=Wanted.CIRCUIT, request_id=f"from {sender}")
+        assert path.granted and path.kind is PathKind.CIRCUIT
+        line.release(path)
+    pass_time(line, 62)
+    assert "not served within" in line.path_of(second).cause and "tor1 to connect" in line.path_of(second).cause
+    assert leads_out(line, first)
+    line.do(ev.KeepAlive("h3"))
+    line.assert_delivers(line.ask_as_agent("h3", "h5", request_id="at last"))
+
+
+def test_restart__a_switch_that_does_not_tell_its_rules_is_asked_again() -> None:
+    line, _, second = fenced(taken_back=True)
+    second.wait_until += 10**12
+    line.manager.core.durable.mark("path", second.id)
+    line.restart()
+    line.actions.clear()
+    pass_time(line, 5)
+    assert not line.of(act.ReadRules) and line.path_of(second).state is State.QUEUED
+    quick = line.ask_as_agent("h2", *FAR, size=1 << 30, request_id="quick")
+    assert quick.granted and quick.kind is PathKind.PACKET and "tell which rules" in quick.reason
+    pass_time(line, 180)
+    assert 3 <= len(line.of(act.ReadRules)) <= 5
+
+
+@pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "moved"])
+def test_restart__without_a_journal_only_circuits_that_may_be_in_use_wait(taken_back: bool) -> None:
+    line, first, _ = fenced(taken_back)
+    line.network.deaf = set()
+    line.unanswered.clear()
+    line.restart(journal=False)
+    assert leads_out(line, first) and line.manager.core.foreign_rules
+    packets = line.ask_as_agent("h2", "h3", "h5", size=1 << 30, request_id="auto")
+    assert packets.granted and packets.kind is PathKind.PACKET  # at once: the grace time is longer than it waits
+    elsewhere = line.ask_as_agent("h3", "h1", wanted=Wanted.CIRCUIT, request_id="elsewhere")
+    assert elsewhere.granted and elsewhere.kind is PathKind.CIRCUIT  # on fibres that nothing holds
+    line.release(elsewhere)
+    waits = line.ask_as_agent("h2", *FAR, wanted=Wanted.CIRCUIT, wait_ms=60_000, request_id="waits")
+    assert waits.state is State.QUEUED
+    pass_time(line, 4)
+    line.devices_answer = False
+    pass_time(line, 3)
+    assert waits.state is State.QUEUED, "its old rules are being taken out"
+    line.devices_answer = True
+    line.let()
+    assert waits.granted and waits.kind is PathKind.CIRCUIT and not leads_out(line, first)
+    line.assert_delivers(waits)
+
+
+def test_restart__without_a_journal_a_switch_read_late_does_not_give_its_circuits_before() -> None:
+    """The OCS's cross-connects were found, and taken down as nobody's, long before the ToR came back."""
+    line, first, _ = fenced(taken_back=True)
+    line.network.deaf = set()
+    line.unanswered.clear()
+    line.restart(journal=False, late=("tor1",))
+    pass_time(line, 10)
+    assert not line.network.pairs()
+    line.devices_answer = False
+    line.do(ev.SwitchUp("tor1"))
+    waits = line.ask_as_agent("h2", *FAR, wanted=Wanted.CIRCUIT, wait_ms=60_000, request_id="waits")
+    assert waits.state is State.QUEUED and "tell which rules" in waits.reason
+    line.devices_answer = True
+    line.let()
+    assert waits.state is State.QUEUED and "old rules" in waits.reason and leads_out(line, first)
+    pass_time(line, 7)
+    assert waits.granted and waits.kind is PathKind.CIRCUIT and not leads_out(line, first)
 
 
 def test_restart__a_disconnect_as_an_earlier_release_wrote_it() -> None:

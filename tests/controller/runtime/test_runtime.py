@@ -64,6 +64,7 @@ def begun(store: Transactions | None = None) -> tuple[Owner, Transactions]:
     owner.begin(store, [])
     for switch in owner.manager.core.topology.switches:
         owner.post(ev.SwitchUp(switch))
+        owner.post(ev.RulesFound(switch, frozenset(), owner.clock()))
     return owner, store
 
 
