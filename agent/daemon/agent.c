@@ -14,10 +14,18 @@
 
 #include "core/base/loss_pattern.h"
 #include "core/rdcm/options.h"
+#include "daemon/data/combine.h"
 #include "daemon/data/nic.h"
-#include "daemon/streams/streams.h"
+#include "daemon/data/paths.h"
+#include "daemon/data/receiving.h"
+#include "daemon/data/sending.h"
+#include "daemon/groups/sockets.h"
+#include "daemon/metrics/metrics.h"
+#include "daemon/streams/receive.h"
+#include "daemon/streams/send.h"
 #include "daemon/units.h"
 
+#define PUMP_PACKETS 1024u                  /* packets fetched from the core before sockets are looked at again */
 #define BLOCKED_RETRY RS_MILLISECOND        /* how soon the core is asked again while the NIC takes nothing */
 #define PREPARE_STEP (UINT64_C(2) << 20)    /* bytes of the reserve at a time: some ms at most */
 #define PREPARE_IDLE (300 * RS_MILLISECOND) /* after a transfer: others on this machine may not be done with it */
@@ -29,6 +37,155 @@
 
 #define CHECK_FROM RS_SECOND        /* a pause so long may have cost a path: the manager is asked */
 #define CHECK_BOUND (2 * RS_SECOND) /* for its answer; one that is away took no path back */
+
+/* -------------------------------------------------------------------------------------------------------- the pump */
+
+/* What the core has to say goes to those who do it, packets to their roads. Only here is the core asked. What is said
+ * may lead to more. */
+
+static void peer_wanted(rs_agent *agent, rs_peer peer) {
+    if (rs_control_is_up(agent->control, peer))
+        rs_peer_up(agent->node, rs_agent_now(agent), peer);
+    else
+        rs_control_want(agent->control, peer);
+}
+
+static void stream_moved(rs_agent *agent, rs_xfer xfer) {
+    const rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+    if (transfer && transfer->source)
+        rs_stream_source_moved(transfer->source);
+    if (transfer && transfer->sink)
+        rs_stream_sink_moved(transfer->sink);
+}
+
+static void handle_event(rs_agent *agent, const rs_event *event) {
+    switch (event->kind) {
+    case RS_EV_PATH_WANTED:
+    case RS_EV_PHASE:
+    case RS_EV_FIRST_LIGHT:
+    case RS_EV_NO_LIGHT:
+    case RS_EV_PEER_DONE:
+    case RS_EV_PEER_FAILED:
+    case RS_EV_PATH_DONE:
+    case RS_EV_SEND_DONE:
+    case RS_EV_RETAKE:
+        rs_sending_event(agent, event);
+        break;
+    case RS_EV_INCOMING:
+    case RS_EV_SESSION:
+    case RS_EV_COMPLETE:
+    case RS_EV_DIGEST:
+    case RS_EV_RECEIVE_DONE:
+        rs_receiving_event(agent, event);
+        break;
+    case RS_EV_PEER_WANTED:
+        peer_wanted(agent, event->peer);
+        break;
+    case RS_EV_RECEIVER_FAILED:
+    case RS_EV_LINK_SUSPECTED:
+    case RS_EV_LINK_WORKS:
+    case RS_EV_VIEW_USED:
+        rs_overlay_event(agent->overlay, event);
+        break;
+    case RS_EV_STREAM_MOVED:
+        stream_moved(agent, event->xfer);
+        break;
+    case RS_EV_LOG: {
+        const rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
+        rs_log(RS_LOG_INFO, "core", "object=%s %s", transfer ? rs_id_text(&transfer->id) : "-", event->cause);
+        break;
+    }
+    }
+}
+
+/* Where bytes lie that the core sends, a fragment at most of a stream; NULL: they are gone. */
+static const uint8_t *payload_of(const rs_transfer *transfer, uint64_t offset) {
+    if (transfer->source)
+        return rs_stream_source_at(transfer->source, offset);
+    if (transfer->sink)
+        return rs_stream_sink_at(transfer->sink, offset);
+    return transfer->object && transfer->object->map ? transfer->object->map + offset : NULL;
+}
+
+static void send_message(rs_agent *agent, const rs_packet_out *out) {
+    rs_connection_payload payload = {0};
+    if (out->payload_length > 0) {
+        rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+        const uint8_t *at = transfer ? payload_of(transfer, out->payload_offset) : NULL;
+        if (!at)
+            return;
+        payload = (rs_connection_payload){.map = at,
+                                          .fd = transfer->object ? transfer->object->fd : -1,
+                                          .offset = out->payload_offset,
+                                          .length = out->payload_length};
+        rs_sending_count(transfer, out->payload_length);
+    }
+    rs_control_send(agent->control, out->peer, out->header, out->header_length, out->payload_length ? &payload : NULL);
+}
+
+static void unreadable(void *context, rs_xfer xfer) {
+    rs_agent *agent = context;
+    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+    if (transfer && transfer->sending)
+        rs_sending_cancel(agent, transfer, "the object's file became shorter while it was being sent");
+}
+
+static void send_data(rs_agent *agent, const rs_packet_out *out) {
+    rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+    const uint8_t *payload = transfer && out->payload_length ? payload_of(transfer, out->payload_offset) : NULL;
+    if (!transfer || (out->payload_length > 0 && !payload))
+        return;
+    if (out->combine.count > 0) {
+        uint8_t *room = rs_data_payload_room(agent->data);
+        if (!rs_combine_make(room, out->payload_length, transfer->object->map, &out->combine)) {
+            unreadable(agent, out->xfer);
+            return;
+        }
+        payload = room;
+    }
+    rs_sending_count(transfer, out->payload_length);
+    rs_data_push(agent->data, payload);
+}
+
+static void send_to_peer(rs_agent *agent, const rs_packet_out *out) {
+    const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+    const uint8_t *payload = transfer && out->payload_length ? payload_of(transfer, out->payload_offset) : NULL;
+    if (out->payload_length == 0 || payload)
+        rs_overlay_send(agent->overlay, out, payload);
+}
+
+/* True: packets went out. */
+static bool pump_packets(rs_agent *agent) {
+    unsigned count = 0;
+    rs_packet_out *out;
+    while (count < PUMP_PACKETS && (out = rs_data_slot(agent->data)) &&
+           rs_poll_tx(agent->node, rs_agent_now(agent), out)) {
+        if (out->channel == RS_CH_GROUP)
+            send_data(agent, out);
+        else if (out->channel == RS_CH_PEER_RELIABLE)
+            send_message(agent, out);
+        else
+            send_to_peer(agent, out);
+        count++;
+    }
+    rs_data_flush(agent->data);
+    rs_overlay_flush(agent->overlay);
+    return count > 0;
+}
+
+void rs_agent_pump(rs_agent *agent) {
+    bool more = true;
+    for (unsigned rounds = 0; more && rounds < 16; rounds++) {
+        rs_event event;
+        more = false;
+        while (rs_poll_event(agent->node, &event)) {
+            handle_event(agent, &event);
+            more = true;
+        }
+        more |= pump_packets(agent);
+        more |= rs_groups_pump(agent->groups);
+    }
+}
 
 /* -------------------------------------------------------------------------------------------------------- the loop */
 
@@ -239,6 +396,24 @@ static void on_probe_report(void *context, rs_link_probe_report *report) {
         rs_link_probe_report_send(agent->link, rs_agent_now(agent), report);
 }
 
+static bool on_datagrams(void *context) {
+    rs_agent *agent = context;
+    return rs_groups_read_first(agent->groups);
+}
+
+static bool on_datagram(void *context, uint32_t source, const uint8_t *bytes, size_t length) {
+    rs_agent *agent = context;
+    return rs_groups_datagram(agent->groups, source, bytes, length);
+}
+
+static void on_manager_state(void *context, bool up, const char *words) {
+    rs_agent *agent = context;
+    rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d words=%s", up, rs_quote(words));
+    if (up)
+        rs_groups_link_up(agent->groups);
+    rs_paths_link_state(agent, up);
+}
+
 static void log_io(void *context, rs_io_log_level level, const char *text) {
     (void)context;
     rs_log(level == RS_IO_LOG_WARNING ? RS_LOG_WARNING : RS_LOG_INFO, "io", "%s", text);
@@ -343,7 +518,7 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
                                          .delivered = rs_receiving_delivered,
                                          .dropped = on_dropped,
                                          .waited = on_waited,
-                                         .unreadable = rs_agent_unreadable};
+                                         .unreadable = unreadable};
     agent->repairs = rs_repairs_new();
     agent->data = rs_data_new(agent->loop, io, &callbacks);
     if (!agent->data || !agent->repairs)
@@ -370,6 +545,13 @@ static bool start_control(rs_agent *agent) {
     if (!agent->control)
         rs_log(RS_LOG_ERROR, "control", "%s", error);
     return agent->control != NULL;
+}
+
+static bool start_overlay(rs_agent *agent) {
+    const rs_overlay_callbacks callbacks = {
+        .context = agent, .ready = on_datagrams, .datagram = on_datagram, .packet = rs_receiving_datagram};
+    agent->overlay = rs_overlay_new(agent, &callbacks);
+    return agent->overlay != NULL;
 }
 
 static bool start_api(rs_agent *agent) {
@@ -443,6 +625,7 @@ static bool start_link(rs_agent *agent) {
     options.standby_count = agent->options.standby_count;
     rs_link_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
+    callbacks.on_state = on_manager_state;
     callbacks.on_probe = on_probe;
     callbacks.on_checked = on_checked;
     callbacks.on_view = rs_overlay_view;
@@ -476,9 +659,9 @@ rs_agent *rs_agent_new(const rs_options *options) {
     raise_descriptor_limit();
     if (!agent->loop || !start_signals(agent)) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
-    } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) &&
-               (agent->overlay = rs_overlay_new(agent)) && (agent->groups = rs_groups_new(agent, seed)) &&
-               start_api(agent) && start_metrics(agent) && start_link(agent)) {
+    } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) && start_overlay(agent) &&
+               (agent->groups = rs_groups_new(agent, seed)) && start_api(agent) && start_metrics(agent) &&
+               start_link(agent)) {
         char address[RS_ADDRESS_TEXT];
         rs_log(RS_LOG_INFO, "agent",
                "started server=%s version=%s address=%s interface=%s control_port=%u fragment=%u socket=%s",

@@ -18,6 +18,8 @@ def source_of(made: Path) -> str:
     """build/agent/agent/core/libcore.a.p/rate_model.c.o -> agent/core/rate/model.c; "" if it is no file of ours."""
     folder = made.relative_to(BUILD).parent.parent
     name = made.name.removesuffix(".o")
+    if name.startswith(".._"):
+        folder, name = folder.parent, name.removeprefix(".._")
     for place in [name, *(name[: at.start()] + "/" + name[at.end() :] for at in re.finditer("_", name))]:
         if (ROOT / folder / place).is_file():
             return str(folder / place)

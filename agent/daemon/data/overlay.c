@@ -30,6 +30,7 @@ typedef struct kept_view {
 
 struct rs_overlay {
     rs_agent *agent;
+    rs_overlay_callbacks callbacks;
     rs_datagrams *datagrams;
     rs_watch readable;
     kept_view *views; /* the newest first */
@@ -77,7 +78,7 @@ static rs_peer peer_at(rs_overlay *o, uint32_t address) {
 
 static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
     rs_overlay *o = context;
-    if (rs_groups_datagram(o->agent->groups, address, bytes, length))
+    if (o->callbacks.datagram(o->callbacks.context, address, bytes, length))
         return;
     rs_peer peer = peer_at(o, address);
     size_t header;
@@ -85,13 +86,13 @@ static void taken(void *context, uint32_t address, uint16_t port, const uint8_t 
         return; /* of its server, but not its agent */
     if (peer == RS_NO_PEER || rs_wire_datagram(bytes, length, &header) < 0)
         return; /* a stranger's, or of a transfer long past */
-    rs_receiving_datagram(o->agent, peer, bytes, header, bytes + header, (uint32_t)(length - header));
+    o->callbacks.packet(o->callbacks.context, peer, bytes, header, bytes + header, (uint32_t)(length - header));
 }
 
 static void readable(void *context, uint32_t events) {
     rs_overlay *o = context;
     (void)events;
-    if (rs_groups_read_first(o->agent->groups))
+    if (o->callbacks.ready(o->callbacks.context))
         rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, o);
 }
 
@@ -290,7 +291,7 @@ void rs_overlay_event(rs_overlay *o, const rs_event *event) {
 
 /* ---------------------------------------------------------------------------------------------------------- birth */
 
-rs_overlay *rs_overlay_new(rs_agent *agent) {
+rs_overlay *rs_overlay_new(rs_agent *agent, const rs_overlay_callbacks *callbacks) {
     char error[160] = "memory is short";
     rs_overlay *o = calloc(1, sizeof *o);
     if (!o) {
@@ -298,6 +299,7 @@ rs_overlay *rs_overlay_new(rs_agent *agent) {
         return NULL;
     }
     o->agent = agent;
+    o->callbacks = *callbacks;
     o->readable = (rs_watch){.ready = readable, .context = o};
     bool joined = strcmp(agent->options.io, "udp") != 0;
     o->datagrams = rs_datagrams_open(agent->options.address, agent->options.control_port, joined, error, sizeof error);

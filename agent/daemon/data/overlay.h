@@ -9,8 +9,20 @@
 typedef struct rs_agent rs_agent;
 typedef struct rs_overlay rs_overlay;
 
+/* What comes to the port for packets between peers; all three are given. */
+typedef struct {
+    void *context;
+    /* Datagrams wait. False: they are to wait on, for other sockets are read first. */
+    bool (*ready)(void *context);
+    /* One from that address. True: it was for somebody else than the core. */
+    bool (*datagram)(void *context, uint32_t source, const uint8_t *bytes, size_t length);
+    /* Of the core's transfers, from a peer. */
+    void (*packet)(void *context, rs_peer peer, const uint8_t *header, size_t header_length, const uint8_t *payload,
+                   uint32_t payload_length);
+} rs_overlay_callbacks;
+
 /* NULL with words in the log. */
-rs_overlay *rs_overlay_new(rs_agent *agent);
+rs_overlay *rs_overlay_new(rs_agent *agent, const rs_overlay_callbacks *callbacks);
 void rs_overlay_free(rs_overlay *overlay);
 
 void rs_overlay_view(void *agent, const rs_link_view *view); /* on_view of the link */

@@ -1,9 +1,10 @@
 /* Paths: asked of the manager, granted, moved, lost, given back (Republic, Table II). */
+#include "daemon/data/paths.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/data/sending.h"
 #include "daemon/units.h"
 
 #define DEFAULT_WAIT_MS 60000u      /* for the manager's first word */
@@ -433,11 +434,7 @@ static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
     return false;
 }
 
-static void on_state(void *context, bool up, const char *words) {
-    rs_agent *agent = context;
-    rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d words=%s", up, rs_quote(words));
-    if (up)
-        rs_groups_link_up(agent->groups);
+void rs_paths_link_state(rs_agent *agent, bool up) {
     for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
         rs_sending *s = rs_sending_of(t);
         if (s->path.state != RS_PATH_STATE_REQUESTED)
@@ -467,7 +464,6 @@ static void watch(void *context, int fd, unsigned wants) {
 void rs_paths_link_callbacks(rs_agent *agent, rs_link_callbacks *callbacks) {
     *callbacks = (rs_link_callbacks){.context = agent,
                                      .watch = watch,
-                                     .on_state = on_state,
                                      .on_response = on_response,
                                      .on_moved = on_moved,
                                      .on_failed = on_failed,

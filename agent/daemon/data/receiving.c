@@ -1,12 +1,15 @@
 /* Objects that come in: room, group, payloads to their places, digest, and the object visible only when all of it is
  * right. */
+#include "daemon/data/receiving.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/agent.h"
 #include "daemon/data/combine.h"
-#include "daemon/streams/streams.h"
+#include "daemon/data/overlay.h"
+#include "daemon/store/digest.h"
+#include "daemon/streams/receive.h"
 #include "daemon/units.h"
 
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
@@ -400,8 +403,9 @@ bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, si
     return true;
 }
 
-void rs_receiving_datagram(rs_agent *agent, rs_peer peer, const uint8_t *header, size_t header_length,
+void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, size_t header_length,
                            const uint8_t *payload, uint32_t payload_length) {
+    rs_agent *agent = context;
     const rs_packet_in packet = {.channel = RS_CH_PEER_DATAGRAM,
                                  .peer = peer,
                                  .group = RS_NO_GROUP,

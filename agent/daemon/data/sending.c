@@ -1,13 +1,18 @@
 /* Sends of the applications: from the request to the answer. */
 #include "daemon/data/sending.h"
 
-#include "daemon/streams/streams.h"
+#include "daemon/api/server.h"
+#include "daemon/data/overlay.h"
+#include "daemon/data/paths.h"
+#include "daemon/store/digest.h"
+#include "daemon/streams/send.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define REPORT_GAP (50 * RS_MILLISECOND) /* between two reports to the manager */
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
 
 static void copy_words(char *out, const char *words) {
@@ -27,6 +32,69 @@ int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer) {
         if (sending->peers[i] == peer)
             return i;
     return -1;
+}
+
+/* ------------------------------------------------------------------------------------------- telling the manager */
+
+static const char *const state_names[] = {
+    [ROSTRUM_RECEIVER_WAITING] = "waiting",
+    [ROSTRUM_RECEIVER_RECEIVING] = "receiving",
+    [ROSTRUM_RECEIVER_DONE] = "done",
+    [ROSTRUM_RECEIVER_FAILED] = "failed",
+};
+
+static void sample(rs_agent *agent, rs_sending *s) {
+    rs_xfer_stats stats;
+    if (rs_xfer_stats_get(agent->node, s->base.xfer, &stats) != RS_OK)
+        return; /* closed in the core: the last sample stands */
+    s->stats = stats;
+    if (stats.rate_bps > s->result.rate_bps)
+        s->result.rate_bps = stats.rate_bps;
+}
+
+void rs_report_later(rs_agent *agent, rs_sending *s) {
+    if (s->report_at == RS_NEVER && s->ever_granted)
+        s->report_at = rs_agent_now(agent) + REPORT_GAP;
+}
+
+static const char *phase_name(const rs_sending *s) {
+    if (s->final_phase)
+        return s->final_phase;
+    return s->phase == RS_PHASE_PATCHING || s->phase == RS_PHASE_DONE ? "patching"
+           : s->phase == RS_PHASE_HIGH_RATE                           ? "high-rate"
+                                                                      : "attempt";
+}
+
+void rs_report_now(rs_agent *agent, rs_sending *s) {
+    s->report_at = RS_NEVER;
+    if (!s->ever_granted)
+        return; /* the manager knows what it did not grant */
+    rs_link_receiver_report *receivers = calloc(s->receiver_count, sizeof *receivers);
+    if (!receivers)
+        return;
+    for (uint32_t i = 0; i < s->receiver_count; i++) {
+        const rostrum_receiver *from = &s->receivers[i];
+        receivers[i] = (rs_link_receiver_report){.server = from->name,
+                                                 .state = state_names[from->state],
+                                                 .cause = from->cause,
+                                                 .initial_sn = from->initial_sn,
+                                                 .patched_fragments = from->patched_fragments,
+                                                 .first_light_ns = from->first_light_ns,
+                                                 .complete_ns = from->complete_ns};
+    }
+    sample(agent, s);
+    const rs_link_report_params report = {.request_id = s->request_id,
+                                          .response_id = s->response_id,
+                                          .phase = phase_name(s),
+                                          .cause = s->result.cause,
+                                          .bytes = s->result.size,
+                                          .sent_packets = s->stats.packets_sent,
+                                          .redundant_packets = s->stats.packets_redundant,
+                                          .patched_packets = s->stats.patches_sent + s->stats.repairs_sent,
+                                          .receivers = receivers,
+                                          .receiver_count = s->receiver_count};
+    rs_link_report(agent->link, rs_agent_now(agent), &report);
+    free(receivers);
 }
 
 /* ----------------------------------------------------------------------------------------------- telling clients */
@@ -65,7 +133,7 @@ static void tell_receiver(rs_agent *agent, rs_sending *s, const rostrum_receiver
 }
 
 static void tell_progress(rs_agent *agent, rs_sending *s) {
-    rs_sending_sample(agent, s);
+    sample(agent, s);
     if (!rs_api_event_wanted(agent->api, &s->base.id))
         return;
     rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PROGRESS);
@@ -309,7 +377,7 @@ static const char *first_cause(const rs_sending *s, const char *fallback) {
 
 static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
     const char *cause = event->ok ? "" : s->denial[0] && !s->ever_granted ? s->denial : first_cause(s, event->cause);
-    rs_sending_sample(agent, s);
+    sample(agent, s);
     rs_paths_give_back(agent, s);
     s->phase = RS_PHASE_DONE;
     if (s->base.source)
@@ -376,7 +444,7 @@ static void receiver_event(rs_agent *agent, rs_sending *s, const rs_event *event
         rs_log(RS_LOG_WARNING, "send", "object=%s failed_at=%s cause=%s", rs_id_text(&s->base.id),
                rs_quote(receiver->name), rs_quote(event->cause));
     }
-    rs_sending_sample(agent, s);
+    sample(agent, s);
     tell_receiver(agent, s, receiver);
 }
 
@@ -414,7 +482,7 @@ void rs_sending_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_PATH_DONE:
         s->result.data_done_ns = rs_wall_clock();
         rs_paths_tell_dark(agent, s); /* while the path is still this one */
-        rs_sending_sample(agent, s);
+        sample(agent, s);
         rs_sending_tell_phase(agent, s, "data-done", "");
         rs_paths_session_over(agent, s);
         break;

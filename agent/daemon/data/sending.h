@@ -1,5 +1,4 @@
-/* One send of an application: the transfer in the core, the path it holds, what is told about it. Shared by
- * sending.c, paths.c and report.c. */
+/* The application's sends: the transfer in the core, the path it holds, what is told about it. */
 #ifndef RS_DAEMON_SENDING_H
 #define RS_DAEMON_SENDING_H
 
@@ -61,24 +60,21 @@ int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer);
 /* Tells the application. */
 void rs_sending_tell_phase(rs_agent *agent, rs_sending *sending, const char *phase, const char *words);
 
-/* paths.c: how long a request waits for its answer. Without a wait of the program's (0) the manager's own counts, which
- * is not known here: it is waited for once the manager has said that the request is `queued`. */
-rs_time rs_paths_wait(uint32_t wait_ms, bool queued);
-/* Asks the manager for a path. */
-void rs_paths_request(rs_agent *agent, rs_sending *sending, uint64_t remaining);
-/* The present session's data channel is done: its path goes back, the next session's takes its place. */
-void rs_paths_session_over(rs_agent *agent, rs_sending *sending);
-/* Gives back whatever is held or asked for. */
-void rs_paths_give_back(rs_agent *agent, rs_sending *sending);
-rs_time rs_paths_deadline(const rs_sending *sending);
-/* Ends waits for an answer that took too long. */
-void rs_paths_timeout(rs_agent *agent, rs_sending *sending);
-/* These receivers have no light: the manager is told. */
-void rs_paths_tell_dark(rs_agent *agent, rs_sending *sending);
+/* The application's calls, and what the core says. */
+void rs_sending_api(void *agent, const rs_api_send *send);
+void rs_sending_added_api(void *agent, const rs_object *object);
+void rs_sending_unreadable_api(void *agent, const rs_object *object, const char *words);
+void rs_sending_cancel_api(void *agent, const rs_api_call *call, const rs_object_id *id);
+void rs_sending_event(rs_agent *agent, const rs_event *event);
+/* Payload bytes that go out for it. */
+void rs_sending_count(rs_transfer *transfer, uint32_t bytes);
+void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause);
+rs_time rs_sending_deadline(const rs_agent *agent);
+void rs_sending_timeout(rs_agent *agent);
+void rs_sending_free_all(rs_agent *agent);
 
-/* report.c: the manager's TransferReport. */
+/* The manager's TransferReport: soon, or now. */
 void rs_report_later(rs_agent *agent, rs_sending *sending);
 void rs_report_now(rs_agent *agent, rs_sending *sending);
-void rs_sending_sample(rs_agent *agent, rs_sending *sending);
 
 #endif

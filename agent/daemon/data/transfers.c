@@ -1,10 +1,8 @@
-/* The table of transfers, and names of things. */
+#include "daemon/data/transfers.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-
-#include "daemon/agent.h"
-#include "daemon/streams/streams.h"
 
 void rs_transfers_add(rs_transfers *transfers, rs_transfer *transfer) {
     rs_transfer **bucket = &transfers->buckets[transfer->xfer % RS_TRANSFER_BUCKETS];
@@ -44,12 +42,27 @@ rs_transfer *rs_transfers_find(const rs_transfers *transfers, rs_xfer xfer) {
     return transfer;
 }
 
-const uint8_t *rs_transfer_payload(const rs_transfer *transfer, uint64_t offset) {
-    if (transfer->source)
-        return rs_stream_source_at(transfer->source, offset);
-    if (transfer->sink)
-        return rs_stream_sink_at(transfer->sink, offset);
-    return transfer->object && transfer->object->map ? transfer->object->map + offset : NULL;
+void rs_totals_add(rs_totals_of *totals, const rs_xfer_stats *stats, bool ok) {
+    totals->done += ok;
+    totals->failed += !ok;
+    totals->bytes += stats->bytes_present;
+    totals->packets_sent += stats->packets_sent;
+    totals->packets_attempt += stats->packets_attempt;
+    totals->packets_redundant += stats->packets_redundant;
+    totals->packets_received += stats->packets_received;
+    totals->packets_old += stats->packets_old;
+    totals->patches_sent += stats->patches_sent;
+    totals->patches_received += stats->patches_received;
+    totals->repairs_sent += stats->repairs_sent;
+    totals->repairs_mended += stats->repairs_mended;
+    totals->repairs_received += stats->repairs_received;
+    totals->repairs_used += stats->repairs_used;
+    totals->lost += stats->lost;
+    totals->acks_sent += stats->acks_sent;
+    totals->acks_received += stats->acks_received;
+    totals->peer_repairs_sent += stats->peer_repairs_sent;
+    totals->peer_repairs_received += stats->peer_repairs_received;
+    totals->peer_repairs_old += stats->peer_repairs_old;
 }
 
 const char *rs_id_text(const rs_object_id *id) {

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "daemon/data/nic.h"
-#include "daemon/groups/state.h"
+#include "daemon/groups/sockets.h"
+#include "daemon/groups/stream.h"
+#include "daemon/groups/views.h"
 #include "daemon/units.h"
 
 #define JOIN_BOUND (10 * RS_SECOND)   /* for the manager's answer */
@@ -158,11 +160,12 @@ void rs_groups_api(void *context, const rs_api_join *join) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_DENIED, "%s", words);
         return;
     }
-    if (!group && g->stream_count < RS_STREAMS_MOST)
+    if (!group && g->stream_count < RS_GROUP_STREAMS_MOST)
         group = make_group(g, join->group);
     bool there = ready || rs_link_up(agent->link); /* else it is told when it is: rs_groups_link_up */
     rs_time bound = rs_agent_now(agent) + (there ? JOIN_BOUND : JOIN_WAIT);
-    rs_group_stream *stream = group && g->stream_count < RS_STREAMS_MOST ? rs_stream_new(g, group, join, bound) : NULL;
+    rs_group_stream *stream =
+        group && g->stream_count < RS_GROUP_STREAMS_MOST ? rs_stream_new(g, group, join, bound) : NULL;
     if (!stream) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_LIMIT,
                            "this agent serves %u groups and %u programs in them, or is out of memory", g->group_count,

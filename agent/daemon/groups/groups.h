@@ -11,6 +11,7 @@
 
 struct rs_agent;
 typedef struct rs_groups rs_groups;
+typedef struct rs_local_group rs_local_group;
 
 /* NULL: the log says why. */
 rs_groups *rs_groups_new(struct rs_agent *agent, uint64_t seed);
@@ -22,30 +23,29 @@ void rs_groups_api(void *agent, const rs_api_join *join);
 uint32_t rs_groups_status(const rs_groups *groups, rostrum_group_status *rows, uint32_t most);
 uint32_t rs_groups_count(const rs_groups *groups);
 void rs_groups_stats(const rs_groups *groups, rs_messages_stats *out);
-/* Of the sockets that multicast comes by. */
-rs_io_stats rs_groups_io_stats(const rs_groups *groups);
-uint64_t rs_groups_socket_drops(const rs_groups *groups);
 
 /* Callbacks of the link to the manager (context: the agent), and what it says of engines. */
 void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks);
-void rs_groups_peer(void *agent, const rs_link_group_peer *peer);
-void rs_groups_view(void *agent, const rs_link_group_view *view);
-void rs_groups_refused(void *agent, const char *group, const char *reason);
 /* The manager is there (again): it is told what is joined here. */
 void rs_groups_link_up(rs_groups *groups);
-
-/* Reads multicast that waits, before datagrams that came to this server alone are read: a repair that is read before
- * its packets takes them for missing. False: there is more of it than one turn takes; datagrams are to wait, which
- * they do for a few milliseconds at most. */
-bool rs_groups_read_first(rs_groups *groups);
-/* A datagram that came to this server alone, from that address. False: it is not of group messages. */
-bool rs_groups_datagram(rs_groups *groups, uint32_t source, const uint8_t *bytes, size_t length);
-/* Reports of receivers that did not count: of no member, or such as cannot be. */
-uint64_t rs_groups_reports_refused(const rs_groups *groups);
 
 /* What the engine has to say, to programs and to the network. True: there may be more. */
 bool rs_groups_pump(rs_groups *groups);
 rs_time rs_groups_deadline(const rs_groups *groups);
 void rs_groups_timeout(rs_groups *groups);
+
+/* ---- For the other files of this folder. */
+
+rs_local_group *rs_groups_by_id(const rs_groups *groups, uint32_t id);
+rs_local_group *rs_groups_by_name(const rs_groups *groups, const char *name);
+/* The manager is told, if it is there; with what is held of the group if `held`. */
+void rs_group_tell(rs_groups *groups, rs_local_group *group, rs_link_group_call call, bool held);
+/* The engine has nothing to do with it any more. */
+void rs_group_forget(rs_groups *groups, rs_local_group *group);
+/* Its programs, or those that wait for it, are told why. */
+void rs_group_refuse(rs_local_group *group, bool waiting_only, rostrum_code code, const char *words);
+
+/* A stream was closed: the group goes some time after its last one. */
+void rs_groups_stream_gone(rs_groups *groups, rs_local_group *group, bool received);
 
 #endif

@@ -1,11 +1,15 @@
 /* Datagrams of group messages: multicast by a packet I/O of their own, repairs and requests by the socket for packets
  * between peers. */
+#include "daemon/groups/sockets.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/groups/wire.h"
-#include "daemon/groups/state.h"
+#include "daemon/data/overlay.h"
+#include "daemon/groups/stream.h"
+#include "daemon/groups/views.h"
 #include "daemon/units.h"
 
 #define RECEIVE_TURN 256u      /* datagrams read before the rest of the loop has its turn */

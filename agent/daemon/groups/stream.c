@@ -3,6 +3,8 @@
  *
  * What a program does not read waits here, up to OUT_MOST; what comes then is lost to it, and it is told how much. What
  * a program publishes while the engine has no room stays in its socket: its next write waits. */
+#include "daemon/groups/stream.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@
 #include <unistd.h>
 
 #include "api/group_frames.h"
-#include "daemon/groups/state.h"
+#include "daemon/groups/views.h"
 
 #define IN_FIRST (256u << 10)
 #define OUT_FIRST (64u << 10)

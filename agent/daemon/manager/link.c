@@ -1,4 +1,4 @@
-#include "daemon/manager/state.h"
+#include "daemon/manager/link.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -7,15 +7,63 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/manager/codec.h"
+#include "daemon/manager/frames.h"
+#include "daemon/manager/kept.h"
 #include "thrift_schema.h"
 
 enum { READS_PER_TURN = 16, UNANSWERED_MAX = 3 };
 #define MS ((rs_time)1000000)
 #define TELL_PAUSE (1000 * MS)
 
+#define RS_LINK_WORDS 320
+
+typedef enum {
+    RS_LINK_STOPPED,    /* before rs_link_start */
+    RS_LINK_WAITING,    /* for the next attempt to connect */
+    RS_LINK_CONNECTING, /* the socket's connection */
+    RS_LINK_SECURING,   /* TLS's handshake */
+    RS_LINK_GREETING,   /* hello is out, the welcome not in */
+    RS_LINK_UP
+} rs_link_state;
+
+struct rs_link {
+    rs_link_options options;
+    rs_link_callbacks callbacks;
+    char *server;
+    char manager[32]; /* address:port of the one connected to or tried, for words */
+    struct sockaddr_in managers[1 + RS_LINK_STANDBYS_MAX];
+    uint32_t manager_count, manager_index;
+    rs_tls_identity *identity; /* NULL: no TLS */
+    rs_frames frames;
+    rs_link_state state;
+    rs_time state_since;
+    rs_time down_since;   /* start, or the end of the last time it was up */
+    rs_time next_attempt; /* in RS_LINK_WAITING */
+    rs_time backoff;
+    rs_time lease; /* shortest heard on this connection */
+    rs_time keepalive_at;
+    uint32_t unanswered; /* keepalives since anything was heard */
+    uint32_t alive_due;  /* answers to keepalives of this connection that are still to come */
+    bool checking;       /* rs_link_confirm: when the last of them has come */
+    uint64_t jitter;
+    bool told_down; /* on_state(false) was called for this outage */
+    bool broken;    /* the connection is of no use: close it at the next turn; `cause` says why */
+    char cause[RS_LINK_WORDS];
+    bool tls_cause; /* it is TLS's, and stays until somebody mends it */
+    char told_cause[RS_LINK_WORDS];
+    rs_time told_at; /* on_state(false), for the last time */
+    int watched_fd;
+    unsigned watched_wants;
+    rs_link_pending_list pending;
+    rs_link_kept kept;
+    rs_link_stats stats;
+};
+
 /* ---- words ---- */
 
-void rs_link_break(rs_link *link, const char *format, ...) {
+/* The connection is of no use for the reason given; the first reason stays. Closed at the next turn. */
+__attribute__((format(printf, 2, 3))) static void break_link(rs_link *link, const char *format, ...) {
     if (link->broken)
         return;
     va_list arguments;
@@ -30,7 +78,7 @@ static void break_by(rs_link *link, int error) {
     const char *words = rs_frames_words(&link->frames);
     if (!link->broken)
         link->tls_cause = words[0] != '\0';
-    rs_link_break(link, "%s", words[0] ? words : strerror(-error));
+    break_link(link, "%s", words[0] ? words : strerror(-error));
 }
 
 static double seconds(rs_time time) {
@@ -172,16 +220,17 @@ static bool carries(const rs_link *link) {
     return link->frames.fd >= 0 && link->state != RS_LINK_CONNECTING && link->state != RS_LINK_SECURING;
 }
 
-void rs_link_put(rs_link *link, rs_time now, const rs_link_frame *frame) {
+/* Into the output buffer; breaks the link when that is full. */
+static void put(rs_link *link, rs_time now, const rs_link_frame *frame) {
     int error = rs_frames_put(&link->frames, now, frame->bytes, frame->length);
     if (error == -ENOBUFS)
-        rs_link_break(link, "it takes nothing: %u MiB wait to be sent for %.1f s", RS_LINK_OUTPUT_MAX >> 20,
-                      seconds(now - link->frames.out_progress));
+        break_link(link, "it takes nothing: %u MiB wait to be sent for %.1f s", RS_LINK_OUTPUT_MAX >> 20,
+                   seconds(now - link->frames.out_progress));
     else if (error)
         break_by(link, error);
 }
 
-void rs_link_flush(rs_link *link, rs_time now) {
+static void flush(rs_link *link, rs_time now) {
     if (link->broken || !carries(link))
         return;
     int error = rs_frames_flush(&link->frames, now);
@@ -197,13 +246,13 @@ static void say_hello(rs_link *link, rs_time now) {
     rs_link_frame hello;
     rs_status status = rs_link_encode_hello(&link->options, link->callbacks.live_path, link->callbacks.context, &hello);
     if (status != RS_OK) {
-        rs_link_break(link, "hello could not be encoded: %s",
-                      status == RS_ERR_LIMIT ? "it would be too long" : "out of memory");
+        break_link(link, "hello could not be encoded: %s",
+                   status == RS_ERR_LIMIT ? "it would be too long" : "out of memory");
         return;
     }
-    rs_link_put(link, now, &hello);
+    put(link, now, &hello);
     free(hello.bytes);
-    rs_link_flush(link, now);
+    flush(link, now);
 }
 
 static void attempt(rs_link *link, rs_time now) {
@@ -211,7 +260,7 @@ static void attempt(rs_link *link, rs_time now) {
     set_state(link, RS_LINK_CONNECTING, now);
     if (link->identity && !rs_tls_identity_refresh(link->identity, words)) {
         link->tls_cause = true;
-        rs_link_break(link, "%s", words);
+        break_link(link, "%s", words);
         return;
     }
     int error =
@@ -297,11 +346,11 @@ static void close_broken(rs_link *link, rs_time now) {
 static void repeat(rs_link *link, rs_time now) {
     for (uint32_t i = 0; i < link->kept.count && !link->broken; i++) {
         rs_link_kept_call *call = rs_kept_at(&link->kept, i);
-        rs_link_put(link, now, &call->frame);
+        put(link, now, &call->frame);
         call->sent_at = now;
     }
     for (uint32_t i = 0; i < link->pending.count && !link->broken; i++) {
-        rs_link_put(link, now, &link->pending.items[i].frame);
+        put(link, now, &link->pending.items[i].frame);
         link->pending.items[i].held_since = RS_NEVER;
         link->stats.requests_repeated++;
     }
@@ -367,13 +416,13 @@ static void handle(void *context, const rs_link_message *message) {
     const rs_link_callbacks *c = &link->callbacks;
     if (message->call == RS_THRIFT_AGENT_GOODBYE) {
         link->backoff = link->options.backoff_max;
-        rs_link_break(link, "it refused this agent: %s", message->reason);
+        break_link(link, "it refused this agent: %s", message->reason);
         if (c->on_goodbye)
             c->on_goodbye(c->context, message->reason);
     } else if (message->call == RS_THRIFT_AGENT_WELCOME) {
         welcomed(link, now, message->id);
     } else if (link->state != RS_LINK_UP) {
-        rs_link_break(link, "it spoke before its welcome");
+        break_link(link, "it spoke before its welcome");
     } else if (message->call == RS_THRIFT_AGENT_RESPONSE) {
         handle_response(link, now, message);
     } else if (message->call == RS_THRIFT_AGENT_MOVED) {
@@ -419,9 +468,9 @@ static void handle_frames(rs_link *link, rs_time now) {
         if (got == 0)
             return;
         if (got < 0)
-            rs_link_break(link, "it sent a frame of no or more than 1 MiB length; is it a manager's Thrift port?");
+            break_link(link, "it sent a frame of no or more than 1 MiB length; is it a manager's Thrift port?");
         else if (!rs_link_decode(frame, length, handle, &t, words, sizeof words))
-            rs_link_break(link, "it sent a malformed call: %s", words);
+            break_link(link, "it sent a malformed call: %s", words);
     }
 }
 
@@ -432,7 +481,7 @@ static void read_in(rs_link *link, rs_time now) {
             link->unanswered = 0;
         handle_frames(link, now);
         if (got == RS_FRAMES_EOF)
-            rs_link_break(link, "it closed the connection");
+            break_link(link, "it closed the connection");
         else if (got < 0)
             break_by(link, got);
         if (got <= 0)
@@ -457,13 +506,13 @@ static void fail_expired(rs_link *link, rs_time now) {
 static void keepalive(rs_link *link, rs_time now) {
     /* Its socket may be there while it is not; a manager that has standbys answers. */
     if (link->manager_count > 1 && link->unanswered >= UNANSWERED_MAX) {
-        rs_link_break(link, "it answered none of %u keepalives", link->unanswered);
+        break_link(link, "it answered none of %u keepalives", link->unanswered);
         return;
     }
     link->unanswered++;
     rs_link_frame frame;
     if (rs_link_encode_keepalive(&frame) == RS_OK) {
-        rs_link_put(link, now, &frame);
+        put(link, now, &frame);
         free(frame.bytes);
         link->stats.keepalives++;
         link->alive_due++;
@@ -516,17 +565,17 @@ static void state_timeout(rs_link *link, rs_time now) {
     else if (link->state == RS_LINK_UP)
         keepalive(link, now);
     else
-        rs_link_break(link,
-                      link->state == RS_LINK_CONNECTING ? "no answer to the connection attempt in %.1f s"
-                      : link->state == RS_LINK_SECURING
-                          ? "TLS's handshake was not done in %.1f s; does it listen with --thrift-tls?"
-                          : "it took the connection but sent no welcome in %.1f s",
-                      seconds(link->options.connect_timeout));
+        break_link(link,
+                   link->state == RS_LINK_CONNECTING ? "no answer to the connection attempt in %.1f s"
+                   : link->state == RS_LINK_SECURING
+                       ? "TLS's handshake was not done in %.1f s; does it listen with --thrift-tls?"
+                       : "it took the connection but sent no welcome in %.1f s",
+                   seconds(link->options.connect_timeout));
 }
 
 /* Every entry from the event loop ends here. */
 static void settle(rs_link *link, rs_time now) {
-    rs_link_flush(link, now);
+    flush(link, now);
     if (link->broken)
         close_broken(link, now);
     want(link);
@@ -536,10 +585,10 @@ void rs_link_timeout(rs_link *link, rs_time now) {
     if (link->state == RS_LINK_STOPPED)
         return;
     if (!link->broken && stall_deadline(link) <= now)
-        rs_link_break(link,
-                      rs_frames_output(&link->frames) ? "it took no output for %.1f s"
-                                                      : "it stopped inside a frame for %.1f s",
-                      seconds(link->options.stall_timeout));
+        break_link(link,
+                   rs_frames_output(&link->frames) ? "it took no output for %.1f s"
+                                                   : "it stopped inside a frame for %.1f s",
+                   seconds(link->options.stall_timeout));
     if (!link->broken && state_deadline(link) <= now)
         state_timeout(link, now);
     settle(link, now);
@@ -593,4 +642,132 @@ rs_link_stats rs_link_stats_get(const rs_link *link) {
     stats.kept = link->kept.count;
     stats.kept_dropped = link->kept.dropped;
     return stats;
+}
+
+/* ---- the calls of Table II ---- */
+
+/* Sends now if up, and keeps the call for the next connection in either case. Takes the frame over. */
+static void keep(rs_link *link, rs_time now, rs_link_frame frame) {
+    bool up = link->state == RS_LINK_UP && !link->broken;
+    if (up)
+        put(link, now, &frame);
+    rs_kept_prune(&link->kept, now - link->options.stall_timeout);
+    rs_kept_add(&link->kept, frame, up && !link->broken ? now : RS_NEVER);
+    flush(link, now);
+}
+
+static const char *status_words(rs_status status) {
+    switch (status) {
+    case RS_ERR_INVALID:
+        return "a path request needs an id, 1 ... 1024 receivers named in UTF-8, and sizes below 2^63";
+    case RS_ERR_LIMIT:
+        return "too many path requests wait for the manager (1024 or 1 MiB)";
+    case RS_ERR_EXISTS:
+        return "a path request of that id waits already";
+    default:
+        return "out of memory";
+    }
+}
+
+rs_status rs_link_request(rs_link *link, rs_time now, const rs_link_request_params *request, char *words,
+                          size_t words_size) {
+    bool up = rs_link_up(link);
+    char scratch[1];
+    if (!words) {
+        words = scratch;
+        words_size = sizeof scratch;
+    }
+    if (link->state == RS_LINK_STOPPED) {
+        rs_link_describe(link, now, words, words_size);
+        return RS_ERR_STATE;
+    }
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_request(link->server, request, &frame);
+    if (status == RS_OK) {
+        status = rs_pending_add(&link->pending, request->request_id, frame, up ? RS_NEVER : now);
+        if (status != RS_OK)
+            free(frame.bytes);
+    }
+    if (status != RS_OK) {
+        snprintf(words, words_size, "%s", status_words(status));
+        return status;
+    }
+    if (up) {
+        put(link, now, &frame);
+        flush(link, now);
+    }
+    return RS_OK;
+}
+
+rs_status rs_link_release(rs_link *link, rs_time now, const char *request_id, const char *response_id) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_release(request_id, response_id, &frame);
+    if (status == RS_OK)
+        keep(link, now, frame);
+    return status;
+}
+
+rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_cancel(request_id, &frame);
+    if (status != RS_OK)
+        return status;
+    rs_pending_remove(&link->pending, request_id);
+    keep(link, now, frame);
+    return RS_OK;
+}
+
+/* Sends a frame that is not worth keeping, if the link is up. Takes it over. */
+static rs_status pass(rs_link *link, rs_time now, rs_link_frame frame) {
+    bool up = rs_link_up(link);
+    if (up) {
+        put(link, now, &frame);
+        flush(link, now);
+    }
+    free(frame.bytes);
+    return up ? RS_OK : RS_ERR_STATE;
+}
+
+rs_status rs_link_no_light(rs_link *link, rs_time now, const char *response_id, const char *const *receivers,
+                           uint32_t receiver_count) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_no_light(response_id, receivers, receiver_count, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params *report) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_report(report, &frame);
+    if (status != RS_OK)
+        return status;
+    if (strcmp(report->phase, "done") != 0 && strcmp(report->phase, "failed") != 0)
+        return pass(link, now, frame);
+    keep(link, now, frame);
+    return RS_OK;
+}
+
+rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id, uint64_t version) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_view_used(response_id, version, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version,
+                          rs_link_failure_kind kind, rs_ring_kind ring, const char *server) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_failure(response_id, version, kind, ring, server, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,
+                        const rs_link_group_options *options, const rs_link_group_view *held) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_group(call, group, options, held, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_probe_report(report, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
 }

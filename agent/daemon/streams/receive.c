@@ -1,6 +1,8 @@
 /* A stream that comes in goes into the socket of the program that reads it, in order and as fast as that takes it. What
  * it does not take stays in the window, and a full window holds the sender back; but not for ever: a program that takes
  * nothing while something waits, or none that comes at all, fails this receiver, and the others go on. */
+#include "daemon/streams/receive.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/streams/ring.h"
-#include "daemon/streams/streams.h"
+#include "daemon/streams/send.h"
 
 #define PIECES 64u /* fragments in one write */
 #define GONE "the program that read the stream went away"

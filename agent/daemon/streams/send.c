@@ -1,14 +1,14 @@
 /* What a program writes goes into fragments, and these to the core as far as its window reaches. What is beyond stays
  * in the program's socket, whose writes wait: so the slowest receiver holds the program back. */
+#include "daemon/streams/send.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/data/sending.h"
 #include "daemon/streams/ring.h"
-#include "daemon/streams/streams.h"
 
 #define PIECES 64u                 /* fragments filled by one look at the socket */
 #define LOOKS 4u                   /* in one turn of the loop */

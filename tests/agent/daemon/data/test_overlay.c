@@ -17,6 +17,7 @@
 #include "core/base/wire.h"
 #include "core/rdcm/wire.h"
 #include "daemon/agent.h"
+#include "daemon/data/receiving.h"
 #include "daemon/manager/link.h"
 
 #define FRAGMENT 1000u

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/data/sending.h"
+#include "daemon/data/paths.h"
 
 static void wait__of_the_program_counts(void **state) {
     (void)state;

@@ -1,4 +1,4 @@
-/* link.c, calls.c, kept.c: what a user of the link sees with a well-behaved manager, and without one. */
+/* link.c, kept.c: what a user of the link sees with a well-behaved manager, and without one. */
 #include "link_fixture.h"
 
 /* ---- coming up ---- */

@@ -1,4 +1,4 @@
-/* What the manager's bytes may do to the agent: manager/thrift_codec.c, manager/decode.c. */
+/* What the manager's bytes may do to the agent: thrift_codec.c, codec.c. */
 #include "daemon/manager/codec.h"
 #include "link_peer.h"
 

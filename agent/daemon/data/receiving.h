@@ -1,0 +1,27 @@
+/* Objects that come in: room in the store, payloads to their places, digest, commit. */
+#ifndef RS_DAEMON_RECEIVING_H
+#define RS_DAEMON_RECEIVING_H
+
+#include "daemon/agent.h"
+
+void rs_receiving_event(rs_agent *agent, const rs_event *event);
+bool rs_receiving_predict(void *agent, rs_group group, uint32_t ahead, uint8_t **place, uint32_t *length);
+uint8_t *rs_receiving_deliver(void *agent, rs_group group, const uint8_t *header, size_t header_length,
+                              uint32_t payload_length);
+void rs_receiving_delivered(void *agent);
+/* A message of the control channel; false: malformed. */
+bool rs_receiving_message(void *agent, rs_peer peer, const uint8_t *header, size_t header_length,
+                          const uint8_t *payload, uint32_t payload_length);
+/* A packet from a peer by UDP: an acknowledgement or a repair (RDCM). */
+void rs_receiving_datagram(void *agent, rs_peer peer, const uint8_t *header, size_t header_length,
+                           const uint8_t *payload, uint32_t payload_length);
+/* An application deletes the object: what is left of its transfer, repairs for others, ends. */
+void rs_receiving_let_go(void *agent, const rs_object_id *id);
+/* A bounded piece of what is not urgent (room in the store, digests); returns when the next piece is due. */
+rs_time rs_receiving_work(rs_agent *agent);
+rs_time rs_receiving_deadline(const rs_agent *agent);
+void rs_receiving_timeout(rs_agent *agent);
+void rs_receiving_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause);
+void rs_receiving_free_all(rs_agent *agent);
+
+#endif

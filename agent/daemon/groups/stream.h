@@ -1,0 +1,28 @@
+/* Streams: a program's end of a group, at a socket of its own. */
+#ifndef RS_DAEMON_GROUPS_STREAM_H
+#define RS_DAEMON_GROUPS_STREAM_H
+
+#include "daemon/groups/state.h"
+
+/* NULL: no memory. It waits until rs_stream_open or rs_stream_refuse. */
+rs_group_stream *rs_stream_new(rs_groups *groups, rs_local_group *group, const rs_api_join *join, rs_time deadline);
+bool rs_stream_waits(const rs_group_stream *stream);
+bool rs_stream_receives(const rs_group_stream *stream);
+rs_time rs_stream_deadline(const rs_group_stream *stream);
+rs_group_stream *rs_stream_next(const rs_group_stream *stream);
+/* What the program asked for; protocol "" = as the group is. */
+const rs_link_group_options *rs_stream_options(const rs_group_stream *stream);
+/* The program gets its end. */
+void rs_stream_open(rs_group_stream *stream);
+/* A waiting stream: the program is told; an open one: it reads the words last. The stream is gone then. */
+void rs_stream_refuse(rs_group_stream *stream, rostrum_code code, const char *words);
+void rs_stream_message(rs_group_stream *stream, const rs_messages_event *event);
+void rs_stream_lost(rs_group_stream *stream, const rs_messages_event *event);
+/* Sends what was put into streams since. */
+void rs_streams_flush(rs_groups *groups);
+/* Publishes of those that waited for room, as many as go. */
+void rs_streams_resume(rs_groups *groups);
+/* A subscriber of the group has much unread, and is reading. */
+bool rs_stream_is_catching_up(const rs_group_stream *stream, rs_time now);
+
+#endif
