@@ -27,7 +27,7 @@ RIVAL = "h2"  # of the sender's rack: it wants the same uplink, to the same rack
 SIZE = 40_000_000
 SILENCE_S = 5.0  # the agents' bound on a receiver's silence
 RESULT_S = 90.0
-QUIET_S = 30.0
+QUIET_S = 60.0
 OPTIONS = ("--circuit-wait", "1s", "--wait", "90s", "--quarantine", "1s")
 QUICK = {
     "emulation.reconfiguration.mean_ms": 20,
@@ -98,12 +98,14 @@ def trial(
         handle = sender.send(first, FAR, wait=RESULT_S, protocol=protocol)
         if phase != "requested":
             _until_phase(handle, phase)
-        paused = _pause(lab, PROGRAMS[program], seconds)
+        paused = _Pause(lab, PROGRAMS[program], seconds)
         waiting = rival.send(second, FAR, wait=RESULT_S, protocol=protocol)
-        for what, number, one in (("the transfer", first, handle), ("the rival's", second, waiting)):
-            row["wrong"] += _outcome(what, one.wait(RESULT_S), program, seconds)
-            row["wrong"] += _content(lab, number, data, program, seconds)
+        results = [one.wait(RESULT_S) for one in (handle, waiting)]
         paused.join()
+        away_s = max(seconds, paused.length_s)
+        for what, number, result in zip(("the transfer", "the rival's"), (first, second), results, strict=True):
+            row["wrong"] += _outcome(what, result, program, away_s)
+            row["wrong"] += _content(lab, number, data, program, away_s)
         row["took_s"] = round(time.monotonic() - began, 2)
     row["wrong"] += quiet(lab) + granted_twice(lab)
     for name, number in itertools.product(("h1", RIVAL, *FAR), (first, second)):
@@ -119,22 +121,26 @@ def _until_phase(handle: SendHandle, phase: str) -> None:
             return
 
 
-def _pause(lab: Lab, program: str, seconds: float) -> threading.Thread:
-    """Stops it now; the thread continues it."""
-    lab.signal(program, signal.SIGSTOP)
+class _Pause(threading.Thread):
+    """Stops a program when it is made, and continues it. `length_s`: how long it stood still, on this machine."""
 
-    def go_on() -> None:
-        time.sleep(seconds)
-        lab.signal(program, signal.SIGCONT)
+    def __init__(self, lab: Lab, program: str, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self.length_s = 0.0
+        self._lab, self._program, self._seconds = lab, program, seconds
+        self._began = time.monotonic()
+        lab.signal(program, signal.SIGSTOP)
+        self.start()
 
-    thread = threading.Thread(target=go_on, daemon=True)
-    thread.start()
-    return thread
+    def run(self) -> None:
+        time.sleep(self._seconds)
+        self._lab.signal(self._program, signal.SIGCONT)
+        self.length_s = time.monotonic() - self._began
 
 
 def _may_fail(program: str, seconds: float) -> set[str]:
     """A receiver that is away for about its bound, or longer. Margin: it was silent a little before it was stopped."""
-    return {PROGRAMS["receiver"]} if program == "receiver" and seconds > SILENCE_S - 1 else set()
+    return {PROGRAMS["receiver"]} if program == "receiver" and seconds > SILENCE_S - 0.5 else set()
 
 
 def _outcome(what: str, result: SendResult, program: str, seconds: float) -> list[str]:

@@ -29,7 +29,7 @@ from tests.agent_e2e.network import Host, Namespace, Network
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ROSTRUM_BUILD", ROOT / "build" / "agent"))
 ROSTRUMD = BUILD / "agent" / "daemon" / "rostrumd"
-WAIT_S = 30.0
+WAIT_S = 60.0
 APP = uuid.UUID("6f9619ff-8b86-d011-b42d-00cf4fc964ff")
 
 
@@ -96,7 +96,7 @@ class Agent:
     def kill(self) -> None:
         """As a power failure would."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(WAIT_S)
 
     def pause(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Its process stands still for so long, as in a virtual machine that is moved."""
@@ -113,8 +113,8 @@ class Agent:
         """Orderly; its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(20)
-        self._reader.join(10)
+        status = self.process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
         return status
 
     def objects(self) -> list[str]:
@@ -313,7 +313,7 @@ class World:
         for agent in self.agents.values():
             if agent.process.poll() is None:
                 agent.kill()
-            agent._reader.join(10)
+            agent._reader.join(WAIT_S)
             assert agent.process.stderr is not None
             agent.process.stderr.close()
             print(f"-- {agent.host.name} said:", *agent.log[-60:], sep="\n")  # shown with a test that failed

@@ -360,7 +360,7 @@ class FakeManager:
         with self._heard:
             return [call for call in self.calls if call.name == name and server in (None, call.server)]
 
-    def wait_for(self, condition: Callable[[list[Call]], bool], what: str, timeout_s: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[list[Call]], bool], what: str, timeout_s: float = 60.0) -> None:
         """Waits, from another thread than the manager's, until the calls fulfil the condition.
 
         Raises:
@@ -388,7 +388,7 @@ def running(manager: FakeManager) -> Iterator[FakeManager]:
         loop.close()
 
 
-def on_loop(manager: FakeManager, call: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+def on_loop(manager: FakeManager, call: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """Runs `call` on the manager's loop (a coroutine it returns is awaited) and gives its result."""
 
     async def run() -> Any:

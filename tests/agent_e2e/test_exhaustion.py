@@ -183,6 +183,6 @@ def test_nobody_reads_its_log(lab: World) -> None:
             assert any(b"agent started" in line for line in log)
             process.terminate()
             assert any(b"agent ended" in line for line in log)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()

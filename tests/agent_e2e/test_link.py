@@ -40,7 +40,7 @@ class Probe:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def expect(self, start: str, timeout_s: float = 10.0) -> str:
+    def expect(self, start: str, timeout_s: float = 60.0) -> str:
         """The first line (from now on not seen again) that begins so."""
         with self._changed:
             found = self._changed.wait_for(
@@ -53,7 +53,7 @@ class Probe:
     def close(self) -> int:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        status = self.process.wait(10)
+        status = self.process.wait(60)
         self._reader.join(10)
         return status
 

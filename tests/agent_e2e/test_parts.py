@@ -97,7 +97,7 @@ def test_status_and_live_paths_tell_the_part_under_way(lab: World) -> None:
     def answer(request: dict[str, Any]) -> Answer:
         if len(request["receivers"]) == 4:
             return Answer(serve=2, rate_bps=20_000_000)
-        served.wait(20)
+        served.wait(60)
         return Answer()
 
     lab.manager.answer = answer

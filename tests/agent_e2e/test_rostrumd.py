@@ -317,7 +317,7 @@ def test_what_it_cannot_use_is_said(lab: World, option: str, value: str, words: 
     }  # fmt: skip
     options[option] = value
     command = [*host.namespace.prefix(), str(ROSTRUMD), *(part for pair in options.items() for part in pair)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert words in done.stderr.splitlines()[-1]
 
@@ -337,7 +337,7 @@ def test_second_agent_on_the_same_port_is_refused(lab: World) -> None:
         agent.host.address,
     ]
     command += ["--store", str(other / "objects"), "--socket", str(other / "a.sock")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "in use" in done.stderr.splitlines()[-1]
 
@@ -363,7 +363,7 @@ def test_applications_come_and_go_while_a_transfer_runs(lab: World) -> None:
         thread.start()
     assert lab.app("h2").read(1) == data
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
 
 
 def test_socket_and_objects_are_their_groups(lab: World) -> None:
@@ -388,6 +388,6 @@ def test_a_store_that_others_can_list_and_that_is_not_its_own_is_refused(lab: Wo
         *agent.namespace.prefix(), str(ROSTRUMD), "--server", "h2", "--interface", agent.interface, "--address",
         agent.address, "--socket", str(lab.folder / "a.sock"), "--store", str(shared), "--nic-rate", "1G",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "others can list" in done.stderr and "install -d -m 0710" in done.stderr
     assert shared.stat().st_mode & 0o7777 == 0o1777

@@ -34,14 +34,14 @@ class Echo:
         self.process.stdin.write(struct.pack(">I", len(frame)) + frame)
         self.process.stdin.flush()
         head = self.process.stdout.read(4)
-        assert len(head) == 4, f"thrift_echo ended with status {self.process.wait(10)}"
+        assert len(head) == 4, f"thrift_echo ended with status {self.process.wait(60)}"
         (length,) = struct.unpack(">I", head)
         return not length >> 31, self.process.stdout.read(length & 0x7FFFFFFF)
 
     def close(self) -> int:
         assert self.process.stdin
         self.process.stdin.close()
-        return self.process.wait(10)
+        return self.process.wait(60)
 
 
 @pytest.fixture(params=["agent", "manager"])

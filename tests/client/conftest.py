@@ -40,11 +40,11 @@ class Server:
             self.process.stdin.close()
         if self.process.stdout:
             self.process.stdout.close()
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 @pytest.fixture

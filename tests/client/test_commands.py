@@ -84,7 +84,7 @@ def test_send_that_is_told_to_end_leaves_no_copy(server: Server, run: Run, file:
             if "accepted" in line:
                 break
         program.send_signal(number)
-        assert program.wait(20) == 1
+        assert program.wait(60) == 1
     now = json.loads(run("status", "--json").output)
     assert now["objects"] == [] and now["transfers"] == []
 

@@ -43,7 +43,7 @@ def impostor(tmp_path: Path) -> Iterator[Callable[[list[bytes]], Path]]:
 
     yield start
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
 
 
 def header(kind: int, tag: int = 2) -> bytes:
@@ -93,7 +93,7 @@ def test_why_an_agent_hung_up_is_heard_though_it_read_nothing(tmp_path: Path) ->
         thread.start()
         with pytest.raises(RostrumError, match="the agent is full"):
             Agent(path, APP)
-        thread.join(20)
+        thread.join(60)
 
 
 def test_answers_nobody_asked_for_are_skipped(impostor: Callable[[list[bytes]], Path]) -> None:

@@ -16,7 +16,7 @@ from rostrum.client import Agent, NotFound, RostrumError, Status, TimedOut, wire
 
 from tests.client.conftest import APP, Server
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def raw(path: Path) -> socket.socket:
@@ -227,7 +227,7 @@ def test_status_tells_application_ids_to_those_who_may_know_them(server: Server,
         now = status_as(server, uid, app)
         assert [row.app for row in now.objects] == [seen] and [row.app for row in now.transfers] == [seen], (uid, app)
     handle.cancel()
-    handle.wait(20)
+    handle.wait(60)
 
 
 def test_nobody_else_can_list_or_read_the_store(server: Server, agent: Agent) -> None:

@@ -42,7 +42,7 @@ def test_all_bytes_come_and_the_end_is_told(start: Start, seed: int) -> None:
             for at in range(0, len(data), 77_777):
                 out.write(data[at : at + 77_777])
             result = out.finish(20)
-        thread.join(20)
+        thread.join(60)
     assert got == [data]
     assert result.ok and result.size == len(data) and [row.state for row in result.receivers] == ["done"]
 
@@ -53,7 +53,7 @@ def test_a_writer_that_does_not_finish_fails_the_stream(start: Start) -> None:
         thread = collect(agent, "log", got)
         with agent.stream_send("log", ["h3"]) as out:
             out.write(b"not all")
-        thread.join(20)
+        thread.join(60)
     assert isinstance(got[0], RostrumError) and "went away" in str(got[0])
 
 
@@ -64,7 +64,7 @@ def test_a_writer_hears_why_nothing_more_is_taken(start: Start) -> None:
         with agent.stream_send("log", ["bad"]) as out, pytest.raises(RostrumError, match="the cable was pulled"):
             for _ in range(10_000):
                 out.write(bytes(10_000))
-        thread.join(20)
+        thread.join(60)
         assert "the cable was pulled" in str(got[0])
         with agent.stream_send("other", ["refuse"]) as out, pytest.raises(RostrumError, match="grants no path"):
             out.finish(20)

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, decode, encode, idl
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 ANY_PORTS = ("--listen", "127.0.0.1", "--thrift-port", "0", "--rest-port", "0", "--openflow-port", "0")
 OPENFLOW_HELLO = bytes.fromhex("0400000800000001")
 
@@ -58,7 +58,7 @@ class Program:
         """Raises httpx.HTTPError."""
         transport = httpx.HTTPTransport(uds=str(self.run / "manager.sock")) if by_socket else None
         base = "http://manager" if by_socket else f"http://127.0.0.1:{self.facts['rest_port']}"
-        with httpx.Client(base_url=base, transport=transport, trust_env=False, timeout=5.0) as client:
+        with httpx.Client(base_url=base, transport=transport, trust_env=False, timeout=10.0) as client:
             return client.request(method, path, json=body)
 
     def rest_answers(self, by_socket: bool = False) -> bool:
@@ -70,7 +70,7 @@ class Program:
         """Whether an agent is welcome."""
         hello = idl.AgentInfo(version=idl.VERSION, server=server, boot_id=1, control_port=7071, live_paths=[])
         place = ("127.0.0.1", self.facts["thrift_port"])
-        with contextlib.suppress(OSError, EOFError), socket.create_connection(place, timeout=3) as agent:
+        with contextlib.suppress(OSError, EOFError), socket.create_connection(place, timeout=10) as agent:
             agent.sendall(encode("Manager", "hello", {"info": hello}))
             length = int.from_bytes(_exactly(agent, 4), "big")
             assert length <= FRAME_MAX
@@ -79,7 +79,7 @@ class Program:
 
     def greets_switches(self) -> bool:
         place = ("127.0.0.1", self.facts["openflow_port"])
-        with contextlib.suppress(OSError, EOFError), socket.create_connection(place, timeout=3) as switch:
+        with contextlib.suppress(OSError, EOFError), socket.create_connection(place, timeout=10) as switch:
             switch.sendall(OPENFLOW_HELLO)
             return _exactly(switch, 2) == OPENFLOW_HELLO[:2]
         return False

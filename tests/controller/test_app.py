@@ -48,9 +48,9 @@ def test_program__starts_and_ends_orderly(tmp_path: Path) -> None:
             facts = json.loads((tmp_path / "manager.json").read_text())
             assert facts["pid"] == program.pid
             for port in ("thrift_port", "rest_port", "openflow_port"):
-                socket.create_connection(("127.0.0.1", facts[port]), timeout=5).close()
+                socket.create_connection(("127.0.0.1", facts[port]), timeout=60).close()
             program.send_signal(signal.SIGTERM)
-            _, log = program.communicate(timeout=20)
+            _, log = program.communicate(timeout=60)
         finally:
             program.kill()
     assert program.returncode == 0
@@ -84,7 +84,7 @@ def test_program__an_address_in_use(tmp_path: Path) -> None:
         options = ["--topology", str(tmp_path / "two.yaml"), "--run", str(tmp_path), *OPTIONS, "--rest-port", port]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", "rostrum.controller", *options]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=environment)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert result.returncode == 1
     assert "cannot listen on 127.0.0.1" in result.stderr and "Traceback" not in result.stderr
 

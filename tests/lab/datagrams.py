@@ -1,13 +1,15 @@
 """A plain UDP program for lab tests, as an application without an agent would be: `datagrams.py receive|send ...`.
 
-receive GROUP PORT COUNT BOUND_S NIC_ADDRESS: joins GROUP (or just listens, if it is unicast), prints `listening`, then,
-after COUNT datagrams or BOUND_S seconds without one, a JSON line {"received", "distinct", "tos", "bytes"}.
+receive GROUP PORT COUNT QUIET_S NIC_ADDRESS: joins GROUP (or just listens, if it is unicast), prints `listening`, then,
+after COUNT datagrams, or when its standard input has ended and QUIET_S seconds have passed without one, a JSON line
+{"received", "distinct", "tos", "bytes"}.
 send GROUP PORT COUNT SIZE INTERVAL_S NIC_ADDRESS [DSCP]: sends COUNT numbered datagrams.
 """
 
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import sys
@@ -16,24 +18,27 @@ import time
 SO_RCVBUFFORCE = 33  # Linux; Python does not name it
 
 
-def receive(group: str, port: int, count: int, bound_s: float, nic: str) -> None:
+def receive(group: str, port: int, count: int, quiet_s: float, nic: str) -> None:
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
     link.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
     link.bind(("", port))
     if 224 <= int(group.split(".")[0]) < 240:
         link.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(nic))
-    link.settimeout(bound_s)
     print("listening", flush=True)
     seen, tos, received, size = set(), set(), 0, 0
-    try:
-        while len(seen) < count:
+    until_sent: list[object] = [sys.stdin]
+    while len(seen) < count:
+        ready, _, _ = select.select([link, *until_sent], [], [], None if until_sent else quiet_s)
+        if link in ready:
             data, ancillary, _, _ = link.recvmsg(65536, 64)
             received, size = received + 1, size + len(data)
             seen.add(struct.unpack_from("!I", data)[0])
             tos |= {value[0] for level, kind, value in ancillary if (level, kind) == (socket.IPPROTO_IP, socket.IP_TOS)}
-    except TimeoutError:
-        pass
+        elif ready:
+            until_sent.clear()
+        else:
+            break
     print(json.dumps({"received": received, "distinct": len(seen), "tos": sorted(tos), "bytes": size}), flush=True)
 
 

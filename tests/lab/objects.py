@@ -29,7 +29,7 @@ def send(lab: Lab, sender: str, receivers: Sequence[str], data: bytes, *, wait: 
         return agent.send(number, receivers, wait=wait).wait(SEND_BOUND_S)
 
 
-def read(lab: Lab, server: str, data_id: int, wait: float = 10.0) -> bytes:
+def read(lab: Lab, server: str, data_id: int, wait: float = 60.0) -> bytes:
     with Agent(lab.agent_socket(server)) as agent, agent.read(data_id, wait=wait) as copy:
         return copy.bytes()
 
@@ -52,7 +52,7 @@ def forget(lab: Lab, servers: Sequence[str], data_id: int) -> None:
                 continue
 
 
-def until(condition: Callable[[], Found | None], what: str, bound_s: float = 15.0) -> Found:
+def until(condition: Callable[[], Found | None], what: str, bound_s: float = 60.0) -> Found:
     """Waits for a condition, and fails naming it when the bound passes. What the condition gave at last."""
     deadline = time.monotonic() + bound_s
     while not (value := condition()):
@@ -61,7 +61,7 @@ def until(condition: Callable[[], Found | None], what: str, bound_s: float = 15.
     return value
 
 
-def released(lab: Lab, path_id: str, bound_s: float = 15.0) -> dict:
+def released(lab: Lab, path_id: str, bound_s: float = 60.0) -> dict:
     """The manager's account of a path once it is over."""
     path = lab.rest.get(f"/v1/paths/{path_id}?wait=ended&timeout_ms={int(bound_s * 1000)}")
     assert path["state"] in ("released", "failed"), path

@@ -17,6 +17,7 @@ PROGRAM = str(Path(__file__).with_name("datagrams.py"))
 PORT = 7070
 OTHER_PORT = 7777  # for traffic that is not what a test counts
 SIZE = 8944
+QUIET_S = 1.0  # after the last was sent, nothing more comes
 
 
 def send_argv(
@@ -38,17 +39,18 @@ def send_argv(
 def listen(lab: Lab, name: str, target: str, count: int, port: int = PORT) -> Entered:
     """A receiver on a server that listens already; `heard` tells what came."""
     nic = str(lab.topology.servers[name].address)
-    argv = [sys.executable, PROGRAM, "receive", target, str(port), str(count), "2", nic]
-    program = lab.popen(name, argv, stdout=subprocess.PIPE, text=True)
+    argv = [sys.executable, PROGRAM, "receive", target, str(port), str(count), str(QUIET_S), nic]
+    program = lab.popen(name, argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert program.stdout.readline() == "listening\n"
     return program
 
 
 def heard(program: Entered) -> dict[str, Any]:
-    """Waits for a receiver's end, as datagrams.py defines it; what it got."""
+    """All has been sent: waits for a receiver's end, as datagrams.py defines it; what it got."""
     with program:
+        program.stdin.close()
         got = dict(json.loads(program.stdout.readline()))
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
     return got
 
 
@@ -91,4 +93,6 @@ def deliver(
     """Sends numbered datagrams from one server to listening ones; what each got, as datagrams.py says it."""
     programs = {name: listen(lab, name, target, count) for name in receivers}
     lab.execute(sender, send_argv(lab, sender, target, count, interval_s, size=size, dscp=dscp))
+    for program in programs.values():
+        program.stdin.close()
     return {name: heard(program) for name, program in programs.items()}

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from rostrum.lab.lab import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 NAME = "t-typed"
-SCRIPT_BOUND_S = 90
+SCRIPT_BOUND_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def came_or_told(shown: str, *expected: str) -> None:
 
 def test_publish_three_times__seconds_apart__all_come_or_are_told(typed) -> None:
     shown = typed("""
-        rostrum sub news --server h3 --lab $NAME --count 3 --wait 8s >got & sub=$!
+        rostrum sub news --server h3 --lab $NAME --count 3 --wait 60s >got & sub=$!
         for n in $(seq 100); do grep -q h3 <(rostrum groups show news --lab $NAME 2>&1) && break; sleep 0.2; done
         rostrum pub news one --server h1 --lab $NAME
         sleep 4
@@ -79,7 +79,7 @@ def test_publish_three_times__seconds_apart__all_come_or_are_told(typed) -> None
 
 def test_publish__restart_of_the_agent__publish_again__both_come_or_are_told(typed) -> None:
     shown = typed("""
-        rostrum sub alerts --server h3 --lab $NAME --count 2 --wait 10s >got & sub=$!
+        rostrum sub alerts --server h3 --lab $NAME --count 2 --wait 60s >got & sub=$!
         for n in $(seq 100); do grep -q h3 <(rostrum groups show alerts --lab $NAME 2>&1) && break; sleep 0.2; done
         rostrum pub alerts before --server h2 --lab $NAME
         sleep 1
@@ -120,7 +120,7 @@ def test_send__manager_restarted_in_between__send_again(typed) -> None:
         rostrum lab kill --name $NAME manager
         sleep 2
         rostrum lab start --name $NAME manager
-        rostrum send two --server h1 --to h3,h8 --lab $NAME --wait 30s
+        rostrum send two --server h1 --to h3,h8 --lab $NAME --wait 60s
         rostrum read two --server h8 --lab $NAME -o copy; cmp two copy
     """)
 
@@ -130,14 +130,14 @@ def test_send__while_the_manager_is_away__waits_and_goes_on(typed) -> None:
         head -c 1M /dev/urandom >late
         rostrum lab kill --name $NAME manager
         (sleep 3; rostrum lab start --name $NAME manager) &
-        rostrum send late --server h2 --to h4,h6 --lab $NAME --wait 30s
+        rostrum send late --server h2 --to h4,h6 --lab $NAME --wait 60s
         wait; rostrum read late --server h6 --lab $NAME -o copy; cmp late copy
     """)
 
 
 def test_subscriber__manager_restarted__messages_go_on(typed) -> None:
     shown = typed("""
-        rostrum sub ticks --server h5 --lab $NAME --count 2 --wait 25s >got & sub=$!
+        rostrum sub ticks --server h5 --lab $NAME --count 2 --wait 60s >got & sub=$!
         for n in $(seq 100); do grep -q h5 <(rostrum groups show ticks --lab $NAME 2>&1) && break; sleep 0.2; done
         rostrum pub ticks tick --server h1 --lab $NAME
         rostrum lab kill --name $NAME manager; sleep 1; rostrum lab start --name $NAME manager
@@ -152,7 +152,7 @@ def test_publish_and_subscribe__while_the_manager_is_away__wait_and_go_on(typed)
     shown = typed("""
         rostrum lab kill --name $NAME manager
         (sleep 3; rostrum lab start --name $NAME manager) &
-        rostrum sub away --server h3 --lab $NAME --count 1 --wait 40s >got 2>said & sub=$!
+        rostrum sub away --server h3 --lab $NAME --count 1 --wait 60s >got 2>said & sub=$!
         for n in $(seq 150); do grep -q "h3 is in away" said && break; sleep 0.2; done
         grep "waiting for the manager" said
         rostrum pub away hello --server h1 --lab $NAME

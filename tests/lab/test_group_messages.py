@@ -16,7 +16,7 @@ from tests.lab.metrics import scrape
 
 pytestmark = pytest.mark.lab
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_plain_groups_say_what_was_lost(lab: Lab) -> None:
     ):
         for number in range(1000):  # one in each packet: the MTU is 9000
             out.publish(b"%d" % number + b"x" * 5000)
-        got, lost = take(receiver, 1000, 5.0)
+        got, lost = take(receiver, 1000, 20.0)
         assert lost > 0
         assert len(got) + lost >= 990  # the last ones are not missed by what comes after them
 
@@ -166,7 +166,7 @@ def test_a_slow_program_is_told_what_it_lost(lab: Lab) -> None:
 def test_the_commands(lab: Lab) -> None:
     command = [sys.executable, "-m", "rostrum.client.cli"]
     where = ["--lab", "t-messages"]
-    words_of_h3 = ["sub", "words", "--protocol", "ricochet", "--server", "h3", "--count", "3", "--wait", "20s"]
+    words_of_h3 = ["sub", "words", "--protocol", "ricochet", "--server", "h3", "--count", "3", "--wait", "60s"]
     listening = subprocess.Popen(
         [*command, *words_of_h3, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

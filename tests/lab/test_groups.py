@@ -24,7 +24,7 @@ from tests.lab.plain import deliver
 pytestmark = pytest.mark.lab
 
 PROGRAM = str(Path(__file__).with_name("group_member.py"))
-BOUND_S = 15.0
+BOUND_S = 60.0
 
 
 @pytest.fixture(scope="module", params=["openflow", "mixed"])

@@ -15,7 +15,7 @@ from rostrum.lab.namespace import LabError, PrivateNamespace, buffers_library, e
 pytestmark = pytest.mark.lab
 
 
-def wait_until(condition, bound_s: float = 10.0, what: str = "the condition") -> None:
+def wait_until(condition, bound_s: float = 60.0, what: str = "the condition") -> None:
     deadline = time.monotonic() + bound_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {bound_s} s for {what}"

@@ -24,7 +24,7 @@ from rostrum.topologies.loader import load
 from rostrum.topologies.model import Reconfiguration
 
 TOPOLOGY = Path(__file__).parents[2] / "topologies" / "hybrid-4x2.yaml"
-BOUND_S = 10.0
+BOUND_S = 60.0
 
 
 @dataclass

@@ -13,7 +13,7 @@ from rostrum.lab.lab import Lab
 
 pytestmark = pytest.mark.lab
 
-BOUND_S = 30.0
+BOUND_S = 60.0
 LAB = "t-publish-again"
 
 
@@ -38,7 +38,7 @@ class Subscriber:
     """`rostrum sub` in the background, until `count` messages came."""
 
     def __init__(self, group: str, server: str, count: int, *options: str) -> None:
-        command = rostrum("sub", group, "--server", server, "--count", str(count), "--wait", "60s", *options)
+        command = rostrum("sub", group, "--server", server, "--count", str(count), "--wait", "120s", *options)
         self.program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.program.stderr and f"is in {group}" in self.program.stderr.readline()
 

@@ -19,7 +19,7 @@ from tests.p4.target_json import Builder
 from tests.p4.target_p4info import p4info
 
 DEVICE = 3
-BOUND_S = 10.0
+BOUND_S = 60.0
 INSERT, MODIFY, DELETE = p4r.Update.Type.INSERT, p4r.Update.Type.MODIFY, p4r.Update.Type.DELETE
 REFUSED_MOST = 5  # times in a row that a call is tried again, after a pause
 REFUSED_PAUSE_S = 0.05

@@ -30,7 +30,7 @@ from tests.p4.target_p4info import TABLE, p4info
 
 pytestmark = pytest.mark.lab
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 PORTS = (1, 2, 3)
 MTU = 9000
 SO_RCVBUFFORCE = 33

@@ -77,7 +77,7 @@ async def world(run: Path, odd: dict[str, dict[str, Any]] | None = None, **setti
         for server in manager.topology.servers:
             fake = await manager.agent(server, knows_probes=True, software=VERSION)
             agents.append(ProbedAgent(fake, server, **(odd or {}).get(server, {})))
-        async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http:
             try:
                 yield manager, http
             finally:
@@ -174,7 +174,7 @@ async def test_doctor__finds_each_of_several_faults(tmp_path: Path) -> None:
 
 async def test_doctor__an_agent_that_is_not_there(tmp_path: Path) -> None:
     async with running(tmp_path) as manager, httpx.AsyncClient(base_url=manager.url, trust_env=False) as http:
-        found = (await http.get("/v1/doctor", timeout=20)).json()
+        found = (await http.get("/v1/doctor", timeout=60)).json()
         assert {one["check"] for one in found["findings"]} == {"agent"}
         assert "h1" in {one["subject"] for one in found["findings"]}
 

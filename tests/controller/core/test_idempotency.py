@@ -78,14 +78,14 @@ def program(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
 def post(port: int, number: int) -> dict[str, Any]:
     body = {**BODY, "size": number + 1}
     key = {"Idempotency-Key": f"job-{number}"}
-    answer = httpx.post(f"http://127.0.0.1:{port}/v1/paths", json=body, headers=key, trust_env=False, timeout=10)
+    answer = httpx.post(f"http://127.0.0.1:{port}/v1/paths", json=body, headers=key, trust_env=False, timeout=60)
     assert answer.status_code == 201, answer.text
     return dict(answer.json())
 
 
 def post_and_leave(port: int, numbers: range) -> None:
     """The requests go out, nobody waits for answers."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for number in numbers:
             body = json.dumps({**BODY, "size": number + 1}).encode()
             head = (
@@ -110,7 +110,7 @@ def test_killed__a_request_that_is_repeated_makes_no_second_path(tmp_path: Path,
         post_and_leave(port, range(24, 44))
     with program(tmp_path) as (_, port):
         assert [post(port, number)["id"] for number in range(24)] == answered + again
-        every = httpx.get(f"http://127.0.0.1:{port}/v1/paths?limit=1000", trust_env=False, timeout=10).json()["paths"]
+        every = httpx.get(f"http://127.0.0.1:{port}/v1/paths?limit=1000", trust_env=False, timeout=60).json()["paths"]
         sizes = [path["size"] for path in every]
         assert len(sizes) == len(set(sizes)) and set(range(1, 25)) <= set(sizes) <= set(range(1, 45))
         misused = httpx.post(
@@ -118,6 +118,6 @@ def test_killed__a_request_that_is_repeated_makes_no_second_path(tmp_path: Path,
             json=BODY,
             headers={"Idempotency-Key": "job-3"},
             trust_env=False,
-            timeout=10,
+            timeout=60,
         )
         assert misused.status_code == 422

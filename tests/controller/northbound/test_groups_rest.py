@@ -26,7 +26,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[Running]:
 
 @pytest.fixture
 async def rest(manager: Running) -> AsyncIterator[Client]:
-    async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=10) as http:
+    async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http:
         yield Client(http, (await http.get("/openapi.json")).json())
 
 

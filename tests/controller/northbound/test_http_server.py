@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tests.controller.fakes import Running, running, until
 
-BOUND_S = 10.0
+BOUND_S = 60.0
 GET = b"GET /v1/paths HTTP/1.1\r\nHost: x\r\n\r\n"
 
 

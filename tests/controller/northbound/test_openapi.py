@@ -53,7 +53,7 @@ class Harness:
         self.loop = asyncio.new_event_loop()
         self._manager = running(run)
         self.manager: Running = self.loop.run_until_complete(self._manager.__aenter__())
-        self.http = httpx.AsyncClient(base_url=self.manager.url, trust_env=False, timeout=10)
+        self.http = httpx.AsyncClient(base_url=self.manager.url, trust_env=False, timeout=60)
         self.document = self.loop.run_until_complete(self.http.get("/openapi.json")).json()
         self.paths = ["p-none"]
 

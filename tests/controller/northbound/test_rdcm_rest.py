@@ -19,7 +19,7 @@ ENDS = {"sender": "h0-0-0", "receivers": ["h1-0-0", "h2-0-0", "h3-1-1"]}
 async def rest(tmp_path: Path) -> AsyncIterator[Client]:
     async with (
         running(tmp_path, topology=load("fat-tree-4")) as manager,
-        httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=10) as http,
+        httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http,
     ):
         yield Client(http, (await http.get("/openapi.json")).json())
 

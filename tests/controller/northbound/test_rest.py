@@ -62,7 +62,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[Running]:
 
 @pytest.fixture
 async def rest(manager: Running) -> AsyncIterator[Client]:
-    async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=10) as http:
+    async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http:
         document = (await http.get("/openapi.json")).json()
         assert document["openapi"].startswith("3.")
         yield Client(http, document)

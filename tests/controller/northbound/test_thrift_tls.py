@@ -55,7 +55,7 @@ async def exchanged(port: int, first: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(first)
-        return await asyncio.wait_for(reader.read(1 << 20), 10)
+        return await asyncio.wait_for(reader.read(1 << 20), 60)
     finally:
         writer.close()
 
@@ -74,7 +74,7 @@ async def three_silent(manager: Running) -> tuple[thrift_tls.TlsDoor, Silent]:
 
 def shake_hands(port: int, context: ssl.SSLContext) -> None:
     """As OpenSSL does by itself: asyncio's client does not send its alerts."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as raw, context.wrap_socket(raw):
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as raw, context.wrap_socket(raw):
         pass
 
 
@@ -84,7 +84,7 @@ async def refusal(port: int, context: ssl.SSLContext) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         writer.write(encode("Manager", "keepalive", {}))
         try:
-            await asyncio.wait_for(reader.readexactly(1), 10)
+            await asyncio.wait_for(reader.readexactly(1), 60)
         finally:
             writer.close()
     return str(caught.value)
@@ -219,7 +219,7 @@ async def test_handshake__has_a_bound_in_time_and_number(
         for one in list(door.shaking):
             one._late()
         for reader, writer in silent:
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
             writer.close()
         assert "handshake was not done in 5 s" in caplog.text
         await until(lambda: not door.shaking, "room")
@@ -234,7 +234,7 @@ async def test_handshake__whoever_is_silent_makes_room(
     async with guarded(tmp_path, ours) as manager:
         door, silent = await three_silent(manager)
         await (await manager.agent("h1", tls=client(ours, ours.sign("h1")))).close()
-        assert await asyncio.wait_for(silent[0][0].read(), 10) == b""
+        assert await asyncio.wait_for(silent[0][0].read(), 60) == b""
         assert len(door.shaking) == 2 and "and others wait" in caplog.text
         for _, writer in silent:
             writer.close()
@@ -251,12 +251,12 @@ async def test_frames__of_every_size_pass_in_pieces(tmp_path: Path, ours: Author
             agent.writer.write(calls)
             frame = encode("Agent", "light", {"response_id": "y" * size})
             connection.send(frame)
-            assert await asyncio.wait_for(agent.reader.readexactly(len(frame)), 10) == frame
+            assert await asyncio.wait_for(agent.reader.readexactly(len(frame)), 60) == frame
             agent.request(f"q{size}", "h1", "h3")
-            length = int.from_bytes(await asyncio.wait_for(agent.reader.readexactly(4), 10), "big")
+            length = int.from_bytes(await asyncio.wait_for(agent.reader.readexactly(4), 60), "big")
             assert decode("Agent", await agent.reader.readexactly(length))[1].response.request_id == f"q{size}"
         agent.writer.write((FRAME_MAX + 1).to_bytes(4, "big"))
-        assert b"1 to 1048576 are possible" in await asyncio.wait_for(agent.reader.read(), 10)
+        assert b"1 to 1048576 are possible" in await asyncio.wait_for(agent.reader.read(), 60)
 
 
 async def test_slow_agents__that_read_nothing_are_cut_off(tmp_path: Path, ours: Authority) -> None:
@@ -365,7 +365,7 @@ async def test_doctor__tells_certificates_that_end_soon(tmp_path: Path, ours: Au
         async with httpx.AsyncClient(base_url=manager.url, trust_env=False) as http:
 
             async def told() -> list[tuple[str, str, str]]:
-                findings = (await http.get("/v1/doctor", timeout=30)).json()["findings"]
+                findings = (await http.get("/v1/doctor", timeout=60)).json()["findings"]
                 return [(one["severity"], one["subject"], one["what"]) for one in findings if one["check"] == CHECK]
 
             shows = "the certificate that the manager shows agents"

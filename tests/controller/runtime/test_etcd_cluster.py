@@ -25,7 +25,7 @@ from tests.controller.core.test_failures import TWO_CORES
 from tests.controller.fakes import until
 from tests.controller.runtime.test_shared_store import free_port, managing, standing
 
-BOUND_S = 40.0
+BOUND_S = 60.0
 NAMES = ("e0", "e1", "e2")
 
 

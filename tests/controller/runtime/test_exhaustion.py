@@ -67,7 +67,7 @@ def test_log_that_nobody_reads__stops_nothing(tmp_path: Path, kind: str) -> None
     with program(tmp_path, stderr=ends[1]) as manager, os.fdopen(ends[0], "rb", buffering=0) as reader:
         os.close(ends[1])
         for _ in range(8):  # some 300 bytes of log each; a pipe holds 64 KiB
-            with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=5.0) as client:
+            with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=60) as client:
                 for _ in range(1000):
                     assert client.delete("http://manager/v1/paths/" + "p" * 150).status_code == 404
         assert manager.welcomes() and manager.rest_answers()
@@ -92,7 +92,7 @@ def test_log__full_of_lines_at_the_end_is_no_reason_to_stay(tmp_path: Path) -> N
     ends = os.pipe()
     with program(tmp_path, stderr=ends[1]) as manager:
         os.close(ends[1])
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=5.0) as client:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=60) as client:
             for _ in range(1000):
                 client.delete("http://manager/v1/paths/" + "p" * 150)
         assert manager.stop() == 0
@@ -128,7 +128,7 @@ def test_disk_full_under_the_journal__ends_the_manager_and_loses_nothing(
     told: dict[str, str] = {}  # path by key
 
     def ask(manager: Program, key: str) -> None:
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=5.0) as client:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "manager.sock")), timeout=60) as client:
             body = {"sender": "h1", "receivers": ["h3"], "wait_ms": 600_000}
             answer = client.post("http://manager/v1/paths", json=body, headers={"Idempotency-Key": key})
             if answer.status_code == 201:

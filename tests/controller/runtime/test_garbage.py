@@ -72,7 +72,7 @@ def mutated(value: Any, rng: random.Random) -> Any:
 async def test_rest__bodies_of_any_shape_are_answered_in_words(tmp_path: Path, rng: random.Random) -> None:
     async with (
         running(tmp_path) as manager,
-        httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=20) as http,
+        httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http,
     ):
         for _ in range(300):
             method, path, body = rng.choice(BODIES)

@@ -275,7 +275,7 @@ async def test_manager__that_cannot_write_tells_nobody_anything_and_ends(tmp_pat
         assert one.app.journal and one.app.lost
         one.app.journal._file.execute("PRAGMA query_only=1")  # as when the disk is full
         agent.request("r1", "h1", "h3", "h5")
-        error = await asyncio.wait_for(one.app.lost, 10)
+        error = await asyncio.wait_for(one.app.lost, 60)
         assert "takes nothing any more" in str(error)
         assert not [call for call, _ in agent.heard if call == "response"]
         assert one.network.rules() == set() and one.network.pairs() == set()

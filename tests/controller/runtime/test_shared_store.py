@@ -30,7 +30,7 @@ from rostrum.topologies.model import Topology
 from tests.controller.core.test_failures import TWO_CORES
 from tests.controller.fakes import until
 
-BOUND_S = 15.0
+BOUND_S = 60.0
 
 
 def free_port() -> int:

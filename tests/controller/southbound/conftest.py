@@ -24,7 +24,7 @@ from rostrum.topologies.loader import load
 from rostrum.topologies.model import Ocs, Reconfiguration
 
 TOPOLOGY = Path(__file__).parents[3] / "topologies" / "hybrid-4x2.yaml"
-BOUND_S = 10.0
+BOUND_S = 60.0
 
 
 async def wait_until(happened: Callable[[], Any]) -> None:

@@ -29,7 +29,7 @@ GROUP = IPv4Address("239.192.0.5")
 SENDER = IPv4Address("10.0.1.1")
 RULE = MulticastRule("tor1", 1, GROUP, (2, 50), SENDER)
 UNICAST = [UnicastRule("tor1", IPv4Address("10.0.1.1"), 1), UnicastRule("tor1", IPv4Address("10.0.2.1"), 49)]
-BOUND_S = 15.0
+BOUND_S = 60.0
 TABLES = ("unicast", "group_range", "admission", "multicast", "priority_tags", "first_light")
 # What every switch of ours holds before there are paths.
 SETTINGS = [

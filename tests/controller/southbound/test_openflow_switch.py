@@ -28,7 +28,7 @@ from rostrum.topologies.loader import load
 
 TOPOLOGY = load(Path(__file__).parents[3] / "topologies" / "hybrid-4x2.yaml")
 GROUP = IPv4Address("239.192.0.5")
-BOUND_S = 10.0
+BOUND_S = 60.0
 PORTS = (1, 2, 3)
 HELLO = bytes([4, 0, 0, 8, 0, 0, 0, 1])
 lab = pytest.mark.lab

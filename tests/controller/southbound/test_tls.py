@@ -43,7 +43,7 @@ async def greeted(port: int, context: ssl.SSLContext | None) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         try:
             writer.write(HELLO)
-            return (await asyncio.wait_for(reader.readexactly(8), 5))[:2]
+            return (await asyncio.wait_for(reader.readexactly(8), 60))[:2]
         finally:
             writer.close()
     return b""
@@ -102,7 +102,7 @@ async def test_openflow__a_certificate_is_good_for_the_switch_it_names(
         if taken:
             await wait_until(lambda: "tor1" in fabric._links)
         else:
-            await asyncio.wait_for(reader.read(), 10)  # to its end
+            await asyncio.wait_for(reader.read(), 60)  # to its end
             await wait_until(lambda: "its certificate is for" in caplog.text)
             assert "it is tor1" in caplog.text and "URI:rostrum:switch:tor1" in caplog.text
             assert not fabric._links
@@ -122,7 +122,7 @@ async def test_openflow__with_tls_nobody_comes_in_behind_the_door(tmp_path: Path
         dpid = hybrid().switches["tor1"].dpid
         assert dpid is not None
         writer.write(HELLO + features(dpid))
-        await asyncio.wait_for(reader.read(), 10)
+        await asyncio.wait_for(reader.read(), 60)
         assert not fabric._links
         writer.close()
     finally:
