@@ -13,6 +13,18 @@ DESCRIPTORS_MORE = 4  # connections come and go
 MEMORY_MORE_BYTES = 24 << 20  # and a quarter: arenas of the C library, Python's free lists
 JOURNAL_MORE_BYTES = 512 << 10  # rows wait to be folded at 128 KiB a turn
 JOURNAL_LOG_BYTES_MAX = 16 << 20
+COUNTED = (
+    "flows",
+    "openflow_groups",
+    "other_flows",
+    "meters",
+    "cross_connects",
+    "paths",
+    "transfers",
+    "objects",
+    "message_groups",
+    "store_bytes",
+)
 
 _COUNT = """
 for pid in {pids}; do
@@ -20,7 +32,7 @@ for pid in {pids}; do
        $(sed -n 's/RssShmem:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$pid/status)
 done
 for switch in {switches}; do
-  ovs-ofctl -O OpenFlow13 dump-flows $switch | sed -n "s/.*nw_dst=\\(239\\.[0-9.]*\\)[ ,].*/flow $switch \\1/p"
+  for kind in flows groups meters; do ovs-ofctl -O OpenFlow13 dump-$kind $switch | sed "s/^/$kind $switch /"; done
 done
 """
 
@@ -32,6 +44,9 @@ class Inventory:
     descriptors: dict[str, int] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)  # resident, without the objects that are mapped
     flows: int = 0  # multicast flows of paths and groups in use; those kept for reuse are told apart
+    openflow_groups: int = 0  # group-table entries of those flows
+    other_flows: int = 0  # unicast, ARP, LLDP: what every switch has all the time
+    meters: int = 0
     cross_connects: int = 0  # of circuits in use; idle ones are kept for reuse
     paths: int = 0
     transfers: int = 0
@@ -93,17 +108,43 @@ def _machine(lab: Lab, found: Inventory) -> None:
             name = names[match[1]]
             found.descriptors[name] = int(match[2])
             found.memory_bytes[name] = (int(match[3]) - int(match[4])) << 10
-        elif match := re.fullmatch(r"flow (\S+) (\S+)", line):
-            there = (match[1], match[2])
-            found.flows += there in used
-            if there not in known:
-                found.unexplained.append(f"flow of {match[2]} on {match[1]}, of which the manager does not know")
+    tables(shown, known, used, found)
+
+
+def tables(shown: str, known: set[tuple[str, str]], used: set[tuple[str, str]], found: Inventory) -> None:
+    """Counts the switches' tables, as ovs-ofctl shows them, each line behind its kind and switch. `known`: switch and
+    multicast address of the manager's rules; `used`: of those in use.
+    """
+    there: set[tuple[str, str]] = set()  # switch and number of each group-table entry
+    wanted: dict[tuple[str, str], bool] = {}  # of those that a flow uses: whether it is in use
+    for line in shown.splitlines():
+        kind, switch, *_ = [*line.split(None, 2), "", ""]
+        if kind == "flows" and "actions=" in line:
+            match = re.search(r"nw_dst=(239\.[0-9.]+)[ ,]", line)
+            if match is None:
+                found.other_flows += 1
+                continue
+            rule = (switch, match[1])
+            found.flows += rule in used
+            if rule not in known:
+                found.unexplained.append(f"flow of {match[1]} on {switch}, of which the manager does not know")
+            for number in re.findall(r"group:(\d+)", line):
+                wanted[switch, number] = wanted.get((switch, number), False) or rule in used
+        elif kind == "groups" and (match := re.search(r"group_id=(\d+)", line)):
+            there.add((switch, match[1]))
+        elif kind == "meters" and re.search(r"meter=\d+", line):
+            found.meters += 1
+    found.openflow_groups += sum(wanted.get(one, False) for one in there)
+    found.unexplained += [
+        f"entry {number} of {switch}'s group table, which no flow uses"
+        for switch, number in sorted(there - set(wanted))
+    ]
 
 
 def leaks(before: Inventory, after: Inventory) -> list[str]:
     """What there is more of than at the start, in words; empty: nothing."""
     found = [*after.unexplained]
-    for name in ("flows", "cross_connects", "paths", "transfers", "objects", "message_groups", "store_bytes"):
+    for name in COUNTED:
         was, now = getattr(before, name), getattr(after, name)
         if now > was:
             found.append(f"{name}: {was} at the start, {now} at the end")

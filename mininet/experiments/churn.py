@@ -28,7 +28,7 @@ OUT = Console(highlight=False, soft_wrap=True)
 LIBFAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 WARM_UP_S = 20.0  # of load without disruptions, before the first inventory: caches fill, pools grow
 QUIET_BOUND_S = 90.0
-TELL_EVERY_S = 30.0
+TELL_EVERY_S = 60.0
 OPTIONS = ("--circuit-wait", "1s", "--quarantine", "2s", "--link-retry", "2s")
 QUICK = {
     "emulation.reconfiguration.mean_ms": 20,
@@ -52,9 +52,9 @@ def command(minutes: float | None, hours: float | None, json_file: Path, **given
 
     Objects by both protocols, streams, messages and REST paths run all the time. Agents, manager and OCS emulator are
     killed and stopped, links are cut, fibres and splitters fail, wall clocks of servers jump by seconds and by days.
-    At the end everything is mended, and descriptors, memory, flows, cross-connects, groups and the journal are
-    compared with the start. The exit status is 0 only if nothing leaked and every failure has a disruption that
-    excuses it.
+    A line a minute says how it goes. At the end everything is mended, and descriptors, memory, the switches' flows,
+    groups and meters, cross-connects, message groups and the journal are compared with the start. The exit status is 0
+    only if nothing leaked and every failure has a disruption that excuses it.
 
     \b
       rostrum lab run churn --minutes 10 --json build/churn.json

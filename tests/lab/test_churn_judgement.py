@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rostrum.lab.churn.disruptions import Disruption
-from rostrum.lab.churn.inventory import Inventory, leaks
+from rostrum.lab.churn.inventory import Inventory, leaks, tables
 from rostrum.lab.churn.workload import Failure, Messages, Published, Subscribed, judge
 
 RACKS = {"h1": "tor1", "h3": "tor2", "h5": "tor3"}
@@ -75,16 +75,44 @@ def test_subscriber_that_was_there_for_a_part_only_is_not_judged() -> None:
 
 
 def test_leaks_are_named() -> None:
-    before = Inventory(descriptors={"h1": 20}, memory_bytes={"h1": 20 << 20}, flows=1, objects=2)
+    before = Inventory(descriptors={"h1": 20}, memory_bytes={"h1": 20 << 20}, flows=1, objects=2, meters=1)
     assert not leaks(before, Inventory(descriptors={"h1": 22}, memory_bytes={"h1": 30 << 20}, flows=1, objects=1))
     after = Inventory(
-        descriptors={"h1": 40}, memory_bytes={"h1": 90 << 20}, flows=3, objects=2, journal_bytes=1 << 20,
+        descriptors={"h1": 40}, memory_bytes={"h1": 90 << 20}, flows=3, openflow_groups=1, meters=2, objects=2,
+        journal_bytes=1 << 20,
         unexplained=["cross-connect 1-2 of ocs is in no circuit"],
     )  # fmt: skip
     assert leaks(before, after) == [
         "cross-connect 1-2 of ocs is in no circuit",
         "flows: 1 at the start, 3 at the end",
+        "openflow_groups: 0 at the start, 1 at the end",
+        "meters: 1 at the start, 2 at the end",
         "journal: 0 bytes at the start, 1048576 at the end",
         "descriptors of h1: 20 at the start, 40 at the end",
         "memory of h1: 20 MiB at the start, 90 MiB at the end",
     ]
+
+
+SHOWN = """
+flows tor1 OFPST_FLOW reply (OF1.3) (xid=0x2):
+flows tor1  cookie=0x1, n_packets=3, priority=40000,ip,in_port=1,nw_dst=239.192.0.1 actions=set_queue:1,group:77
+flows tor1  cookie=0x1, n_packets=3, priority=40000,ip,in_port=2,nw_dst=239.192.0.2 actions=group:78
+flows tor1  cookie=0x2, n_packets=9, priority=100,ip,nw_dst=10.0.1.1 actions=output:1
+groups tor1 OFPST_GROUP_DESC reply (OF1.3) (xid=0x2):
+groups tor1  group_id=77,type=all,bucket=actions=output:2
+groups tor1  group_id=78,type=all,bucket=actions=output:3
+groups core  group_id=77,type=all,bucket=actions=output:2
+meters tor1 OFPST_METER_CONFIG reply (OF1.3) (xid=0x2):
+meters tor1 meter=1 kbps bands=
+"""
+
+
+def test_tables_of_switches_are_counted__and_what_nobody_uses_is_named() -> None:
+    known = {("tor1", "239.192.0.1"), ("tor1", "239.192.0.2")}
+    found = Inventory()
+    tables(SHOWN, known, {("tor1", "239.192.0.1")}, found)  # the other one is kept for reuse
+    assert (found.flows, found.openflow_groups, found.other_flows, found.meters) == (1, 1, 1, 1)
+    assert found.unexplained == ["entry 77 of core's group table, which no flow uses"]
+    found = Inventory()
+    tables(SHOWN, set(), set(), found)
+    assert len(found.unexplained) == 3 and not found.flows
