@@ -172,12 +172,12 @@ def test_the_commands(lab: Lab) -> None:
     )
     assert listening.stderr and "is in words" in listening.stderr.readline()
     subprocess.run([*command, "pub", "words", "one", "two", "--server", "h1", *where], check=True, timeout=BOUND_S)
+    shown = subprocess.run([*command, "status", "--server", "h3", *where], capture_output=True, text=True, check=True)
+    assert "words" in shown.stdout
     subprocess.run([*command, "pub", "words", "--server", "h2", *where], input=b"three\n", check=True, timeout=BOUND_S)
     words, _ = listening.communicate(timeout=BOUND_S)
     assert sorted(words.split()) == ["one", "three", "two"]
     assert listening.returncode == 0
-    shown = subprocess.run([*command, "status", "--server", "h3", *where], capture_output=True, text=True, check=True)
-    assert "words" in shown.stdout
 
 
 def test_members_stay_when_the_manager_restarts(lab: Lab) -> None:
