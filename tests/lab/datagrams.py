@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import time
+from typing import TextIO
 
 SO_RCVBUFFORCE = 33  # Linux; Python does not name it
 
@@ -27,7 +28,7 @@ def receive(group: str, port: int, count: int, quiet_s: float, nic: str) -> None
         link.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(nic))
     print("listening", flush=True)
     seen, tos, received, size = set(), set(), 0, 0
-    until_sent: list[object] = [sys.stdin]
+    until_sent: list[TextIO] = [sys.stdin]
     while len(seen) < count:
         ready, _, _ = select.select([link, *until_sent], [], [], None if until_sent else quiet_s)
         if link in ready:
