@@ -28,16 +28,16 @@ def receive(group: str, port: int, count: int, quiet_s: float, nic: str) -> None
         link.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(nic))
     print("listening", flush=True)
     seen, tos, received, size = set(), set(), 0, 0
-    until_sent: list[TextIO] = [sys.stdin]
+    watched: list[socket.socket | TextIO] = [link, sys.stdin]
     while len(seen) < count:
-        ready, _, _ = select.select([link, *until_sent], [], [], None if until_sent else quiet_s)
+        ready, _, _ = select.select(watched, [], [], None if sys.stdin in watched else quiet_s)
         if link in ready:
             data, ancillary, _, _ = link.recvmsg(65536, 64)
             received, size = received + 1, size + len(data)
             seen.add(struct.unpack_from("!I", data)[0])
             tos |= {value[0] for level, kind, value in ancillary if (level, kind) == (socket.IPPROTO_IP, socket.IP_TOS)}
         elif ready:
-            until_sent.clear()
+            watched.remove(sys.stdin)
         else:
             break
     print(json.dumps({"received": received, "distinct": len(seen), "tos": sorted(tos), "bytes": size}), flush=True)
