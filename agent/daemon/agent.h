@@ -50,11 +50,14 @@ typedef struct rs_agent {
     rs_time held_until; /* no data packet goes out before the manager has answered, or then; RS_NEVER: they may */
     rs_time prepare_at; /* next piece of the store's reserve, when nothing is being transferred */
     uint64_t packets_bad;
-    uint64_t packets_other_version; /* of the data channel */
-    uint64_t digest_chunks_wrong;   /* of objects received here */
-    uint64_t digest_chunks_fetched; /* of these, once more from the sender */
-    uint64_t digest_chunks_retaken; /* of objects sent from here, because a receiver's copy stayed wrong */
-    rs_log_limit malformed, versions, drops, offers, refusals, endings, programs; /* lines that others cause, by kind */
+    uint64_t packets_other_version;    /* of the data channel */
+    uint32_t stream_sinks;             /* streams that come in */
+    uint64_t stream_fragments_refused; /* their bytes were not those that the sender sealed */
+    uint64_t digest_chunks_wrong;      /* of objects received here */
+    uint64_t digest_chunks_fetched;    /* of these, once more from the sender */
+    uint64_t digest_chunks_retaken;    /* of objects sent from here, because a receiver's copy stayed wrong */
+    rs_log_limit malformed, versions, drops, offers, refusals, endings, programs,
+        refused_fragments; /* lines that others cause, by kind */
     bool stopping;
 } rs_agent;
 

@@ -3,14 +3,16 @@ are fetched again."""
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import os
 import struct
 from collections.abc import Iterator
 
 import pytest
-from rostrum.client import wire
+from rostrum.client import Agent, wire
 
-from tests.agent_e2e.agents import World, content, world
+from tests.agent_e2e.agents import APP, World, content, world
 from tests.agent_e2e.fake_manager import Answer
 from tests.agent_e2e.network import Network, network
 
@@ -83,3 +85,22 @@ def test_a_program_that_writes_to_the_object_that_it_sends_is_told(lab: World) -
         assert "changed at the sender after their digest was taken, in piece 4" in receiver.cause, result
     for name in RECEIVERS:
         lab.agents[name].wait_log("changed at the sender")
+
+
+def test_changed_bytes_of_a_stream_are_dropped_as_they_come_and_asked_for_again(lab: World) -> None:
+    """Its programs get the right ones, and nobody's stream ends for it."""
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol="rdcm")
+    for number, name in enumerate(["h1", *RECEIVERS], 1):
+        lab.start(name, "--seed", str(number), *(["--loss", SPOILT] if number > 1 else []))
+    data = content(SIZE, 5)
+    with contextlib.ExitStack() as stack:
+        sender, *readers = (stack.enter_context(Agent(lab.agents[name].socket, APP)) for name in ["h1", *RECEIVERS])
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(len(readers)))
+        came = [pool.submit(lambda agent: b"".join(agent.stream_receive(1, wait=20)), agent) for agent in readers]
+        with sender.stream_send(1, RECEIVERS) as out:
+            out.write(data)
+            result = out.finish()
+        assert result.ok, result
+        assert all(one.result(20) == data for one in came)
+    for name in RECEIVERS:
+        lab.agents[name].wait_log("are not those that were sent")

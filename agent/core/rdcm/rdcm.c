@@ -69,6 +69,7 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
     r->news[0] = r->news[1] = (rs_rdcm_news){.low = UINT64_MAX, .due = RS_NEVER};
     r->ready_due = r->request_due = r->serve_until = r->start_due = r->view_due = r->probe_due = RS_NEVER;
     r->later_due = RS_NEVER;
+    r->refused_request = INT64_MIN / 2;
     r->limit = RS_BIC_FIRST - 1;
     if (!transfer->sending) /* until there is a view, the sender is everybody's parent */
         r->rings[RS_RING_LEAF].parent = ((rs_receiving *)transfer)->link.peer->id;
@@ -207,6 +208,9 @@ static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *ne
         break;
     case RS_NEWS_TAKEN:
         rs_rdcm_stream_taken(node, now, (rs_receiving *)t);
+        break;
+    case RS_NEWS_REFUSED:
+        rs_rdcm_refused(node, now, (rs_receiving *)t, news->from, news->sn);
         break;
     case RS_NEWS_ENDS:
         stream_ends(node, now, t);

@@ -59,6 +59,7 @@ bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out
 bool rs_rdcm_accept(rs_node *node, rs_time now, rs_receiving *x);
 rs_rx_result rs_rdcm_tree_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h);
 rs_rx_result rs_rdcm_receiver_datagram(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet);
+void rs_rdcm_refused(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, uint64_t sn);
 rs_rx_result rs_rdcm_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn);
 void rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x);
@@ -77,6 +78,7 @@ rs_time rs_rdcm_congestion_due(const rs_node *node, const rs_rdcm *r);
 /* rdcm/request.c: what nobody repairs is asked of the sender (Sec. 3.4) */
 void rs_rdcm_request_look(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x);
+void rs_rdcm_request_refused(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn); /* its bytes were wrong */
 bool rs_rdcm_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
 
 /* rdcm/overlay.c: views (Sec. 3.4, Repair Window Management when Switching Overlay Rings) */

@@ -142,6 +142,16 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
     return result;
 }
 
+/* As if it had been lost; but who repaired, and knows no better, must not take this for the silence of a dead one. */
+void rs_rdcm_refused(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, uint64_t sn) {
+    rs_rdcm *r = x->t.own;
+    bool repaired = from != RS_NO_PEER && is_predecessor(r, from);
+    if (repaired)
+        rs_rdcm_say_to(node, r, from);
+    if (repaired || from == x->link.peer->id)
+        rs_rdcm_request_refused(node, now, x, sn);
+}
+
 rs_rx_result rs_rdcm_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
     uint64_t top = rs_rdcm_of(&x->t)->here.top;
     rs_rx_result result = store(x, sn);

@@ -7,11 +7,16 @@
 
 #define WITHOUT_RING (10 * RS_MS)
 #define PATIENCE (1000 * RS_MS) /* the control channel is reliable: to ask again is a last resort */
-#define RUNS_MOST 16            /* asked for at once */
+/* Whoever repaired with wrong bytes does it again: the sender is asked soon, but of forged packets not more often. */
+#define REFUSED_SOON (10 * RS_MS)
+#define REFUSED_AGAIN (50 * RS_MS)
+#define RUNS_MOST 16 /* asked for at once */
 
 /* Up to where packets should be here. */
 static uint64_t due_top(const rs_receiving *x) {
-    return x->ended && x->t.size != RS_STREAM ? x->t.fragments : rs_rdcm_of(&x->t)->here.top;
+    const rs_rdcm *r = x->t.own;
+    uint64_t top = r->here.top > r->refused_top ? r->here.top : r->refused_top;
+    return x->ended && x->t.size != RS_STREAM ? x->t.fragments : top;
 }
 
 static rs_time bound(const rs_node *node, const rs_rdcm *r) {
@@ -32,6 +37,20 @@ void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x) {
     r->missing = r->here.cum;
     r->request_due = now + bound(node, r);
     rs_rdcm_wake(node, r, r->request_due);
+}
+
+void rs_rdcm_request_refused(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
+    rs_rdcm *r = x->t.own;
+    if (!rs_rdcm_lacks(x, sn))
+        return;
+    r->refused_top = sn + 1 > r->refused_top ? sn + 1 : r->refused_top;
+    rs_rdcm_request_moved(node, now, x);
+    rs_time soon = now + REFUSED_SOON;
+    if (now - r->refused_request < REFUSED_AGAIN || r->request_due <= soon)
+        return;
+    r->refused_request = now;
+    r->request_due = soon;
+    rs_rdcm_wake(node, r, soon);
 }
 
 void rs_rdcm_request_look(rs_node *node, rs_time now, rs_receiving *x) {

@@ -142,7 +142,9 @@ typedef struct rs_rdcm {
     uint64_t missing; /* the lowest one when that was set */
     uint64_t request_at, request_top;
     uint32_t request_runs;
-    rs_time serve_until; /* after rs_verified, while others may need repairs */
+    uint64_t refused_top;    /* one past the highest sn of which wrong bytes came by repair: the sender has sent it */
+    rs_time refused_request; /* when a request was made due for what was refused */
+    rs_time serve_until;     /* after rs_verified, while others may need repairs */
 
     /* sender: `children` is the highest ring, or all receivers while there is no view */
     rs_rdcm_watch all;

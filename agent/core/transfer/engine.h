@@ -26,6 +26,8 @@ typedef enum {
     /* at a receiver */
     RS_NEWS_CONNECTED, /* the control channel is up again while something is missing: what was said may be lost */
     RS_NEWS_TAKEN,     /* the caller needs less of a stream than before */
+    RS_NEWS_REFUSED,   /* the bytes of fragment `sn` of a stream were wrong, and are still missing; `from` repaired, or
+                          RS_NO_PEER: they came by the data channel */
     RS_NEWS_ENDS,      /* a stream's end is known: rs_transfer.fragments. At the sender, too */
     RS_NEWS_VERIFIED   /* all is here and checked; of an engine that `serves` */
 } rs_news_kind;
@@ -34,6 +36,8 @@ typedef struct {
     rs_news_kind what;
     rs_recipient *receiver;
     rs_path_kind kind;
+    rs_peer from;
+    uint64_t sn;
 } rs_news;
 
 /* Why a transfer is asked for a packet: the list of the node it is in. */

@@ -198,6 +198,7 @@ typedef struct {
     uint64_t acks_sent, acks_received;                 /* packets */
     uint64_t peer_repairs_sent, peer_repairs_received; /* data packets within rings; of the received ones */
     uint64_t peer_repairs_old;                         /* were here already */
+    uint64_t fragments_refused;                        /* receiver: of a stream, their bytes were not the sender's */
     uint64_t requests_sent;  /* ranges asked of the sender; what came of it is in patches_received */
     uint64_t losses;         /* receiver: packets missed on the tree, as congestion control counts them */
     uint64_t window;         /* receiver: congestion window; sender: how far it may run ahead of what is acknowledged */
@@ -309,6 +310,20 @@ rs_status rs_stream_window(rs_node *node, rs_xfer xfer, uint64_t *first, uint64_
  * called, the window does not go further than that: a caller that takes nothing holds the sender back. Until then all
  * that is here counts as taken. RS_ERR_INVALID beyond *here. */
 rs_status rs_stream_taken(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes);
+
+/* Receiver: bytes of a stream have no digest that tells later which of them are wrong, so the caller looks at each
+ * fragment before it hands the packet in (rs_receive), or refuses it. False: the packet is none of a stream that comes
+ * in here. */
+typedef struct {
+    rs_xfer xfer;
+    uint64_t offset;
+    bool lacks; /* it is not here, and there is room for it */
+} rs_stream_piece;
+bool rs_stream_piece_of(const rs_node *node, const rs_packet_in *packet, rs_stream_piece *out);
+/* Instead of rs_receive: these are not the bytes that the sender sealed. The fragment is still missing, and the sender
+ * is asked for it soon. Only when it comes wrong over the sender's own connection as well, 8 times, does this receiver
+ * fail. */
+void rs_stream_piece_refuse(rs_node *node, rs_time now, const rs_packet_in *packet);
 
 rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out);
 

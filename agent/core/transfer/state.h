@@ -287,7 +287,9 @@ struct rs_receiving {
     rs_seqset again; /* fragments that are fetched again, from again_first on: those that came. No words: none */
     uint64_t again_first, again_at; /* asked for up to again_first + again_at */
     rs_time again_due;              /* and again then */
-    uint32_t last_word;             /* RS_SAY_* that ended it, said again to a sender that missed it */
+    uint64_t wrong_sn; /* fragment of a stream that came wrong from the sender itself, `wrong_times` in a row */
+    uint32_t wrong_times;
+    uint32_t last_word; /* RS_SAY_* that ended it, said again to a sender that missed it */
     uint8_t ack_status;
     bool session_news; /* a further session began before the first was accepted */
     /* feedback */

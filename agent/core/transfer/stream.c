@@ -2,6 +2,8 @@
  * nobody needs anything, the engine says. */
 #include "core/transfer/engine.h"
 
+#define WRONG_MOST 8 /* times that a fragment comes wrong from the sender itself */
+
 void rs_stream_released(rs_node *node, rs_transfer *t, uint64_t low) {
     rs_stream *s = &t->stream;
     s->released = low > s->released ? low : s->released;
@@ -95,4 +97,79 @@ bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size) 
     x->t.fragments = fragments;
     rs_engine_notify(node, now, &x->t, RS_NEWS_ENDS);
     return true;
+}
+
+/* ------------------------------------------------------------------------------- fragments whose bytes are wrong */
+
+/* The stream that a packet with a fragment is of, and which fragment; NULL: none. */
+static rs_receiving *stream_of(const rs_node *node, const rs_packet_in *packet, uint64_t *sn) {
+    rs_data_header h;
+    rs_message m;
+    uint64_t nonce;
+    if (packet->payload_length == 0)
+        return NULL;
+    if (packet->channel == RS_CH_PEER_RELIABLE) {
+        if (!rs_wire_decode(packet->header, packet->header_length, packet->payload_length, &m) ||
+            m.type != RS_MSG_PTCH_DATA)
+            return NULL;
+        nonce = m.nonce;
+        *sn = m.ptch_data.sn;
+    } else {
+        if (!rs_wire_decode_data(packet->header, packet->header_length, &h))
+            return NULL;
+        nonce = h.nonce;
+        *sn = h.sn;
+    }
+    rs_receiving *x = (rs_receiving *)rs_find_nonce(node, nonce, false);
+    bool right = x && !x->t.finished && x->t.stream.on && x->t.own && x->state == RS_RX_RECEIVING &&
+                 *sn < x->t.fragments && packet->payload_length == rs_fragment_length(&x->t, *sn);
+    if (right && packet->channel == RS_CH_PEER_RELIABLE)
+        right = x->link.peer->id == packet->peer;
+    return right ? x : NULL;
+}
+
+bool rs_stream_piece_of(const rs_node *node, const rs_packet_in *packet, rs_stream_piece *out) {
+    uint64_t sn;
+    rs_receiving *x = stream_of(node, packet, &sn);
+    if (!x)
+        return false;
+    out->xfer = x->t.id;
+    out->offset = sn * x->t.fragment_size;
+    out->lacks = x->t.owner->stream->lacks(x, sn);
+    return true;
+}
+
+/* Over its connection nobody but the sender speaks: what is wrong there is wrong at the sender. Of fragments only the
+ * first that is missing counts, so that none is counted for another. */
+static bool sender_is_wrong(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
+    char cause[RS_CAUSE_MAX];
+    x->link.heard_at = now;
+    if (sn != here(&x->t))
+        return false;
+    if (sn != x->wrong_sn)
+        x->wrong_times = 0;
+    x->wrong_sn = sn;
+    if (++x->wrong_times < WRONG_MOST)
+        return false;
+    rs_words(cause, sizeof cause,
+             "fragment %llu of the stream was changed by its sender, which sent it wrong %d times: its memory or NIC "
+             "changes bytes",
+             (unsigned long long)sn, WRONG_MOST);
+    rs_receiver_end(node, now, x, false, RS_SAY_ABORT, cause);
+    return true;
+}
+
+void rs_stream_piece_refuse(rs_node *node, rs_time now, const rs_packet_in *packet) {
+    uint64_t sn;
+    rs_receiving *x = stream_of(node, packet, &sn);
+    if (!x)
+        return;
+    x->stats.fragments_refused++;
+    bool sender = packet->channel == RS_CH_PEER_RELIABLE;
+    if (sender && sender_is_wrong(node, now, x, sn))
+        return;
+    const rs_news news = {
+        .what = RS_NEWS_REFUSED, .from = packet->channel == RS_CH_GROUP ? RS_NO_PEER : packet->peer, .sn = sn};
+    x->t.owner->notify(node, now, &x->t, &news);
+    rs_receiver_arm(node, x);
 }

@@ -54,6 +54,16 @@ static struct {
 } stored[STORED_MAX];
 static unsigned stored_count;
 
+/* Fragments of streams among these: the core learns of each when its bytes are in place and are right. */
+static struct {
+    rs_receiving *receiving;
+    uint64_t offset;
+    rs_group group;
+    uint32_t length;
+    uint8_t header[RS_DATA_HEADER];
+} unchecked[STORED_MAX];
+static unsigned unchecked_count;
+
 static rs_receiving *receiving_of(rs_transfer *transfer) {
     return (rs_receiving *)(void *)transfer;
 }
@@ -286,6 +296,9 @@ bool rs_receiving_predict(void *context, rs_group group, uint32_t ahead, uint8_t
     if (!rs_predict(agent->node, group, ahead, &xfer, &offset, length))
         return false;
     rs_receiving *r = find(agent, xfer);
+    for (unsigned i = 0; i < unchecked_count; i++) /* the core, which does not know of it, would name its place again */
+        if (unchecked[i].receiving == r)
+            return false;
     *place = r ? place_of(agent, r, offset, *length) : NULL;
     return *place != NULL;
 }
@@ -307,6 +320,66 @@ static void count_wrong(rs_agent *agent, const rs_packet_in *packet, rs_rx_verdi
                    rs_wire_version(packet->header, packet->header_length), RS_WIRE_VERSION);
 }
 
+/* ------------------------------------------------------------------------------------------- fragments of streams */
+
+static rs_packet_in packet_of(unsigned at) {
+    return (rs_packet_in){.channel = RS_CH_GROUP,
+                          .peer = RS_NO_PEER,
+                          .group = unchecked[at].group,
+                          .header = unchecked[at].header,
+                          .header_length = sizeof unchecked[at].header,
+                          .payload_length = unchecked[at].length};
+}
+
+static void refuse_fragment(rs_agent *agent, const rs_receiving *r, const rs_packet_in *packet, uint64_t offset) {
+    const char *from = packet->peer == RS_NO_PEER ? "its data channel" : rs_peers_name(&agent->peers, packet->peer);
+    agent->stream_fragments_refused++;
+    rs_log_limited(&agent->refused_fragments, 5, RS_LOG_WARNING, "stream",
+                   "stream=%s bytes at %llu are not those that were sent: dropped, and asked for again by=%s",
+                   rs_id_text(&r->base.id), (unsigned long long)offset, rs_quote(from));
+    rs_stream_piece_refuse(agent->node, rs_agent_now(agent), packet);
+}
+
+/* Where the payload of a stream's packet goes until it was looked at. */
+static uint8_t *look_later(rs_agent *agent, const rs_packet_in *packet, const rs_stream_piece *piece) {
+    rs_receiving *r = find(agent, piece->xfer);
+    if (!r || !r->base.sink || unchecked_count == STORED_MAX)
+        return NULL;
+    for (unsigned i = 0; i < unchecked_count; i++)
+        if (unchecked[i].offset == piece->offset && unchecked[i].receiving == r)
+            return NULL; /* twice: no two datagrams share a place */
+    unchecked[unchecked_count].receiving = r;
+    unchecked[unchecked_count].offset = piece->offset;
+    unchecked[unchecked_count].group = packet->group;
+    unchecked[unchecked_count].length = packet->payload_length;
+    memcpy(unchecked[unchecked_count++].header, packet->header, RS_DATA_HEADER);
+    return place_of(agent, r, piece->offset, packet->payload_length);
+}
+
+static void look_at_streams(rs_agent *agent) {
+    for (unsigned i = 0; i < unchecked_count; i++) {
+        const rs_packet_in packet = packet_of(i);
+        const rs_receiving *r = unchecked[i].receiving;
+        if (rs_stream_sink_is_right(r->base.sink, unchecked[i].offset, NULL, unchecked[i].length))
+            (void)rs_receive(agent->node, rs_agent_now(agent), &packet);
+        else
+            refuse_fragment(agent, r, &packet, unchecked[i].offset);
+    }
+    unchecked_count = 0;
+}
+
+/* True: these are bytes of a stream, and wrong; nothing is left to do. */
+static bool is_wrong(rs_agent *agent, const rs_packet_in *packet, const uint8_t *payload) {
+    rs_stream_piece piece;
+    if (!rs_stream_piece_of(agent->node, packet, &piece) || !piece.lacks)
+        return false;
+    const rs_receiving *r = find(agent, piece.xfer);
+    if (!r || !r->base.sink || rs_stream_sink_is_right(r->base.sink, piece.offset, payload, packet->payload_length))
+        return false;
+    refuse_fragment(agent, r, packet, piece.offset);
+    return true;
+}
+
 uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *header, size_t header_length,
                               uint32_t payload_length) {
     rs_agent *agent = context;
@@ -318,6 +391,10 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
                                  .payload_length = payload_length};
     if (rs_wire_data_header_length(header, header_length) == RS_REPAIR_HEADER && header_length == RS_DATA_HEADER)
         return rs_repairs_take(agent->repairs, group, header, payload_length);
+    rs_stream_piece piece;
+    if (agent->stream_sinks && header_length == RS_DATA_HEADER && rs_stream_piece_of(agent->node, &packet, &piece) &&
+        piece.lacks)
+        return look_later(agent, &packet, &piece);
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
     if (result.verdict == RS_RX_BAD || result.verdict == RS_RX_VERSION)
         count_wrong(agent, &packet, result.verdict);
@@ -360,6 +437,7 @@ static void take_repair(rs_agent *agent, const rs_repair_packet *repair) {
 void rs_receiving_delivered(void *context) {
     rs_agent *agent = context;
     rs_repair_packet repair;
+    look_at_streams(agent);
     for (unsigned i = 0; i < stored_count; i++) {
         const rs_receiving *r = stored[i].receiving;
         if (!r->tree)
@@ -384,6 +462,8 @@ bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, si
                                  .header = header,
                                  .header_length = header_length,
                                  .payload_length = payload_length};
+    if (agent->stream_sinks && payload_length > 0 && is_wrong(agent, &packet, payload))
+        return true;
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
     if (result.verdict == RS_RX_BAD) {
         count_bad(agent, "control-channel", rs_peers_name(&agent->peers, peer));
@@ -412,6 +492,8 @@ void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
                                  .header = header,
                                  .header_length = header_length,
                                  .payload_length = payload_length};
+    if (agent->stream_sinks && payload_length > 0 && is_wrong(agent, &packet, payload))
+        return;
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
     if (result.verdict == RS_RX_BAD)
         count_bad(agent, "peer-datagram", rs_peers_name(&agent->peers, peer));

@@ -118,6 +118,8 @@ static void control(const rs_agent *agent, page *p) {
             "Fetches of such a MiB from the sender.");
     counter(p, "digest_chunks_retaken_total", agent->digest_chunks_retaken,
             "MiBs of sent objects that were digested again because a receiver's copy stayed wrong.");
+    counter(p, "stream_fragments_refused_total", agent->stream_fragments_refused,
+            "Fragments of received streams that were not as their sender sealed them: dropped, and asked for again.");
     counter(p, "data_socket_drops_total", agent->totals.socket_drops, "Data packets dropped at full socket buffers.");
     counter(p, "data_packets_intercepted_total", rs_data_intercepted(agent->data), "Lost on purpose (--loss).");
 }

@@ -122,7 +122,8 @@ static void work(rs_stream_sink *s) {
     bool blocked = false, moved = false;
     while (!blocked && !s->ended && s->fd >= 0) {
         if (s->piece == s->piece_count && !open_pieces(s)) {
-            give_up(s, "bytes of the stream were changed on the way, or by its sender, as found");
+            /* They were right when they came. */
+            give_up(s, "the memory of this server has changed bytes of the stream that were right when they came,");
             return;
         }
         if (s->piece_count == 0)
@@ -271,6 +272,7 @@ rs_stream_sink *rs_stream_sink_new(rs_agent *agent, const rs_incoming *info, cha
         free(s);
         return NULL;
     }
+    agent->stream_sinks++;
     s->agent = agent;
     s->id = info->object;
     s->fd = -1;
@@ -301,12 +303,19 @@ void rs_stream_sink_free(rs_stream_sink *s, const char *cause) {
         rs_api_reply_error(s->agent->api, &s->call, ROSTRUM_ERR_FAILED, "stream %s ended after %llu bytes: %s",
                            rs_id_text(&s->id), (unsigned long long)s->bytes, cause);
     close_program(s);
+    s->agent->stream_sinks--;
     rs_stream_ring_free(&s->ring);
     free(s);
 }
 
 uint8_t *rs_stream_sink_at(const rs_stream_sink *s, uint64_t offset) {
     return rs_stream_ring_at(&s->ring, offset / s->ring.fragment);
+}
+
+bool rs_stream_sink_is_right(const rs_stream_sink *s, uint64_t offset, const uint8_t *payload, uint32_t length) {
+    uint64_t sn = offset / s->ring.fragment;
+    const uint8_t *at = payload ? payload : rs_stream_ring_at(&s->ring, sn);
+    return length <= s->ring.fragment && rs_stream_fragment_used(at, sn, length) >= 0;
 }
 
 uint64_t rs_stream_sink_bytes(const rs_stream_sink *s) {

@@ -13,6 +13,8 @@ void rs_stream_sink_begin(rs_stream_sink *sink, rs_xfer xfer);
 /* `cause`: why there is no more of it, for the program that reads it, if that has not had all. */
 void rs_stream_sink_free(rs_stream_sink *sink, const char *cause);
 uint8_t *rs_stream_sink_at(const rs_stream_sink *sink, uint64_t offset);
+/* Whether a fragment is as it was sealed: of `payload`, or where it belongs if that is NULL. */
+bool rs_stream_sink_is_right(const rs_stream_sink *sink, uint64_t offset, const uint8_t *payload, uint32_t length);
 uint64_t rs_stream_sink_bytes(const rs_stream_sink *sink); /* that the program had */
 void rs_stream_sink_moved(rs_stream_sink *sink);
 /* All of it is here. */

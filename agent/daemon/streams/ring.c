@@ -51,12 +51,15 @@ void rs_stream_ring_seal(const rs_stream_ring *ring, uint64_t sn, uint32_t used)
     put(at, check(at, used, sn), 4);
 }
 
-int32_t rs_stream_ring_open(const rs_stream_ring *ring, uint64_t sn, uint32_t length) {
-    const uint8_t *at = rs_stream_ring_at(ring, sn);
-    if (length < RS_STREAM_HEAD || length > ring->fragment)
+int32_t rs_stream_fragment_used(const uint8_t *at, uint64_t sn, uint32_t length) {
+    if (length < RS_STREAM_HEAD)
         return -1;
     uint32_t used = get(at + 4, 2);
     if (used > length - RS_STREAM_HEAD || get(at + 6, 2) != 0 || get(at, 4) != check(at, used, sn))
         return -1;
     return (int32_t)used;
+}
+
+int32_t rs_stream_ring_open(const rs_stream_ring *ring, uint64_t sn, uint32_t length) {
+    return length > ring->fragment ? -1 : rs_stream_fragment_used(rs_stream_ring_at(ring, sn), sn, length);
 }

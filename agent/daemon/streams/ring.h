@@ -34,7 +34,9 @@ static inline uint32_t rs_stream_ring_room(const rs_stream_ring *ring) {
 
 /* Writes the head of a fragment that carries `used` bytes; what is behind them becomes zero. */
 void rs_stream_ring_seal(const rs_stream_ring *ring, uint64_t sn, uint32_t used);
-/* How many bytes of the program a fragment of `length` bytes carries; -1: it is not as it was sealed. */
+/* How many bytes of the program a fragment of `length` bytes carries; -1: it is not as it was sealed. Anywhere, and in
+ * the ring. */
+int32_t rs_stream_fragment_used(const uint8_t *at, uint64_t sn, uint32_t length);
 int32_t rs_stream_ring_open(const rs_stream_ring *ring, uint64_t sn, uint32_t length);
 
 #endif

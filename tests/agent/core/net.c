@@ -234,6 +234,7 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
         net_store store = {.xfer = xfer,
                            .data = info.object.data,
                            .size = info.size,
+                           .stream = info.size == RS_STREAM,
                            .fragment_size = info.fragment_size,
                            .fragments = fragments};
         if (rs_incoming_accept(s->node, server_now(n, s), xfer, s->group, s->room) != RS_OK) {
@@ -375,7 +376,7 @@ static void combined(const net_store *store, const rs_rx_result *r, const net_it
     for (uint32_t p = 0; p < r->combine->count; p++) {
         uint64_t offset = r->combine->offset[p];
         assert_true(offset != r->offset && is_piece(&i->combine, offset));
-        assert_int_equal(store->stored[offset / store->fragment_size], 1);
+        assert_int_not_equal(store->stored[offset / store->fragment_size], 0);
         for (uint32_t q = 0; q < p; q++)
             assert_true(r->combine->offset[q] != offset);
         uint64_t left = store->size - offset, whole = left < store->fragment_size ? left : store->fragment_size;
@@ -400,7 +401,9 @@ static void stored(net_server *s, const rs_rx_result *r, const net_item *i) {
     }
     assert_true(sn < store->fragments);
     assert_int_equal(store->stored[sn], 0); /* stored once */
-    store->stored[sn] = 1;
+    bool wrong = i->wrong || (sn >= s->spoils_from && sn < s->spoils_to);
+    store->stored[sn] = wrong ? WRONG : RIGHT;
+    store->wrong += wrong;
     store->stored_bytes += r->length;
 }
 
@@ -411,14 +414,36 @@ static void fetch_again(net *n, net_server *s, rs_xfer xfer) {
     assert_non_null(store);
     assert_int_equal(rs_fetch_again(s->node, server_now(n, s), xfer, &offset, &length), RS_OK);
     assert_true(offset <= s->wrong_offset && offset + length >= s->wrong_offset + s->wrong_length);
-    for (uint64_t at = offset; at < offset + length; at += store->fragment_size)
+    for (uint64_t at = offset; at < offset + length; at += store->fragment_size) {
+        store->wrong -= store->stored[at / store->fragment_size] == WRONG;
         store->stored[at / store->fragment_size] = 0;
+    }
     store->stored_bytes -= length;
     s->fetches++;
     s->retakes = true;
 }
 
+/* Pieces of so many fragments have digests of their own. */
+#define PIECE 64
+
+/* The first piece that is wrong is fetched again, this and the next time. */
+static void find_wrong(net_server *s, const net_store *store) {
+    uint64_t sn = 0;
+    while (store->stored[sn] != WRONG)
+        sn++;
+    uint64_t first = sn / PIECE * PIECE * store->fragment_size, left = store->size - first;
+    s->wrong_times = 1;
+    s->wrong_offset = first;
+    s->wrong_length = left < PIECE * store->fragment_size ? left : PIECE * store->fragment_size;
+    s->retakes = false;
+}
+
 static void verify(net *n, net_server *s, rs_xfer xfer) {
+    net_store *store = store_of(s, xfer);
+    if (s->wrong_times == 0 && store && store->wrong > 0 && !store->stream) {
+        find_wrong(s, store);
+        s->spoils_to = 0; /* it changes what comes once */
+    }
     if (s->wrong_times == 0) {
         rs_verified(s->node, server_now(n, s), xfer, !s->bad_digest, "the digest of chunk 0 is wrong");
         return;
@@ -462,6 +487,11 @@ static void deliver(net *n, net_item *i) {
                        .payload_length = i->payload_length};
     if (i->what != DO_CONTROL)
         watch(n, true, channel, i->from, i->to, in.header, in.header_length);
+    rs_stream_piece piece;
+    if (i->wrong && rs_stream_piece_of(s->node, &in, &piece) && piece.lacks) {
+        rs_stream_piece_refuse(s->node, server_now(n, s), &in);
+        return;
+    }
     rs_rx_result r = rs_receive(s->node, server_now(n, s), &in);
     if (i->what == DO_DATA)
         n->knobs.contradictions += r.verdict == RS_RX_BAD;

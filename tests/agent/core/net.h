@@ -103,9 +103,14 @@ void net_bad_digest(net *n, rs_peer server);
 /* The first `times` times that it is complete, these bytes are wrong there: it fetches them again. From the second time
  * on the sender looks at its bytes again. */
 void net_wrong_piece(net *n, rs_peer server, uint64_t offset, uint64_t length, uint32_t times);
-void net_bytes_change(net *n, rs_peer sender);      /* what it digests again is not what it was */
-uint32_t net_fetches(const net *n, rs_peer server); /* of wrong pieces */
-uint32_t net_retaken(const net *n, rs_peer sender); /* digests taken again */
+void net_bytes_change(net *n, rs_peer sender); /* what it digests again is not what it was */
+/* The memory of a server changes these fragments as they come: what it stores, and repairs others with. Of a sender: as
+ * it sends them, by whatever road. A receiver of a stream finds wrong what comes, as agents do by its check; of an
+ * object by its digest, and fetches the piece again. */
+void net_spoils(net *n, rs_peer server, uint64_t from, uint64_t to);
+uint64_t net_wrong(const net *n, rs_peer server, uint64_t data); /* fragments of it that are wrong there now */
+uint32_t net_fetches(const net *n, rs_peer server);              /* of wrong pieces */
+uint32_t net_retaken(const net *n, rs_peer sender);              /* digests taken again */
 void net_verify_takes(net *n, rs_peer server, rs_time time);
 void net_allocations(net *n, int64_t fail_at);          /* the so manieth allocation from now fails; -1 = none */
 uint64_t net_allocated(const net *n);                   /* allocations made so far */

@@ -17,6 +17,11 @@ static void note_message(net *n, rs_peer from, rs_peer to, const uint8_t *bytes,
     n->said[n->said_count++] = said;
 }
 
+/* What a sender's memory has changed leaves it wrong. */
+static bool spoils(const net_server *s, uint64_t sn) {
+    return sn >= s->spoils_from && sn < s->spoils_to;
+}
+
 void put_control(net *n, rs_peer from, const rs_packet_out *out) {
     net_connection *c = between(n, from, out->peer);
     int way = from < out->peer;
@@ -35,6 +40,9 @@ void put_control(net *n, rs_peer from, const rs_packet_out *out) {
     i->length = out->header_length;
     i->payload_length = out->payload_length;
     i->payload_offset = out->payload_offset;
+    rs_message m;
+    i->wrong = rs_wire_decode(out->header, out->header_length, out->payload_length, &m) && m.type == RS_MSG_PTCH_DATA &&
+               spoils(&n->servers[from], m.ptch_data.sn);
     if (out->header_length > sizeof i->bytes) {
         i->more = malloc(out->header_length);
         memcpy(i->more, out->header, out->header_length);
@@ -160,6 +168,7 @@ void put_data(net *n, rs_peer from, const rs_packet_out *out) {
             i->length = out->header_length;
             i->payload_length = out->payload_length;
             i->payload_offset = out->payload_offset;
+            i->wrong = out->header_length == RS_DATA_HEADER && spoils(&n->servers[from], h.sn);
             i->combine = out->combine;
             i->group = out->group;
             memcpy(i->bytes, out->header, out->header_length);
@@ -172,6 +181,7 @@ void put_data(net *n, rs_peer from, const rs_packet_out *out) {
 void put_datagram(net *n, rs_peer from, const rs_packet_out *out) {
     net_server *s = &n->servers[from];
     rs_data_header h;
+    bool wrong = false;
     hash(n, &n->knobs.now, sizeof n->knobs.now);
     hash(n, out->header, out->header_length);
     watch(n, false, out->channel, from, out->peer, out->header, out->header_length);
@@ -179,7 +189,8 @@ void put_datagram(net *n, rs_peer from, const rs_packet_out *out) {
         const net_store *store = store_of(s, out->xfer);
         assert_non_null(store);
         assert_false(store->done);
-        assert_int_equal(store->stored[h.sn], 1);
+        assert_int_not_equal(store->stored[h.sn], 0);
+        wrong = store->stored[h.sn] == WRONG;
     } else {
         assert_int_equal(out->payload_length, 0);
     }
@@ -192,6 +203,7 @@ void put_datagram(net *n, rs_peer from, const rs_packet_out *out) {
             at += (rs_time)(net_random(n) * (double)n->knobs.data_jitter);
         net_item *i = item(DO_DATAGRAM, at, from, out->peer);
         i->epoch = n->servers[out->peer].epoch;
+        i->wrong = wrong;
         i->length = out->header_length;
         i->payload_length = out->payload_length;
         i->payload_offset = out->payload_offset;

@@ -8,6 +8,8 @@
 #define WRITABLE_BYTES 262144
 #define OBJECTS_MAX 16
 
+enum { RIGHT = 1, WRONG = 2 };
+
 typedef enum { DO_DATA, DO_DATAGRAM, DO_CONTROL, DO_CONNECTED, DO_GRANT, DO_VERIFIED, DO_DRAINED } net_what;
 
 typedef struct {
@@ -17,6 +19,7 @@ typedef struct {
     rs_peer from, to;
     uint32_t epoch; /* of the connection, or of the server */
     uint32_t length, payload_length;
+    bool wrong; /* its payload is not what the sender has */
     uint64_t payload_offset;
     rs_combine combine;
     rs_group group;
@@ -30,9 +33,10 @@ typedef struct {
     uint64_t data, size;
     uint32_t fragment_size;
     uint64_t stored_bytes, fragments;
-    bool unchecked; /* all is here, the digest not */
-    uint8_t *stored;
-    bool whole;
+    bool unchecked;  /* all is here, the digest not */
+    uint8_t *stored; /* of each fragment: 0 not here, RIGHT, or WRONG bytes */
+    uint64_t wrong;  /* so many of these */
+    bool stream, whole;
     bool done; /* RECEIVE_DONE: its place may be forgotten */
 } net_store;
 
@@ -52,6 +56,7 @@ typedef struct {
     uint64_t wrong_offset, wrong_length;
     bool retakes, changed; /* asks to; its own bytes have changed */
     uint32_t fetches, retaken;
+    uint64_t spoils_from, spoils_to; /* fragments that its memory changes when they come */
     uint32_t epoch;
     rs_time dark_until, ringing_until, verify_time;
     double ringing_loss;

@@ -93,6 +93,19 @@ void net_wrong_piece(net *n, rs_peer server, uint64_t offset, uint64_t length, u
     s->wrong_length = length;
 }
 
+void net_spoils(net *n, rs_peer server, uint64_t from, uint64_t to) {
+    n->servers[server].spoils_from = from;
+    n->servers[server].spoils_to = to;
+}
+
+uint64_t net_wrong(const net *n, rs_peer server, uint64_t data) {
+    const net_server *s = &n->servers[server];
+    for (uint32_t i = 0; i < s->store_count; i++)
+        if (s->stores[i].data == data)
+            return s->stores[i].wrong;
+    return 0;
+}
+
 void net_bytes_change(net *n, rs_peer sender) {
     n->servers[sender].changed = true;
 }

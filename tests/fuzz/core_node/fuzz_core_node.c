@@ -73,6 +73,11 @@ static uint64_t nonce(world *w) {
 }
 
 static void receive(world *w, uint32_t to, const rs_packet_in *in) {
+    rs_stream_piece piece;
+    if (rs_stream_piece_of(w->node[to], in, &piece) && take(w, 1) % 4 == 0) {
+        rs_stream_piece_refuse(w->node[to], w->now, in);
+        return;
+    }
     rs_rx_result r = rs_receive(w->node[to], w->now, in);
     if (r.verdict != RS_RX_STORE && r.verdict != RS_RX_COMBINE)
         return;
