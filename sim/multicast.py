@@ -210,7 +210,7 @@ class Session:
             self.fabric.use_node(name, HostParams(fragment_size=self.load.packet_bytes, rdcm=RDCM))
         for name, view in views.of_overlay(group.overlay, nodes, 1):
             self.network.view(nodes[name], 1, view)
-        path = PathParams(GROUP, rdcm=True, rate_bps=LINK.rate_bps, manager_delay_ns=0)
+        path = PathParams(GROUP, "rdcm", rate_bps=LINK.rate_bps, manager_delay_ns=0)
         self.network.path(nodes[group.sender], path)
 
     def _params(self, number: int) -> BaselineParams:

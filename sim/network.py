@@ -106,7 +106,7 @@ class PathParams:
     """What the manager grants a sender. `accepted_bytes` 0 = all."""
 
     group: int
-    rdcm: bool = False
+    engine: str = "republic"  # by its word; in a library with more engines (ROSTRUM_SIM_LIBRARY), any of these
     circuit: bool = False
     reconfiguration_ns: int = 0
     rate_bps: int = 0
@@ -256,7 +256,11 @@ class Network:
 
     def path(self, host: int, params: PathParams) -> None:
         """What the manager will grant to `host`."""
-        self.lib.sim_set_path(self.handle, host, self.struct("sim_path_params", params))
+        number = self.lib.sim_engine_number(params.engine.encode())
+        if number == self.lib.SIM_ERROR:
+            raise SimError(f"no engine is called {params.engine}")
+        path = self.ffi.new("sim_path_params *", asdict(params) | {"engine": number})
+        self.lib.sim_set_path(self.handle, host, path)
 
     def send(self, host: int, object_id: int, size: int, receivers: Sequence[int]) -> int:
         """Begins a transfer; returns its number at the sender."""

@@ -187,7 +187,7 @@ static void node_granted(sim_engine *engine, rs_time now, uint32_t xfer) {
                            .reconfiguration = path->reconfiguration_ns,
                            .rate_bps = path->rate_bps,
                            .light_bound = path->light_bound_ns,
-                           .protocol = path->rdcm ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC};
+                           .protocol = (rs_protocol)path->engine};
     rs_path_granted(of(engine)->node, now, xfer, &grant);
 }
 
@@ -198,7 +198,7 @@ static bool node_send(sim_engine *engine, rs_time now, const sim_send_params *pa
                            .size = stream ? RS_STREAM : params->size,
                            .receivers = params->receivers,
                            .receiver_count = params->count,
-                           .protocol = e->has_path && e->path.rdcm ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC};
+                           .protocol = e->has_path ? (rs_protocol)e->path.engine : RS_PROTOCOL_REPUBLIC};
     rs_status status = rs_send_open(e->node, now, &send, number);
     if (status != RS_OK)
         return sim_fail(engine->sim, "host %u cannot send: %s", engine->node, rs_strerror(status));
@@ -320,6 +320,13 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
     e->node = node;
     e->room = params->room_bytes;
     return sim_host_use(s, host, &e->base);
+}
+
+uint32_t sim_engine_number(const char *word) {
+    for (uint32_t i = 0; i < RS_ENGINES_MOST; i++)
+        if (rs_engine_word(i) && strcmp(rs_engine_word(i), word) == 0)
+            return i;
+    return SIM_ERROR;
 }
 
 void sim_set_path(sim *s, uint32_t node, const sim_path_params *params) {

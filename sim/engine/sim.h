@@ -80,7 +80,7 @@ typedef struct {
 /* What the manager answers a sender that wants a path. */
 typedef struct {
     uint32_t group;
-    bool rdcm; /* by RDCM; else by Republic */
+    uint32_t engine; /* the protocol, by its number: sim_engine_number */
     bool circuit;
     int64_t reconfiguration_ns;
     int64_t rate_bps;
@@ -197,6 +197,8 @@ bool sim_set_route(sim *s, uint32_t from, uint32_t to, const uint32_t *links, ui
 uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint32_t packet_bytes, int64_t start,
                       int64_t stop);
 
+/* The number of an engine of objects by its word ("republic", "rdcm"); SIM_ERROR: there is none of that name. */
+uint32_t sim_engine_number(const char *word);
 void sim_set_path(sim *s, uint32_t host, const sim_path_params *params);
 /* The engine's number of the new transfer at the sender. */
 uint32_t sim_send(sim *s, uint32_t host, uint64_t object, uint64_t size, const uint32_t *receivers, uint32_t count);

@@ -39,6 +39,7 @@ QUICK_RECEIVERS, QUICK_BYTES = (3, 30, 100), 32 << 20
               help="racks (20 servers each, around a core), or a family: fat-tree:16, vl2:8,8, bcube:8,3.")  # fmt: skip
 @click.option("--rate", default="10G", show_default=True, help="Of servers' links.")
 @click.option("--delay", type=Duration(bare="us"), default="2us", show_default=True, help="Of each link.")
+@click.option("--engine", default="republic", show_default=True, help="By which protocol the object goes.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help="A few receivers, a small object: seconds.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
@@ -51,6 +52,7 @@ def command(
     family: str,
     rate: str,
     delay: float,
+    engine: str,
     seed: int,
     quick: bool,
     json_file: Path,
@@ -64,12 +66,20 @@ def command(
     runs = [(count, loss) for count in sorted(set(receivers)) for loss in sorted(set(losses))]
     try:
         rows = [
-            one(count, loss, burst, size, fabric_of(family, count, rate_bps(rate), round(delay * 1e9), seed), seed)
+            one(
+                count,
+                loss,
+                burst,
+                size,
+                fabric_of(family, count, rate_bps(rate), round(delay * 1e9), seed),
+                seed,
+                engine,
+            )
             for count, loss in track(runs, "simulating", console=ERR, transient=True)
         ]
     except (SimError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    parameters = {"size": size, "network": family, "rate": rate, "delay_s": delay, "burst": burst}
+    parameters = {"size": size, "network": family, "rate": rate, "delay_s": delay, "burst": burst, "engine": engine}
     report = {"instrument": "sim", "summary": summary(rows), "runs": rows, "manifest": manifest(seed, parameters)}
     reports.save(report, json_file)
     OUT.print(table(rows))
@@ -91,7 +101,7 @@ def fabric_of(family: str, count: int, rate: int, delay_ns: int, seed: int) -> F
     return Fabric.of_graph(graph, seed, link, lambda name: host)
 
 
-def one(count: int, loss: float, burst: float, size: int, fabric: Fabric, seed: int) -> dict[str, Any]:
+def one(count: int, loss: float, burst: float, size: int, fabric: Fabric, seed: int, engine: str) -> dict[str, Any]:
     """One transfer to `count` receivers. Raises SimError if it does not end within an hour of virtual time."""
     net = fabric.network
     sender, *members = random.Random(seed).sample(fabric.servers, count + 1)
@@ -99,7 +109,7 @@ def one(count: int, loss: float, burst: float, size: int, fabric: Fabric, seed: 
     rate = fabric.rate(sender)
     for name in members if loss else ():
         net.loss(fabric.last_link(GROUP, name), "gilbert" if burst > 1 else "bernoulli", loss / 100, burst)
-    net.path(fabric.nodes[sender], PathParams(GROUP, rate_bps=rate))
+    net.path(fabric.nodes[sender], PathParams(GROUP, engine, rate_bps=rate))
     xfer = net.send(fabric.nodes[sender], 1, size, [fabric.nodes[name] for name in members])
     began = time.process_time()
     net.run_until_sent(3600 * 10**9)

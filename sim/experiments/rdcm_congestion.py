@@ -116,7 +116,7 @@ def one(setting: Setting, delay_ms: float, shown: Any = lambda: None) -> dict[st
         fabric.use_node(name, HostParams(fragment_size=setting.packet_bytes, rdcm=rdcm))
     for name, view in views.of_overlay(group.overlay, nodes, 1):
         net.view(nodes[name], 1, view)
-    net.path(nodes[group.sender], PathParams(GROUP, rdcm=True, rate_bps=RATE, manager_delay_ns=0))
+    net.path(nodes[group.sender], PathParams(GROUP, "rdcm", rate_bps=RATE, manager_delay_ns=0))
     for (a, b), (_, begin, end, rate_bps) in zip(busy_links(group), PARTS[1::2], strict=True):
         times = [round(part * setting.seconds * S) for part in (begin, end)]
         net.flow(nodes[a], nodes[b], rate_bps, UDP_BYTES, *times)

@@ -139,7 +139,7 @@ class Session:
     def run(self, shown: Any) -> Record:
         setting, net = self.setting, self.net
         self._tell()
-        path = PathParams(GROUP, rdcm=True, rate_bps=setting.rate_bps, manager_delay_ns=0)
+        path = PathParams(GROUP, "rdcm", rate_bps=setting.rate_bps, manager_delay_ns=0)
         net.path(self.nodes[self.group.sender], path)
         net.stream(self.nodes[self.group.sender], 1, [self.nodes[name] for name in self.group.receivers])
         before = self._counts()

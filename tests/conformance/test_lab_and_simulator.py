@@ -120,7 +120,7 @@ def simulated(protocol: str, fragment_size: int) -> Counts:
         overlay = BackupOverlay.build(SENDER, {a: list(b) for a, b in fabric.copies(GROUP).items()}, RECEIVERS)
         for name, view in views.of_overlay(overlay, nodes, 1):
             net.view(nodes[name], 1, view)
-    net.path(nodes[SENDER], PathParams(GROUP, rdcm=protocol == "rdcm", rate_bps=fabric.rate(SENDER)))
+    net.path(nodes[SENDER], PathParams(GROUP, protocol, rate_bps=fabric.rate(SENDER)))
     number = net.send(nodes[SENDER], 1, SIZE, [nodes[name] for name in RECEIVERS])
     net.run_until_noted("receive_done", len(RECEIVERS), 60 * 10**9)
     stats = net.transfer(nodes[SENDER], number)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -316,3 +319,35 @@ def test_loss_pattern__nonsense_is_refused() -> None:
     for node, p, run in ((star.switch, 0.1, 1), (host, 1.5, 1), (host, 0.1, 0), (host, 0.1, 65)):
         with pytest.raises(SimError):
             star.net.loss_pattern(node, "h1", 1, p, run)
+
+
+def test_an_engine_that_the_agent_does_not_have__carries_a_transfer(tmp_path: Path) -> None:
+    """tests/agent/core/engines/plainseq.c, by nothing but a row in its own library's table of engines."""
+    library = sim.LIBRARY.parent.parent / "tests/agent/core/engines/librostrum_sim_plainseq.so"
+    told = {}
+    for engine, loaded in (("plainseq", library), ("republic", library), ("plainseq", sim.LIBRARY)):
+        report = tmp_path / "report.json"
+        report.unlink(missing_ok=True)
+        command = [
+            sys.executable,
+            "-c",
+            "from rostrum.client.cli import main; main()",
+            "sim",
+            "run",
+            "broadcast",
+            "-n",
+            "5",
+            "--size",
+            "2M",
+        ]
+        command += ["--loss", "1", "--engine", engine, "--json", str(report)]
+        environment = os.environ | {"ROSTRUM_SIM_LIBRARY": str(loaded)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        if loaded == library:
+            assert done.returncode == 0, done.stderr
+            told[engine] = json.loads(report.read_text())["runs"][0]
+        else:
+            assert "no engine is called plainseq" in done.stderr
+    assert told["plainseq"]["packets_over_fragments"] == 1.0
+    assert told["plainseq"]["patches"] > 0
+    assert told["plainseq"]["events"] != told["republic"]["events"]

@@ -84,16 +84,10 @@ static bool next_request(rs_receiving *x, rs_message *m) {
     uint64_t to = first_here(&r->here, from, r->request_top, true);
     if (r->request_runs == 0 || from >= to)
         return false;
-    if (to - from == x->t.fragments && to > 1) /* all but one has a name in a ring, all has none */
-        to--;
     r->request_runs--;
-    r->request_at = to;
-    m->type = RS_MSG_PTCH_REQ;
-    m->session = RS_SESSION_OBJECT;
-    m->ptch_req.start = from == 0 ? x->t.fragments - 1 : from - 1;
-    m->ptch_req.end = to == x->t.fragments ? 0 : to;
+    r->request_at = rs_request_object(&x->t, from, to, m);
     x->stats.requests_sent++;
-    x->stats.lost += to - from;
+    x->stats.lost += r->request_at - from;
     return true;
 }
 

@@ -323,14 +323,8 @@ static rs_rx_verdict on_request(rs_node *node, rs_time now, rs_sending *x, rs_re
         rs_sender_settle(node, now, x);
         return RS_RX_NONE;
     }
-    if (!open && from->patches_sent > 8 * size + 1024) {
-        rs_sender_fail(node, now, from, true, "asks for the same fragments over and over: 8 times the object was sent");
-        rs_sender_settle(node, now, x);
-        return RS_RX_NONE;
-    }
-    from->progress_at = rs_rdcm_of(&x->t)->progress_at = now;
-    rs_ranges_add(&from->want, first, past);
-    rs_patch_ready(node, now, &from->link, from->want.count > 0);
+    rs_rdcm_of(&x->t)->progress_at = now;
+    rs_sender_patch(node, now, from, first, past);
     return RS_RX_NONE;
 }
 

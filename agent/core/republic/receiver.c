@@ -87,9 +87,6 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
 
 /* There is room for it here; it may be late for the data channel. */
 bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
-        rs_emit(node,
-                &(rs_event){.kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = x->t.session});
     rs_ask_missing(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
     return true;
 }
@@ -204,24 +201,15 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
 
 /* The next session: what the one before left out is asked for, its data channel is over. */
 static void next_session(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
-    x->t.session = m->session;
-    x->group_address = m->open.group_address;
-    x->data_port = m->open.data_port;
-    x->path_kind = m->open.path_kind;
-    x->light_confirm = m->open.light_confirm;
-    x->ended = x->active = false;
+    rs_receiver_next_session(node, x, m);
+    x->active = false;
     x->tail_due = RS_NEVER;
     x->repair_number = 0;
     rs_ask_by(node, now, x, RS_ASKS_RANGES);
     x->session_received = x->session_repairs = x->session_dropped = 0;
-    rs_ring_start(&x->ring, m->open.first, m->open.end);
     rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
     if (x->state == RS_RX_RECEIVING)
         rs_ask_missing(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
-    if (x->state == RS_RX_RECEIVING && (x->path_kind != RS_OPEN_NO_PATH || x->group != RS_NO_GROUP))
-        rs_emit(node,
-                &(rs_event){.kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = m->session});
-    x->session_news = x->state == RS_RX_OFFERED;
 }
 
 void rs_republic_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {

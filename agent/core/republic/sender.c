@@ -21,23 +21,23 @@ rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer) {
 }
 
 /* To one that has left the data channel: its session is the whole object, by patches. */
-static void open_apart(const rs_sending *x, rs_message *m) {
+static void open_apart(const rs_node *node, const rs_sending *x, rs_message *m) {
     m->open.first = 0;
     m->open.end = x->t.fragments;
     m->open.group_address = 0;
     m->open.data_port = 0;
     m->open.path_kind = RS_OPEN_NO_PATH;
-    m->open.engine = RS_PROTOCOL_REPUBLIC;
+    m->open.engine = node->engines[0]->id;
 }
 
 /* To one whose session is over: what that did not bring comes by patches. */
-static void open_over(const rs_recipient *r, rs_message *m) {
+static void open_over(const rs_node *node, const rs_recipient *r, rs_message *m) {
     m->open.first = r->first;
     m->open.end = r->reached;
     m->open.group_address = 0;
     m->open.data_port = 0;
     m->open.path_kind = RS_OPEN_NO_PATH;
-    m->open.engine = RS_PROTOCOL_REPUBLIC;
+    m->open.engine = node->engines[0]->id;
 }
 
 static void open_says(const rs_sending *x, rs_message *m) {
@@ -58,7 +58,7 @@ static void open_says(const rs_sending *x, rs_message *m) {
     m->open.path_kind = (uint8_t)x->grant.kind;
 }
 
-bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
+bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
     if (x->t.finished || r->state != RS_RECIPIENT_ACTIVE)
         return false;
     if (what == RS_SAY_OPEN)
@@ -71,9 +71,9 @@ bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what, r
         return false;
     m->session = r->apart ? RS_SESSION_APART : r->session;
     if (r->apart && what == RS_SAY_OPEN)
-        open_apart(x, m);
+        open_apart(node, x, m);
     else if (!r->member && what == RS_SAY_OPEN)
-        open_over(r, m);
+        open_over(node, r, m);
     else if (what == RS_SAY_OPEN && !r->accepted && x->t.stream.on) {
         m->open.size = RS_STREAM; /* or who has not heard of it would take it for an object; its end it hears then */
         m->open.end = RS_STREAM_FRAGMENTS;
@@ -168,11 +168,8 @@ static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_r
     uint64_t many = size == 1 ? 1 : steps - 1;
     uint64_t from = start + 1 == ring.end ? ring.first : start + 1;
     uint64_t straight = many < ring.end - from ? many : ring.end - from;
-    if (r->patches_sent > 8 * x->t.fragments + 1024) {
-        rs_sender_fail(node, now, r, true, "asks for the same fragments over and over: 8 times the object was patched");
-        rs_sender_settle(node, now, x);
+    if (rs_sender_too_many(node, now, r))
         return RS_RX_NONE;
-    }
     r->progress_at = now;
     rs_repair_asked(node, now, x, r, from, from + straight);
     rs_repair_asked(node, now, x, r, ring.first, ring.first + (many - straight));

@@ -134,7 +134,7 @@ static bool say_next(rs_node *node, rs_time now, rs_link *link, rs_packet_out *o
         rs_wire_cause_set(&m.abort.cause, link->cause);
         worth = true;
     } else if (t->sending) {
-        worth = what && rs_sender_says((rs_sending *)t, RS_HOLDER(rs_recipient, link, link), what, &m);
+        worth = what && rs_sender_says(node, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), what, &m);
     } else {
         worth = what && rs_receiver_says(node, now, (rs_receiving *)t, what, &m, &more);
     }

@@ -80,6 +80,24 @@ rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out) 
     return RS_OK;
 }
 
+static void tell_session(rs_node *node, const rs_receiving *x) {
+    rs_emit(node,
+            &(rs_event){.kind = RS_EV_SESSION, .xfer = x->t.id, .peer = x->link.peer->id, .session = x->t.session});
+}
+
+void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *m) {
+    x->t.session = m->session;
+    x->group_address = m->open.group_address;
+    x->data_port = m->open.data_port;
+    x->path_kind = m->open.path_kind;
+    x->light_confirm = m->open.light_confirm;
+    x->ended = false;
+    rs_ring_start(&x->ring, m->open.first, m->open.end);
+    x->session_news = x->state == RS_RX_OFFERED;
+    if (x->state == RS_RX_RECEIVING && (x->path_kind != RS_OPEN_NO_PATH || x->group != RS_NO_GROUP))
+        tell_session(node, x);
+}
+
 static bool make_sets(rs_node *node, rs_receiving *x) {
     size_t words = rs_seqset_words(x->t.fragments);
     uint64_t *memory = x->t.stream.on ? NULL : rs_allocate(node, 2 * words * sizeof *memory);
@@ -118,6 +136,8 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     x->state = RS_RX_RECEIVING;
     x->ack_status = RS_ACK_ACCEPTED;
     rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+    if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
+        tell_session(node, x);
     if (!x->t.engine->begin(node, now, x))
         return unaccepted(node, now, x);
     x->offered_due = RS_NEVER;

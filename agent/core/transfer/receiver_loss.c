@@ -265,6 +265,16 @@ void rs_again_ask(rs_node *node, rs_time now, rs_receiving *x) {
     rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
 }
 
+uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_message *m) {
+    if (to - from == t->fragments && to - from > 1)
+        to--;
+    m->type = RS_MSG_PTCH_REQ;
+    m->session = RS_SESSION_OBJECT;
+    m->ptch_req.start = from == 0 ? t->fragments - 1 : from - 1;
+    m->ptch_req.end = to == t->fragments ? 0 : to;
+    return to;
+}
+
 bool rs_again_left(const rs_receiving *x) {
     return rs_seqset_next_absent(&x->again, NULL, x->again_at, x->again.size) < x->again.size;
 }
@@ -275,15 +285,7 @@ bool rs_again_request(rs_receiving *x, rs_message *m) {
     uint64_t to = rs_seqset_next_present(&x->again, NULL, from, x->again.size);
     if (from >= to)
         return false;
-    if (to - from == x->t.fragments && to - from > 1)
-        to--;
-    x->again_at = to;
-    from += x->again_first;
-    to += x->again_first;
-    m->type = RS_MSG_PTCH_REQ;
-    m->session = RS_SESSION_OBJECT;
-    m->ptch_req.start = from == 0 ? x->t.fragments - 1 : from - 1;
-    m->ptch_req.end = to == x->t.fragments ? 0 : to;
+    x->again_at = rs_request_object(&x->t, from + x->again_first, to + x->again_first, m) - x->again_first;
     return true;
 }
 

@@ -224,6 +224,24 @@ void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
     rs_timer_set(&node->timers, &x->t.timer, x->forget_due);
 }
 
+/* Patches have an end, and so has whoever asks for ever. True: it was given up. */
+bool rs_sender_too_many(rs_node *node, rs_time now, rs_recipient *r) {
+    rs_sending *x = (rs_sending *)r->link.transfer;
+    if (r->patches_sent <= 8 * x->t.fragments + 1024)
+        return false;
+    rs_sender_fail(node, now, r, true, "asks for the same fragments over and over: 8 times the object was patched");
+    rs_sender_settle(node, now, x);
+    return true;
+}
+
+void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from, uint64_t to) {
+    if (rs_sender_too_many(node, now, r))
+        return;
+    r->progress_at = now;
+    rs_ranges_add(&r->want, from, to);
+    rs_patch_ready(node, now, &r->link, r->want.count > 0);
+}
+
 static const char *seconds(char *out, size_t size, rs_time time) {
     rs_words(out, size, "%lld.%lld s", (long long)(time / (1000 * RS_MS)), (long long)(time / (100 * RS_MS) % 10));
     return out;

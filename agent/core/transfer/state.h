@@ -382,8 +382,11 @@ bool rs_poll_patch(rs_node *node, rs_time now, rs_packet_out *out);
 /* republic/sender.c: one handler per message of the paper's Table III */
 rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer);
 rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
-bool rs_sender_says(const rs_sending *x, const rs_recipient *r, uint32_t what,
-                    rs_message *m); /* makes the message for a bit */
+/* Makes the message for a bit. */
+bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);
+bool rs_sender_too_many(rs_node *node, rs_time now, rs_recipient *r); /* patches: it was given up */
+/* Fragments [from, to) go to it by unicast, as often as that is sane. */
+void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from, uint64_t to);
 
 /* sender_session.c: paths, phases, sessions */
 void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase);
@@ -523,6 +526,10 @@ bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);
 
 /* receiver_life.c: from INCOMING to RECEIVE_DONE */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause);
+/* PTCH_REQ for [from, to), named in the ring of the object. Returns its end: all of a ring has no name of its own. */
+uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_message *m);
+/* OPEN of a further session: where its data channel is. */
+void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *m);
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
 void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x); /* it is */
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
