@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from rostrum.sim.network import Network
 
-PROTOCOLS = ("plain", "ricochet")
 VIA = ("data", "repair", "retransmit", "given up")
 RECOVERY = np.dtype([("late_ns", "i8"), ("known_ns", "i8"), ("host", "u4"), ("via", "u4")], align=True)
-NO_REPAIRS = 2**32 - 1  # c_milli of a group without lateral error correction
 
 
 @dataclass(frozen=True)
@@ -40,14 +38,11 @@ class MessagesParams:
 
 @dataclass(frozen=True)
 class GroupParams:
-    """Options of a group; zero = the engine's default."""
+    """A group: `options` are its engine's (agent/core/groups/engine.h); what they do not name is as usual."""
 
     protocol: str = "ricochet"
     fifo: bool = False
-    r: int = 0
-    c: float = 0.0
-    stagger: int = 0
-    naks: bool = True
+    options: Mapping[str, float] = field(default_factory=dict)
 
 
 class Groups:
@@ -68,13 +63,14 @@ class Groups:
     def group(self, members: Sequence[int], params: GroupParams | None = None) -> int:
         """Makes a group and tells its members; its number, which its multicast packets have too. Raises SimError."""
         given = params or GroupParams()
+        protocol = self._ffi.new("char[]", given.protocol.encode())
+        options = ",".join(f"{name}={value:g}" for name, value in given.options.items())
+        text = self._ffi.new("char[]", options.encode())
         values = {
-            "protocol": PROTOCOLS.index(given.protocol),
+            "protocol": protocol,
+            "options": text,
             "order": int(given.fifo),
-            "r": given.r,
-            "c_milli": round(given.c * 1000),
-            "stagger": given.stagger,
-            "without_naks": not given.naks,
+            "tell_given_up": given.protocol == "plain",
         }
         struct = self._ffi.new("sim_group_params *", values)
         return self.network.number(self._lib.sim_message_group(self._groups, struct, list(members), len(members)))

@@ -80,7 +80,8 @@ def build(setting: Setting) -> Groups:
         groups.use(host, params)
         if setting.loss_percent:
             net.loss(links[place][1], MODELS[setting.model], setting.loss_percent / 100, setting.burst)
-    options = GroupParams(setting.protocol, r=setting.r, c=setting.c, stagger=setting.stagger, naks=setting.naks)
+    chosen = {"r": setting.r, "c": setting.c, "stagger": setting.stagger, "naks": int(setting.naks)}
+    options = GroupParams(setting.protocol, options=chosen if setting.protocol == "ricochet" else {})
     for members in grouping(setting):
         number = groups.group([hosts[node] for node in members], options)
         net.group(hub, number, [links[node][1] for node in members])

@@ -66,7 +66,7 @@ static rs_messages *new_node(const system_state *s, rs_peer self) {
                                  .version = 1,
                                  .members = members,
                                  .member_count = s->sizes[g],
-                                 .protocol = RS_MESSAGES_RICOCHET};
+                                 .protocol = "ricochet"};
         if (member && rs_messages_set_view(node, s->now, &view) != RS_OK)
             abort();
     }
@@ -141,7 +141,13 @@ static double seconds(void) {
 }
 
 /* CPU time of one pass over the trace in a new node, per data packet, in ns; the first quarter warms up. */
-static double replay(system_state *s, bool data_only, rs_messages_stats *stats) {
+/* What one node has counted at its end. */
+typedef struct {
+    double received, xors, repairs_sent, repairs_received;
+    unsigned long long regions, bins;
+} counts;
+
+static double replay(system_state *s, bool data_only, counts *out_counts) {
     rs_messages *node = new_node(s, 0);
     rs_messages_out out;
     rs_messages_event event;
@@ -164,7 +170,14 @@ static double replay(system_state *s, bool data_only, rs_messages_stats *stats) 
             sum += out.piece[0].length;
     }
     double spent = seconds() - start;
-    rs_messages_stats_get(node, stats);
+    rs_messages_stats stats;
+    rs_messages_stats_get(node, &stats);
+    *out_counts = (counts){.received = (double)stats.data_received,
+                           .xors = (double)rs_messages_count(node, "xors", NULL),
+                           .repairs_sent = (double)rs_messages_count(node, "repairs", "sent"),
+                           .repairs_received = (double)rs_messages_count(node, "repairs", "received"),
+                           .regions = rs_messages_count(node, "regions", NULL),
+                           .bins = rs_messages_count(node, "bins", NULL)};
     rs_messages_free(node);
     if (sum == 0)
         abort();
@@ -216,17 +229,16 @@ int main(int count, char **arguments) {
         s.node[i] = new_node(&s, i);
     run_system(&s);
     double data[ROUNDS], all[ROUNDS];
-    rs_messages_stats stats;
+    counts stats;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         data[i] = replay(&s, true, &stats);
         all[i] = replay(&s, false, &stats);
     }
     printf("{\"groups_per_node\": %u, \"nodes\": %u, \"group_size\": %u, \"loss\": %g, \"regions\": %llu, \"bins\": "
            "%llu,\n",
-           s.degree, s.nodes, s.size, s.loss, (unsigned long long)stats.regions, (unsigned long long)stats.bins);
+           s.degree, s.nodes, s.size, s.loss, stats.regions, stats.bins);
     printf(" \"xors_per_packet\": %.2f, \"repairs_sent_per_packet\": %.3f, \"repairs_received_per_packet\": %.3f,\n",
-           (double)stats.xors / (double)stats.data_received, (double)stats.repairs_sent / (double)stats.data_received,
-           (double)stats.repairs_received / (double)stats.data_received);
+           stats.xors / stats.received, stats.repairs_sent / stats.received, stats.repairs_received / stats.received);
     printf(" \"data_ns\": [");
     for (uint32_t i = 0; i < ROUNDS; i++)
         printf("%s%.0f", i ? ", " : "", data[i]);

@@ -1,8 +1,10 @@
 #include "messages/messages.h"
 #include "core/groups/messages.h"
 #include "engine/engine.h"
+#include "messages/engines.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define VIA_GIVEN_UP 3
@@ -17,8 +19,10 @@ typedef struct {
 } stream;
 
 typedef struct {
-    rs_messages_view view;
+    rs_messages_view view; /* without what follows */
+    char protocol[32], options[RS_GROUP_OPTIONS_TEXT];
     uint32_t *members;
+    bool tell_given_up;
 } group;
 
 typedef struct message_engine message_engine;
@@ -35,6 +39,8 @@ struct sim_groups {
     uint64_t recovery_count, recovery_capacity;
     sim_messages_stats stats;
     rs_time count_from, count_to;
+    const rs_group_engine *const *known;
+    uint32_t known_count;
 };
 
 struct message_engine {
@@ -213,7 +219,7 @@ static void given_up(message_engine *e, rs_time now, const rs_messages_event *ev
         if (!at || !counts(e->all, *at))
             continue;
         e->all->stats.lost++;
-        if (g->view.protocol == RS_MESSAGES_PLAIN && event->reason == RS_LOST_NETWORK)
+        if (g->tell_given_up && event->reason == RS_LOST_NETWORK)
             recovered(e, now - e->give_up_plain - *at, 0, VIA_GIVEN_UP);
     }
 }
@@ -245,9 +251,16 @@ static bool tell(message_engine *e, rs_time now, uint32_t number) {
     }
     if (e->knows[at / 8] >> at % 8 & 1)
         return true;
-    rs_status status = rs_messages_set_view(e->node, now, &e->all->groups[at].view);
-    if (status != RS_OK)
-        return sim_fail(e->base.sim, "host %u refuses group %u: %s", e->base.node, number, rs_strerror(status));
+    const group *g = &e->all->groups[at];
+    const rs_group second = SIM_SECOND_CHANNEL(number);
+    rs_messages_view view = g->view;
+    view.protocol = g->protocol;
+    view.options = g->options;
+    view.more_channels = &second;
+    view.more_count = 1;
+    if (rs_messages_set_view(e->node, now, &view) != RS_OK)
+        return sim_fail(e->base.sim, "host %u refuses group %u: %s", e->base.node, number,
+                        rs_messages_refusal(e->node));
     e->knows[at / 8] = (uint8_t)(e->knows[at / 8] | 1u << at % 8);
     return true;
 }
@@ -308,6 +321,11 @@ sim_groups *sim_groups_new(sim *s) {
     return all;
 }
 
+void sim_groups_engines(sim_groups *all, const rs_group_engine *const *engines, uint32_t count) {
+    all->known = engines;
+    all->known_count = count;
+}
+
 void sim_groups_free(sim_groups *all) {
     sim *s = all->sim;
     for (uint32_t i = 0; i < all->group_count; i++)
@@ -340,6 +358,8 @@ bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params 
                                  .give_up = params->give_up_ns,
                                  .give_up_plain = params->give_up_plain_ns,
                                  .flush = params->flush_ns,
+                                 .engines = all->known,
+                                 .engine_count = all->known_count,
                                  .heartbeat = params->heartbeat_ns,
                                  .heartbeats = params->heartbeats};
     rs_allocator allocator = engine_allocator(s);
@@ -377,12 +397,11 @@ uint32_t sim_message_group(sim_groups *all, const sim_group_params *params, cons
                                                        .member_count = count,
                                                        .incarnations = copy + count,
                                                        .open = true,
-                                                       .protocol = (rs_messages_protocol)params->protocol,
-                                                       .order = (rs_messages_order)params->order,
-                                                       .r = params->r,
-                                                       .c_milli = params->c_milli,
-                                                       .stagger = params->stagger,
-                                                       .without_naks = params->without_naks}};
+                                                       .order = (rs_messages_order)params->order},
+                                              .tell_given_up = params->tell_given_up};
+    group *made = &all->groups[all->group_count - 1];
+    snprintf(made->protocol, sizeof made->protocol, "%s", params->protocol ? params->protocol : "plain");
+    snprintf(made->options, sizeof made->options, "%s", params->options ? params->options : "");
     for (uint32_t i = 0; i < count; i++) {
         message_engine *e = of(sim_host_engine(s, copy[i], &MESSAGES, "message groups"));
         if (!e || !tell(e, run.now, number))
@@ -420,23 +439,25 @@ void sim_messages_stats_get(const sim_groups *all, sim_messages_stats *out) {
     *out = all->stats;
     for (uint32_t i = 0; i < all->engine_count; i++) {
         rs_messages_stats one;
-        rs_messages_stats_get(all->engines[i]->node, &one);
+        const rs_messages *node = all->engines[i]->node;
+        rs_messages_stats_get(node, &one);
         out->discovered += one.discovered;
         out->data_sent += one.data_sent;
-        out->repairs_sent += one.repairs_sent;
+        out->repairs_sent += rs_messages_count(node, "repairs", "sent");
         out->naks_sent += one.naks_sent;
         out->retransmits_sent += one.retransmits_sent;
         out->heartbeats_sent += one.heartbeats_sent;
         out->data_received += one.data_received;
-        out->repairs_received += one.repairs_received;
-        out->repairs_used += one.repairs_used;
-        out->repairs_useless += one.repairs_useless;
-        out->repairs_combined += one.repairs_combined;
-        out->xors += one.xors;
+        out->repairs_received += rs_messages_count(node, "repairs", "received");
+        out->repairs_used += rs_messages_count(node, "repairs", "used");
+        out->repairs_useless += rs_messages_count(node, "repairs", "useless");
+        out->repairs_combined += rs_messages_count(node, "repairs", "combined");
+        out->xors += rs_messages_count(node, "xors", NULL);
         out->bad += one.bad;
         out->refused += one.refused;
-        out->regions_most = one.regions > out->regions_most ? one.regions : out->regions_most;
-        out->bins_most = one.bins > out->bins_most ? one.bins : out->bins_most;
+        uint64_t regions = rs_messages_count(node, "regions", NULL), bins = rs_messages_count(node, "bins", NULL);
+        out->regions_most = regions > out->regions_most ? regions : out->regions_most;
+        out->bins_most = bins > out->bins_most ? bins : out->bins_most;
     }
 }
 

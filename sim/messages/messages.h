@@ -22,10 +22,10 @@ typedef struct {
 } sim_messages_params;
 
 typedef struct {
-    uint32_t protocol; /* rs_messages_protocol */
-    uint32_t order;    /* rs_messages_order */
-    uint32_t r, c_milli, stagger;
-    bool without_naks;
+    const char *protocol; /* name of its engine */
+    const char *options;  /* of that engine, as in rs_messages_view */
+    uint32_t order;       /* rs_messages_order */
+    bool tell_given_up;   /* what is given up is among the recoveries */
 } sim_group_params;
 
 /* Of all hosts together. A message is expected at each member but its publisher; packets are those of the whole run. */
@@ -43,7 +43,7 @@ typedef struct {
     int64_t late_ns;  /* from when it was published to when it was delivered; given up: to when it was found missing */
     int64_t known_ns; /* from when it was found missing to when it was delivered; 0 if a repair told and brought it */
     uint32_t host;
-    uint32_t via; /* rs_messages_via; 3: given up, where nothing is repaired (plain) */
+    uint32_t via; /* rs_messages_via; 3: given up, of groups that tell it */
 } sim_recovery;
 
 sim_groups *sim_groups_new(sim *s);

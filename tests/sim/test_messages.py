@@ -97,5 +97,5 @@ def test_a_group_of_a_host_without_the_engine_is_refused() -> None:
         groups.use(host)
     with pytest.raises(SimError, match="at least 8 bytes"):
         groups.publish(host, 1.0, 4, 0, 10**9)
-    with pytest.raises(SimError, match="refuses group"):
-        groups.group([host], GroupParams(r=1000))
+    with pytest.raises(SimError, match=r"refuses group .*: r 1000 is out of range: r of ricochet is .* 1 to 32"):
+        groups.group([host], GroupParams(options={"r": 1000}))

@@ -10,13 +10,10 @@ from tests.tidy.tree import ROOT
 
 
 def test_the_manager_refuses_the_groups_that_agents_cannot_run() -> None:
-    header = (ROOT / "agent" / "core" / "groups" / "messages.h").read_text()
-    found = dict(re.findall(r"#define RS_MESSAGES_(R|C|STAGGER)_MAX (\d+)", header))
-    assert {name: int(value) for name, value in found.items()} == {
-        "R": groups.R_MAX,
-        "C": groups.C_MAX,
-        "STAGGER": groups.STAGGER_MAX,
-    }
+    table = (ROOT / "agent" / "core" / "ricochet" / "ricochet.c").read_text()
+    found = dict(re.findall(r'\{"(r|c|stagger)", \w+, (\w+)', table))
+    assert re.search(rf"#define RS_RICOCHET_R_MAX {groups.R_MAX}u", (ROOT / "agent/core/ricochet/wire.h").read_text())
+    assert found == {"r": "R_MOST", "c": str(groups.C_MAX), "stagger": str(groups.STAGGER_MAX)}
 
 
 def test_group_options_up_to_the_limits_are_right_and_beyond_are_refused_with_words() -> None:

@@ -13,7 +13,20 @@ BUILD = ROOT / "build" / "agent"
 # C library functions the core may call: memory and text handed to it, arithmetic. No allocation, clock, file, socket,
 # thread or randomness; memory comes from the caller's rs_allocator.
 CORE_MAY_CALL = {
-    *("memchr", "memcmp", "memcpy", "memmove", "memset", "strcmp", "strlen", "strncmp", "strnlen", "qsort", "bsearch"),
+    *(
+        "memchr",
+        "memcmp",
+        "memcpy",
+        "memmove",
+        "memset",
+        "strcmp",
+        "strcspn",
+        "strlen",
+        "strncmp",
+        "strnlen",
+        "qsort",
+        "bsearch",
+    ),
     *("snprintf", "vsnprintf", "__snprintf_chk", "__vsnprintf_chk", "__memcpy_chk", "__memset_chk", "__memmove_chk"),
     *("cbrt", "ceil", "exp", "floor", "fmax", "fmin", "log", "log2", "pow", "round", "sqrt", "lround", "llround"),
     *("__assert_fail", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"),

@@ -1,7 +1,18 @@
-/* A data packet's way through the node, whether it came by multicast, out of a repair or because it was asked for. */
+#include "core/groups/arrive.h"
+
 #include <string.h>
 
-#include "core/groups/state.h"
+#include "core/groups/deliver.h"
+#include "core/groups/members.h"
+#include "core/groups/missing.h"
+#include "core/groups/naks.h"
+#include "core/groups/streams.h"
+
+#define EARLY_BYTES (128u << 10) /* of packets that wait for a view, all senders together */
+#define EARLY_LEAST 8u
+#define EARLY_MOST 64u
+#define EARLY_SHARE 4u                        /* a sender has at most this part of it */
+#define EARLY_BOUND (1000 * INT64_C(1000000)) /* after that the view does not come: as long as packets are asked for */
 
 /* The packet goes into the log, where repairs find it. */
 static uint64_t keep(rs_messages *node, const rs_gm_stream *stream, uint64_t sn, const uint8_t *datagram,
@@ -42,8 +53,10 @@ void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs
         record->late_us = late_us < UINT32_MAX ? (uint32_t)late_us : UINT32_MAX;
         count_recovery(node, via);
         rs_gm_ask_came(node, now, missing, via);
-        rs_gm_kept_found(node, missing, datagram + RS_GM_HEADER, length - RS_GM_HEADER);
-        rs_gm_missing_found(node, missing);
+        const rs_group_engine *engine = stream->group->engine;
+        if (engine->found)
+            engine->found(rs_gm_engine_own(node, engine), missing, datagram + RS_GM_HEADER, length - RS_GM_HEADER);
+        rs_gm_missing_free(node, missing);
     }
     *slot = at | RS_GM_RECORD;
     rs_gm_deliver(node, now, stream, id->sn);
@@ -102,6 +115,12 @@ static bool wanted(rs_messages *node, rs_time now, rs_gm_stream *stream, const r
     return false;
 }
 
+/* What came makes more possible, perhaps. */
+static void arrived(rs_messages *node, rs_time now, const rs_gm_group *group) {
+    if (group->engine->arrived)
+        group->engine->arrived(rs_gm_engine_own(node, group->engine), now);
+}
+
 /* A packet that was asked for comes from its sender, or from a member: nothing else is news. */
 static bool receive_again(rs_messages *node, rs_time now, rs_peer from, rs_gm_stream *stream, const rs_gm_id *id,
                           const uint8_t *bytes, size_t length) {
@@ -113,7 +132,7 @@ static bool receive_again(rs_messages *node, rs_time now, rs_peer from, rs_gm_st
         node->stats.refused += !slot || !rs_gm_slot_is(*slot, RS_GM_RECORD);
     } else {
         rs_gm_arrive(node, now, stream, id, bytes, (uint32_t)length, RS_VIA_RETRANSMIT);
-        rs_gm_kept_work(node, now);
+        arrived(node, now, stream->group);
     }
     return true;
 }
@@ -126,6 +145,56 @@ static bool is_believed(const rs_messages *node, rs_time now, const rs_gm_group 
     if (stream->peer)
         return stream->peer->incarnation == id->incarnation;
     return group->open || now - stream->departed_at < node->config.give_up;
+}
+
+/* Packets of senders that no view lists yet wait a moment for it: a program's first message may be quicker. */
+
+static uint32_t early_room(const rs_messages *node) {
+    uint32_t room = EARLY_BYTES / node->config.packet_bytes;
+    return room < EARLY_LEAST ? EARLY_LEAST : room < EARLY_MOST ? room : EARLY_MOST;
+}
+
+/* The others keep their order; its bytes are free. */
+static rs_gm_early take_early(rs_messages *node, uint32_t at) {
+    rs_gm_early taken = node->early[at];
+    node->early_count--;
+    memmove(node->early + at, node->early + at + 1, (node->early_count - at) * sizeof *node->early);
+    node->early[node->early_count] = taken; /* behind those that wait: its place is used next */
+    return taken;
+}
+
+/* A data packet whose sender no view lists waits for a view. */
+static void early_keep(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length) {
+    uint32_t room = early_room(node), of_sender = 0;
+    if (!node->early_bytes) {
+        node->early_bytes = rs_gm_alloc(node, (size_t)room * node->config.packet_bytes);
+        if (!node->early_bytes) {
+            node->stats.strangers++;
+            return;
+        }
+        for (uint32_t i = 0; i < room; i++)
+            node->early[i].bytes = node->early_bytes + (size_t)i * node->config.packet_bytes;
+    }
+    while (node->early_count > 0 && now - node->early[0].at >= EARLY_BOUND) {
+        take_early(node, 0);
+        node->stats.strangers++;
+    }
+    for (uint32_t i = 0; i < node->early_count; i++)
+        of_sender += node->early[i].sender == sender;
+    if (of_sender >= room / EARLY_SHARE) {
+        node->stats.strangers++;
+        return;
+    }
+    if (node->early_count == room) {
+        take_early(node, 0);
+        node->stats.strangers++;
+    }
+    rs_gm_early *e = &node->early[node->early_count++];
+    e->at = now;
+    e->sender = sender;
+    e->length = (uint32_t)length;
+    memcpy(e->bytes, bytes, length);
+    node->stats.early++;
 }
 
 bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
@@ -147,7 +216,7 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint
     if (!rs_gm_is_from(node, from, id.sender))
         return true;
     if (!is_believed(node, now, group, stream, &id)) {
-        rs_gm_early_keep(node, now, id.sender, bytes, length);
+        early_keep(node, now, id.sender, bytes, length);
         return true;
     }
     node->stats.data_received++;
@@ -163,9 +232,24 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint
     if (!wanted(node, now, stream, &id, &body))
         return true;
     rs_gm_arrive(node, now, stream, &id, bytes, (uint32_t)length, RS_VIA_DATA);
-    const rs_gm_engine *engine = rs_gm_engine_of(node, group->protocol);
-    if (engine->received)
-        engine->received(node, now, group, bytes, (uint32_t)length);
-    rs_gm_kept_work(node, now);
+    if (group->engine->received)
+        group->engine->received(rs_gm_engine_own(node, group->engine), now, group, bytes, (uint32_t)length);
+    arrived(node, now, group);
     return true;
+}
+
+void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) {
+    for (uint32_t i = 0; i < node->early_count;) {
+        const rs_gm_early *e = &node->early[i];
+        rs_gm_id id;
+        rs_gm_get_id(e->bytes + RS_GM_HEADER - RS_GM_ID, &id);
+        if (now - e->at >= EARLY_BOUND) {
+            take_early(node, i);
+            node->stats.strangers++;
+        } else if (id.group == group->id && group->member && rs_gm_believes(node, group, id.sender, id.incarnation)) {
+            rs_gm_early taken = take_early(node, i);
+            rs_gm_receive_data(node, now, taken.sender, taken.bytes, taken.length);
+        } else
+            i++;
+    }
 }

@@ -1,7 +1,6 @@
-/* From packets to messages: order, large messages, and the events that tell the subscriber what came and what not. */
-#include <string.h>
+#include "core/groups/deliver.h"
 
-#include "core/groups/state.h"
+#include <string.h>
 
 static uint64_t waiting(const rs_messages *node) {
     return node->event_tail - node->event_head;

@@ -27,18 +27,14 @@ typedef struct rs_messages rs_messages;
 
 typedef uint32_t rs_message_group; /* a group of subscribers, the same number everywhere */
 
-#define RS_MESSAGES_MAGIC 0x5247 /* first two bytes, little endian, of every datagram of group messages */
-#define RS_MESSAGES_R_MAX 32     /* data packets in one repair; the manager refuses groups beyond these three */
-#define RS_MESSAGES_C_MAX 64     /* others that get one */
-#define RS_MESSAGES_STAGGER_MAX 64
+#define RS_MESSAGES_MAGIC 0x5247        /* first two bytes, little endian, of every datagram of group messages */
+#define RS_MESSAGES_CHANNELS_MOST 4096u /* of a group beside its first one */
+#define RS_MESSAGES_WORDS 256u          /* bytes of a refusal in words */
 #define RS_MESSAGES_PACKET_LEAST 256
 #define RS_MESSAGES_PACKET_MOST 65000
 
-/* The engine of a group. Each view says which; all nodes of a group should have the same. */
-typedef enum {
-    RS_MESSAGES_PLAIN = 0,   /* multicast only: what is lost stays lost, and is reported */
-    RS_MESSAGES_RICOCHET = 1 /* lateral error correction, and a NAK layer below it (Ricochet, Sec. 4) */
-} rs_messages_protocol;
+/* engine.h: how a group's packets travel and what comes back of those that are lost. */
+typedef struct rs_group_engine rs_group_engine;
 
 typedef enum {
     RS_ORDER_NONE = 0, /* as they come */
@@ -65,8 +61,8 @@ typedef struct {
     uint64_t window_bytes;   /* what all streams together know of their packets, 8 bytes each [16 MiB] */
     uint32_t max_missing;    /* packets known to be missing [65,536] */
     uint32_t window_packets; /* newest packets of one stream about which the node knows what it has [65,536] */
-    uint32_t kept_repairs;   /* unusable repairs kept [1024] */
-    uint32_t repair_buffers; /* repairs being made or waiting to be sent [16,384] */
+    uint32_t kept_repairs;   /* of engines with repairs: unusable ones kept [1024] */
+    uint32_t repair_buffers; /* and such being made or waiting to be sent [16,384] */
     rs_time nak_delay;       /* first request after discovery at the latest; a quarter of it at the earliest [100 ms] */
     rs_time nak_retry;       /* and again, before it is known how long answers take [50 ms] */
     rs_time give_up;         /* a missing packet of a group with NAKs is lost this long after discovery [1 s] */
@@ -77,16 +73,21 @@ typedef struct {
     /* A repair that is still not full this long after its first packet is sent as it is, so that a quiet node repairs
      * too; each packet is still in c repairs, but these are of fewer packets each. [0: never, as in the paper] */
     rs_time flush;
+    /* The engines that are known; a view without a protocol gets the first one [all of this agent: plain, ricochet]. */
+    const rs_group_engine *const *engines;
+    uint32_t engine_count;
 } rs_messages_config;
 
 /* One immutable version of a group. `members` are the subscribers (this node among them: it subscribes), `publishers`
  * those who publish without subscribing; copied. Nothing of a sender that is in neither is believed, and nothing is
  * sent to anybody who is no member. A view with a larger version replaces the one before it, whatever differs; the cost
- * is that of what differs. Options that the protocol does not know are ignored. */
+ * is that of what differs. */
 typedef struct {
     rs_message_group group;
-    uint64_t version; /* from 1 */
-    rs_group channel; /* data goes there */
+    uint64_t version;              /* from 1 */
+    rs_group channel;              /* data goes there */
+    const rs_group *more_channels; /* of engines that use several; copied */
+    uint32_t more_count;
     const rs_peer *members;
     uint32_t member_count;
     const rs_peer *publishers;
@@ -96,17 +97,10 @@ typedef struct {
      * tells of another one. */
     const uint32_t *incarnations;
     bool open; /* anybody may publish: for callers without a membership service (the simulator); agents never say so */
-    rs_messages_protocol protocol;
+    const char *protocol; /* name of its engine; all nodes of a group should have the same */
+    const char *options;  /* "name=value,name=value": the engine's; what it does not name is as usual, NULL: all */
     rs_messages_order order;
-    /* Ricochet's rate of fire (r, c): each packet received is put into repairs of r packets for c of the other members
-     * on average. Groups of one node whose r and stagger differ share no repairs. */
-    uint32_t r;        /* [8], at most RS_MESSAGES_R_MAX */
-    uint32_t c_milli;  /* thousandths [5000]; RS_MESSAGES_NO_REPAIRS: none */
-    uint32_t stagger;  /* [1], at most RS_MESSAGES_STAGGER_MAX: bursts of so many lost packets are mended well */
-    bool without_naks; /* what lateral error correction does not recover stays lost, and is reported */
 } rs_messages_view;
-
-#define RS_MESSAGES_NO_REPAIRS UINT32_MAX
 
 /* A datagram out of the node: its bytes are the pieces one after the other. */
 typedef struct {
@@ -179,22 +173,20 @@ typedef struct {
                      * those that no view came for */
     uint64_t versions; /* datagrams of another version of the protocol; `other_version` is that of the last */
     uint64_t other_version;
+    uint64_t kinds; /* datagrams of a kind that no engine here has; `other_kind` is that of the last */
+    uint64_t other_kind;
     uint64_t naks_refused; /* packets asked for by who is no member of the group; naks_over: beyond a member's budget */
     uint64_t naks_over;
     uint64_t claims;     /* sequence numbers so far off that they were not believed before they were confirmed */
     uint64_t discovered; /* packets found missing */
     uint64_t recovered_repair, recovered_retransmit, recovered_data; /* of these; the last: they were only late */
-    uint64_t repairs_made;                  /* XORs completed; repairs_sent: datagrams, one for each target */
-    uint64_t repairs_sent, repairs_dropped; /* dropped: no buffer or a full queue */
-    uint64_t repairs_received, repairs_useless, repairs_used, repairs_kept, repairs_combined;
-    uint64_t xors;          /* packets XORed into repairs being made */
     uint64_t asked;         /* packets asked for, each time anew; naks_sent: the datagrams, of many packets each */
     uint64_t naks_repeated; /* packets asked for again before the answer can have come: not given twice */
     uint64_t queries_sent, queries_received; /* for how far a publisher is that is not heard */
     uint64_t naks_sent, naks_received, retransmits_sent, heartbeats_sent, heartbeats_received;
-    uint64_t intake_dropped;                          /* random victims of a full intake */
-    uint64_t groups, streams, missing, regions, bins; /* gauges: now */
-    uint64_t window_bytes, peers;                     /* gauges: of streams; servers that views name */
+    uint64_t intake_dropped;           /* random victims of a full intake */
+    uint64_t groups, streams, missing; /* gauges: now */
+    uint64_t window_bytes, peers;      /* gauges: of streams; servers that views name */
 } rs_messages_stats;
 
 /* The incarnation of a node whose server's agent was started with that boot id; never 0. */
@@ -204,9 +196,9 @@ uint32_t rs_messages_incarnation(uint64_t boot_id);
 rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocator *allocator);
 void rs_messages_free(rs_messages *node);
 
-/* RS_ERR_PROTOCOL: no engine of that protocol here; RS_ERR_STATE: the version is not newer; RS_ERR_INVALID: an option
- * is out of its range, or a member is named twice; RS_ERR_LIMIT: max_groups, or more than 8 different (r, stagger);
- * RS_ERR_MEMORY. After an error the group is as it was. */
+/* RS_ERR_PROTOCOL: no engine of that name here; RS_ERR_STATE: the version is not newer; RS_ERR_INVALID: an option is
+ * none of the engine's or out of its range, or a member is named twice; RS_ERR_LIMIT: max_groups, or a bound of the
+ * engine; RS_ERR_MEMORY. rs_messages_refusal says it in words. After an error the group is as it was. */
 rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages_view *view);
 /* The same by what changed since version `from`: who joined, who left. RS_ERR_STATE: the view here is not `from`. */
 rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_group group, uint64_t from, uint64_t to,
@@ -215,10 +207,13 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
 /* The group is no more of this node's business: what waits to be delivered of it is dropped. If it is published to
  * again later, its packets' numbers go on where they were. RS_ERR_UNKNOWN. */
 rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group group);
-/* Name of a protocol for people and configuration ("plain", "ricochet"); NULL if there is no engine for it. */
-const char *rs_messages_protocol_name(rs_messages_protocol protocol);
-/* RS_ERR_PROTOCOL if no engine has that name. */
-rs_status rs_messages_protocol_named(const char *name, rs_messages_protocol *out);
+/* Why the last rs_messages_set_view, _change_view or _check_options was refused, in words for people. */
+const char *rs_messages_refusal(const rs_messages *node);
+/* Asks the engine of that name about options: RS_ERR_PROTOCOL, RS_ERR_INVALID; else all of them as text, the usual
+ * values too (`complete` has room for RS_GROUP_OPTIONS_TEXT bytes). */
+rs_status rs_messages_check_options(rs_messages *node, const char *protocol, const char *options, char *complete);
+/* The engines of this node; NULL behind the last. */
+const rs_group_engine *rs_messages_engine(const rs_messages *node, uint32_t number);
 
 /* To all subscribers of a group except this node itself, which hears nothing of its own messages. RS_ERR_UNKNOWN: no
  * view of the group; RS_ERR_INVALID: longer than message_bytes; RS_ERR_LIMIT: so much waits to be sent already that the
@@ -247,5 +242,10 @@ bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out);
 bool rs_messages_poll_event(rs_messages *node, rs_messages_event *out);
 
 void rs_messages_stats_get(const rs_messages *node, rs_messages_stats *out);
+/* What an engine counts besides (engine.h: at most RS_GROUP_STATS_MOST); how many there are. */
+struct rs_group_stat;
+uint32_t rs_messages_engine_stats(const rs_messages *node, uint32_t number, struct rs_group_stat *out);
+/* Of all engines: what is counted under that name and kind (NULL: of all kinds). */
+uint64_t rs_messages_count(const rs_messages *node, const char *name, const char *kind);
 
 #endif

@@ -1,32 +1,16 @@
 /* Life of a node, and the order in which it does things. */
-#include "core/groups/state.h"
-
 #include <string.h>
 
-void *rs_gm_alloc(rs_messages *node, size_t size) {
-    return node->allocator.alloc(node->allocator.context, size);
-}
-
-void rs_gm_release(rs_messages *node, void *memory) {
-    if (memory)
-        node->allocator.release(node->allocator.context, memory);
-}
-
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
-uint64_t rs_gm_mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-uint64_t rs_gm_random(rs_messages *node) {
-    node->random += UINT64_C(0x9e3779b97f4a7c15);
-    return rs_gm_mix(node->random);
-}
-
-uint32_t rs_gm_random_below(rs_messages *node, uint32_t bound) {
-    return (uint32_t)(((rs_gm_random(node) >> 32) * bound) >> 32);
-}
+#include "core/groups/arrive.h"
+#include "core/groups/deliver.h"
+#include "core/groups/members.h"
+#include "core/groups/missing.h"
+#include "core/groups/naks.h"
+#include "core/groups/outbox.h"
+#include "core/groups/positions.h"
+#include "core/groups/publish.h"
+#include "core/groups/streams.h"
+#include "core/groups/views.h"
 
 static void default_to(uint32_t *field, uint32_t value) {
     if (*field == 0)
@@ -68,28 +52,16 @@ static bool configure(rs_messages_config *c) {
     return c->packet_bytes >= RS_MESSAGES_PACKET_LEAST && c->packet_bytes <= RS_MESSAGES_PACKET_MOST &&
            c->receive_bytes >= 4u * c->packet_bytes && c->send_bytes >= 4u * c->packet_bytes &&
            c->receive_bytes <= UINT64_C(1) << 40 && c->send_bytes <= UINT64_C(1) << 40 &&
-           c->window_packets >= RS_GM_LEAST_WINDOW && c->max_streams >= RS_GM_CHUNK &&
-           c->repair_buffers >= RS_GM_CHUNK && c->max_groups <= 1u << 24 && c->max_streams <= 1u << 28 &&
-           c->max_missing <= 1u << 28 && c->deliveries <= 1u << 28 && c->window_packets <= 1u << 28 &&
-           c->heartbeats <= 16 && c->nak_delay > 0 && c->nak_retry > 0 && c->give_up > 0 && c->give_up_plain > 0 &&
-           c->assembly_bound > 0 && c->heartbeat > 0 && c->flush >= 0 && c->self != RS_NO_PEER;
+           c->window_packets >= RS_GM_LEAST_WINDOW && c->max_streams >= RS_GM_CHUNK && c->max_groups <= 1u << 24 &&
+           c->max_streams <= 1u << 28 && c->max_missing <= 1u << 28 && c->deliveries <= 1u << 28 &&
+           c->window_packets <= 1u << 28 && c->heartbeats <= 16 && c->nak_delay > 0 && c->nak_retry > 0 &&
+           c->give_up > 0 && c->give_up_plain > 0 && c->assembly_bound > 0 && c->heartbeat > 0 && c->flush >= 0 &&
+           c->self != RS_NO_PEER;
 }
 
 static void init_lists(rs_messages *node) {
-    rs_list *lists[] = {&node->doom,
-                        &node->doom_plain,
-                        &node->kept_order,
-                        &node->kept_ready,
-                        &node->kept_free,
-                        &node->assemblies,
-                        &node->beating,
-                        &node->smalls,
-                        &node->smalls_free,
-                        &node->repairs,
-                        &node->handed_smalls,
-                        &node->handed_repairs,
-                        &node->handed_assemblies,
-                        &node->wide,
+    rs_list *lists[] = {&node->missing_order, &node->assemblies,    &node->beating,           &node->smalls,
+                        &node->smalls_free,   &node->handed_smalls, &node->handed_assemblies, &node->wide,
                         &node->departed};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         rs_list_init(lists[i]);
@@ -107,18 +79,17 @@ static bool init_tables(rs_messages *node) {
     node->group_table = rs_gm_alloc(node, size * sizeof *node->group_table);
     node->groups = rs_gm_alloc(node, c->max_groups * sizeof *node->groups);
     node->missing = rs_gm_alloc(node, c->max_missing * sizeof *node->missing);
-    node->kept = rs_gm_alloc(node, c->kept_repairs * sizeof *node->kept);
     node->events = rs_gm_alloc(node, node->event_room * sizeof *node->events);
     node->retransmits = rs_gm_alloc(node, RS_GM_RETRANSMITS * sizeof *node->retransmits);
     node->answered = rs_gm_alloc(node, RS_GM_ANSWERED * sizeof *node->answered);
-    node->scratch = rs_gm_alloc(node, c->packet_bytes);
     node->intake = rs_gm_alloc(node, (size_t)c->intake_packets * c->packet_bytes);
     node->intake_order = rs_gm_alloc(node, 4 * (size_t)c->intake_packets * sizeof(uint32_t));
-    if (!node->group_table || !node->groups || !node->missing || !node->kept || !node->events || !node->retransmits ||
-        !node->answered || !node->scratch || !node->intake || !node->intake_order || !rs_gm_streams_init(node) ||
-        !rs_gm_ask_init(node) || rs_gm_log_init(&node->in, c->receive_bytes, &node->allocator) != RS_OK ||
+    if (!node->group_table || !node->groups || !node->missing || !node->events || !node->retransmits ||
+        !node->answered || !node->intake || !node->intake_order || !rs_gm_streams_init(node) ||
+        !rs_gm_naks_init(node) || rs_gm_log_init(&node->in, c->receive_bytes, &node->allocator) != RS_OK ||
         rs_gm_log_init(&node->out, c->send_bytes, &node->allocator) != RS_OK ||
-        rs_timers_reserve(&node->timers, &node->allocator, c->max_groups) != RS_OK ||
+        rs_timers_reserve(&node->heartbeats, &node->allocator, c->max_groups) != RS_OK ||
+        rs_timers_reserve(&node->dooms, &node->allocator, c->max_missing) != RS_OK ||
         rs_timers_reserve(&node->queries, &node->allocator, c->max_groups) != RS_OK)
         return false;
     node->intake_length = node->intake_order + c->intake_packets;
@@ -127,6 +98,37 @@ static bool init_tables(rs_messages *node) {
     for (uint32_t i = 0; i < c->intake_packets; i++)
         node->intake_order[i] = i;
     return true;
+}
+
+static bool is_shared_kind(uint8_t kind) {
+    return kind == RS_GM_KIND_DATA || kind == RS_GM_KIND_AGAIN || kind == RS_GM_KIND_NAK || kind == RS_GM_KIND_STATE ||
+           kind == RS_GM_KIND_QUERY;
+}
+
+/* False: there are too many, two of a name or of a kind of datagram, or memory is short. */
+static bool start_engines(rs_messages *node) {
+    const rs_messages_config *c = &node->config;
+    const rs_group_engine *const *engines = c->engines ? c->engines : rs_group_engines_known;
+    uint32_t count = c->engines ? c->engine_count : rs_group_engine_count;
+    for (uint32_t i = 0; i < count && i < RS_GM_ENGINES; i++) {
+        const rs_group_engine *engine = engines[i];
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(node->engines[k]->name, engine->name) == 0)
+                return false;
+        if (engine->option_count > RS_GROUP_OPTIONS_MOST)
+            return false;
+        node->engine_own[i] = node;
+        if (engine->start && engine->start(node, &node->engine_own[i]) != RS_OK)
+            return false;
+        node->engines[i] = engine;
+        node->engine_count++;
+        for (uint32_t k = 0; k < engine->kind_count; k++) {
+            if (is_shared_kind(engine->kinds[k]) || node->kind_engine[engine->kinds[k]])
+                return false;
+            node->kind_engine[engine->kinds[k]] = (uint8_t)(i + 1);
+        }
+    }
+    return count > 0 && count <= RS_GM_ENGINES;
 }
 
 rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocator *allocator) {
@@ -141,19 +143,10 @@ rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocato
     node->allocator = *allocator;
     node->random = rs_gm_mix(complete.seed + 1) ^ rs_gm_mix(~(uint64_t)complete.self);
     init_lists(node);
-    rs_gm_engines_init(node->engines);
-    if (rs_gm_bins_init(node) == RS_OK && init_tables(node))
+    if (init_tables(node) && start_engines(node))
         return node;
     rs_messages_free(node);
     return NULL;
-}
-
-static void free_smalls(rs_messages *node, rs_list *list) {
-    while (!rs_list_empty(list)) {
-        rs_gm_small *small = RS_HOLDER(rs_gm_small, order, list->next);
-        rs_list_remove(&small->order);
-        rs_gm_release(node, small);
-    }
 }
 
 void rs_messages_free(rs_messages *node) {
@@ -165,47 +158,38 @@ void rs_messages_free(rs_messages *node) {
         rs_gm_group_free(node, node->groups[i]);
     }
     rs_gm_peers_free(node);
-    rs_gm_bins_free(node);
-    free_smalls(node, &node->smalls);
-    free_smalls(node, &node->smalls_free);
-    for (uint32_t i = 0; i < node->kept_used; i++)
-        rs_gm_release(node, node->kept[i].bytes);
+    for (uint32_t i = 0; i < node->engine_count; i++)
+        if (node->engines[i]->stop)
+            node->engines[i]->stop(node->engine_own[i]);
+    rs_gm_smalls_free(node);
     for (uint32_t i = 0; i < node->chunk_count; i++)
         rs_gm_release(node, node->chunks[i]);
-    void *tables[] = {node->chunks,   node->places,       node->group_table, node->groups,    node->missing,
-                      node->kept,     node->events,       node->retransmits, node->scratch,   node->intake,
-                      node->answered, node->intake_order, node->in.bytes,    node->out.bytes, node->numbers};
+    void *tables[] = {node->chunks,   node->places,      node->group_table, node->groups,   node->missing,
+                      node->events,   node->retransmits, node->intake,      node->answered, node->intake_order,
+                      node->in.bytes, node->out.bytes,   node->numbers};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         rs_gm_release(node, tables[i]);
-    rs_timers_free(&node->timers, &node->allocator);
+    rs_timers_free(&node->heartbeats, &node->allocator);
+    rs_timers_free(&node->dooms, &node->allocator);
     rs_timers_free(&node->queries, &node->allocator);
     rs_timers_free(&node->asking, &node->allocator);
     rs_gm_release(node, node);
 }
 
-rs_gm_small *rs_gm_small_new(rs_messages *node) {
-    rs_gm_small *small;
-    if (!rs_list_empty(&node->smalls_free))
-        small = RS_HOLDER(rs_gm_small, order, node->smalls_free.next);
-    else {
-        small = node->smalls_made < RS_GM_SMALLS ? rs_gm_alloc(node, sizeof *small) : NULL;
-        if (!small)
-            return NULL;
-        node->smalls_made++;
-        rs_list_init(&small->order);
+/* A datagram of a kind that an engine has, or nobody. */
+static bool receive_other(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
+    unsigned kind = rs_gm_get_kind(bytes, length);
+    uint32_t number = node->kind_engine[kind & UINT8_MAX];
+    if (number > 0) {
+        const rs_group_engine *engine = node->engines[number - 1];
+        return length <= node->config.packet_bytes && engine->datagram &&
+               engine->datagram(node->engine_own[number - 1], now, from, bytes, length);
     }
-    small->peer = RS_NO_PEER;
-    small->group = RS_NO_GROUP;
-    rs_list_append(&node->smalls, &small->order);
-    return small;
-}
-
-void rs_gm_take_back(rs_messages *node) {
-    while (!rs_list_empty(&node->handed_smalls))
-        rs_list_append(&node->smalls_free, node->handed_smalls.next);
-    while (!rs_list_empty(&node->handed_assemblies))
-        rs_gm_assembly_free(node, RS_HOLDER(rs_gm_assembly, by_age, node->handed_assemblies.next));
-    rs_gm_bins_take_back(node);
+    if (kind != 0) {
+        node->stats.kinds++;
+        node->stats.other_kind = kind;
+    }
+    return false;
 }
 
 bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
@@ -222,9 +206,6 @@ bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uin
     case RS_GM_KIND_AGAIN:
         good = rs_gm_receive_data(node, now, from, bytes, length);
         break;
-    case RS_GM_KIND_REPAIR:
-        good = rs_gm_receive_repair(node, now, from, bytes, length);
-        break;
     case RS_GM_KIND_NAK:
         good = rs_gm_receive_nak(node, now, from, bytes, length);
         break;
@@ -235,6 +216,7 @@ bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uin
         good = rs_gm_receive_query(node, from, bytes, length);
         break;
     default:
+        good = receive_other(node, now, from, bytes, length);
         break;
     }
     node->stats.bad += !good;
@@ -245,42 +227,33 @@ void rs_messages_timeout(rs_messages *node, rs_time now) {
     rs_gm_take_back(node);
     rs_gm_missing_timeout(node, now);
     rs_gm_deliver_timeout(node, now);
-    rs_gm_bins_timeout(node, now);
+    for (uint32_t i = 0; i < node->engine_count; i++)
+        if (node->engines[i]->timeout)
+            node->engines[i]->timeout(node->engine_own[i], now);
     rs_gm_streams_timeout(node, now);
-    rs_gm_query_timeout(node, now);
-    for (rs_timer *timer; (timer = rs_timers_first(&node->timers)) && timer->due <= now;)
-        rs_gm_heartbeat(node, now, timer->owner);
+    rs_gm_positions_timeout(node, now);
+}
+
+static rs_time earlier(rs_time a, rs_time b) {
+    return a < b ? a : b;
 }
 
 rs_time rs_messages_deadline(const rs_messages *node) {
-    const rs_timer *timer = rs_timers_first(&node->timers), *query = rs_timers_first(&node->queries);
-    rs_time all[] = {timer ? timer->due : RS_NEVER,
-                     rs_gm_missing_deadline(node),
-                     rs_gm_deliver_deadline(node),
-                     rs_gm_bins_deadline(node),
-                     node->sweep_at,
-                     query ? query->due : RS_NEVER};
-    rs_time first = all[0];
-    for (size_t i = 1; i < sizeof all / sizeof *all; i++)
-        first = all[i] < first ? all[i] : first;
+    rs_time first = earlier(rs_gm_missing_deadline(node), rs_gm_deliver_deadline(node));
+    first = earlier(first, earlier(rs_gm_positions_deadline(node), node->sweep_at));
+    for (uint32_t i = 0; i < node->engine_count; i++)
+        if (node->engines[i]->deadline)
+            first = earlier(first, node->engines[i]->deadline(node->engine_own[i]));
     return first;
 }
 
-static bool poll_small(rs_messages *node, rs_messages_out *out) {
-    if (rs_list_empty(&node->smalls))
-        return false;
-    rs_gm_small *small = RS_HOLDER(rs_gm_small, order, node->smalls.next);
-    *out = (rs_messages_out){.channel = small->channel, .peer = small->peer, .group = small->group, .piece_count = 1};
-    out->piece[0].bytes = small->bytes;
-    out->piece[0].length = small->length;
-    rs_list_append(&node->handed_smalls, &small->order);
-    return true;
-}
-
 bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out) {
-    (void)now;
-    return poll_small(node, out) || rs_gm_poll_retransmit(node, out) || rs_gm_poll_repair(node, out) ||
-           rs_gm_poll_data(node, out);
+    if (rs_gm_poll_small(node, out) || rs_gm_poll_retransmit(node, out))
+        return true;
+    for (uint32_t i = 0; i < node->engine_count; i++)
+        if (node->engines[i]->poll && node->engines[i]->poll(node->engine_own[i], now, out))
+            return true;
+    return rs_gm_poll_data(node, out);
 }
 
 void rs_messages_stats_get(const rs_messages *node, rs_messages_stats *out) {
@@ -288,6 +261,63 @@ void rs_messages_stats_get(const rs_messages *node, rs_messages_stats *out) {
     out->groups = node->group_count;
     out->window_bytes += node->own_windows;
     out->streams = node->place_count;
-    out->regions = node->lec.regions;
-    out->bins = node->lec.bins;
+}
+
+uint32_t rs_messages_engine_stats(const rs_messages *node, uint32_t number, rs_group_stat *out) {
+    bool any = number < node->engine_count && node->engines[number]->stats;
+    return any ? node->engines[number]->stats(node->engine_own[number], out) : 0;
+}
+
+uint64_t rs_messages_count(const rs_messages *node, const char *name, const char *kind) {
+    rs_group_stat stats[RS_GROUP_STATS_MOST];
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < node->engine_count; i++) {
+        uint32_t count = rs_messages_engine_stats(node, i, stats);
+        for (uint32_t k = 0; k < count; k++)
+            if (strcmp(stats[k].name, name) == 0 && (!kind || (stats[k].kind && strcmp(stats[k].kind, kind) == 0)))
+                sum += stats[k].value;
+    }
+    return sum;
+}
+
+/* ----------------------------------------------------------------------------------------------------- intake:
+ * the application's buffer in front of the protocol (Ricochet, Sec. 4.2.6) */
+
+bool rs_messages_intake(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length) {
+    if (length > node->config.packet_bytes) {
+        node->stats.bad++;
+        return true;
+    }
+    bool full = node->intake_count == node->config.intake_packets;
+    uint32_t slot;
+    if (full) {
+        uint32_t victim = rs_gm_random_below(node, node->intake_count);
+        slot = node->intake_order[victim];
+        memmove(node->intake_order + victim, node->intake_order + victim + 1,
+                (node->intake_count - victim - 1) * sizeof *node->intake_order);
+        node->intake_count--;
+        node->stats.intake_dropped++;
+    } else
+        slot = node->intake_order[node->intake_count]; /* the order is a permutation: behind the count are free ones */
+    node->intake_order[node->intake_count++] = slot;
+    node->intake_length[slot] = (uint32_t)length;
+    node->intake_from[slot] = from;
+    memcpy(node->intake + (size_t)slot * node->config.packet_bytes, bytes, length);
+    return !full;
+}
+
+uint32_t rs_messages_work(rs_messages *node, rs_time now, uint32_t most) {
+    uint32_t done = 0;
+    for (; done < most && done < node->intake_count; done++) {
+        uint32_t slot = node->intake_order[done];
+        rs_messages_receive(node, now, node->intake_from[slot], node->intake + (size_t)slot * node->config.packet_bytes,
+                            node->intake_length[slot]);
+    }
+    /* Those that were worked on are free: they go behind those that wait. */
+    for (uint32_t i = 0; i < done; i++)
+        node->intake_free[i] = node->intake_order[i];
+    node->intake_count -= done;
+    memmove(node->intake_order, node->intake_order + done, node->intake_count * sizeof *node->intake_order);
+    memcpy(node->intake_order + node->intake_count, node->intake_free, done * sizeof *node->intake_order);
+    return done;
 }

@@ -1,8 +1,13 @@
-/* The sender: messages become packets in a log that is both the queue of what is to be sent and the buffer of what may
- * be asked for again (answers.c). */
+/* Messages become packets in a log that is both the queue of what is to be sent and the buffer of what may be asked for
+ * again (naks.c). */
+#include "core/groups/publish.h"
+
 #include <string.h>
 
-#include "core/groups/state.h"
+#include "core/groups/members.h"
+#include "core/groups/outbox.h"
+#include "core/groups/positions.h"
+#include "core/groups/streams.h"
 
 /* Payload bytes in one packet. */
 static uint32_t capacity(const rs_messages *node, const rs_gm_group *group) {
@@ -10,7 +15,7 @@ static uint32_t capacity(const rs_messages *node, const rs_gm_group *group) {
 }
 
 void rs_gm_publish_view(rs_gm_group *group) {
-    uint64_t first = group->own ? group->own->high + 1 : 1;
+    uint64_t first = group->published ? group->published->high + 1 : 1;
     if (group->past_count > 0 && group->past[group->past_count - 1].first == first)
         group->past_count--; /* nothing was published under that one */
     else if (group->past_count == RS_GM_VIEWS) {
@@ -42,7 +47,7 @@ rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn) {
 
 /* A packet of `length` payload bytes at the log's end; returns where they belong. */
 static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_form form, uint32_t length) {
-    rs_gm_stream *own = group->own;
+    rs_gm_stream *own = group->published;
     uint64_t sn = own->high + 1;
     rs_gm_stream_reach(node, now, own, sn, true);
     uint64_t at = rs_gm_log_append(&node->out, RS_GM_DATA_LEAST + length);
@@ -62,14 +67,15 @@ static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, r
 /* The small message shares the datagram that was made last, if that is of the same group and still waits. */
 static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes, uint32_t length) {
     uint64_t at = node->last_published;
-    if (at < node->sent || node->sent == node->out.head)
+    if (at < node->sent || node->sent == node->out.head || (at == node->sent && node->turn > 0))
         return false;
     rs_gm_record *record = rs_gm_log_record(&node->out, at);
     uint8_t *body = rs_gm_log_datagram(&node->out, at) + RS_GM_HEADER;
     uint32_t old = rs_gm_body_length(body), longer = old + RS_GM_PACK_LENGTH + length;
     uint64_t after = at + rs_gm_log_span(RS_GM_DATA_LEAST + longer);
-    if (record->stream != group->own->number || record->sn != group->own->high || rs_gm_body_form(body) != RS_GM_PACK ||
-        longer > capacity(node, group) || group->past[group->past_count - 1].first > record->sn ||
+    if (record->stream != group->published->number || record->sn != group->published->high ||
+        rs_gm_body_form(body) != RS_GM_PACK || longer > capacity(node, group) ||
+        group->past[group->past_count - 1].first > record->sn ||
         (at & (node->out.size - 1)) + (after - at) > node->out.size || after - node->sent > node->out.size)
         return false;
     uint8_t *place = body + RS_GM_BODY + old;
@@ -102,7 +108,7 @@ static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *grou
     uint32_t payload_length = length + (pack ? RS_GM_PACK_LENGTH : 0);
     if (rs_gm_log_after(&node->out, RS_GM_DATA_LEAST + payload_length) - node->sent > node->out.size)
         return RS_ERR_LIMIT;
-    if (!has_room(node, group->own, 1))
+    if (!has_room(node, group->published, 1))
         return RS_ERR_LIMIT;
     uint8_t *payload = new_packet(node, now, group, pack ? RS_GM_PACK : RS_GM_WHOLE, payload_length);
     if (pack) {
@@ -120,7 +126,7 @@ static rs_status publish_large(rs_messages *node, rs_time now, rs_gm_group *grou
     uint64_t needed = (uint64_t)(count + 1) * rs_gm_log_span(node->config.packet_bytes);
     if (count > UINT16_MAX || needed > node->out.size)
         return RS_ERR_INVALID;
-    if (node->out.head + needed - node->sent > node->out.size || !has_room(node, group->own, count))
+    if (node->out.head + needed - node->sent > node->out.size || !has_room(node, group->published, count))
         return RS_ERR_LIMIT;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t offset = i * each, part_length = length - offset < each ? length - offset : each;
@@ -150,9 +156,9 @@ uint64_t rs_gm_publish_forgotten(const rs_messages *node, rs_message_group group
 }
 
 void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group) {
-    if (!group->own || group->own->high == 0)
+    if (!group->published || group->published->high == 0)
         return;
-    uint64_t high = group->own->high;
+    uint64_t high = group->published->high;
     uint32_t at = 0;
     while (at < node->number_count && node->numbers[at].group != group->id)
         at++;
@@ -175,15 +181,15 @@ void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group) {
 
 /* The sender's own stream in a group, made with its first message. */
 static bool have_stream(rs_messages *node, rs_gm_group *group) {
-    if (group->own)
+    if (group->published)
         return true;
     bool fresh;
     rs_gm_id id = {node->config.self, node->config.incarnation, group->id, 0};
-    group->own = rs_gm_stream_get(node, group, &id, true, &fresh);
-    if (!group->own)
+    group->published = rs_gm_stream_get(node, group, &id, true, &fresh);
+    if (!group->published)
         return false;
     uint64_t first = first_number(node, group->id);
-    rs_gm_stream_start(group->own, first);
+    rs_gm_stream_start(group->published, first);
     for (uint32_t i = 0; i < group->past_count; i++)
         group->past[i].first = first;
     return true;
@@ -199,15 +205,15 @@ rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group i
         return RS_ERR_INVALID;
     if (!have_stream(node, group))
         return RS_ERR_MEMORY;
-    uint64_t next = group->own->high + 1;
+    uint64_t next = group->published->high + 1;
     rs_status status = length > capacity(node, group) ? publish_large(node, now, group, bytes, length)
                                                       : publish_small(node, now, group, bytes, length);
     if (status != RS_OK)
         return status;
     node->stats.published++;
     if (sn)
-        *sn = group->own->high < next ? group->own->high : next;
-    if (group->naks || !group->open)
+        *sn = group->published->high < next ? group->published->high : next;
+    if (group->policy.naks || !group->open)
         rs_gm_heartbeats_begin(node, now, group);
     return RS_OK;
 }
@@ -216,25 +222,38 @@ uint64_t rs_messages_unsent(const rs_messages *node) {
     return node->out.head - node->sent;
 }
 
+/* Where the packet goes this time; RS_NO_GROUP: it has gone everywhere. */
+static rs_group channel_of(const rs_messages *node, const rs_gm_group *group, uint64_t sn) {
+    if (group->engine->channel)
+        return group->engine->channel(group, sn, node->turn);
+    return node->turn == 0 ? group->channel : RS_NO_GROUP;
+}
+
 bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
     while (node->sent < node->out.head) {
         uint64_t at = node->sent;
         const rs_gm_record *record = rs_gm_log_record(&node->out, at);
-        node->sent += record->span;
         rs_gm_stream *stream = record->stream == RS_GM_NO_STREAM ? NULL : rs_gm_stream_numbered(node, record->stream);
-        if (!stream || !stream->group || !stream->own)
+        const rs_gm_slot *slot = stream && stream->group && stream->own ? rs_gm_slot_of(stream, record->sn) : NULL;
+        bool waits = slot && *slot == (at | RS_GM_RECORD);
+        rs_group channel = waits ? channel_of(node, stream->group, record->sn) : RS_NO_GROUP;
+        if (channel == RS_NO_GROUP) {
+            node->sent += record->span;
+            node->turn = 0;
             continue;
-        const rs_gm_slot *slot = rs_gm_slot_of(stream, record->sn);
-        if (!slot || *slot != (at | RS_GM_RECORD))
-            continue;
-        stream->seen = record->sn;
+        }
         uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
-        *out = (rs_messages_out){
-            .channel = RS_CH_GROUP, .peer = RS_NO_PEER, .group = stream->group->channel, .piece_count = 1};
+        *out = (rs_messages_out){.channel = RS_CH_GROUP, .peer = RS_NO_PEER, .group = channel, .piece_count = 1};
         out->piece[0].bytes = datagram;
         out->piece[0].length = RS_GM_DATA_LEAST + rs_gm_body_length(datagram + RS_GM_HEADER);
         rs_gm_seal(datagram, out->piece[0].length); /* until now messages could join it */
-        node->stats.data_sent++;
+        stream->seen = record->sn;
+        node->stats.data_sent += node->turn == 0;
+        node->turn++;
+        if (channel_of(node, stream->group, record->sn) == RS_NO_GROUP) {
+            node->sent += record->span;
+            node->turn = 0;
+        }
         return true;
     }
     return false;

@@ -1,7 +1,10 @@
-/* Streams: one sender in one group, and which of its newest packets are here, missing or given up. */
+#include "core/groups/streams.h"
+
 #include <string.h>
 
-#include "core/groups/state.h"
+#include "core/groups/deliver.h"
+#include "core/groups/members.h"
+#include "core/groups/missing.h"
 
 #define JOIN_BOUND (1000 * INT64_C(1000000)) /* a member that joined so long ago hears what is published */
 #define SWEEP_TIMES 2 /* give_up: in that time nobody asks any more for what was missing before */
@@ -139,11 +142,8 @@ static void drop_contents(rs_messages *node, rs_gm_stream *stream) {
         const rs_gm_slot *slot = rs_gm_slot_of(stream, sn);
         if (!slot)
             break;
-        if (rs_gm_slot_is(*slot, RS_GM_MISSING)) {
-            rs_gm_missing *missing = rs_gm_missing_at(node, *slot);
-            rs_gm_kept_lost(node, missing);
-            rs_gm_missing_found(node, missing);
-        }
+        if (rs_gm_slot_is(*slot, RS_GM_MISSING))
+            rs_gm_missing_drop(node, rs_gm_missing_at(node, *slot));
     }
     while (!rs_list_empty(&stream->assemblies))
         rs_gm_assembly_free(node, RS_HOLDER(rs_gm_assembly, in_stream, stream->assemblies.next));
@@ -167,7 +167,7 @@ void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream) {
     rs_list_remove(&stream->wide);
     rs_list_remove(&stream->in_group);
     if (stream->own)
-        stream->group->own = NULL;
+        stream->group->published = NULL;
     *(stream->own ? &node->own_windows : &node->stats.window_bytes) -= stream->capacity * sizeof *stream->slots;
     rs_gm_release(node, stream->slots);
     stream->slots = NULL;

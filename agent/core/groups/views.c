@@ -1,44 +1,55 @@
-/* Groups and their views. */
+#include "core/groups/views.h"
+
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/groups/state.h"
+#include "core/groups/arrive.h"
+#include "core/groups/deliver.h"
+#include "core/groups/members.h"
+#include "core/groups/missing.h"
+#include "core/groups/options.h"
+#include "core/groups/outbox.h"
+#include "core/groups/positions.h"
+#include "core/groups/publish.h"
+#include "core/groups/streams.h"
 
-static uint32_t bucket_of(const rs_messages *node, rs_message_group id) {
-    return (uint32_t)rs_gm_mix(id ^ node->config.seed) & node->group_mask;
+void rs_gm_refuse(rs_messages *node, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(node->refusal, sizeof node->refusal, format, arguments);
+    va_end(arguments);
 }
 
-rs_gm_group *rs_gm_group_find(const rs_messages *node, rs_message_group id) {
-    for (uint32_t at = bucket_of(node, id); node->group_table[at]; at = (at + 1) & node->group_mask) {
-        if (node->group_table[at]->id == id)
-            return node->group_table[at];
-    }
+const char *rs_messages_refusal(const rs_messages *node) {
+    return node->refusal;
+}
+
+static const rs_group_engine *engine_named(rs_messages *node, const char *name) {
+    for (uint32_t i = 0; i < node->engine_count; i++)
+        if (!name || strcmp(node->engines[i]->name, name) == 0)
+            return node->engines[i];
+    int used = snprintf(node->refusal, sizeof node->refusal, "there is no group protocol '%.40s' here; there is", name);
+    for (uint32_t i = 0; i < node->engine_count && used > 0 && (size_t)used < sizeof node->refusal; i++)
+        used += snprintf(node->refusal + used, sizeof node->refusal - (size_t)used, "%s %s", i ? "," : "",
+                         node->engines[i]->name);
     return NULL;
 }
 
-static void table_add(rs_messages *node, rs_gm_group *group) {
-    uint32_t at = bucket_of(node, group->id);
-    while (node->group_table[at])
-        at = (at + 1) & node->group_mask;
-    node->group_table[at] = group;
+rs_status rs_messages_check_options(rs_messages *node, const char *protocol, const char *options, char *complete) {
+    uint32_t milli[RS_GROUP_OPTIONS_MOST];
+    const rs_group_engine *engine = engine_named(node, protocol);
+    if (!engine)
+        return RS_ERR_PROTOCOL;
+    if (!rs_group_options_read(engine, options, milli, node->refusal, sizeof node->refusal))
+        return RS_ERR_INVALID;
+    rs_group_options_write(engine, milli, complete);
+    return RS_OK;
 }
 
-/* Linear probing without tombstones: what was pushed on by the one that goes moves back. */
-static void table_remove(rs_messages *node, const rs_gm_group *group) {
-    uint32_t at = bucket_of(node, group->id);
-    while (node->group_table[at] != group)
-        at = (at + 1) & node->group_mask;
-    node->group_table[at] = NULL;
-    for (at = (at + 1) & node->group_mask; node->group_table[at]; at = (at + 1) & node->group_mask) {
-        rs_gm_group *other = node->group_table[at];
-        node->group_table[at] = NULL;
-        table_add(node, other);
-    }
-}
-
-static int by_number(const void *a, const void *b) {
-    rs_peer x = *(const rs_peer *)a, y = *(const rs_peer *)b;
-    return x < y ? -1 : x > y;
+const rs_group_engine *rs_messages_engine(const rs_messages *node, uint32_t number) {
+    return number < node->engine_count ? node->engines[number] : NULL;
 }
 
 static bool distinct(const rs_peer *sorted, uint32_t count) {
@@ -74,83 +85,109 @@ static bool apart(const rs_gm_group *group) {
 static void release_lists(rs_messages *node, const rs_gm_group *group) {
     rs_gm_release(node, group->members);
     rs_gm_release(node, group->publishers);
+    rs_gm_release(node, group->more_channels);
 }
 
-static void apply(rs_messages *node, rs_time now, rs_gm_group *group, const rs_gm_group *next) {
-    const rs_gm_engine *before = rs_gm_engine_of(node, group->protocol), *after = rs_gm_engine_of(node, next->protocol);
-    if (before != after && before->change)
-        before->change(node, group, next);
-    if (after->change)
-        after->change(node, group, next);
-    rs_gm_group before_it = *group;
-    group->joined = next->member ? (group->member ? group->joined : next->version) : 0;
+/* The group goes to another engine: nothing waits for its packets at the one before. */
+static void leave_engine(rs_messages *node, rs_gm_group *group, const rs_gm_group *next) {
+    void *own = rs_gm_engine_own(node, group->engine);
+    for (rs_list *at = node->missing_order.next; group->engine->lost && at != &node->missing_order; at = at->next) {
+        rs_gm_missing *missing = RS_HOLDER(rs_gm_missing, order, at);
+        if (missing->stream->group == group)
+            group->engine->lost(own, missing);
+    }
+    if (group->engine->change)
+        group->engine->change(own, group, next);
+}
+
+/* What the view says becomes the group's, and `next` what the group was. */
+static void swap(rs_gm_group *group, rs_gm_group *next) {
+    rs_gm_group was = *group;
     group->version = next->version;
     group->channel = next->channel;
-    group->protocol = next->protocol;
+    group->more_channels = next->more_channels;
+    group->more_count = next->more_count;
+    group->engine = next->engine;
+    memcpy(group->option, next->option, sizeof group->option);
+    group->policy = next->policy;
     group->order = next->order;
-    group->r = next->r;
-    group->c_milli = next->c_milli;
-    group->stagger = next->stagger;
-    group->naks = next->naks;
     group->open = next->open;
     group->members = next->members;
     group->member_count = next->member_count;
     group->publishers = next->publishers;
     group->publisher_count = next->publisher_count;
-    rs_gm_publish_view(group);
-    bool was = group->member;
     group->member = next->member;
-    if (was && !group->member) { /* what others sent is no more of this node's business */
-        for (rs_list *at = group->streams.next, *after_it; at != &group->streams; at = after_it) {
-            after_it = at->next;
+    *next = was;
+}
+
+/* From here on `next` is what the group was. */
+static void apply(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_group *next) {
+    if (group->engine && group->engine != next->engine)
+        leave_engine(node, group, next);
+    if (next->engine->change)
+        next->engine->change(rs_gm_engine_own(node, next->engine), group, next);
+    group->joined = next->member ? (group->member ? group->joined : next->version) : 0;
+    swap(group, next);
+    rs_gm_publish_view(group);
+    if (next->member && !group->member) { /* what others sent is no more of this node's business */
+        for (rs_list *at = group->streams.next, *after; at != &group->streams; at = after) {
+            after = at->next;
             rs_gm_stream *stream = RS_HOLDER(rs_gm_stream, in_group, at);
             if (!stream->own)
                 rs_gm_stream_free(node, stream);
         }
     }
-    if (!was && group->member)
+    if (!next->member && group->member)
         group->member_since = now;
     rs_gm_streams_view(node, now, group);
     rs_gm_query_view(node, now, group);
-    rs_gm_peers_let_go(node, &before_it, next);
-    release_lists(node, &before_it);
+    rs_gm_peers_let_go(node, next, group);
+    release_lists(node, next);
+}
+
+static rs_status check(rs_messages *node, const rs_gm_group *group, const rs_gm_group *next) {
+    if (next->version == 0 || !distinct(next->members, next->member_count) ||
+        !distinct(next->publishers, next->publisher_count) || !apart(next) ||
+        (next->order != RS_ORDER_NONE && next->order != RS_ORDER_FIFO)) {
+        rs_gm_refuse(node, "the view has no version, names somebody twice, or has another order than none and fifo");
+        return RS_ERR_INVALID;
+    }
+    if (group && next->version <= group->version) {
+        rs_gm_refuse(node, "version %llu of the view is not newer than the one here, %llu",
+                     (unsigned long long)next->version, (unsigned long long)group->version);
+        return RS_ERR_STATE;
+    }
+    if (!group && node->group_count == node->config.max_groups) {
+        rs_gm_refuse(node, "%u groups are here already, as many as can be", node->group_count);
+        return RS_ERR_LIMIT;
+    }
+    return RS_OK;
 }
 
 /* `next` owns its lists from here on: they are the group's, or released. */
 static rs_status install(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_group *next) {
+    const rs_group_engine *engine = next->engine;
     bool fresh = !group;
-    const rs_gm_engine *engine = rs_gm_engine_of(node, next->protocol);
-    rs_status status = RS_OK;
-    if (!engine)
-        status = RS_ERR_PROTOCOL;
-    else if (next->version == 0 || !distinct(next->members, next->member_count) ||
-             !distinct(next->publishers, next->publisher_count) || !apart(next) ||
-             (next->order != RS_ORDER_NONE && next->order != RS_ORDER_FIFO))
-        status = RS_ERR_INVALID;
-    else if (group && next->version <= group->version)
-        status = RS_ERR_STATE;
-    else if (fresh && node->group_count == node->config.max_groups)
-        status = RS_ERR_LIMIT;
+    rs_status status = check(node, group, next);
     if (status == RS_OK && fresh && !(group = new_group(node, next->id)))
         status = RS_ERR_MEMORY;
     if (status == RS_OK && !rs_gm_peers_hold(node, group, next))
         status = RS_ERR_MEMORY;
     else if (status == RS_OK && engine->prepare) {
-        status = engine->prepare(node, group, next);
+        status = engine->prepare(rs_gm_engine_own(node, engine), group, next);
         if (status != RS_OK)
             rs_gm_peers_let_go(node, next, group);
     }
+    if (status == RS_ERR_MEMORY)
+        rs_gm_refuse(node, "memory is short");
     if (status != RS_OK) {
         release_lists(node, next);
         if (fresh)
             rs_gm_release(node, group);
         return status;
     }
-    if (fresh) {
-        group->position = node->group_count;
-        node->groups[node->group_count++] = group;
-        table_add(node, group);
-    }
+    if (fresh)
+        rs_gm_group_add(node, group);
     apply(node, now, group, next);
     return RS_OK;
 }
@@ -159,7 +196,7 @@ static rs_peer *sorted_copy(rs_messages *node, const rs_peer *peers, uint32_t co
     rs_peer *copy = rs_gm_alloc(node, (count + 1u) * sizeof *copy);
     if (copy && count) {
         memcpy(copy, peers, count * sizeof *copy);
-        qsort(copy, count, sizeof *copy, by_number);
+        qsort(copy, count, sizeof *copy, rs_gm_by_number);
     }
     return copy;
 }
@@ -174,30 +211,44 @@ static void take_incarnations(rs_messages *node, const rs_messages_view *view) {
     }
 }
 
+static void *copy(rs_messages *node, const void *from, size_t size) {
+    void *made = rs_gm_alloc(node, size + 1);
+    if (made && size)
+        memcpy(made, from, size);
+    return made;
+}
+
 rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages_view *view) {
     rs_gm_take_back(node);
-    const rs_gm_engine *engine = rs_gm_engine_of(node, view->protocol);
+    const rs_group_engine *engine = engine_named(node, view->protocol);
     rs_gm_group next = {.id = view->group,
                         .version = view->version,
                         .channel = view->channel,
-                        .protocol = view->protocol,
+                        .more_count = view->more_count,
+                        .engine = engine,
                         .order = view->order,
                         .open = view->open,
                         .member_count = view->member_count,
                         .publisher_count = view->publisher_count};
-    next.r = view->r ? view->r : 8;
-    next.c_milli = view->c_milli == RS_MESSAGES_NO_REPAIRS ? 0 : view->c_milli ? view->c_milli : 5000;
-    next.stagger = view->stagger ? view->stagger : 1;
-    next.naks = engine && engine->naks && !view->without_naks;
-    if (view->member_count > RS_GM_MEMBERS_MOST || view->publisher_count > RS_GM_MEMBERS_MOST)
+    if (!engine)
+        return RS_ERR_PROTOCOL;
+    if (!rs_group_options_read(engine, view->options, next.option, node->refusal, sizeof node->refusal))
         return RS_ERR_INVALID;
+    if (view->member_count > RS_GM_MEMBERS_MOST || view->publisher_count > RS_GM_MEMBERS_MOST ||
+        view->more_count > RS_MESSAGES_CHANNELS_MOST) {
+        rs_gm_refuse(node, "the view has more than %u members or publishers, or more than %u channels",
+                     RS_GM_MEMBERS_MOST, RS_MESSAGES_CHANNELS_MOST + 1);
+        return RS_ERR_INVALID;
+    }
     next.members = sorted_copy(node, view->members, view->member_count);
     next.publishers = sorted_copy(node, view->publishers, view->publisher_count);
-    if (!next.members || !next.publishers) {
+    next.more_channels = view->more_count ? copy(node, view->more_channels, view->more_count * sizeof(rs_group)) : NULL;
+    if (!next.members || !next.publishers || (view->more_count && !next.more_channels)) {
         release_lists(node, &next);
         return RS_ERR_MEMORY;
     }
     next.member = rs_gm_is_member(&next, node->config.self);
+    next.policy = engine->policy(node, &next);
     rs_status status = install(node, now, rs_gm_group_find(node, view->group), &next);
     if (status != RS_OK)
         return status;
@@ -222,8 +273,10 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
     next.member_count = 0;
     next.members = rs_gm_alloc(node, (group->member_count + joined_count + 1u) * sizeof(rs_peer));
     next.publishers = rs_gm_alloc(node, (group->publisher_count + 1u) * sizeof(rs_peer));
+    next.more_channels =
+        group->more_count ? copy(node, group->more_channels, group->more_count * sizeof(rs_group)) : NULL;
     rs_gm_group gone = {.members = sorted_copy(node, left, left_count), .member_count = left_count};
-    if (!next.members || !next.publishers || !gone.members) {
+    if (!next.members || !next.publishers || !gone.members || (group->more_count && !next.more_channels)) {
         release_lists(node, &next);
         rs_gm_release(node, gone.members);
         return RS_ERR_MEMORY;
@@ -241,7 +294,7 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
     if (joined_count)
         memcpy(next.members + next.member_count, joined, joined_count * sizeof(rs_peer));
     next.member_count += joined_count;
-    qsort(next.members, next.member_count, sizeof(rs_peer), by_number);
+    qsort(next.members, next.member_count, sizeof(rs_peer), rs_gm_by_number);
     next.publisher_count = 0;
     for (uint32_t i = 0; i < group->publisher_count; i++) {
         if (!rs_gm_is_member(&next, group->publishers[i]))
@@ -255,15 +308,12 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
 }
 
 void rs_gm_group_free(rs_messages *node, rs_gm_group *group) {
-    const rs_gm_engine *engine = rs_gm_engine_of(node, group->protocol);
-    const rs_gm_group nothing = {.id = group->id};
-    if (engine->change)
-        engine->change(node, group, &nothing);
+    const rs_gm_group nothing = {.id = group->id, .engine = group->engine};
+    if (group->engine->change)
+        group->engine->change(rs_gm_engine_own(node, group->engine), group, &nothing);
     while (!rs_list_empty(&group->streams))
         rs_gm_stream_free(node, RS_HOLDER(rs_gm_stream, in_group, group->streams.next));
-    rs_timer_set(&node->timers, &group->heartbeat, RS_NEVER);
-    rs_timer_set(&node->queries, &group->query, RS_NEVER);
-    rs_list_remove(&group->beating);
+    rs_gm_positions_end(node, group);
     rs_gm_peers_let_go(node, group, &nothing);
     release_lists(node, group);
     rs_gm_release(node, group);
@@ -277,10 +327,7 @@ rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group id
         return RS_ERR_UNKNOWN;
     rs_gm_events_forget(node, id);
     rs_gm_publish_end(node, group);
-    table_remove(node, group);
-    rs_gm_group *last = node->groups[--node->group_count];
-    node->groups[group->position] = last;
-    last->position = group->position;
+    rs_gm_group_remove(node, group);
     rs_gm_group_free(node, group);
     return RS_OK;
 }

@@ -36,14 +36,14 @@ static uint64_t get64(const uint8_t *bytes) {
     return value;
 }
 
-static void put_kind(uint8_t *out, rs_gm_kind kind) {
+void rs_gm_put_kind(uint8_t *out, uint8_t kind) {
     put16(out, RS_MESSAGES_MAGIC);
     out[2] = RS_GM_VERSION;
-    out[3] = (uint8_t)kind;
+    out[3] = kind;
 }
 
 void rs_gm_put_header(uint8_t out[RS_GM_HEADER], rs_gm_kind kind, const rs_gm_id *id) {
-    put_kind(out, kind);
+    rs_gm_put_kind(out, (uint8_t)kind);
     rs_gm_put_id(out + 4, id);
 }
 
@@ -88,7 +88,6 @@ static bool get_views(const uint8_t *bytes, rs_gm_views *out) {
 #define BODY_LENGTH 4
 #define BODY_FORM 6
 #define BODY_VIEWS 7
-#define CHECK_AT 12 /* of REPAIR, NAK and STATE */
 
 void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body) {
     put32(out, 0);
@@ -196,38 +195,13 @@ bool rs_gm_get_data(const uint8_t *bytes, size_t length, rs_gm_id *id, rs_gm_bod
     return sn_fits(id->sn) && rs_gm_get_body(bytes + RS_GM_HEADER, length - RS_GM_HEADER, body);
 }
 
-void rs_gm_put_repair(uint8_t out[RS_GM_REPAIR], rs_peer from, uint32_t count, uint32_t length) {
-    put_kind(out, RS_GM_KIND_REPAIR);
-    put32(out + 4, from);
-    out[8] = (uint8_t)count;
-    out[9] = 0;
-    put16(out + 10, length);
-    put32(out + CHECK_AT, 0);
-}
-
-bool rs_gm_get_repair(const uint8_t *bytes, size_t length, rs_gm_repair_in *out) {
-    if (rs_gm_get_kind(bytes, length) != RS_GM_KIND_REPAIR || length < RS_GM_REPAIR)
-        return false;
-    *out = (rs_gm_repair_in){.from = get32(bytes + 4), .count = bytes[8], .length = get16(bytes + 10)};
-    if (out->count == 0 || out->count > RS_MESSAGES_R_MAX || bytes[9] != 0 || out->length < RS_GM_BODY ||
-        length != RS_GM_REPAIR + (size_t)out->count * RS_GM_ID + out->length)
-        return false;
-    out->ids = bytes + RS_GM_REPAIR;
-    out->body = out->ids + (size_t)out->count * RS_GM_ID;
-    for (uint32_t i = 0; i < out->count; i++) {
-        if (!sn_fits(get64(out->ids + (size_t)i * RS_GM_ID + 12)))
-            return false;
-    }
-    return true;
-}
-
 void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count) {
-    put_kind(out, RS_GM_KIND_NAK);
+    rs_gm_put_kind(out, RS_GM_KIND_NAK);
     put32(out + 4, from);
     out[8] = (uint8_t)count;
     out[9] = 0;
     put16(out + 10, 0);
-    put32(out + CHECK_AT, 0);
+    put32(out + RS_GM_CHECK_AT, 0);
 }
 
 void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item) {
@@ -264,10 +238,10 @@ void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnat
 
 void rs_gm_put_positions(uint8_t out[RS_GM_STATE], rs_gm_kind kind, rs_peer sender, uint32_t incarnation,
                          uint32_t count) {
-    put_kind(out, kind);
+    rs_gm_put_kind(out, (uint8_t)kind);
     put32(out + 4, sender);
     put32(out + 8, incarnation);
-    put32(out + CHECK_AT, 0);
+    put32(out + RS_GM_CHECK_AT, 0);
     put32(out + 16, count);
 }
 
@@ -313,11 +287,10 @@ static uint32_t body_check(const uint8_t *id, const uint8_t *body, size_t length
     return (uint32_t)rs_gm_xxh64(body + BODY_LENGTH, length - BODY_LENGTH, rs_gm_xxh64(id, RS_GM_ID, 0));
 }
 
-/* Of REPAIR, NAK and STATE: what is before the check, and what is behind it. */
+/* Of all but data packets: what is before the check, and what is behind it. */
 static uint32_t head_check(const uint8_t *bytes, size_t length) {
-    if (bytes[3] == RS_GM_KIND_REPAIR)
-        length = RS_GM_REPAIR + (size_t)bytes[8] * RS_GM_ID;
-    return (uint32_t)rs_gm_xxh64(bytes + CHECK_AT + 4, length - CHECK_AT - 4, rs_gm_xxh64(bytes, CHECK_AT, 0));
+    return (uint32_t)rs_gm_xxh64(bytes + RS_GM_CHECK_AT + 4, length - RS_GM_CHECK_AT - 4,
+                                 rs_gm_xxh64(bytes, RS_GM_CHECK_AT, 0));
 }
 
 static bool is_data(const uint8_t *bytes) {
@@ -328,13 +301,13 @@ void rs_gm_seal(uint8_t *bytes, size_t length) {
     if (is_data(bytes))
         put32(bytes + RS_GM_HEADER, body_check(bytes + 4, bytes + RS_GM_HEADER, length - RS_GM_HEADER));
     else
-        put32(bytes + CHECK_AT, head_check(bytes, length));
+        put32(bytes + RS_GM_CHECK_AT, head_check(bytes, length));
 }
 
 bool rs_gm_is_intact(const uint8_t *bytes, size_t length) {
     if (is_data(bytes))
         return get32(bytes + RS_GM_HEADER) == body_check(bytes + 4, bytes + RS_GM_HEADER, length - RS_GM_HEADER);
-    return get32(bytes + CHECK_AT) == head_check(bytes, length);
+    return get32(bytes + RS_GM_CHECK_AT) == head_check(bytes, length);
 }
 
 bool rs_gm_is_body_intact(const rs_gm_id *id, const uint8_t *bytes, size_t length) {

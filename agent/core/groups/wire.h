@@ -19,8 +19,7 @@
 #define RS_GM_PART 12          /* in front of a part of a large message */
 #define RS_GM_PACK_LENGTH 2    /* in front of each small message that shares a packet */
 #define RS_GM_ID 20            /* a packet's id in a repair */
-#define RS_GM_REPAIR 16
-#define RS_GM_REPAIR_HEADER_MOST (RS_GM_REPAIR + RS_MESSAGES_R_MAX * RS_GM_ID)
+#define RS_GM_CHECK_AT 12      /* where all but data packets have their check of 32 bits */
 #define RS_GM_NAK 16
 #define RS_GM_NAK_ITEM 24
 #define RS_GM_NAK_ITEMS 48
@@ -34,8 +33,7 @@
 #define RS_GM_BACK_MOST UINT8_MAX
 
 typedef enum {
-    RS_GM_KIND_DATA = 1,
-    RS_GM_KIND_REPAIR = 2,
+    RS_GM_KIND_DATA = 1, /* 2 is of an engine (engine.h), as are all that are not named here */
     RS_GM_KIND_NAK = 3,
     RS_GM_KIND_STATE = 4,
     RS_GM_KIND_AGAIN = 5, /* a data packet that was asked for */
@@ -79,14 +77,6 @@ typedef struct {
 } rs_gm_part;
 
 typedef struct {
-    rs_peer from;
-    uint32_t count;
-    const uint8_t *ids;
-    const uint8_t *body; /* XOR of the bodies, shorter ones filled up with zeros */
-    uint32_t length;
-} rs_gm_repair_in;
-
-typedef struct {
     rs_gm_id id;
     uint32_t mask; /* bit i: sn + 1 + i is asked for too */
 } rs_gm_nak_item;
@@ -98,13 +88,14 @@ typedef struct {
     rs_gm_views views;
 } rs_gm_state_item;
 
+/* Magic, version and kind: the first four bytes of each datagram. */
+void rs_gm_put_kind(uint8_t *out, uint8_t kind);
 void rs_gm_put_header(uint8_t out[RS_GM_HEADER], rs_gm_kind kind, const rs_gm_id *id);
 void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body);
 void rs_gm_put_pack_length(uint8_t out[RS_GM_PACK_LENGTH], uint32_t length);
 uint32_t rs_gm_get_pack_length(const uint8_t *bytes);
 void rs_gm_put_part(uint8_t out[RS_GM_PART], const rs_gm_part *part);
 void rs_gm_put_id(uint8_t out[RS_GM_ID], const rs_gm_id *id);
-void rs_gm_put_repair(uint8_t out[RS_GM_REPAIR], rs_peer from, uint32_t count, uint32_t length);
 void rs_gm_put_nak(uint8_t out[RS_GM_NAK], rs_peer from, uint32_t count);
 void rs_gm_put_nak_item(uint8_t out[RS_GM_NAK_ITEM], const rs_gm_nak_item *item);
 /* RS_GM_KIND_STATE or RS_GM_KIND_QUERY */
@@ -112,14 +103,14 @@ void rs_gm_put_positions(uint8_t out[RS_GM_STATE], rs_gm_kind kind, rs_peer send
                          uint32_t count);
 void rs_gm_put_state(uint8_t out[RS_GM_STATE], rs_peer sender, uint32_t incarnation, uint32_t count);
 void rs_gm_put_state_item(uint8_t out[RS_GM_STATE_ITEM], const rs_gm_state_item *item);
-/* Puts the check into a datagram of any kind that is otherwise done; of a repair, `length` may be without the XOR. */
+/* Puts the check into a datagram of any kind that is otherwise done; an engine's may be of its first `length` bytes. */
 void rs_gm_seal(uint8_t *bytes, size_t length);
 
 /* Of any version: the third byte behind the magic says which; 0 if it is none of group messages. */
 unsigned rs_gm_get_version(const uint8_t *bytes, size_t length);
 /* Kind of a datagram of this version; 0 if it is none. */
 unsigned rs_gm_get_kind(const uint8_t *bytes, size_t length);
-/* Of a datagram that a decoder below took: it is as it was sealed. */
+/* Of a datagram that a decoder below, or an engine's, took: it is as it was sealed. */
 bool rs_gm_is_intact(const uint8_t *bytes, size_t length);
 /* A body with its head, that was checked for its form: it is what the sender of that id sealed. */
 bool rs_gm_is_body_intact(const rs_gm_id *id, const uint8_t *bytes, size_t length);
@@ -135,7 +126,6 @@ rs_gm_views rs_gm_body_views(const uint8_t *bytes);
 void rs_gm_put_body_length(uint8_t *bytes, uint32_t length);
 rs_gm_part rs_gm_get_part(const uint8_t *bytes);
 void rs_gm_get_id(const uint8_t bytes[RS_GM_ID], rs_gm_id *out);
-bool rs_gm_get_repair(const uint8_t *bytes, size_t length, rs_gm_repair_in *out);
 /* Number of items, 0 if it is no NAK. */
 uint32_t rs_gm_get_nak(const uint8_t *bytes, size_t length, rs_peer *from);
 void rs_gm_get_nak_item(const uint8_t *bytes, uint32_t index, rs_gm_nak_item *out);

@@ -327,6 +327,10 @@ void rs_groups_stats(const rs_groups *g, rs_messages_stats *out) {
     rs_messages_stats_get(g->node, out);
 }
 
+uint32_t rs_groups_engine_stats(const rs_groups *g, uint32_t engine, rs_group_stat *out) {
+    return rs_messages_engine_stats(g->node, engine, out);
+}
+
 /* ------------------------------------------------------------------------------------------------------- birth */
 
 static void *take_memory(void *context, size_t size) {
@@ -364,8 +368,8 @@ void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbac
     callbacks->on_group_peer = rs_groups_peer;
     callbacks->on_group_view = rs_groups_view;
     callbacks->on_group_refused = rs_groups_refused;
-    for (rs_messages_protocol p = RS_MESSAGES_PLAIN; rs_messages_protocol_name(p); p++)
-        options->group_protocols[options->group_protocol_count++] = rs_messages_protocol_name(p);
+    for (uint32_t i = 0; i < rs_group_engine_count; i++)
+        options->group_protocols[options->group_protocol_count++] = rs_group_engines_known[i]->name;
 }
 
 rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {

@@ -3,7 +3,7 @@
 #ifndef RS_DAEMON_GROUPS_H
 #define RS_DAEMON_GROUPS_H
 
-#include "core/groups/messages.h"
+#include "core/groups/engine.h"
 #include "daemon/api/server.h"
 #include "daemon/loop.h"
 #include "daemon/manager/link.h"
@@ -23,6 +23,8 @@ void rs_groups_api(void *agent, const rs_api_join *join);
 uint32_t rs_groups_status(const rs_groups *groups, rostrum_group_status *rows, uint32_t most);
 uint32_t rs_groups_count(const rs_groups *groups);
 void rs_groups_stats(const rs_groups *groups, rs_messages_stats *out);
+/* What the engine of that number counts besides; `out` has room for RS_GROUP_STATS_MOST. */
+uint32_t rs_groups_engine_stats(const rs_groups *groups, uint32_t engine, rs_group_stat *out);
 
 /* Callbacks of the link to the manager (context: the agent), and what it says of engines. */
 void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks);

@@ -17,7 +17,7 @@
 #define LINGER (5 * RS_SECOND) /* controller/rostrum.thrift, GroupView */
 #define SEND_TURN 1024u
 #define PUT_OFF_MOST (4 * RS_MILLISECOND) /* of datagrams from peers, while multicast waits */
-_Static_assert(RS_GM_REPAIR_HEADER_MOST <= RS_DATAGRAM_HEADER_MAX, "heads of repairs fit");
+_Static_assert(RS_GROUP_HEAD_MOST <= RS_DATAGRAM_HEADER_MAX, "first pieces fit");
 
 /* --------------------------------------------------------------------------------------------------- addresses */
 
@@ -110,9 +110,17 @@ void rs_groups_report_held_back(rs_groups *g) {
             report(g, &g->heard[i]);
 }
 
-static void complain_of_version(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
-    unsigned version = rs_gm_get_version(bytes, length);
+static void complain(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+    unsigned version = rs_gm_get_version(bytes, length), kind = rs_gm_get_kind(bytes, length);
+    rs_messages_stats stats;
     char text[RS_ADDRESS_TEXT];
+    rs_messages_stats_get(g->node, &stats);
+    if (kind != 0 && stats.kinds > g->kinds)
+        rs_log_limited(&g->versions, 5, RS_LOG_WARNING, "groups",
+                       "the agent at %s sends group messages of kind %u, which no engine here has: they are dropped; "
+                       "install the same release on both",
+                       rs_address_text(source, text), kind);
+    g->kinds = stats.kinds;
     if (version != 0 && version != RS_GM_VERSION)
         rs_log_limited(&g->versions, 5, RS_LOG_WARNING, "groups",
                        "the agent at %s speaks version %u of group messages, this one %u: none of its messages is "
@@ -130,7 +138,7 @@ static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, s
     if (g->behind)
         rs_messages_intake(g->node, source, bytes, length);
     else if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
-        complain_of_version(g, source, bytes, length);
+        complain(g, source, bytes, length);
     rs_flow_heard *h = rs_flow_hear(g->heard, source, bytes, length, g->window);
     if (h && !h->held_back)
         report(g, h);
@@ -181,7 +189,7 @@ bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, siz
     unsigned magic = length >= 2 ? bytes[0] | (unsigned)bytes[1] << 8 : 0;
     if (magic == RS_MESSAGES_MAGIC) {
         if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
-            complain_of_version(g, source, bytes, length);
+            complain(g, source, bytes, length);
     } else if (magic == RS_FLOW_MAGIC && rs_flow_decode(bytes, length, &report_in)) {
         rs_local_group *group = rs_groups_by_id(g, report_in.group);
         bool counts = group && report_in.incarnation == g->incarnation && report_in.from == source &&

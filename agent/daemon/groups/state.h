@@ -92,7 +92,8 @@ struct rs_groups {
     bool behind;        /* they have dropped some at the last look */
     rs_time put_off_at; /* since when datagrams from peers wait for multicast to be read; 0: they do not */
     bool more;          /* the engine has more to say than one turn takes */
-    rs_log_limit complaints, versions; /* `versions`: datagrams of other ones */
+    rs_log_limit complaints, versions; /* `versions`: datagrams of other ones, or of kinds that are not known */
+    uint64_t kinds;                    /* so many datagrams of kinds that are not known had come at the last look */
 };
 
 #endif

@@ -252,17 +252,18 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
     rs_peer *peers = calloc(most, sizeof *peers);
     uint32_t *incarnations = calloc(most, sizeof *incarnations), self = g->agent->options.address;
     rs_time now = rs_agent_now(g->agent);
+    char options[64] = "";
     rs_messages_view view = {.group = group->id,
                              .version = group->version,
                              .channel = group->channel,
                              .members = peers,
                              .incarnations = incarnations,
                              .order = strcmp(group->order, "fifo") == 0 ? RS_ORDER_FIFO : RS_ORDER_NONE,
-                             .r = group->r,
-                             .c_milli = group->c ? group->c * 1000 : RS_MESSAGES_NO_REPAIRS,
-                             .stagger = group->stagger};
-    rs_status status =
-        peers && incarnations ? rs_messages_protocol_named(group->protocol, &view.protocol) : RS_ERR_MEMORY;
+                             .protocol = group->protocol,
+                             .options = options};
+    rs_status status = peers && incarnations ? RS_OK : RS_ERR_MEMORY;
+    if (group->stagger)
+        snprintf(options, sizeof options, "r=%u,c=%u,stagger=%u", group->r, group->c, group->stagger);
     group->member = false;
     if (status == RS_OK) {
         view.member_count = look_up(g, group->members, group->member_count, peers, incarnations, 0);
@@ -281,16 +282,9 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
     rs_flow_view(&group->flow, self, group->id, peers, view.member_count);
     free(peers);
     free(incarnations);
-    if (status == RS_ERR_PROTOCOL)
-        snprintf(error, RS_IO_ERROR_MAX, "%s runs %s; the agent of %s has no engine for it", group->name,
-                 group->protocol, g->agent->options.server);
-    else if (status == RS_ERR_LIMIT)
-        snprintf(error, RS_IO_ERROR_MAX,
-                 "%s repairs with r %u and stagger %u, and %s is in groups with 8 other such pairs already: use one of "
-                 "theirs",
-                 group->name, group->r, group->stagger, g->agent->options.server);
-    else if (status != RS_OK)
-        snprintf(error, RS_IO_ERROR_MAX, "the view of %s cannot be used: %s", group->name, rs_strerror(status));
+    if (status != RS_OK)
+        snprintf(error, RS_IO_ERROR_MAX, "%s cannot be used here (%s, by its agent): %s", group->name,
+                 g->agent->options.server, rs_messages_refusal(g->node));
     return status == RS_OK;
 }
 

@@ -213,12 +213,6 @@ static void group_repairs(page *p, const rs_messages_stats *s) {
     by(p, "group_packets_recovered_total", "via", "retransmit", s->recovered_retransmit);
     by(p, "group_packets_recovered_total", "via", "late", s->recovered_data);
     counter(p, "group_packets_lost_total", s->lost, "Packets of messages that programs were told are lost.");
-    family(p, "group_repairs_total", "counter", "Repairs of group messages.");
-    by(p, "group_repairs_total", "kind", "sent", s->repairs_sent);
-    by(p, "group_repairs_total", "kind", "dropped", s->repairs_dropped);
-    by(p, "group_repairs_total", "kind", "received", s->repairs_received);
-    by(p, "group_repairs_total", "kind", "used", s->repairs_used);
-    by(p, "group_repairs_total", "kind", "useless", s->repairs_useless);
     family(p, "group_requests_total", "counter", "Requests (NAKs) for missing packets, and answers.");
     by(p, "group_requests_total", "kind", "sent", s->naks_sent);
     by(p, "group_requests_total", "kind", "packets", s->asked);
@@ -233,9 +227,27 @@ static void group_repairs(page *p, const rs_messages_stats *s) {
     by(p, "group_heartbeats_total", "direction", "received", s->heartbeats_received);
 }
 
+/* What engines count besides: group_<name>_total by kind, or group_<name>. */
+static void group_engines(const rs_agent *agent, page *p) {
+    rs_group_stat stats[RS_GROUP_STATS_MOST];
+    for (uint32_t e = 0; e < rs_group_engine_count; e++) {
+        uint32_t count = rs_groups_engine_stats(agent->groups, e, stats);
+        for (uint32_t i = 0; i < count; i++) {
+            char name[64], words[96];
+            const char *what = stats[i].name, *engine = rs_group_engines_known[e]->name;
+            snprintf(name, sizeof name, "group_%s%s", what, stats[i].gauge ? "" : "_total");
+            snprintf(words, sizeof words, "Of message groups, as the engine %s counts %s.", engine, what);
+            if (i == 0 || strcmp(stats[i - 1].name, what) != 0)
+                family(p, name, stats[i].gauge ? "gauge" : "counter", words);
+            by(p, name, stats[i].kind ? "kind" : "engine", stats[i].kind ? stats[i].kind : engine, stats[i].value);
+        }
+    }
+}
+
 static void groups(const rs_agent *agent, page *p) {
     rs_messages_stats s;
     rs_groups_stats(agent->groups, &s);
+    group_engines(agent, p);
     gauge(p, "groups", (double)s.groups, "Message groups with a view here.");
     gauge(p, "group_packets_missing", (double)s.missing, "Packets of messages missing now.");
     counter(p, "group_messages_published_total", s.published, "Messages published here.");

@@ -6,11 +6,13 @@
  * request to members only, windows keep their bound, streams are of those who were listed, and no packet of a sender
  * in one incarnation is delivered twice. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/groups/messages.h"
 #include "core/groups/wire.h"
+#include "core/ricochet/wire.h"
 
 #define SERVERS 6u
 #define LIVES 4u
@@ -97,17 +99,17 @@ static void view(run *r, rs_messages *node, uint32_t group, uint8_t how) {
     rs_peer members[SERVERS], publishers[SERVERS];
     uint32_t incarnations[SERVERS];
     uint8_t lives = next(r), who = next(r);
+    char options[32];
+    snprintf(options, sizeof options, "r=%u,c=3,stagger=%u", 2 + (how >> 1) % 3, 1 + (how >> 3) % 2);
     rs_messages_view v = {.group = group,
                           .channel = group,
                           .version = r->version,
                           .members = members,
                           .publishers = publishers,
                           .incarnations = lives & 0x80 ? incarnations : NULL,
-                          .protocol = how & 1 ? RS_MESSAGES_RICOCHET : RS_MESSAGES_PLAIN,
+                          .protocol = how & 1 ? "ricochet" : "plain",
                           .order = group ? RS_ORDER_FIFO : RS_ORDER_NONE,
-                          .r = 2 + (how >> 1) % 3,
-                          .c_milli = 3000,
-                          .stagger = 1 + (how >> 3) % 2};
+                          .options = how & 1 ? options : NULL};
     for (uint32_t i = 0; i < SERVERS; i++) {
         if (i < 2 || how >> (i + 2) & 1)
             members[v.member_count++] = i;
@@ -150,16 +152,16 @@ static void packet(run *r, rs_gm_kind kind) {
         length = RS_GM_DATA_LEAST + payload;
         for (uint32_t i = RS_GM_DATA_LEAST; i < length; i++)
             bytes[i] = next(r);
-    } else if (kind == RS_GM_KIND_REPAIR) {
+    } else if (kind == RS_RICOCHET_KIND_REPAIR) {
         uint32_t body = RS_GM_BODY + next(r);
-        rs_gm_put_repair(bytes, 3, count, body);
+        rs_ricochet_put_repair(bytes, 3, count, body);
         for (uint32_t i = 0; i < count; i++) {
             id.sn += i > 0 ? next(r) % 3 : 0;
             id.sender = next(r) % 5;
-            rs_gm_put_id(bytes + RS_GM_REPAIR + i * RS_GM_ID, &id);
+            rs_gm_put_id(bytes + RS_RICOCHET_REPAIR + i * RS_GM_ID, &id);
         }
-        length = RS_GM_REPAIR + count * RS_GM_ID + body;
-        uint8_t *mixed = bytes + RS_GM_REPAIR + count * RS_GM_ID;
+        length = RS_RICOCHET_REPAIR + count * RS_GM_ID + body;
+        uint8_t *mixed = bytes + RS_RICOCHET_REPAIR + count * RS_GM_ID;
         for (uint32_t i = 0; i < body; i++)
             mixed[i] = next(r);
         if (count == 1) /* of one packet, as its sender would have sealed it: else nothing would come out of it */
@@ -180,7 +182,7 @@ static void packet(run *r, rs_gm_kind kind) {
     uint32_t cut = control >= 0xf0 ? next(r) : 0;
     length -= cut < length ? cut : 0;
     if (cut == 0 && (control & 0x60) != 0x60) /* most have their check */
-        rs_gm_seal(bytes, length);
+        rs_gm_seal(bytes, kind == RS_RICOCHET_KIND_REPAIR ? rs_ricochet_head_length(bytes[8]) : length);
     uint8_t from = next(r); /* mostly who it says it is of */
     rs_peer maker = length >= 8 ? bytes[4] : 0;
     rs_messages_receive(r->node, r->now,

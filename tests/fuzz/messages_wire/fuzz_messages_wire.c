@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/groups/wire.h"
+#include "core/ricochet/wire.h"
 
 #define CHECK_AT 12 /* of all kinds but data */
 
@@ -28,18 +29,18 @@ static void data_packet(const uint8_t *bytes, size_t size) {
 }
 
 static void repair(const uint8_t *bytes, size_t size) {
-    rs_gm_repair_in in;
-    uint8_t again[RS_GM_REPAIR_HEADER_MOST];
-    if (!rs_gm_get_repair(bytes, size, &in))
+    rs_ricochet_repair in;
+    uint8_t again[RS_RICOCHET_HEAD_MOST];
+    if (!rs_ricochet_get_repair(bytes, size, &in))
         return;
-    rs_gm_put_repair(again, in.from, in.count, in.length);
+    rs_ricochet_put_repair(again, in.from, in.count, in.length);
     for (uint32_t i = 0; i < in.count; i++) {
         rs_gm_id id;
         rs_gm_get_id(in.ids + i * RS_GM_ID, &id);
-        rs_gm_put_id(again + RS_GM_REPAIR + i * RS_GM_ID, &id);
+        rs_gm_put_id(again + RS_RICOCHET_REPAIR + i * RS_GM_ID, &id);
     }
     memcpy(again + CHECK_AT, bytes + CHECK_AT, 4);
-    must(memcmp(again, bytes, RS_GM_REPAIR + in.count * RS_GM_ID) == 0 && in.body + in.length == bytes + size);
+    must(memcmp(again, bytes, RS_RICOCHET_REPAIR + in.count * RS_GM_ID) == 0 && in.body + in.length == bytes + size);
 }
 
 static void nak(const uint8_t *bytes, size_t size) {
@@ -78,10 +79,10 @@ static void state(const uint8_t *bytes, size_t size) {
 static void check(uint8_t *bytes, size_t size) {
     rs_gm_id id;
     rs_gm_body body;
-    rs_gm_repair_in in;
+    rs_ricochet_repair in;
     rs_peer from;
     uint32_t incarnation;
-    if (!rs_gm_get_repair(bytes, size, &in) && !rs_gm_get_data(bytes, size, &id, &body) &&
+    if (!rs_ricochet_get_repair(bytes, size, &in) && !rs_gm_get_data(bytes, size, &id, &body) &&
         rs_gm_get_nak(bytes, size, &from) == 0 && rs_gm_get_state(bytes, size, &from, &incarnation) == 0)
         return;
     (void)rs_gm_is_intact(bytes, size);

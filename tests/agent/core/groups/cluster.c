@@ -19,6 +19,7 @@ typedef struct {
     uint32_t count, publisher_count;
     uint64_t version;
     rs_messages_view like;
+    char options[RS_GROUP_OPTIONS_TEXT]; /* of `like` */
     uint64_t included, *received_by;
     bool *knows, *was;   /* by node: it has a view; it is or was a member */
     uint64_t *last_seen; /* by node and sender: number of the last message, for order */
@@ -195,8 +196,8 @@ static void travel(cluster *c, rs_peer from, rs_peer to, const uint8_t *bytes, u
 }
 
 static void look_at_repair(cluster *c, rs_peer to, const uint8_t *bytes, uint32_t length) {
-    rs_gm_repair_in repair;
-    if (!rs_gm_get_repair(bytes, length, &repair))
+    rs_ricochet_repair repair;
+    if (!rs_ricochet_get_repair(bytes, length, &repair))
         return;
     c->repairs_to[to]++;
     for (uint32_t i = 0; i < repair.count; i++) {
@@ -314,6 +315,8 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
         group->last_seen = calloc((size_t)c->options.nodes * c->options.nodes, sizeof *group->last_seen);
     }
     rs_messages_view view = *like;
+    snprintf(group->options, sizeof group->options, "%s", like->options ? like->options : "");
+    view.options = group->options;
     rs_peer *copy = malloc((count + 1) * sizeof *copy);
     if (count)
         memcpy(copy, members, count * sizeof *copy);

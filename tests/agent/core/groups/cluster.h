@@ -4,8 +4,9 @@
 #define TEST_MESSAGES_CLUSTER_H
 
 #include "check.h"
-#include "core/groups/messages.h"
+#include "core/groups/engine.h"
 #include "core/groups/wire.h"
+#include "core/ricochet/wire.h"
 
 #define MS INT64_C(1000000)
 #define US INT64_C(1000)

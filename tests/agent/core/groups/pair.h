@@ -5,6 +5,7 @@
 #include "check.h"
 #include "core/groups/messages.h"
 #include "core/groups/wire.h"
+#include "core/ricochet/wire.h"
 
 #define MS INT64_C(1000000)
 #define SENDER 1u

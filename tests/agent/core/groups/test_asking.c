@@ -2,9 +2,9 @@
  * And what tells of the last packet before a pause. */
 #include "pair.h"
 
-static const rs_messages_view RICOCHET = {.protocol = RS_MESSAGES_RICOCHET};
+static const rs_messages_view RICOCHET = {.protocol = "ricochet"};
 /* Repairs of two packets, for everybody. */
-static const rs_messages_view EAGER = {.protocol = RS_MESSAGES_RICOCHET, .r = 2, .c_milli = 64000};
+static const rs_messages_view EAGER = {.protocol = "ricochet", .options = "r=2,c=64"};
 #define LENGTH 1000u
 
 typedef struct {
@@ -187,7 +187,7 @@ static void asking__is_bounded_by_what_is_answered(void **state) {
 /* Ten packets a millisecond, repairs of 16: after 6.4 ms the repairs with a packet have been sent. */
 static void asking__waits_no_longer_than_bins_take_to_fill(void **state) {
     (void)state;
-    const rs_messages_view view = {.protocol = RS_MESSAGES_RICOCHET, .r = 16, .c_milli = 2000, .stagger = 2};
+    const rs_messages_view view = {.protocol = "ricochet", .options = "r=16,c=2,stagger=2"};
     two t = begin((rs_messages_config){0}, &view, 1);
     rs_time now = MS;
     for (uint32_t i = 0; i < 2000; i++, now += MS / 10) {

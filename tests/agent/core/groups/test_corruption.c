@@ -48,8 +48,7 @@ static cluster_account check(cluster *c) {
 
 static void plain__says_lost_for_what_is_spoilt(void **state) {
     (void)state;
-    const rs_messages_view orders[] = {{.protocol = RS_MESSAGES_PLAIN},
-                                       {.protocol = RS_MESSAGES_PLAIN, .order = RS_ORDER_FIFO}};
+    const rs_messages_view orders[] = {{.protocol = "plain"}, {.protocol = "plain", .order = RS_ORDER_FIFO}};
     for (uint32_t i = 0; i < 2; i++) {
         cluster *c = start(&orders[i], 0, (rs_messages_config){0});
         /* A first packet of everybody's everywhere, and a last: what is lost of a stream lies between two that came. */
@@ -72,8 +71,7 @@ static void plain__says_lost_for_what_is_spoilt(void **state) {
 
 static void ricochet__mends_what_is_spoilt(void **state) {
     (void)state;
-    const rs_messages_view orders[] = {{.protocol = RS_MESSAGES_RICOCHET},
-                                       {.protocol = RS_MESSAGES_RICOCHET, .order = RS_ORDER_FIFO}};
+    const rs_messages_view orders[] = {{.protocol = "ricochet"}, {.protocol = "ricochet", .order = RS_ORDER_FIFO}};
     for (uint32_t i = 0; i < 2; i++) {
         cluster *c = start(&orders[i], 0.1, (rs_messages_config){.heartbeats = 10});
         publish(c, 3000, 1000);
@@ -89,8 +87,7 @@ static void ricochet__mends_what_is_spoilt(void **state) {
 
 static void large__messages_in_parts_likewise(void **state) {
     (void)state;
-    const rs_messages_view views[] = {{.protocol = RS_MESSAGES_RICOCHET, .order = RS_ORDER_FIFO},
-                                      {.protocol = RS_MESSAGES_PLAIN}};
+    const rs_messages_view views[] = {{.protocol = "ricochet", .order = RS_ORDER_FIFO}, {.protocol = "plain"}};
     for (uint32_t i = 0; i < 2; i++) {
         cluster *c = start(&views[i], 0.03, (rs_messages_config){.heartbeats = 10});
         publish(c, 600, 20000);
@@ -110,7 +107,7 @@ static void large__messages_in_parts_likewise(void **state) {
  * packet is had from its sender. */
 static void repairs__of_a_member_whose_copy_has_changed(void **state) {
     (void)state;
-    const rs_messages_view eager = {.protocol = RS_MESSAGES_RICOCHET, .r = 2, .c_milli = 3000};
+    const rs_messages_view eager = {.protocol = "ricochet", .options = "r=2,c=3"};
     rs_messages *sender = pair_node(SENDER, (rs_messages_config){0}),
                 *receiver = pair_node(RECEIVER, (rs_messages_config){0});
     datagram *d = calloc(3, sizeof *d), *repair = calloc(1, sizeof *repair);
@@ -124,16 +121,16 @@ static void repairs__of_a_member_whose_copy_has_changed(void **state) {
     pair_give(receiver, MS, &d[2]);
     pair_expect(receiver, 1, 1000);
     pair_expect(receiver, 3, 1000);
-    rs_gm_put_repair(repair->bytes, 10, 2, d[0].length - RS_GM_HEADER);
-    uint8_t *mixed = repair->bytes + RS_GM_REPAIR + 2 * RS_GM_ID;
+    rs_ricochet_put_repair(repair->bytes, 10, 2, d[0].length - RS_GM_HEADER);
+    uint8_t *mixed = repair->bytes + RS_RICOCHET_REPAIR + 2 * RS_GM_ID;
     for (uint32_t i = 0; i < 2; i++) {
-        memcpy(repair->bytes + RS_GM_REPAIR + i * RS_GM_ID, d[i].bytes + 4, RS_GM_ID);
+        memcpy(repair->bytes + RS_RICOCHET_REPAIR + i * RS_GM_ID, d[i].bytes + 4, RS_GM_ID);
         for (uint32_t k = RS_GM_HEADER; k < d[i].length; k++)
             mixed[k - RS_GM_HEADER] ^= d[i].bytes[k];
     }
     mixed[500] ^= 4;
-    repair->length = RS_GM_REPAIR + 2 * RS_GM_ID + d[0].length - RS_GM_HEADER;
-    rs_gm_seal(repair->bytes, repair->length);
+    repair->length = RS_RICOCHET_REPAIR + 2 * RS_GM_ID + d[0].length - RS_GM_HEADER;
+    rs_gm_seal(repair->bytes, rs_ricochet_head_length(2));
     pair_give(receiver, 2 * MS, repair);
     pair_expect_nothing(receiver);
     assert_int_equal(pair_stats(receiver).corrupt, 1);
@@ -159,7 +156,7 @@ static void repairs__of_a_member_whose_copy_has_changed(void **state) {
 /* Nobody is asked to believe a packet that its sender has not sent yet: it has no check, and may still grow. */
 static void unsent__packets_are_not_given(void **state) {
     (void)state;
-    const rs_messages_view plain = {.protocol = RS_MESSAGES_RICOCHET};
+    const rs_messages_view plain = {.protocol = "ricochet"};
     rs_messages *sender = pair_node(SENDER, (rs_messages_config){0});
     datagram *d = calloc(1, sizeof *d);
     pair_view(sender, 1, &plain, 0);

@@ -1,9 +1,9 @@
 /* What a subscriber gets: order, large messages, and word of everything it does not get. */
 #include "pair.h"
 
-static const rs_messages_view PLAIN = {.protocol = RS_MESSAGES_PLAIN};
-static const rs_messages_view PLAIN_FIFO = {.protocol = RS_MESSAGES_PLAIN, .order = RS_ORDER_FIFO};
-static const rs_messages_view RICOCHET = {.protocol = RS_MESSAGES_RICOCHET};
+static const rs_messages_view PLAIN = {.protocol = "plain"};
+static const rs_messages_view PLAIN_FIFO = {.protocol = "plain", .order = RS_ORDER_FIFO};
+static const rs_messages_view RICOCHET = {.protocol = "ricochet"};
 
 typedef struct {
     rs_messages *sender, *receiver;

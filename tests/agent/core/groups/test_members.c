@@ -2,9 +2,9 @@
  * packets of those who are not what they say. */
 #include "pair.h"
 
-static const rs_messages_view RICOCHET = {.protocol = RS_MESSAGES_RICOCHET};
-static const rs_messages_view FIFO = {.protocol = RS_MESSAGES_RICOCHET, .order = RS_ORDER_FIFO};
-static const rs_messages_view PLAIN = {.protocol = RS_MESSAGES_PLAIN, .order = RS_ORDER_FIFO};
+static const rs_messages_view RICOCHET = {.protocol = "ricochet"};
+static const rs_messages_view FIFO = {.protocol = "ricochet", .order = RS_ORDER_FIFO};
+static const rs_messages_view PLAIN = {.protocol = "plain", .order = RS_ORDER_FIFO};
 
 #define STRANGER 77u
 #define OTHER 3u
@@ -321,11 +321,11 @@ static void publisher__is_not_muted_by_forged_packets(void **state) {
                 else {
                     const rs_gm_id id = {SENDER, OLD, GROUP, 60000};
                     const rs_peer member = source == 2 ? OTHER : sources[source];
-                    rs_gm_put_repair(d->bytes, member, 1, RS_GM_BODY + 100);
-                    rs_gm_put_id(d->bytes + RS_GM_REPAIR, &id);
-                    memset(d->bytes + RS_GM_REPAIR + RS_GM_ID, 200, RS_GM_BODY + 100);
-                    d->length = RS_GM_REPAIR + RS_GM_ID + RS_GM_BODY + 100;
-                    rs_gm_seal(d->bytes, d->length);
+                    rs_ricochet_put_repair(d->bytes, member, 1, RS_GM_BODY + 100);
+                    rs_gm_put_id(d->bytes + RS_RICOCHET_REPAIR, &id);
+                    memset(d->bytes + RS_RICOCHET_REPAIR + RS_GM_ID, 200, RS_GM_BODY + 100);
+                    d->length = RS_RICOCHET_REPAIR + RS_GM_ID + RS_GM_BODY + 100;
+                    rs_gm_seal(d->bytes, rs_ricochet_head_length(1));
                 }
                 pair_give_from(t.receiver, now, lie == 5 && source == 2 ? OTHER : sources[source], d);
                 rs_messages_timeout(t.receiver, now);

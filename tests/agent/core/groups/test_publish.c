@@ -1,9 +1,10 @@
 /* The sender's side, repairs and NAKs packet by packet, and the buffer in front of a node. */
+#include "core/groups/engine.h"
 #include "pair.h"
 
-static const rs_messages_view RICOCHET = {.protocol = RS_MESSAGES_RICOCHET};
+static const rs_messages_view RICOCHET = {.protocol = "ricochet"};
 /* Repairs of two packets, for everybody. */
-static const rs_messages_view EAGER = {.protocol = RS_MESSAGES_RICOCHET, .r = 2, .c_milli = 64000};
+static const rs_messages_view EAGER = {.protocol = "ricochet", .options = "r=2,c=64"};
 
 static void publish__needs_a_view_and_a_length(void **state) {
     (void)state;
@@ -108,16 +109,16 @@ static void make_repair(datagram *out, const datagram *data, const uint32_t *whi
     memset(out, 0, sizeof *out);
     for (uint32_t i = 0; i < count; i++)
         longest = data[which[i]].length - RS_GM_HEADER > longest ? data[which[i]].length - RS_GM_HEADER : longest;
-    rs_gm_put_repair(out->bytes, 10, count, longest);
-    uint8_t *body = out->bytes + RS_GM_REPAIR + count * RS_GM_ID;
+    rs_ricochet_put_repair(out->bytes, 10, count, longest);
+    uint8_t *body = out->bytes + RS_RICOCHET_REPAIR + count * RS_GM_ID;
     for (uint32_t i = 0; i < count; i++) {
         const datagram *d = &data[which[i]];
-        memcpy(out->bytes + RS_GM_REPAIR + i * RS_GM_ID, d->bytes + 4, RS_GM_ID);
+        memcpy(out->bytes + RS_RICOCHET_REPAIR + i * RS_GM_ID, d->bytes + 4, RS_GM_ID);
         for (uint32_t k = 0; k < d->length - RS_GM_HEADER; k++)
             body[k] ^= d->bytes[RS_GM_HEADER + k];
     }
-    out->length = RS_GM_REPAIR + count * RS_GM_ID + longest;
-    rs_gm_seal(out->bytes, out->length);
+    out->length = RS_RICOCHET_REPAIR + count * RS_GM_ID + longest;
+    rs_gm_seal(out->bytes, rs_ricochet_head_length(count));
 }
 
 /* Ricochet, Sec. 4.2.8: two repairs that cannot be used differ in one packet: they give that packet, and then both the
@@ -138,12 +139,12 @@ static void repairs__unusable_ones_are_combined(void **state) {
     make_repair(repair, d, (uint32_t[]){0, 1, 3}, 3);
     pair_give(receiver, MS, repair);
     pair_expect_nothing(receiver);
-    assert_int_equal(pair_stats(receiver).repairs_kept, 1);
+    assert_int_equal(rs_messages_count(receiver, "repairs", "kept"), 1);
     make_repair(repair, d, (uint32_t[]){1, 0, 2}, 3);
     pair_give(receiver, MS, repair);
     pair_expect(receiver, 2, 800);
     pair_expect_nothing(receiver);
-    assert_int_equal(pair_stats(receiver).repairs_combined, 1);
+    assert_int_equal(rs_messages_count(receiver, "repairs", "combined"), 1);
     pair_give(receiver, MS, &d[1]); /* the kept one now misses a single packet */
     pair_expect(receiver, 1, 900);
     pair_expect(receiver, 0, 1000);
@@ -158,7 +159,7 @@ static void repairs__unusable_ones_are_combined(void **state) {
 /* Quiet groups: a repair that does not fill is sent after the time that was asked for. */
 static void repairs__that_do_not_fill_are_sent_in_time(void **state) {
     (void)state;
-    rs_messages_view view = {.protocol = RS_MESSAGES_RICOCHET, .r = 32, .c_milli = 64000};
+    rs_messages_view view = {.protocol = "ricochet", .options = "r=32,c=64"};
     rs_messages *sender = pair_node(SENDER, (rs_messages_config){0});
     rs_messages *receiver = pair_node(RECEIVER, (rs_messages_config){.flush = 15 * MS});
     datagram *d = calloc(8, sizeof *d);
@@ -182,7 +183,7 @@ static void repairs__that_do_not_fill_are_sent_in_time(void **state) {
 /* A new view may bring another engine; what was published before and after is delivered. */
 static void engines__are_switched_by_a_view(void **state) {
     (void)state;
-    const rs_messages_view plain = {.protocol = RS_MESSAGES_PLAIN};
+    const rs_messages_view plain = {.protocol = "plain"};
     rs_messages *sender = pair_node(SENDER, (rs_messages_config){0});
     rs_messages *receiver = pair_node(RECEIVER, (rs_messages_config){0});
     datagram *d = calloc(64, sizeof *d);
@@ -197,7 +198,7 @@ static void engines__are_switched_by_a_view(void **state) {
         }
         /* Repairs are made by the one engine, not by the other; none are left of a bin that went away. */
         assert_int_equal(pair_take(receiver, MS, d, 64) > 0, version % 2 == 0);
-        assert_int_equal(pair_stats(receiver).bins > 0, version % 2 == 0);
+        assert_int_equal(rs_messages_count(receiver, "bins", NULL) > 0, version % 2 == 0);
         pair_view(receiver, 100 * version, &plain, 1);
         pair_take(receiver, MS, d, 64);
         rs_messages_forget(receiver, MS, GROUP);
@@ -209,13 +210,32 @@ static void engines__are_switched_by_a_view(void **state) {
 
 static void engines__are_known_by_name(void **state) {
     (void)state;
-    rs_messages_protocol protocol;
-    assert_int_equal(rs_messages_protocol_named("ricochet", &protocol), RS_OK);
-    assert_int_equal(protocol, RS_MESSAGES_RICOCHET);
-    assert_string_equal(rs_messages_protocol_name(RS_MESSAGES_PLAIN), "plain");
-    assert_int_equal(rs_messages_protocol_named("carrier pigeon", &protocol), RS_ERR_PROTOCOL);
-    assert_null(rs_messages_protocol_name((rs_messages_protocol)9));
+    rs_messages *node = pair_node(SENDER, (rs_messages_config){0});
+    char options[RS_GROUP_OPTIONS_TEXT];
+    assert_string_equal(rs_messages_engine(node, 0)->name, "plain");
+    assert_string_equal(rs_messages_engine(node, 1)->name, "ricochet");
+    assert_null(rs_messages_engine(node, 2));
+    assert_int_equal(rs_messages_check_options(node, "carrier pigeon", "", options), RS_ERR_PROTOCOL);
+    assert_non_null(strstr(rs_messages_refusal(node), "there is plain, ricochet"));
     assert_non_null(strstr(rs_strerror(RS_ERR_PROTOCOL), "protocol"));
+    rs_messages_free(node);
+}
+
+/* What is of a kind that no engine here has is refused, and who looks is told which. */
+static void receive__counts_kinds_that_no_engine_has(void **state) {
+    (void)state;
+    rs_messages *node = pair_node(SENDER, (rs_messages_config){0});
+    uint8_t bytes[64] = {0};
+    for (uint32_t kind = 7; kind < 256; kind++) {
+        rs_gm_put_kind(bytes, (uint8_t)kind);
+        assert_false(rs_messages_receive(node, MS, RECEIVER, bytes, sizeof bytes));
+        assert_int_equal(pair_stats(node).kinds, kind - 6);
+        assert_int_equal(pair_stats(node).other_kind, kind);
+    }
+    rs_gm_put_kind(bytes, RS_RICOCHET_KIND_REPAIR); /* malformed, but known */
+    assert_false(rs_messages_receive(node, MS, RECEIVER, bytes, sizeof bytes));
+    assert_int_equal(pair_stats(node).kinds, 249);
+    rs_messages_free(node);
 }
 
 /* Shared addresses bring packets of other groups: dropped and counted. */
@@ -328,6 +348,7 @@ int main(void) {
         cmocka_unit_test(repairs__that_do_not_fill_are_sent_in_time),
         cmocka_unit_test(engines__are_switched_by_a_view),
         cmocka_unit_test(engines__are_known_by_name),
+        cmocka_unit_test(receive__counts_kinds_that_no_engine_has),
         cmocka_unit_test(receive__counts_what_is_of_other_groups),
         cmocka_unit_test(intake__drops_at_random_when_it_is_full),
         cmocka_unit_test(memory__may_fail_anywhere),

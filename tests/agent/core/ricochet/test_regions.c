@@ -1,8 +1,11 @@
 /* Regions and Algorithm 1 (Ricochet, Sec. 4.1): what bins choose adds up to what each group is to have, whatever the
  * groups, and however they came to be what they are. */
+#include <stdio.h>
+
 #include "check.h"
 
-#include "core/groups/state.h"
+#include "core/ricochet/ricochet.h"
+#include "core/ricochet/state.h"
 
 #define NODES 40u
 #define GROUPS 60u
@@ -79,14 +82,15 @@ static struct {
 
 static void push_view(rs_messages *node, uint32_t id) {
     rs_peer members[NODES];
+    char options[64];
+    snprintf(options, sizeof options, "r=%u,c=%u.%03u,stagger=%u", model[id].r ? model[id].r : 8,
+             model[id].c_milli / 1000, model[id].c_milli % 1000, model[id].stagger ? model[id].stagger : 1);
     rs_messages_view view = {.group = id,
                              .channel = id,
                              .version = ++model[id].version,
                              .members = members,
-                             .protocol = RS_MESSAGES_RICOCHET,
-                             .c_milli = model[id].c_milli,
-                             .r = model[id].r,
-                             .stagger = model[id].stagger};
+                             .protocol = "ricochet",
+                             .options = options};
     for (uint32_t i = 0; i < NODES; i++) {
         if (model[id].member[i])
             members[view.member_count++] = i;
@@ -138,9 +142,9 @@ static void check_region(const rs_lec_plane *plane, const rs_lec_region *region)
     }
 }
 
-static uint32_t check_plane(rs_messages *node, rs_lec_plane *plane) {
+static uint32_t check_plane(rs_ricochet *own, rs_lec_plane *plane) {
     uint32_t placed = 0, regions = 0, neighbours = 0;
-    rs_lec_settle(node, plane);
+    rs_lec_settle(own, plane);
     for (uint32_t i = 0; i < 2048; i++) {
         for (rs_list *at = plane->regions[i].next; at != &plane->regions[i]; at = at->next) {
             const rs_lec_region *region = RS_HOLDER(rs_lec_region, hashed, at);
@@ -174,6 +178,7 @@ static void regions__views_that_change_conserve_all_targets(void **unused) {
     seed();
     memset(model, 0, sizeof model);
     rs_messages *node = new_node();
+    rs_ricochet *own = rs_gm_engine_own(node, &rs_group_engine_ricochet);
     for (uint32_t step = 0; step < 600; step++) {
         uint32_t id = below(GROUPS), what = below(12);
         if (!model[id].exists || what == 0) {
@@ -198,16 +203,16 @@ static void regions__views_that_change_conserve_all_targets(void **unused) {
         if (step % 5)
             continue;
         uint64_t regions = 0;
-        for (uint32_t i = 0; i < RS_GM_PLANES; i++) {
-            if (node->lec.planes[i].peers)
-                regions += check_plane(node, &node->lec.planes[i]);
+        for (uint32_t i = 0; i < RS_LEC_PLANES; i++) {
+            if (own->planes[i].peers)
+                regions += check_plane(own, &own->planes[i]);
         }
-        assert_int_equal(regions, node->lec.regions);
+        assert_int_equal(regions, own->regions);
     }
     for (uint32_t id = 0; id < GROUPS; id++)
         rs_messages_forget(node, 0, id);
-    assert_int_equal(node->lec.regions, 0);
-    assert_int_equal(node->lec.bins, 0);
+    assert_int_equal(own->regions, 0);
+    assert_int_equal(own->bins, 0);
     rs_messages_free(node);
 }
 
@@ -215,6 +220,7 @@ static void regions__views_that_change_conserve_all_targets(void **unused) {
 static void regions__one_change_touches_few_bins(void **unused) {
     (void)unused;
     rs_messages *node = new_node();
+    rs_ricochet *own = rs_gm_engine_own(node, &rs_group_engine_ricochet);
     memset(model, 0, sizeof model);
     for (uint32_t id = 0; id < GROUPS; id++) {
         model[id].c_milli = 2000;
@@ -223,10 +229,10 @@ static void regions__one_change_touches_few_bins(void **unused) {
             model[id].member[1 + (id + i * 7) % (NODES - 2)] = true;
         push_view(node, id);
     }
-    rs_lec_plane *plane = &node->lec.planes[0];
+    rs_lec_plane *plane = &own->planes[0];
     while (!plane->peers)
         plane++;
-    rs_lec_settle(node, plane);
+    rs_lec_settle(own, plane);
     model[3].member[NODES - 1] = true;
     push_view(node, 3);
     uint32_t marked = 0;
@@ -241,31 +247,63 @@ static void regions__options_are_checked(void **unused) {
     (void)unused;
     rs_messages *node = new_node();
     rs_peer members[] = {SELF, 1};
-    rs_messages_view view = {.version = 1, .members = members, .member_count = 2, .protocol = RS_MESSAGES_RICOCHET};
-    for (uint32_t i = 0; i < RS_GM_PLANES; i++) {
+    rs_messages_view view = {.version = 1, .members = members, .member_count = 2, .protocol = "ricochet"};
+    const struct {
+        const char *protocol, *options;
+        rs_status status;
+        const char *words;
+    } wrong[] = {
+        {"ricochet", "r=20", RS_ERR_LIMIT,
+         "ricochet repairs with r 20 and stagger 1, and this server is in groups with 8"},
+        {"ricochet", "r=33", RS_ERR_INVALID, "r 33 is out of range: r of ricochet is a whole number from 1 to 32"},
+        {"ricochet", "r=0", RS_ERR_INVALID, "from 1 to 32"},
+        {"ricochet", "r=2.5", RS_ERR_INVALID, "whole number"},
+        {"ricochet", "r=8,stagger=65", RS_ERR_INVALID, "stagger 65 is out of range"},
+        {"ricochet", "c=64.001", RS_ERR_INVALID, "c of ricochet is 0 to 64"},
+        {"ricochet", "c=-1", RS_ERR_INVALID, "c -1 is out of range"},
+        {"ricochet", "c=1.2345", RS_ERR_INVALID, "c 1.2345 is out of range"},
+        {"ricochet", "c=99999999999999999999", RS_ERR_INVALID, "out of range"},
+        {"ricochet", "c", RS_ERR_INVALID, "c  is out of range"},
+        {"ricochet", "r=8,r=8", RS_ERR_INVALID, "r is named twice"},
+        {"ricochet", "lambda=3", RS_ERR_INVALID, "ricochet has no option 'lambda'; it has r, c, stagger, naks"},
+        {"plain", "r=8", RS_ERR_INVALID, "plain has no option 'r'; it has none"},
+        {"telepathy", "", RS_ERR_PROTOCOL, "there is no group protocol 'telepathy' here; there is plain, ricochet"},
+    };
+    char options[16];
+    for (uint32_t i = 0; i < RS_LEC_PLANES; i++) {
+        snprintf(options, sizeof options, "r=%u", 2 + i);
         view.group = i;
-        view.r = 2 + i;
+        view.options = options;
         assert_int_equal(rs_messages_set_view(node, 0, &view), RS_OK);
     }
     view.group = 99;
-    view.r = 20;
-    assert_int_equal(rs_messages_set_view(node, 0, &view), RS_ERR_LIMIT);
-    view.r = 33;
-    assert_int_equal(rs_messages_set_view(node, 0, &view), RS_ERR_INVALID);
-    view.r = 8;
-    view.stagger = 65;
-    assert_int_equal(rs_messages_set_view(node, 0, &view), RS_ERR_INVALID);
-    view.stagger = 1;
-    view.c_milli = 64001;
-    assert_int_equal(rs_messages_set_view(node, 0, &view), RS_ERR_INVALID);
-    view.c_milli = 0;
-    view.protocol = 77;
-    assert_int_equal(rs_messages_set_view(node, 0, &view), RS_ERR_PROTOCOL);
+    for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        view.protocol = wrong[i].protocol;
+        view.options = wrong[i].options;
+        assert_int_equal(rs_messages_set_view(node, 0, &view), wrong[i].status);
+        if (!strstr(rs_messages_refusal(node), wrong[i].words))
+            fail_msg("%s: %s", wrong[i].options, rs_messages_refusal(node));
+    }
     assert_int_equal(rs_messages_forget(node, 0, 99), RS_ERR_UNKNOWN);
     assert_int_equal(rs_messages_forget(node, 0, 0), RS_OK);
-    view.protocol = RS_MESSAGES_RICOCHET;
-    view.r = 20;
+    view.protocol = "ricochet";
+    view.options = "r=20";
     assert_int_equal(rs_messages_set_view(node, 0, &view), RS_OK); /* a plane is free again */
+    rs_messages_free(node);
+}
+
+/* The same values are the same text, with all that was not named. */
+static void regions__options_are_completed(void **unused) {
+    (void)unused;
+    rs_messages *node = new_node();
+    char complete[RS_GROUP_OPTIONS_TEXT];
+    assert_int_equal(rs_messages_check_options(node, "ricochet", NULL, complete), RS_OK);
+    assert_string_equal(complete, "r=8,c=5,stagger=1,naks=1");
+    assert_int_equal(rs_messages_check_options(node, "ricochet", "stagger=10,c=2.50,r=08", complete), RS_OK);
+    assert_string_equal(complete, "r=8,c=2.5,stagger=10,naks=1");
+    assert_int_equal(rs_messages_check_options(node, "plain", "", complete), RS_OK);
+    assert_string_equal(complete, "");
+    assert_int_equal(rs_messages_check_options(node, "ricochet", "r", complete), RS_ERR_INVALID);
     rs_messages_free(node);
 }
 
@@ -276,6 +314,7 @@ int main(void) {
         cmocka_unit_test(regions__views_that_change_conserve_all_targets),
         cmocka_unit_test(regions__one_change_touches_few_bins),
         cmocka_unit_test(regions__options_are_checked),
+        cmocka_unit_test(regions__options_are_completed),
     };
     return cmocka_run_group_tests_name("regions", tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /* Lateral error correction end to end: what is lost comes back, once, and what that costs is what was asked for. */
+#include <stdio.h>
+
 #include "cluster.h"
 
-static const rs_messages_view RICOCHET = {.protocol = RS_MESSAGES_RICOCHET};
+static const rs_messages_view RICOCHET = {.protocol = "ricochet"};
 
 static void publish_all(cluster *c, uint32_t groups, uint32_t messages, uint32_t nodes, rs_time every) {
     for (uint32_t i = 0; i < messages; i++) {
@@ -52,7 +54,7 @@ static void ricochet__recovers_everything_within_250_ms(void **state) {
 /* What lateral error correction gives without any NAK at 1 % loss: more than 99 %. */
 static void ricochet__recovers_nearly_all_alone(void **state) {
     (void)state;
-    rs_messages_view alone = {.protocol = RS_MESSAGES_RICOCHET, .without_naks = true};
+    rs_messages_view alone = {.protocol = "ricochet", .options = "naks=0"};
     cluster_options options = {.nodes = 32, .seed = cluster_seed(), .loss = 0.01, .delay = 50 * US};
     cluster *c = cluster_new(&options);
     cluster_random_groups(c, 100, 10, &alone);
@@ -93,11 +95,12 @@ static void ricochet__exactly_once_while_views_change(void **state) {
             .nodes = 20, .seed = seed + round, .loss = 0.05, .duplicated = 0.05, .delay = 50 * US, .jitter = 3 * MS};
         cluster *c = cluster_new(&options);
         for (uint32_t id = 0; id < 30; id++) {
-            rs_messages_view view = {.protocol = RS_MESSAGES_RICOCHET,
-                                     .order = id % 2 ? RS_ORDER_FIFO : RS_ORDER_NONE,
-                                     .r = id % 3 ? 8 : 4,
-                                     .c_milli = 2000 + cluster_random(c, 5000),
-                                     .stagger = id % 5 ? 1 : 3};
+            char text[64];
+            uint32_t c_milli = 2000 + cluster_random(c, 5000);
+            snprintf(text, sizeof text, "r=%u,c=%u.%03u,stagger=%u", id % 3 ? 8 : 4, c_milli / 1000, c_milli % 1000,
+                     id % 5 ? 1 : 3);
+            rs_messages_view view = {
+                .protocol = "ricochet", .order = id % 2 ? RS_ORDER_FIFO : RS_ORDER_NONE, .options = text};
             rs_peer members[6];
             for (uint32_t i = 0; i < 6; i++)
                 members[i] = (id + 3 * i) % 20;

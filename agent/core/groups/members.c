@@ -1,15 +1,7 @@
-/* Who is known: the servers that views name, in which incarnation each runs, and what may be given to it. Packets of
- * senders that no view lists yet wait a moment for the view: a program's first message may be quicker than that. */
+#include "core/groups/members.h"
+
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/groups/state.h"
-
-#define EARLY_BYTES (128u << 10) /* of packets that wait for a view, all senders together */
-#define EARLY_LEAST 8u
-#define EARLY_MOST 64u
-#define EARLY_SHARE 4u                        /* a sender has at most this part of it */
-#define EARLY_BOUND (1000 * INT64_C(1000000)) /* after that the view does not come: as long as packets are asked for */
 #define GIVEN_FIRST 8u /* packets that a server may ask for before anything was heard or published */
 #define GIVEN_TIMES 2u /* ... and then so many times the bytes that were */
 
@@ -19,7 +11,50 @@ uint32_t rs_messages_incarnation(uint64_t boot_id) {
     return mixed ? mixed : 1;
 }
 
-/* ------------------------------------------------------------------------------------------------------- table */
+/* ------------------------------------------------------------------------------------------------------ groups */
+
+static uint32_t group_bucket(const rs_messages *node, rs_message_group id) {
+    return (uint32_t)rs_gm_mix(id ^ node->config.seed) & node->group_mask;
+}
+
+rs_gm_group *rs_gm_group_find(const rs_messages *node, rs_message_group id) {
+    for (uint32_t at = group_bucket(node, id); node->group_table[at]; at = (at + 1) & node->group_mask) {
+        if (node->group_table[at]->id == id)
+            return node->group_table[at];
+    }
+    return NULL;
+}
+
+static void put(rs_messages *node, rs_gm_group *group) {
+    uint32_t at = group_bucket(node, group->id);
+    while (node->group_table[at])
+        at = (at + 1) & node->group_mask;
+    node->group_table[at] = group;
+}
+
+void rs_gm_group_add(rs_messages *node, rs_gm_group *group) {
+    group->position = node->group_count;
+    node->groups[node->group_count++] = group;
+    put(node, group);
+}
+
+/* Linear probing without tombstones: what was pushed on by the one that goes moves back. */
+void rs_gm_group_remove(rs_messages *node, rs_gm_group *group) {
+    uint32_t at = group_bucket(node, group->id);
+    while (node->group_table[at] != group)
+        at = (at + 1) & node->group_mask;
+    node->group_table[at] = NULL;
+    for (at = (at + 1) & node->group_mask; node->group_table[at]; at = (at + 1) & node->group_mask) {
+        rs_gm_group *other = node->group_table[at];
+        node->group_table[at] = NULL;
+        put(node, other);
+    }
+    rs_gm_group *last = node->groups[--node->group_count];
+    node->groups[group->position] = last;
+    last->position = group->position;
+}
+
+/* ------------------------------------------------------------------------------------------------------- peers */
 
 static rs_gm_peer **bucket_of(const rs_messages *node, rs_peer peer) {
     return &node->peers[(uint32_t)rs_gm_mix(peer ^ node->config.seed) & node->peer_mask];
@@ -132,15 +167,15 @@ void rs_gm_peers_free(rs_messages *node) {
     rs_gm_release(node, node->early_bytes);
 }
 
-/* ------------------------------------------------------------------------------------------------------- groups */
+/* ------------------------------------------------------------------------------------------------------ members */
 
-static int by_number(const void *a, const void *b) {
+int rs_gm_by_number(const void *a, const void *b) {
     rs_peer x = *(const rs_peer *)a, y = *(const rs_peer *)b;
     return x < y ? -1 : x > y;
 }
 
 static bool among(const rs_peer *sorted, uint32_t count, rs_peer peer) {
-    return count > 0 && bsearch(&peer, sorted, count, sizeof *sorted, by_number) != NULL;
+    return count > 0 && bsearch(&peer, sorted, count, sizeof *sorted, rs_gm_by_number) != NULL;
 }
 
 bool rs_gm_is_member(const rs_gm_group *group, rs_peer peer) {
@@ -169,69 +204,4 @@ bool rs_gm_peer_gets(rs_messages *node, rs_peer peer, uint32_t bytes) {
         return false;
     p->allowance -= bytes;
     return true;
-}
-
-/* -------------------------------------------------------------------------------------------------------- early */
-
-static uint32_t early_room(const rs_messages *node) {
-    uint32_t room = EARLY_BYTES / node->config.packet_bytes;
-    return room < EARLY_LEAST ? EARLY_LEAST : room < EARLY_MOST ? room : EARLY_MOST;
-}
-
-/* The others keep their order; its bytes are free. */
-static rs_gm_early take_early(rs_messages *node, uint32_t at) {
-    rs_gm_early taken = node->early[at];
-    node->early_count--;
-    memmove(node->early + at, node->early + at + 1, (node->early_count - at) * sizeof *node->early);
-    node->early[node->early_count] = taken; /* behind those that wait: its place is used next */
-    return taken;
-}
-
-void rs_gm_early_keep(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length) {
-    uint32_t room = early_room(node), of_sender = 0;
-    if (!node->early_bytes) {
-        node->early_bytes = rs_gm_alloc(node, (size_t)room * node->config.packet_bytes);
-        if (!node->early_bytes) {
-            node->stats.strangers++;
-            return;
-        }
-        for (uint32_t i = 0; i < room; i++)
-            node->early[i].bytes = node->early_bytes + (size_t)i * node->config.packet_bytes;
-    }
-    while (node->early_count > 0 && now - node->early[0].at >= EARLY_BOUND) {
-        take_early(node, 0);
-        node->stats.strangers++;
-    }
-    for (uint32_t i = 0; i < node->early_count; i++)
-        of_sender += node->early[i].sender == sender;
-    if (of_sender >= room / EARLY_SHARE) {
-        node->stats.strangers++;
-        return;
-    }
-    if (node->early_count == room) {
-        take_early(node, 0);
-        node->stats.strangers++;
-    }
-    rs_gm_early *e = &node->early[node->early_count++];
-    e->at = now;
-    e->sender = sender;
-    e->length = (uint32_t)length;
-    memcpy(e->bytes, bytes, length);
-    node->stats.early++;
-}
-
-void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) {
-    for (uint32_t i = 0; i < node->early_count;) {
-        const rs_gm_early *e = &node->early[i];
-        rs_gm_id id;
-        rs_gm_get_id(e->bytes + RS_GM_HEADER - RS_GM_ID, &id);
-        if (now - e->at >= EARLY_BOUND) {
-            take_early(node, i);
-            node->stats.strangers++;
-        } else if (id.group == group->id && group->member && rs_gm_believes(node, group, id.sender, id.incarnation)) {
-            rs_gm_early taken = take_early(node, i);
-            rs_gm_receive_data(node, now, taken.sender, taken.bytes, taken.length);
-        } else
-            i++;
-    }
 }

@@ -11,7 +11,11 @@
  * part of the packets that arrive. */
 #include <string.h>
 
-#include "core/groups/state.h"
+#include "core/groups/naks.h"
+
+#include "core/groups/members.h"
+#include "core/groups/outbox.h"
+#include "core/groups/streams.h"
 
 #define MS INT64_C(1000000)
 #define S (1000 * MS)
@@ -19,7 +23,6 @@
 #define BATCH 8192u                  /* packets asked for in one go; the rest at once after that */
 #define GATHER MS                    /* what is due so soon is asked for now: fewer datagrams */
 #define WAIT_MOST (500 * MS)         /* for an answer */
-#define KEPT_LOOKED_AT 8u            /* repairs in which a missing packet is, at most */
 #define NODE_START 512u              /* packets a second that a node asks for before it knows more */
 #define NODE_LEAST 16u               /* ... and however few are answered */
 #define GROUP_LEAST 4u               /* the same of a group, which starts like the node */
@@ -36,7 +39,7 @@
 #define RING_AGAIN 4u /* a further one this part later, */
 #define PACE_ASKED 8u /* and so large a part of what arrives may be asked for */
 
-bool rs_gm_ask_init(rs_messages *node) {
+bool rs_gm_naks_init(rs_messages *node) {
     node->asks.per_s = NODE_START;
     node->hope = HOPE_ALL;
     return rs_timers_reserve(&node->asking, &node->allocator, node->config.max_missing) == RS_OK;
@@ -78,31 +81,31 @@ static rs_time ring_time(const rs_messages *node, uint32_t part) {
     return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
 }
 
-/* A bin takes r * stagger packets of the group, or fewer, for all its repairs in the making: when twice as many have
- * come after a packet, repairs of it come no more. At least RS_GM_ASK_LEAST. */
-static rs_time bins_time(rs_gm_group *group, rs_time now) {
+/* After so long the engine brings a packet no more. At least RS_GM_ASK_LEAST. */
+static rs_time hope_time(rs_gm_group *group, rs_time now) {
     uint64_t came = group->passed - group->pace.passed;
     if (now - group->pace.at >= PACE_WINDOW) {
         group->pace.each = came ? (now - group->pace.at) / (rs_time)came : 0;
         group->pace.at = now;
         group->pace.passed = group->passed;
     }
-    if (!group->lec || group->pace.each == 0 || group->pace.each > S)
+    uint32_t packets = group->engine->hope_packets ? group->engine->hope_packets(group) : 0;
+    if (packets == 0 || group->pace.each == 0 || group->pace.each > S)
         return RS_NEVER;
-    rs_time time = 2 * (rs_time)(group->r * group->stagger) * group->pace.each;
+    rs_time time = (rs_time)packets * group->pace.each;
     return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
 }
 
 /* Repairs that are to come have come by then, nearly all. */
 static rs_time first_wait(const rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_time most = node->config.nak_delay, least = most / 4, wait = most;
-    rs_time ring = ring_time(node, RING_FIRST), bins = bins_time(group, now);
+    rs_time ring = ring_time(node, RING_FIRST), hope = hope_time(group, now);
     if (node->hope < HOPE_ALL / 4)
         wait = least;
     else if (node->repair.mean)
         wait = between(least, node->repair.mean + 4 * node->repair.deviation, most);
     wait = wait < ring ? wait : ring;
-    return wait < bins ? wait : bins;
+    return wait < hope ? wait : hope;
 }
 
 /* For the answer to the request of this round, from 1. */
@@ -140,8 +143,8 @@ static void unanswered(rs_gm_budget *budget, uint64_t least) {
 /* It is the packet's turn, or will be at its new time. */
 static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     rs_gm_budget *of_group = &missing->stream->group->asks;
-    if (missing->reserved) {
-        missing->reserved = false;
+    if (missing->asking == RS_GM_ASK_RESERVED) {
+        missing->asking = RS_GM_ASK_LATER;
         return true;
     }
     if (of_group->per_s == 0)
@@ -151,7 +154,7 @@ static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     if (turn <= again) {
         take(node, of_group, now);
         take(node, &node->asks, now);
-        missing->reserved = turn > now + GATHER;
+        missing->asking = turn > now + GATHER ? RS_GM_ASK_RESERVED : RS_GM_ASK_LATER;
         again = turn;
     }
     if (turn <= now + GATHER)
@@ -239,28 +242,21 @@ static void ask_round(naks *n, rs_time now, rs_gm_missing *missing) {
         ask(n, missing->stream->sender, missing);
     if (other != RS_NO_PEER && (two || missing->rounds % 3 != 1))
         ask(n, other, missing);
-    missing->waits = true;
+    missing->asking = RS_GM_ASKED;
     missing->asked = now;
     rs_timer_set(&node->asking, &missing->ask, now + round_wait(node, missing->rounds));
 }
 
-/* A repair that was kept needs this packet and one other, and that one was asked for: its answer brings both. */
 static bool comes_with_another(const rs_messages *node, const rs_gm_missing *missing) {
-    uint32_t looked_at = 0, number = (uint32_t)(missing - node->missing);
-    for (const rs_list *at = missing->kept.next; at != &missing->kept && looked_at < KEPT_LOOKED_AT; at = at->next) {
-        const rs_gm_kept *kept = RS_HOLDER(rs_gm_link, in_missing, at)->kept;
-        looked_at++;
-        if (kept->count == 2 && node->missing[kept->link[kept->link[0].missing == number].missing].waits)
-            return true;
-    }
-    return false;
+    const rs_group_engine *engine = missing->stream->group->engine;
+    return engine->comes_with_another && engine->comes_with_another(rs_gm_engine_own(node, engine), missing);
 }
 
 /* A missing packet's time has come. */
 static void turn(naks *n, rs_time now, rs_gm_missing *missing) {
     rs_messages *node = n->node;
-    if (missing->waits) {
-        missing->waits = false;
+    if (missing->asking == RS_GM_ASKED) {
+        missing->asking = RS_GM_ASK_LATER;
         unanswered(&missing->stream->group->asks, GROUP_LEAST);
         unanswered(&node->asks, NODE_LEAST);
     }
@@ -288,7 +284,8 @@ void rs_gm_ask_timeout(rs_messages *node, rs_time now) {
 void rs_gm_ask_later(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     look_at_pace(node, now);
     missing->rounds = 0;
-    missing->waits = missing->reserved = missing->put_off = false;
+    missing->asking = RS_GM_ASK_LATER;
+    missing->put_off = false;
     rs_timer_set(&node->asking, &missing->ask, now + first_wait(node, now, missing->stream->group));
 }
 
@@ -308,7 +305,7 @@ void rs_gm_ask_sooner(rs_messages *node, rs_time now, const rs_gm_stream *stream
 }
 
 void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing, rs_messages_via via) {
-    if (!missing->stream->group->naks)
+    if (!missing->stream->group->policy.naks)
         return;
     if (via == RS_VIA_REPAIR && now > missing->discovered) {
         measure(&node->repair, now - missing->discovered);
@@ -320,8 +317,93 @@ void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing
     /* Of a further request too, though this may be the answer to the one before: the time is too short then, and the
      * more so the more requests there were, so that it grows until the first answers come before the second request. */
     measure(&node->answer, now - missing->asked);
-    if (missing->waits) {
+    if (missing->asking == RS_GM_ASKED) {
         answered(&missing->stream->group->asks);
         answered(&node->asks);
     }
+}
+
+/* ----------------------------------------------------------------------------------------------------- answers
+ * Packets that others ask for: members of its group alone are answered, at the address that they asked from, and in all
+ * with no more than twice what was published and heard here since they are known. A packet is not given to the same
+ * asker twice within the time that it waits before it asks again: requests that piled up somewhere, or were doubled on
+ * the way, are answered once. */
+
+static bool answered_just_now(rs_messages *node, rs_time now, const rs_gm_retransmit *again) {
+    uint64_t mixed = rs_gm_mix(again->at << 1 | again->own) ^ rs_gm_mix(again->peer);
+    rs_gm_answered *last = &node->answered[mixed & (RS_GM_ANSWERED - 1)];
+    if (last->used && last->at == again->at && last->own == again->own && last->peer == again->peer &&
+        now - last->when < RS_GM_ASK_LEAST)
+        return true;
+    *last = (rs_gm_answered){again->at, now, again->peer, again->own, true};
+    return false;
+}
+
+/* Members alone may have a group's data. */
+static void send_again(rs_messages *node, rs_time now, const rs_gm_id *id, rs_peer peer) {
+    const rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, id->group);
+    if (!stream || stream->incarnation != id->incarnation)
+        return;
+    if (!rs_gm_is_member(stream->group, peer)) {
+        node->stats.naks_refused++;
+        return;
+    }
+    const rs_gm_slot *slot = rs_gm_slot_of(stream, id->sn);
+    bool unsent = slot && stream->own && rs_gm_slot_at(*slot) >= node->sent; /* it comes, and has no check yet */
+    if (!slot || unsent || !rs_gm_slot_kept(node, stream, *slot) ||
+        node->retransmit_tail - node->retransmit_head == RS_GM_RETRANSMITS)
+        return;
+    rs_gm_retransmit again = {.at = rs_gm_slot_at(*slot), .own = stream->own, .peer = peer};
+    if (answered_just_now(node, now, &again)) {
+        node->stats.naks_repeated++;
+        return;
+    }
+    const uint8_t *body = rs_gm_log_datagram(rs_gm_log_of(node, stream), again.at) + RS_GM_HEADER;
+    again.length = RS_GM_BODY + rs_gm_body_length(body);
+    if (!rs_gm_peer_gets(node, peer, RS_GM_HEADER + again.length)) {
+        node->stats.naks_over++;
+        return;
+    }
+    node->asked_here += stream->own;
+    rs_gm_put_header(again.header, RS_GM_KIND_AGAIN, id);
+    node->retransmits[node->retransmit_tail++ & (RS_GM_RETRANSMITS - 1)] = again;
+}
+
+bool rs_gm_receive_nak(rs_messages *node, rs_time now, rs_peer source, const uint8_t *bytes, size_t length) {
+    rs_peer from;
+    uint32_t count = rs_gm_get_nak(bytes, length, &from);
+    if (count == 0)
+        return false;
+    if (!rs_gm_is_from(node, source, from) || !rs_gm_intact(node, bytes, length))
+        return true;
+    node->stats.naks_received++;
+    for (uint32_t i = 0; i < count; i++) {
+        rs_gm_nak_item item;
+        rs_gm_get_nak_item(bytes, i, &item);
+        send_again(node, now, &item.id, from);
+        for (; item.mask; item.mask &= item.mask - 1) {
+            rs_gm_id id = item.id;
+            id.sn += 1 + (uint64_t)__builtin_ctz(item.mask);
+            send_again(node, now, &id, from);
+        }
+    }
+    return true;
+}
+
+bool rs_gm_poll_retransmit(rs_messages *node, rs_messages_out *out) {
+    while (node->retransmit_head != node->retransmit_tail) {
+        rs_gm_retransmit *again = &node->retransmits[node->retransmit_head++ & (RS_GM_RETRANSMITS - 1)];
+        const rs_gm_log *log = again->own ? &node->out : &node->in;
+        if (!rs_gm_log_has(log, again->at))
+            continue;
+        *out = (rs_messages_out){
+            .channel = RS_CH_PEER_DATAGRAM, .peer = again->peer, .group = RS_NO_GROUP, .piece_count = 2};
+        out->piece[0].bytes = again->header;
+        out->piece[0].length = RS_GM_HEADER;
+        out->piece[1].bytes = rs_gm_log_datagram(log, again->at) + RS_GM_HEADER;
+        out->piece[1].length = again->length;
+        node->stats.retransmits_sent++;
+        return true;
+    }
+    return false;
 }

@@ -1,0 +1,32 @@
+/* Streams: one sender in one group, and which of its newest packets are here, missing or given up. */
+#ifndef RS_CORE_GROUPS_STREAMS_H
+#define RS_CORE_GROUPS_STREAMS_H
+
+#include "core/groups/state.h"
+
+rs_gm_stream *rs_gm_stream_find(const rs_messages *node, rs_peer sender, rs_message_group group);
+/* NULL if no stream ever had that number; it may be out of use (group == NULL). */
+rs_gm_stream *rs_gm_stream_numbered(const rs_messages *node, uint32_t number);
+bool rs_gm_streams_init(rs_messages *node);
+/* A stream of that id, made or made anew if need be; NULL if the view does not list the sender, the id is of another
+ * incarnation than the sender's, or there is no room. `own_word`: the sender says so itself, and is believed if its
+ * incarnation is not known yet. `*fresh`: nothing was heard of it before. */
+rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool own_word, bool *fresh);
+/* Like new from `sn` on: what was missing of it is forgotten. */
+void rs_gm_stream_restart(rs_messages *node, rs_gm_stream *stream, uint64_t sn);
+/* All up to `sn` is out of reach, and told as lost. */
+void rs_gm_stream_jump(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn);
+/* The group's view has changed: streams of who is not in it any more are kept a while, and used no more. */
+void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group);
+/* Windows that are larger than what came of late needs become smaller. */
+void rs_gm_streams_timeout(rs_messages *node, rs_time now);
+void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream);
+/* Nothing before `sn` matters. For a stream of which nothing is known yet. */
+void rs_gm_stream_start(rs_gm_stream *stream, uint64_t sn);
+/* Packet `sn` of this stream told of these views: what was sent since this node joined matters too. */
+void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn,
+                              const rs_gm_views *views);
+/* The stream is known to go up to `sn`: what is not here of it is missing, but `sn` itself if it is `here`. */
+void rs_gm_stream_reach(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, bool here);
+
+#endif

@@ -1,0 +1,10 @@
+#include "core/plain/plain.h"
+
+#include "core/groups/state.h"
+
+static rs_group_policy policy(const rs_messages *node, const rs_gm_group *next) {
+    (void)next;
+    return (rs_group_policy){.naks = false, .give_up = node->config.give_up_plain};
+}
+
+const rs_group_engine rs_group_engine_plain = {.name = "plain", .policy = policy};
