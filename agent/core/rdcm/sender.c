@@ -205,9 +205,8 @@ bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out 
         rs_sender_arm(node, x);
         return false;
     }
-    uint32_t wire = out->header_length + out->payload_length + RS_WIRE_OVERHEAD;
-    rs_pacer_sent(&node->nic, now, wire);
-    rs_pacer_sent(&x->pacer, now, wire);
+    rs_pacer_sent(&node->nic, now, rs_wire_bytes(out));
+    rs_pacer_sent(&x->pacer, now, rs_wire_bytes(out));
     rs_rdcm_schedule(node, now, x);
     return true;
 }

@@ -1,5 +1,5 @@
 /* RATE, both ways: a receiver says how much gets through and what its NIC has left; the sender's rate follows. Ours. */
-#include "core/transfer/state.h"
+#include "core/republic/republic.h"
 
 #define REPORT_LEAST (1 * RS_MS)  /* between two reports, when something is wrong */
 #define ACTIVE_FOR (50 * RS_MS)   /* a transfer takes part in the NIC's share so long after its last high-rate packet */

@@ -1,11 +1,180 @@
-/* The receiver's side of the protocol of Sec. III-A: data packets, and one handler per message from the sender. */
+/* Republic's receiver (Sec. III-A2, III-A3): what data packets say of light and losses, and asking for what is missing.
+ * The bitmap of what is there is the truth; a second one marks what is asked for. */
 #include "core/republic/republic.h"
-#include "core/transfer/engine.h"
 
-#include <string.h>
+#define ASKED_RUNS 48          /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
+#define TAIL_QUIET (4 * RS_MS) /* no data packet for so long: nothing is under way any more */
 
-static rs_rx_result verdict(rs_rx_verdict what) {
-    return (rs_rx_result){.verdict = what};
+/* ------------------------------------------------------------------------------------------- asking for patches */
+
+/* Notes what is missing in [from, to) as due. Ranges may grow together in `to_ask`: what is asked for is cut out of
+ * the bitmap again. */
+void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to) {
+    bool any = false;
+    for (uint64_t at = from; at < to;) {
+        uint64_t start = rs_seqset_next_absent(&x->present, &x->asked, at, to);
+        uint64_t end = rs_seqset_next_present(&x->present, &x->asked, start, to);
+        if (x->asks != RS_ASKS_MAPS)
+            rs_ranges_add(&x->to_ask, start, end);
+        any |= start < end;
+        at = end;
+    }
+    if (any && x->asks == RS_ASKS_MAPS)
+        rs_map_soon(node, now, x);
+    else if (any)
+        rs_ask_on(node, now, x);
+}
+
+/* Says PTCH_REQ if something is due and the sender has not enough to do with what is asked for already. */
+void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->to_ask.count && x->asked_runs < ASKED_RUNS && !(x->link.say & RS_SAY_PTCH_REQ))
+        rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
+}
+
+/* DATA_FNSD came. Asks for what is missing once no data packet came in for a while. */
+void rs_ask_tail(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_time quiet = x->data_at + TAIL_QUIET;
+    x->tail_due = quiet < x->tail_last ? quiet : x->tail_last;
+    if (now < x->tail_due) {
+        rs_receiver_arm(node, x);
+        return;
+    }
+    x->tail_due = RS_NEVER;
+    x->active = false;
+    rs_ask_missing(node, now, x, 0, x->ring.end);
+}
+
+void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before) {
+    uint64_t from = rs_ring_next(&x->ring, after);
+    if (after != before && from <= before) {
+        rs_ask_missing(node, now, x, from, before);
+    } else {
+        rs_ask_missing(node, now, x, from, x->ring.end);
+        rs_ask_missing(node, now, x, x->ring.first, before);
+    }
+}
+
+void rs_ask_by(rs_node *node, rs_time now, rs_receiving *x, rs_asks how) {
+    x->asks = how;
+    x->stats.lost -= x->asked.count; /* they are counted again when asked for again */
+    rs_seqset_clear(&x->asked);
+    x->asked_runs = 0;
+    x->to_ask.count = 0;
+    x->retry_due = x->map_due = RS_NEVER;
+    rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ | RS_SAY_PTCH_MAP);
+}
+
+uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]) {
+    const rs_ring *r = &x->ring;
+    out[0] = (rs_range){0, r->first}; /* of the sessions before */
+    if (x->ended || r->round_done) {
+        out[0].to = r->end;
+        return 1;
+    }
+    if (!r->lit)
+        return 1;
+    if (r->initial <= r->prior) {
+        out[1] = (rs_range){r->initial, r->prior};
+        return 2;
+    }
+    out[1] = (rs_range){r->first, r->prior};
+    out[2] = (rs_range){r->initial, r->end};
+    return 3;
+}
+
+void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_range due[3];
+    rs_ask_by(node, now, x, x->asks);
+    uint32_t count = rs_due_ranges(x, due);
+    for (uint32_t i = 0; i < count; i++)
+        rs_ask_missing(node, now, x, due[i].from, due[i].to);
+}
+
+static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
+    x->asked_runs += 1;
+    x->asked_runs -= from > 0 && rs_seqset_has(&x->asked, from - 1);
+    x->asked_runs -= rs_seqset_has(&x->asked, to);
+    rs_seqset_add_range(&x->asked, from, to);
+    x->stats.lost += to - from;
+}
+
+/* A fragment that was asked for has come: runs end, or break in two. */
+void rs_asked_came(rs_receiving *x, uint64_t sn) {
+    if (!rs_seqset_remove(&x->asked, sn) || x->asks == RS_ASKS_MAPS)
+        return;
+    int neighbours = (sn > 0 && rs_seqset_has(&x->asked, sn - 1)) + rs_seqset_has(&x->asked, sn + 1);
+    if (neighbours == 0)
+        x->asked_runs--;
+    else if (neighbours == 2)
+        x->asked_runs++;
+}
+
+/* The first run that is still missing in what is due, taken out of it. */
+static bool first_due(rs_receiving *x, rs_range *out) {
+    while (x->to_ask.count) {
+        rs_range r = rs_ranges_take(&x->to_ask, 0);
+        out->from = rs_seqset_next_absent(&x->present, &x->asked, r.from, r.to);
+        out->to = rs_seqset_next_present(&x->present, &x->asked, out->from, r.to);
+        rs_ranges_add(&x->to_ask, out->to, r.to);
+        if (out->from < out->to)
+            return true;
+    }
+    return false;
+}
+
+/* The run up to the ring's end, if that is all that is due last. */
+static bool tail_due(const rs_receiving *x, rs_range *out) {
+    if (x->to_ask.count == 0)
+        return false;
+    *out = x->to_ask.range[x->to_ask.count - 1];
+    return out->to == x->ring.end && out->from > x->ring.first &&
+           rs_seqset_next_present(&x->present, &x->asked, out->from, out->to) == out->to;
+}
+
+/* Names [from, to) as the exclusive range of a ring. */
+static void name(rs_message *m, uint32_t session, uint64_t first, uint64_t end, uint64_t from, uint64_t to) {
+    m->type = RS_MSG_PTCH_REQ;
+    m->session = session;
+    m->ptch_req.start = from == first ? end - 1 : from - 1;
+    m->ptch_req.end = to == end ? first : to;
+}
+
+/* The next PTCH_REQ. A range that goes around the ring's end, as (prior, initial) does, is one message. */
+bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m) {
+    uint64_t first = x->ring.first, end = x->ring.end;
+    uint32_t session = x->t.session;
+    rs_range r, tail;
+    if (x->asked_runs >= ASKED_RUNS || !first_due(x, &r))
+        return false;
+    x->retry_due = now + rs_receiver_patience(x);
+    if (r.from == first && r.to < end && tail_due(x, &tail)) {
+        rs_ranges_take(&x->to_ask, x->to_ask.count - 1);
+        mark_asked(x, r.from, r.to);
+        mark_asked(x, tail.from, tail.to);
+        name(m, session, first, end, tail.from, r.to);
+        return true;
+    }
+    if (r.from < first || r.to > end) {
+        session = RS_SESSION_OBJECT;
+        first = 0;
+        end = x->t.fragments;
+    }
+    if (r.from == first && r.to == end && end - first > 1) { /* a whole ring has no name of its own: two requests */
+        rs_ranges_add(&x->to_ask, first, first + 1);
+        r.from = first + 1;
+    }
+    mark_asked(x, r.from, r.to);
+    name(m, session, first, end, r.from, r.to);
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------- packets and messages */
+
+rs_rx_result rs_republic_store(rs_receiving *x, uint64_t sn) {
+    rs_rx_result result = rs_receiver_store(x, sn);
+    if (result.verdict == RS_RX_STORE)
+        rs_asked_came(x, sn);
+    return result;
 }
 
 /* What a data packet of the present session says about light and losses: Fig. 4. */
@@ -38,53 +207,6 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
         rs_say(node, now, &x->link, RS_SAY_RATE);
 }
 
-rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn) {
-    rs_rx_result result = {.xfer = x->t.id,
-                           .offset = sn * x->t.fragment_size,
-                           .length = rs_fragment_length(&x->t, sn),
-                           .verdict = rs_seqset_add(&x->present, sn) ? RS_RX_STORE : RS_RX_OLD};
-    if (result.verdict == RS_RX_STORE) {
-        rs_asked_came(x, sn);
-        x->stats.bytes_present += result.length;
-    } else {
-        x->stats.packets_old++;
-    }
-    return result;
-}
-
-rs_receiving *rs_receiving_of_packet(rs_node *node, uint64_t nonce) {
-    rs_receiving *x = node->last_rx;
-    if (x && x->t.nonce == nonce)
-        return x;
-    x = (rs_receiving *)rs_find_nonce(node, nonce, false);
-    if (x)
-        node->last_rx = x;
-    return x;
-}
-
-rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet) {
-    rs_data_header h = {.flags = RS_DATA_REPAIR};
-    int version = rs_wire_version(packet->header, packet->header_length);
-    if (version >= 0 && version != RS_WIRE_VERSION)
-        return verdict(RS_RX_VERSION);
-    bool repair = rs_wire_data_header_length(packet->header, packet->header_length) == RS_REPAIR_HEADER;
-    if (repair ? !rs_wire_nonce(packet->header, packet->header_length, &h.nonce)
-               : !rs_wire_decode_data(packet->header, packet->header_length, &h) || !rs_engine_of(node, h.engine))
-        return verdict(RS_RX_BAD);
-    rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
-    if (!x || x->state == RS_RX_OFFERED)
-        return verdict(RS_RX_UNKNOWN);
-    if (repair)
-        return x->t.engine->data_packet(node, now, x, &h, packet);
-    if (x->t.size == RS_STREAM && packet->payload_length < x->t.fragment_size)
-        return verdict(RS_RX_UNKNOWN); /* its end, which is not known here yet */
-    if (h.sn >= x->t.fragments || packet->payload_length != rs_fragment_length(&x->t, h.sn))
-        return verdict(RS_RX_BAD);
-    if ((h.flags & RS_DATA_FIRST) && h.aux != x->t.size)
-        return verdict(RS_RX_BAD);
-    return x->t.engine->data_packet(node, now, x, &h, packet);
-}
-
 /* There is room for it here; it may be late for the data channel. */
 bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
     rs_ask_missing(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
@@ -92,7 +214,7 @@ bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
-    rs_rx_result result = rs_receiver_store(x, sn);
+    rs_rx_result result = rs_republic_store(x, sn);
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
     x->retry_due = x->asked.count ? now + rs_receiver_patience(x) : RS_NEVER;
@@ -112,40 +234,12 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
     x->link.heard_at = now;
     x->stats.packets_received++;
     x->data_at = now;
-    rs_rx_result result = rs_receiver_store(x, h->sn);
+    rs_rx_result result = rs_republic_store(x, h->sn);
     if (h->session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h->sn >= x->ring.first && h->sn < x->ring.end)
         on_ring_packet(node, now, x, h);
     rs_ask_on(node, now, x);
     rs_republic_whole(node, now, x);
     return result;
-}
-
-static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
-                                 const rs_packet_in *packet) {
-    uint64_t sn = m->ptch_data.sn;
-    const rs_data_header h = {.session = m->session, .nonce = m->nonce, .sn = sn};
-    if (sn >= x->t.fragments || packet->payload_length != rs_fragment_length(&x->t, sn))
-        return verdict(RS_RX_BAD);
-    if (x->state == RS_RX_OFFERED)
-        return verdict(RS_RX_UNKNOWN);
-    if (x->state == RS_RX_VERIFYING)
-        return rs_again_patch(node, now, x, sn);
-    if (x->state != RS_RX_RECEIVING)
-        return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
-    return x->t.engine->data_packet(node, now, x, &h, packet);
-}
-
-/* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap
- * misses. The control channel may be faster than the data channel: while data packets still come, what is missing is
- * late rather than lost. */
-static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
-    if (m->session == x->t.session)
-        x->ended = true;
-    if (x->state == RS_RX_SERVING)
-        rs_say(node, now, &x->link, RS_SAY_DATA_RCVD); /* the sender missed it */
-    if (x->state != RS_RX_RECEIVING)
-        return; /* asks when it is accepted */
-    x->t.engine->message(node, now, &x->link, m);
 }
 
 static void data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
@@ -157,45 +251,6 @@ static void data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_mess
     } else {
         rs_ask_missing(node, now, x, 0, x->ring.first);
         x->active = false;
-    }
-}
-
-rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
-                                 const rs_packet_in *packet) {
-    char cause[RS_CAUSE_MAX];
-    x->link.heard_at = now;
-    if (x->t.finished && m->type != RS_MSG_OPEN) {
-        if (m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PING)
-            rs_say(node, now, &x->link, x->last_word); /* the sender missed it */
-        return m->type == RS_MSG_PTCH_DATA ? (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id}
-                                           : verdict(RS_RX_NONE);
-    }
-    switch (m->type) {
-    case RS_MSG_PTCH_DATA:
-        return on_ptch_data(node, now, x, m, packet);
-    case RS_MSG_LEAVES:
-        return rs_on_leaves(node, x, m);
-    case RS_MSG_DATA_FNSD:
-        if (m->session > x->t.session)
-            return verdict(RS_RX_BAD);
-        on_data_fnsd(node, now, x, m);
-        return verdict(RS_RX_NONE);
-    case RS_MSG_ABORT:
-        if (x->state == RS_RX_SERVING) { /* it is whole here */
-            rs_receiver_end(node, now, x, true, 0, "");
-            return verdict(RS_RX_NONE);
-        }
-        rs_words(cause, sizeof cause, "the sender aborted: %s", m->abort.cause.text);
-        rs_receiver_end(node, now, x, false, 0, cause);
-        return verdict(RS_RX_NONE);
-    case RS_MSG_PING:
-        rs_on_ping(node, now, &x->link, m);
-        return verdict(RS_RX_NONE);
-    case RS_MSG_PONG:
-        rs_on_pong(now, &x->link, m);
-        return verdict(RS_RX_NONE);
-    default:
-        return verdict(RS_RX_BAD);
     }
 }
 
@@ -290,163 +345,4 @@ bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what,
     default:
         return false;
     }
-}
-
-bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
-    switch (what) {
-    case RS_SAY_OPEN_ACK:
-        m->type = RS_MSG_OPEN_ACK;
-        m->open_ack.status = x->ack_status;
-        m->open_ack.room = x->room;
-        rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
-        return true;
-    case RS_SAY_LEAF_REQ:
-        return rs_leaf_request(x, m);
-    case RS_SAY_DATA_RCVD:
-        m->type = RS_MSG_DATA_RCVD;
-        m->data_rcvd.status = x->rcvd_status;
-        m->data_rcvd.patched = x->stats.patches_received + x->stats.repairs_used;
-        rs_wire_cause_set(&m->data_rcvd.cause, x->rcvd_status == RS_RCVD_WHOLE ? "" : x->link.cause);
-        return true;
-    case RS_SAY_PTCH_REQ:
-        if (x->again.words) {
-            bool worth = rs_again_request(x, m);
-            *more = rs_again_left(x);
-            return worth;
-        }
-        return x->t.engine->say(node, now, x, what, m, more);
-    default:
-        return x->t.engine->say(node, now, x, what, m, more);
-    }
-}
-
-/* The digest, which was to follow. What waited for it has the whole of its time now. */
-static bool take_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_digest *digest) {
-    if (digest->algorithm != x->t.digest.algorithm)
-        return false;
-    x->t.digest = *digest;
-    if (x->state == RS_RX_OFFERED)
-        x->offered_due = now + node->config.sender_silence_bound;
-    if (x->state == RS_RX_VERIFYING)
-        x->verify_due = now + node->config.no_path_bound;
-    rs_emit(node, &(rs_event){.kind = RS_EV_DIGEST, .xfer = x->t.id, .peer = x->link.peer->id});
-    rs_receiver_arm(node, x);
-    return true;
-}
-
-/* A session of a transfer that is known here: a repetition, or the next one. */
-static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
-    bool ends = x->t.size == RS_STREAM && m->open.size != RS_STREAM;
-    if ((m->open.size != x->t.size && !ends) || m->open.fragment_size != x->t.fragment_size)
-        return RS_RX_BAD;
-    if (ends && !x->t.finished && !rs_stream_ends(node, now, x, m->open.size))
-        return RS_RX_BAD;
-    if (x->t.finished) { /* of a stream that was left here before its end, too */
-        if (x->last_word)
-            rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
-        return RS_RX_NONE;
-    }
-    if (rs_digest_follows(&x->t.digest) && m->open.digest.length > 0 && !take_digest(node, now, x, &m->open.digest))
-        return RS_RX_BAD;
-    return x->t.engine->message(node, now, &x->link, m);
-}
-
-static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
-    const rs_engine *engine = rs_engine_of(node, m->open.engine);
-    rs_peer_state *p = rs_make_peer(node, peer);
-    rs_receiving *x = p ? rs_allocate(node, sizeof *x) : NULL;
-    if (!x) {
-        if (p)
-            rs_drop_peer_if_idle(node, p);
-        return NULL;
-    }
-    x->t.object = m->open.object;
-    x->t.nonce = m->nonce;
-    x->t.size = m->open.size;
-    x->t.fragment_size = m->open.fragment_size;
-    x->t.fragments = rs_fragments(m->open.size, m->open.fragment_size);
-    x->t.digest = m->open.digest;
-    x->t.session = m->session;
-    x->t.engine = engine;
-    x->t.stream.on = m->open.size == RS_STREAM;
-    x->t.reserved_events = engine->receiver_events;
-    x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_RECEIVING, .owner = x};
-    x->group_address = m->open.group_address;
-    x->data_port = m->open.data_port;
-    x->path_kind = m->open.path_kind;
-    x->light_confirm = m->open.light_confirm;
-    x->group = RS_NO_GROUP;
-    x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
-    x->reported_at = x->data_at = now - 1000 * RS_MS;
-    x->report_due = x->verify_due = x->retry_due = x->forget_due = x->tail_due = x->map_due = x->again_due = RS_NEVER;
-    x->offered_due = now + node->config.sender_silence_bound;
-    rs_ring_start(&x->ring, m->open.first, m->open.end);
-    if (rs_enter(node, &x->t) != RS_OK) {
-        rs_release(node, x);
-        rs_drop_peer_if_idle(node, p);
-        return NULL;
-    }
-    rs_link_attach(&x->link, p, &x->t, now);
-    x->ping_due = now + node->config.sender_silence_bound / 2;
-    return x;
-}
-
-/* Whether what it says of its path and its length can be by its engine. Of one that is not known nobody can tell. */
-static bool fits(const rs_engine *engine, const rs_message *m) {
-    bool path = m->open.path_kind > RS_PATH_PACKET || !engine || (engine->path_kinds >> m->open.path_kind & 1);
-    return path && (m->open.size != RS_STREAM || !engine || engine->stream);
-}
-
-/* Why an OPEN is refused whoever it is from; NULL: it is not. */
-static const char *cannot_open(const rs_node *node, const rs_message *m) {
-    if (!rs_engine_of(node, m->open.engine))
-        return "it is sent by an engine that this agent does not know: update this agent, or choose another protocol";
-    if (m->open.path_kind > RS_PATH_PACKET)
-        return "it comes by a kind of path that this agent does not know: update this agent";
-    if (!fits(rs_engine_of(node, m->open.engine), m))
-        return "its engine does not go by that kind of path, or carries no streams: update the sender's agent";
-    if (m->open.epoch != 0)
-        return "its packets are sealed, and this agent has no keys: update this agent";
-    bool many = m->open.size == RS_STREAM || m->open.size / m->open.fragment_size > RS_FRAGMENTS_SMALL;
-    if (many && m->open.fragment_size < RS_FRAGMENT_LEAST)
-        return "its fragments are too small: 256 bytes is the least for so many";
-    if (rs_find_nonce(node, m->nonce, false) || rs_find_nonce(node, m->nonce, true))
-        return "another transfer of this agent has that nonce";
-    return NULL;
-}
-
-rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
-    rs_receiving *x = rs_find_receiving(node, &m->open.object);
-    if (x && x->link.peer->id == peer && x->t.nonce == m->nonce) {
-        x->link.heard_at = now;
-        return fits(rs_engine_of(node, m->open.engine), m) ? on_open_again(node, now, x, m) : RS_RX_BAD;
-    }
-    const char *cause = cannot_open(node, m);
-    if (cause) {
-        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, cause);
-        return RS_RX_NONE;
-    }
-    if (x && !x->t.finished && x->link.peer->id != peer) {
-        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
-        return RS_RX_NONE;
-    }
-    if (m->open.size != RS_STREAM && rs_fragments(m->open.size, m->open.fragment_size) > RS_FRAGMENTS_MAX) {
-        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "too large: more than 2^28 fragments");
-        return RS_RX_NONE;
-    }
-    if (x && !x->t.finished)
-        rs_receiver_end(node, now, x, false, 0, "the sender began anew");
-    if (x)
-        rs_receiver_free(node, x);
-    rs_receiver_make_place(node, now, rs_find_peer(node, peer));
-    x = make(node, now, peer, m);
-    if (!x) {
-        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "no room for one more transfer here: memory or the cap");
-        return RS_RX_NONE;
-    }
-    rs_emit(
-        node,
-        &(rs_event){.kind = RS_EV_INCOMING, .xfer = x->t.id, .peer = peer, .bytes = x->t.size, .session = m->session});
-    rs_receiver_arm(node, x);
-    return RS_RX_NONE;
 }

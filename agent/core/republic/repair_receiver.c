@@ -3,7 +3,6 @@
  * A repair is of use if exactly one of its fragments is not here: then that one is the packet's payload XOR the others.
  * Nothing is kept of one that is of no use: its sender learns so from the next map. */
 #include "core/republic/republic.h"
-#include "core/transfer/engine.h"
 
 #define MAPS_MOST 4            /* messages of a report */
 #define MAPS_LATE (50 * RS_MS) /* what was told is told again if nothing of it came for so long */
@@ -116,7 +115,7 @@ static uint32_t not_here(const rs_receiving *x, const rs_repair_header *h, uint3
 
 static rs_rx_result combine(rs_node *node, rs_receiving *x, const rs_repair_header *h, uint32_t missing) {
     rs_combine *with = &node->combine;
-    rs_rx_result result = rs_receiver_store(x, h->member[missing]);
+    rs_rx_result result = rs_republic_store(x, h->member[missing]);
     with->count = 0;
     for (uint32_t i = 0; i < h->count; i++) {
         if (i == missing)

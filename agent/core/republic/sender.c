@@ -1,112 +1,460 @@
-/* The sender's side of the protocol of Sec. III-A: what it says to receivers, and one handler per message from them. */
+/* Republic's sender (Sec. III-A1): attempt sending until receivers have light, high rate for one whole round of each,
+ * patches of what they ask for. One handler for each message of Table III. */
 #include "core/republic/republic.h"
-#include "core/transfer/engine.h"
 
-#include <string.h>
+#define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
+#define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
+#define PASS_OVER \
+    (250 * RS_MS) /* receivers that have not even accepted are not waited for longer, if others have light */
+#define GRACE_LEAST (50 * RS_MS)      /* a host may be busy for so long; */
+#define GRACE_MOST (250 * RS_MS)      /* nobody waits longer for another's light, however slow the circuit switch is */
+#define DARK_LEAST (1000 * RS_MS)     /* after 4 light bounds, at least this, a dark receiver is finished by patches; */
+#define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
+#define DRAIN (1 * RS_MS)             /* from the last data packet to releasing the path: let it get there first */
 
-#define RETAKES_MOST 64 /* digests taken again for one receiver: each costs the sender a piece's worth of reading */
+/* ------------------------------------------------------------------------------------------- attempts and light */
 
-static uint32_t hashed(rs_peer peer) {
-    return peer * UINT32_C(2654435761);
-}
-
-rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer) {
-    for (uint32_t at = hashed(peer) & x->index_mask;; at = (at + 1) & x->index_mask) {
-        if (x->index[at] == 0)
-            return NULL;
-        rs_recipient *r = &x->recipients[x->index[at] - 1];
-        if (r->link.peer->id == peer)
-            return r;
+static void set_attempt_interval(const rs_node *node, rs_sending *x) {
+    rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->rate.ceiling_bps);
+    x->attempt_slows = false;
+    x->attempts = 0;
+    if (node->config.attempt_interval) {
+        x->attempt_interval = node->config.attempt_interval;
+    } else if (x->grant.reconfiguration) {
+        x->attempt_interval = x->grant.reconfiguration / 50; /* 2 %: Sec. III-A1 finds 1-3 % best */
+    } else {
+        x->attempt_interval = ATTEMPT_LIVE;
+        x->attempt_slows = true;
     }
+    if (x->attempt_interval < packet)
+        x->attempt_interval = packet;
 }
 
-/* To one that has left the data channel: its session is the whole object, by patches. */
-static void open_apart(const rs_node *node, const rs_sending *x, rs_message *m) {
-    m->open.first = 0;
-    m->open.end = x->t.fragments;
-    m->open.group_address = 0;
-    m->open.data_port = 0;
-    m->open.path_kind = RS_OPEN_NO_PATH;
-    m->open.engine = node->engines[0]->id;
+/* Those that have light wait so long for the others after the last that got it: the cross-connects of one circuit are
+ * made together, and differ by less than half of the time that they take. Whoever is still dark then is most likely
+ * alone with that (a firewall, say), and is finished by patches unless its light comes while the others are served. */
+static rs_time light_grace(const rs_sending *x) {
+    rs_time grace = x->grant.reconfiguration / 2;
+    return grace < GRACE_LEAST ? GRACE_LEAST : grace > GRACE_MOST ? GRACE_MOST : grace;
 }
 
-/* To one whose session is over: what that did not bring comes by patches. */
-static void open_over(const rs_node *node, const rs_recipient *r, rs_message *m) {
-    m->open.first = r->first;
-    m->open.end = r->reached;
-    m->open.group_address = 0;
-    m->open.data_port = 0;
-    m->open.path_kind = RS_OPEN_NO_PATH;
-    m->open.engine = node->engines[0]->id;
+/* How long to wait for light, measured from now. On the path of a further session the others do not wait again for a
+ * receiver that stayed dark on the one before; it can have light all the same. Nor for those that the manager named. */
+static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved) {
+    rs_time bound = x->grant.light_bound;
+    rs_time dark = bound ? bound * 4 : x->grant.reconfiguration * 10, least = bound ? DARK_LEAST : DARK_UNBOUNDED;
+    if (dark < least)
+        dark = least;
+    if (dark > node->config.no_path_bound)
+        dark = node->config.no_path_bound;
+    x->path_at = now;
+    x->light_due = bound ? now + bound : RS_NEVER;
+    x->pass_over_due = now + (x->grant.reconfiguration * 4 > PASS_OVER ? x->grant.reconfiguration * 4 : PASS_OVER);
+    x->dark_due = now + dark;
+    x->dark_passed = x->path_lit = false;
+    x->light_at = 0;
+    x->all_dark = !moved;
+    x->grace_due = RS_NEVER;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (!r->member)
+            continue;
+        r->passed_over = r->apart || (!moved && ((r->passed_over && !r->lit) || r->named_dark));
+        r->no_light_told = false;
+        x->all_dark &= r->named_dark || r->state != RS_RECIPIENT_ACTIVE;
+        if (moved && r->lit) /* it is at high rate already; the others get their chance on the new path */
+            x->grace_due = now + (bound ? bound : DARK_LEAST);
+    }
+    if (x->grace_due != RS_NEVER)
+        x->light_at = x->grace_due - light_grace(x);
 }
 
-static void open_says(const rs_sending *x, rs_message *m) {
-    m->type = RS_MSG_OPEN;
-    m->open.size = x->t.size;
-    m->open.fragment_size = x->t.fragment_size;
-    m->open.first = x->first;
-    m->open.end = x->end;
-    m->open.object = x->t.object;
-    m->open.engine = x->t.engine->id;
-    m->open.feedback_us = (uint32_t)(x->feedback_interval / 1000);
-    m->open.digest = x->t.digest;
-    m->open.light_confirm = (uint8_t)x->light_confirm;
-    if (x->no_data_channel)
+static rs_time grace_from(const rs_sending *x) {
+    return x->light_at ? x->light_at : x->path_at + 2 * x->grant.reconfiguration;
+}
+
+void rs_republic_lit(rs_time now, rs_sending *x) {
+    if (x->light_at < now)
+        x->light_at = now;
+    if (x->grace_due == RS_NEVER)
+        x->grace_due = x->light_at + light_grace(x);
+}
+
+static void accepted(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
+    if (r->member && !r->lit && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
+        x->light_due = now + x->grant.light_bound;
+    rs_time from = grace_from(x) > now ? grace_from(x) : now;
+    if ((x->light_at || x->all_dark) && x->grace_due == RS_NEVER)
+        x->grace_due = from + light_grace(x);
+    rs_republic_advance(node, now, x);
+}
+
+/* Looks at all receivers, at most four times in a grace. */
+static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
+    rs_time grace = light_grace(x), again = RS_NEVER;
+    x->grace_due = RS_NEVER;
+    if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return;
-    m->open.group_address = x->grant.group_address;
-    m->open.data_port = x->grant.data_port;
-    m->open.path_kind = (uint8_t)x->grant.kind;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->lit || !r->accepted)
+            continue;
+        rs_time due = (r->accepted_at > grace_from(x) ? r->accepted_at : grace_from(x)) + grace;
+        r->passed_over |= now >= due;
+        if (now < due && (!r->passed_over || x->all_dark) && due < again)
+            again = due;
+    }
+    x->dark_passed |= x->all_dark && again == RS_NEVER;
+    if (again != RS_NEVER)
+        x->grace_due = again > now + grace / 4 ? again : now + grace / 4;
+    rs_republic_advance(node, now, x);
 }
 
-bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
-    if (x->t.finished || r->state != RS_RECIPIENT_ACTIVE)
-        return false;
-    if (what == RS_SAY_OPEN)
-        open_says(x, m);
-    else if (what == RS_SAY_DATA_FNSD)
-        m->type = RS_MSG_DATA_FNSD;
-    else if (what == RS_SAY_LEAVES)
-        return rs_leaves_said(x, r, m);
-    else
-        return false;
-    m->session = r->apart ? RS_SESSION_APART : r->session;
-    if (r->apart && what == RS_SAY_OPEN)
-        open_apart(node, x, m);
-    else if (!r->member && what == RS_SAY_OPEN)
-        open_over(node, r, m);
-    else if (what == RS_SAY_OPEN && !r->accepted && x->t.stream.on) {
-        m->open.size = RS_STREAM; /* or who has not heard of it would take it for an object; its end it hears then */
-        m->open.end = RS_STREAM_FRAGMENTS;
+const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x) {
+    set_attempt_interval(node, x);
+    wait_for_light(node, now, x, false);
+    rs_sender_open_members(node, now, x);
+    x->attempt_due = now;
+    rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
+    rs_republic_schedule(node, now, x);
+    rs_sender_want_path(node, now, x); /* the rest, of the object or of the receivers */
+    rs_republic_advance(node, now, x);
+    return NULL;
+}
+
+static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
+    x->stats.high_rate_at = now;
+    x->rate_from_pos = x->pos;
+    x->rate.epoch_end = now + x->rate.epoch;
+    rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
+    rs_rate_begin(x, now);
+    rs_window_start(x, now);
+    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
+    rs_republic_schedule(node, now, x);
+    rs_repair_high_rate(x);
+}
+
+static void resume(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->phase != RS_PHASE_HIGH_RATE)
+        return;
+    x->rate_from_pos = x->pos;
+    x->rate.epoch_end = now + x->rate.epoch;
+    rs_rate_begin(x, now);
+    rs_window_start(x, now);
+    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
+    rs_republic_schedule(node, now, x);
+}
+
+static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipient *r, rs_time since) {
+    rs_event event = {.kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+    char others[48] = "";
+    r->no_light_told = true;
+    if (x->lit)
+        rs_words(others, sizeof others, ", while %u others had light", x->lit);
+    rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms on a %s path (%u sent)%s",
+             (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
+             (unsigned)x->pos, others);
+    rs_emit(node, &event);
+}
+
+static bool is_dark(const rs_recipient *r) {
+    return r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && !r->apart && r->accepted && !r->no_light_told;
+}
+
+static void tell_all_dark(rs_node *node, rs_time now, rs_sending *x) {
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (is_dark(r))
+            tell_dark(node, now, x, r, r->accepted_at > x->path_at ? r->accepted_at : x->path_at);
     }
+}
+
+/* One RS_EV_NO_LIGHT for each receiver that has accepted and seen nothing for the path's bound. */
+static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
+    x->light_due = RS_NEVER;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (!is_dark(r))
+            continue;
+        rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
+        if (now < since + x->grant.light_bound) {
+            if (since + x->grant.light_bound < x->light_due)
+                x->light_due = since + x->grant.light_bound;
+            continue;
+        }
+        tell_dark(node, now, x, r, since);
+    }
+}
+
+/* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. */
+static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
+    rs_time late = 0;
+    if (node->config.patch_timeout)
+        return node->config.patch_timeout;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        rs_time its = rs_rtt_late(&r->link.peer->rtt, 10 * RS_MS);
+        if (r->state == RS_RECIPIENT_ACTIVE && r->member && r->accepted && its > late)
+            late = its;
+    }
+    late *= 2;
+    return late < 5 * RS_MS ? 5 * RS_MS : late > 200 * RS_MS ? 200 * RS_MS : late;
+}
+
+static void data_done(rs_node *node, rs_time now, rs_sending *x) {
+    rs_straggler_stop(x);
+    bool coded = x->repair.coded;
+    rs_data_stop(node, x);
+    x->stats.data_done_at = now;
+    x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
+    tell_all_dark(node, now, x);
+    if (!rs_repair_tail(node, now, x)) {
+        x->path_done_due = now + DRAIN;
+        x->fnsd_due = now + (coded ? DRAIN : patch_timeout(node, x)); /* coded: they wait for it to ask for patches */
+    }
+    rs_sender_phase(node, x, RS_PHASE_PATCHING);
+    rs_republic_schedule(node, now, x);
+}
+
+void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole) {
+    x->path_done_due = now + DRAIN;
+    x->fnsd_due = whole ? now + patch_timeout(node, x) : now;
+    rs_sender_arm(node, x);
+}
+
+static void count_light(rs_sending *x) {
+    x->members = x->waiting = x->lit = 0;
+    x->stop_pos = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (r->state != RS_RECIPIENT_ACTIVE || !r->member)
+            continue;
+        x->members++;
+        if (!r->lit) {
+            x->waiting += !r->passed_over;
+            if (x->path_lit && !r->passed_over && x->light_pos + (x->end - x->first) > x->stop_pos)
+                x->stop_pos = x->light_pos + (x->end - x->first); /* until it says where its round begins */
+            continue;
+        }
+        x->lit++;
+        if (r->start_pos + (x->end - x->first) > x->stop_pos)
+            x->stop_pos = r->start_pos + (x->end - x->first);
+    }
+}
+
+/* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the
+ * position. */
+void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
+        return;
+    count_light(x);
+    bool round_left = x->pos < x->stop_pos; /* some receiver with light has not had its whole round */
+    bool all_lit = x->waiting == 0 && (x->lit > 0 || x->dark_passed || x->members == 0);
+    if (all_lit && !round_left) {
+        data_done(node, now, x);
+    } else if (x->phase == RS_PHASE_ATTEMPT && round_left) {
+        if (all_lit || x->path_lit || node->config.start_policy == RS_START_ON_FIRST)
+            high_rate(node, now, x);
+    } else if (x->phase == RS_PHASE_HIGH_RATE && !round_left) {
+        /* Only receivers without light are left: no use in sending them more than attempts. */
+        x->attempt_due = now + x->attempt_interval;
+        rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
+        rs_republic_schedule(node, now, x);
+    } else if (rs_list_empty(&x->in_ready) && x->data_timer.at == 0) {
+        rs_republic_schedule(node, now, x); /* it had paused at the end of a round */
+    }
+    rs_sender_arm(node, x);
+}
+
+/* Light is not waited for any longer of those that have not accepted yet, or of all. DATA_FNSD will have them ask for
+ * everything. */
+static void pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && (accepted_too || !r->accepted))
+            r->passed_over = true;
+    }
+    x->dark_passed |= accepted_too;
+    rs_republic_advance(node, now, x);
+}
+
+void rs_republic_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
+    if (now >= x->advance_due) {
+        x->advance_due = RS_NEVER;
+        rs_republic_advance(node, now, x);
+    }
+    if (now >= x->light_due)
+        tell_no_light(node, now, x);
+    if (now >= x->pass_over_due) {
+        x->pass_over_due = RS_NEVER;
+        pass_over(node, now, x, false);
+    }
+    if (now >= x->grace_due)
+        look_for_light(node, now, x);
+    if (now >= x->dark_due) {
+        x->dark_due = RS_NEVER;
+        pass_over(node, now, x, true);
+    }
+    if (now >= x->repair.tail_due)
+        rs_repair_timeout(node, now, x);
+}
+
+rs_time rs_republic_sender_due(const rs_sending *x) {
+    const rs_time dues[] = {x->light_due, x->pass_over_due, x->grace_due,
+                            x->dark_due,  x->advance_due,   x->repair.tail_due};
+    rs_time due = RS_NEVER;
+    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
+        due = dues[i] < due ? dues[i] : due;
+    return due;
+}
+
+static void path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_kind kind) {
+    x->grant.kind = kind;
+    if (kind == RS_PATH_PACKET)
+        x->grant.reconfiguration = 0;
+    set_attempt_interval(node, x);
+    wait_for_light(node, now, x, true);
+    if (x->phase == RS_PHASE_ATTEMPT && x->attempt_due > now + x->attempt_interval) {
+        x->attempt_due = now + x->attempt_interval;
+        rs_republic_schedule(node, now, x);
+    }
+    rs_republic_advance(node, now, x);
+}
+
+/* RS_START_ON_SWITCHES: a hint of the switches. */
+static void light_seen(rs_node *node, rs_time now, rs_sending *x) {
+    if (node->config.start_policy != RS_START_ON_SWITCHES || x->phase != RS_PHASE_ATTEMPT || x->path_lit)
+        return;
+    x->path_lit = true;
+    x->light_pos = x->pos;
+    rs_republic_advance(node, now, x);
+}
+
+void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news *news) {
+    switch (news->what) {
+    case RS_NEWS_SESSION:
+        rs_repair_begin_session(node, x);
+        x->cuts_logged = 0;
+        break;
+    case RS_NEWS_LEFT:
+        rs_repair_left(now, x, news->receiver);
+        break;
+    case RS_NEWS_DATA_TIMER:
+        rs_republic_schedule(node, now, x);
+        break;
+    case RS_NEWS_ACCEPTED:
+        accepted(node, now, x, news->receiver);
+        break;
+    case RS_NEWS_REMOVED:
+        rs_window_left(node, now, x, news->receiver);
+        rs_repair_left(now, x, news->receiver);
+        break;
+    case RS_NEWS_RECEIVERS:
+        rs_republic_advance(node, now, x);
+        break;
+    case RS_NEWS_PATH_MOVED:
+        path_moved(node, now, x, news->kind);
+        break;
+    case RS_NEWS_PATH_LIGHT:
+        light_seen(node, now, x);
+        break;
+    case RS_NEWS_RESUMED:
+        resume(node, now, x);
+        break;
+    default:
+        break;
+    }
+}
+
+void rs_republic_sender_stop(rs_node *node, rs_sending *x) {
+    rs_straggler_stop(x);
+    rs_repair_end(node, x);
+    x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
+}
+
+/* -------------------------------------------------------------------------------------------- the data channel */
+
+void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x) {
+    rs_time due = x->phase == RS_PHASE_ATTEMPT ? x->attempt_due : rs_pacer_due(&x->pacer);
+    rs_time open = x->phase == RS_PHASE_PATCHING ? now : rs_window_due(x, now);
+    if (x->phase == RS_PHASE_PATCHING && !rs_repair_tail_sends(x)) {
+        rs_data_stop(node, x);
+        return;
+    }
+    due = open > due ? open : due;
+    if (due > now) {
+        rs_list_remove(&x->in_ready);
+        rs_timer_set(&node->data_timers, &x->data_timer, due);
+        return;
+    }
+    rs_timer_set(&node->data_timers, &x->data_timer, RS_NEVER);
+    rs_list_append(&node->ready, &x->in_ready);
+}
+
+static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
+    uint64_t sn = x->first + x->pos % (x->end - x->first);
+    rs_data_header header = {.session = x->t.session, .nonce = x->t.nonce, .sn = sn};
+    if (sn == 0 || sn == x->first) {
+        header.flags |= RS_DATA_FIRST;
+        header.aux = x->t.size;
+    }
+    if (x->phase == RS_PHASE_ATTEMPT)
+        header.flags |= RS_DATA_ATTEMPT;
+    else if (rs_marks_packet(&x->marks, now, x->pos, x->pos + 1 >= x->window_pos || x->pos + 1 == x->stop_pos))
+        header.flags |= RS_DATA_REPORT;
+    rs_data_packet(x, &header, out);
+}
+
+static void attempt_sent(rs_time now, rs_sending *x) {
+    x->stats.packets_attempt++;
+    x->attempts++;
+    if (x->attempt_slows && x->attempts % 64 == 0 && x->attempt_interval < 5 * RS_MS)
+        x->attempt_interval *= 2;
+    x->attempt_due += x->attempt_interval;
+    if (x->attempt_due <= now) /* the caller was late: do not catch up, a probe's worth is its time */
+        x->attempt_due = now + x->attempt_interval;
+}
+
+/* A repair packet instead of a data packet. */
+static bool poll_repair(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
+    if (!rs_repair_poll(node, now, x, out))
+        return false;
+    rs_pacer_sent(&node->nic, now, rs_wire_bytes(out));
+    rs_pacer_sent(&x->pacer, now, rs_wire_bytes(out));
+    rs_republic_schedule(node, now, x);
     return true;
 }
 
-static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    char cause[RS_CAUSE_MAX];
-    r->progress_at = now;
-    if (m->open_ack.status == RS_ACK_HAVE) {
-        /* One that had accepted it got it here: it has only forgotten this transfer, which it was done with. */
-        rs_sender_done(node, now, r, 0, !r->accepted);
-        rs_sender_settle(node, now, x);
-    } else if (m->open_ack.status == RS_ACK_REFUSED) {
-        rs_words(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
-        rs_sender_fail(node, now, r, false, cause);
-        rs_sender_settle(node, now, x);
+bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
+    if (poll_repair(node, now, x, out))
+        return true;
+    if (x->phase == RS_PHASE_PATCHING) {
+        rs_data_stop(node, x);
+        return false;
+    }
+    data_packet(now, x, out);
+    rs_repair_data_sent(x);
+    x->pos++;
+    x->stats.packets_sent++;
+    rs_pacer_sent(&node->nic, now, rs_wire_bytes(out));
+    if (x->phase == RS_PHASE_ATTEMPT) {
+        attempt_sent(now, x);
     } else {
-        r->room = m->open_ack.room;
+        if (rs_rate_tick(&x->rate, now))
+            rs_rate_apply(node, x);
+        rs_pacer_sent(&x->pacer, now, rs_wire_bytes(out));
     }
-    if (m->open_ack.status == RS_ACK_ACCEPTED && !r->accepted) {
-        r->accepted = true;
-        r->accepted_at = now;
-        const rs_news news = {.what = RS_NEWS_ACCEPTED, .receiver = r};
-        if (x->t.stream.on && x->t.size != RS_STREAM)
-            rs_say(node, now, &r->link, RS_SAY_OPEN);
-        if (x->t.engine->notify)
-            x->t.engine->notify(node, now, &x->t, &news);
+    if (x->pos == x->stop_pos) { /* the round is whole: what follows is an event, and events come from rs_timeout */
+        rs_data_stop(node, x);
+        x->advance_due = now;
         rs_sender_arm(node, x);
+        return true;
     }
-    return RS_RX_NONE;
+    rs_republic_schedule(node, now, x);
+    return true;
 }
+
+/* ---------------------------------------------------------------------------------------------- what they say */
 
 /* The receiver has light since `sn`. It has been sent a whole round when the sn before it comes by again. */
 static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
@@ -187,140 +535,5 @@ rs_rx_verdict rs_republic_sender_message(rs_node *node, rs_time now, rs_sending 
         return rs_on_ptch_map(node, now, x, r, m);
     default:
         return rs_on_rate(node, now, x, r, m);
-    }
-}
-
-static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    char cause[RS_CAUSE_MAX];
-    if (m->data_rcvd.status == RS_RCVD_WHOLE) {
-        rs_sender_done(node, now, r, m->data_rcvd.patched, false);
-    } else {
-        bool mismatch = m->data_rcvd.status == RS_RCVD_MISMATCH;
-        rs_words(cause, sizeof cause, "%s: %s", mismatch ? "got the object with a wrong digest" : "gave up",
-                 m->data_rcvd.cause.text);
-        rs_sender_fail(node, now, r, false, cause);
-    }
-    rs_sender_settle(node, now, x);
-    return RS_RX_NONE;
-}
-
-/* Digests of pieces, for receivers whose copy has a wrong digest. A sender is asked to take that of a piece again when
- * what it sends stays wrong: if that has changed, a program has changed the object while it was sent, and nothing can
- * mend it. Ours. */
-
-rs_status rs_send_leaves(rs_node *node, rs_xfer xfer, const uint8_t *leaves, uint64_t count) {
-    rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
-        return RS_ERR_UNKNOWN;
-    ((rs_sending *)t)->leaves = leaves;
-    ((rs_sending *)t)->leaf_count = count;
-    return RS_OK;
-}
-
-static void give_up_on(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const char *cause) {
-    rs_sender_fail(node, now, r, true, cause);
-    rs_sender_settle(node, now, x);
-}
-
-rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    uint32_t width = x->t.digest.length, fit = width ? RS_LEAVES_BYTES / width : 0;
-    if (!x->leaves || fit == 0) {
-        give_up_on(node, now, x, r, "its copy has a wrong digest, and no digests of pieces are known here");
-        return RS_RX_NONE;
-    }
-    if (m->leaf_req.first >= x->leaf_count || m->leaf_req.count > x->leaf_count - m->leaf_req.first)
-        return RS_RX_BAD;
-    r->progress_at = now;
-    if (++r->leaf_requests > 8 * (x->leaf_count / fit + 1) + RETAKES_MOST || r->retakes > RETAKES_MOST) {
-        give_up_on(node, now, x, r, "asks for the digests of pieces over and over");
-        return RS_RX_NONE;
-    }
-    r->leaf_first = m->leaf_req.first;
-    r->leaf_count = m->leaf_req.count < fit ? m->leaf_req.count : fit;
-    if (!m->leaf_req.retake) {
-        rs_say(node, now, &r->link, RS_SAY_LEAVES);
-    } else if (!r->retaking) {
-        r->retaking = true;
-        r->retakes++;
-        rs_emit(node, &(rs_event){.kind = RS_EV_RETAKE,
-                                  .xfer = x->t.id,
-                                  .peer = r->link.peer->id,
-                                  .sn = r->leaf_first,
-                                  .session = x->t.session});
-    }
-    return RS_RX_NONE;
-}
-
-rs_status rs_send_retaken(rs_node *node, rs_time now, rs_xfer xfer, rs_peer peer, uint64_t leaf, bool same) {
-    rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
-        return RS_ERR_UNKNOWN;
-    rs_sending *x = (rs_sending *)t;
-    rs_recipient *r = rs_recipient_of(x, peer);
-    if (!r || r->state != RS_RECIPIENT_ACTIVE || !r->retaking)
-        return RS_ERR_STATE;
-    r->retaking = false;
-    if (same) {
-        rs_say(node, now, &r->link, RS_SAY_LEAVES);
-        return RS_OK;
-    }
-    char cause[RS_CAUSE_MAX];
-    rs_words(cause, sizeof cause,
-             "the object's bytes changed at the sender after their digest was taken, in piece %llu: a program wrote to "
-             "it while it was sent",
-             (unsigned long long)leaf);
-    give_up_on(node, now, x, r, cause);
-    return RS_OK;
-}
-
-bool rs_leaves_said(const rs_sending *x, const rs_recipient *r, rs_message *m) {
-    size_t width = x->t.digest.length;
-    if (!x->leaves || r->leaf_count == 0)
-        return false;
-    m->type = RS_MSG_LEAVES;
-    m->leaves.first = r->leaf_first;
-    m->leaves.count = (uint16_t)r->leaf_count;
-    m->leaves.width = (uint8_t)width;
-    memcpy(m->leaves.bytes, x->leaves + r->leaf_first * width, r->leaf_count * width);
-    return true;
-}
-
-static rs_rx_verdict on_abort(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    char cause[RS_CAUSE_MAX];
-    rs_words(cause, sizeof cause, "aborted: %s", m->abort.cause.text);
-    rs_sender_fail(node, now, r, false, cause);
-    rs_sender_settle(node, now, x);
-    return RS_RX_NONE;
-}
-
-rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    r->link.heard_at = now;
-    if (r->state != RS_RECIPIENT_ACTIVE)
-        return RS_RX_NONE; /* words that crossed ours */
-    if (!r->accepted && (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
-                         m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP || m->type == RS_MSG_LEAF_REQ))
-        return RS_RX_NONE; /* about an earlier transfer of this object */
-    switch (m->type) {
-    case RS_MSG_OPEN_ACK:
-        return on_open_ack(node, now, x, r, m);
-    case RS_MSG_INTL_SEQ:
-    case RS_MSG_PTCH_REQ:
-    case RS_MSG_PTCH_MAP:
-    case RS_MSG_RATE:
-        return x->t.engine->message(node, now, &r->link, m);
-    case RS_MSG_DATA_RCVD:
-        return on_data_rcvd(node, now, x, r, m);
-    case RS_MSG_LEAF_REQ:
-        return rs_on_leaf_req(node, now, x, r, m);
-    case RS_MSG_ABORT:
-        return on_abort(node, now, x, r, m);
-    case RS_MSG_PING:
-        rs_on_ping(node, now, &r->link, m);
-        return RS_RX_NONE;
-    case RS_MSG_PONG:
-        rs_on_pong(now, &r->link, m);
-        return RS_RX_NONE;
-    default:
-        return RS_RX_BAD;
     }
 }

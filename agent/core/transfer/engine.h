@@ -14,9 +14,11 @@
 /* What happened to a transfer that its engine may have to act on. */
 typedef enum {
     /* at the sender */
+    RS_NEWS_SESSION,    /* another session begins, and what is known of the present one is about to go */
     RS_NEWS_DATA_TIMER, /* rs_sending.data_timer is due: the engine puts the transfer among the ready, or sets it again.
                            No events are made here. */
     RS_NEWS_ACCEPTED,   /* `receiver` has accepted */
+    RS_NEWS_LEFT,       /* `receiver` has left the data channel: the rest goes to it by unicast */
     RS_NEWS_REMOVED,    /* `receiver` is done or has failed, or its control channel is down */
     RS_NEWS_RECEIVERS,  /* after that, once for all of them: what follows for those that are left */
     RS_NEWS_PATH_MOVED, /* the path is of `kind` from now on */

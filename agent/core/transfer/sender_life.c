@@ -12,8 +12,22 @@ static rs_time tick(const rs_node *node) {
     return tick < TICK_LEAST ? TICK_LEAST : tick > TICK_MOST ? TICK_MOST : tick;
 }
 
+static uint32_t hashed(rs_peer peer) {
+    return peer * UINT32_C(2654435761);
+}
+
+rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer) {
+    for (uint32_t at = hashed(peer) & x->index_mask;; at = (at + 1) & x->index_mask) {
+        if (x->index[at] == 0)
+            return NULL;
+        rs_recipient *r = &x->recipients[x->index[at] - 1];
+        if (r->link.peer->id == peer)
+            return r;
+    }
+}
+
 static void index_recipient(rs_sending *x, uint32_t place) {
-    uint32_t at = x->recipients[place].link.peer->id * UINT32_C(2654435761) & x->index_mask;
+    uint32_t at = hashed(x->recipients[place].link.peer->id) & x->index_mask;
     while (x->index[at])
         at = (at + 1) & x->index_mask;
     x->index[at] = place + 1;
@@ -37,8 +51,8 @@ static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const
 
 void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_data_stop(node, x);
+    rs_engine_stop(node, &x->t);
     rs_engine_drop(node, &x->t);
-    rs_repair_table_free(&x->repair.table, &node->allocator);
     rs_leave(node, &x->t);
     for (uint32_t i = 0; i < x->recipient_count; i++)
         rs_link_end(node, &x->recipients[i].link);
@@ -370,4 +384,148 @@ rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *c
     rs_words(words, sizeof words, "cancelled by the sender: %s", cause ? cause : "no reason given");
     rs_sender_fail_all(node, now, (rs_sending *)t, words);
     return RS_OK;
+}
+
+/* ------------------------------------------------------------------------------- what is said, and what comes in */
+
+/* To one that has left the data channel: its session is the whole object, by patches. */
+static void open_apart(const rs_node *node, const rs_sending *x, rs_message *m) {
+    m->open.first = 0;
+    m->open.end = x->t.fragments;
+    m->open.group_address = 0;
+    m->open.data_port = 0;
+    m->open.path_kind = RS_OPEN_NO_PATH;
+    m->open.engine = node->engines[0]->id;
+}
+
+/* To one whose session is over: what that did not bring comes by patches. */
+static void open_over(const rs_node *node, const rs_recipient *r, rs_message *m) {
+    m->open.first = r->first;
+    m->open.end = r->reached;
+    m->open.group_address = 0;
+    m->open.data_port = 0;
+    m->open.path_kind = RS_OPEN_NO_PATH;
+    m->open.engine = node->engines[0]->id;
+}
+
+static void open_says(const rs_sending *x, rs_message *m) {
+    m->type = RS_MSG_OPEN;
+    m->open.size = x->t.size;
+    m->open.fragment_size = x->t.fragment_size;
+    m->open.first = x->first;
+    m->open.end = x->end;
+    m->open.object = x->t.object;
+    m->open.engine = x->t.engine->id;
+    m->open.feedback_us = (uint32_t)(x->feedback_interval / 1000);
+    m->open.digest = x->t.digest;
+    m->open.light_confirm = (uint8_t)x->light_confirm;
+    if (x->no_data_channel)
+        return;
+    m->open.group_address = x->grant.group_address;
+    m->open.data_port = x->grant.data_port;
+    m->open.path_kind = (uint8_t)x->grant.kind;
+}
+
+bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
+    if (x->t.finished || r->state != RS_RECIPIENT_ACTIVE)
+        return false;
+    if (what == RS_SAY_OPEN)
+        open_says(x, m);
+    else if (what == RS_SAY_DATA_FNSD)
+        m->type = RS_MSG_DATA_FNSD;
+    else if (what == RS_SAY_LEAVES)
+        return rs_leaves_said(x, r, m);
+    else
+        return false;
+    m->session = r->apart ? RS_SESSION_APART : r->session;
+    if (r->apart && what == RS_SAY_OPEN)
+        open_apart(node, x, m);
+    else if (!r->member && what == RS_SAY_OPEN)
+        open_over(node, r, m);
+    else if (what == RS_SAY_OPEN && !r->accepted && x->t.stream.on) {
+        m->open.size = RS_STREAM; /* or who has not heard of it would take it for an object; its end it hears then */
+        m->open.end = RS_STREAM_FRAGMENTS;
+    }
+    return true;
+}
+
+static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    char cause[RS_CAUSE_MAX];
+    r->progress_at = now;
+    if (m->open_ack.status == RS_ACK_HAVE) {
+        /* One that had accepted it got it here: it has only forgotten this transfer, which it was done with. */
+        rs_sender_done(node, now, r, 0, !r->accepted);
+        rs_sender_settle(node, now, x);
+    } else if (m->open_ack.status == RS_ACK_REFUSED) {
+        rs_words(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
+        rs_sender_fail(node, now, r, false, cause);
+        rs_sender_settle(node, now, x);
+    } else {
+        r->room = m->open_ack.room;
+    }
+    if (m->open_ack.status == RS_ACK_ACCEPTED && !r->accepted) {
+        r->accepted = true;
+        r->accepted_at = now;
+        const rs_news news = {.what = RS_NEWS_ACCEPTED, .receiver = r};
+        if (x->t.stream.on && x->t.size != RS_STREAM)
+            rs_say(node, now, &r->link, RS_SAY_OPEN);
+        if (x->t.engine->notify)
+            x->t.engine->notify(node, now, &x->t, &news);
+        rs_sender_arm(node, x);
+    }
+    return RS_RX_NONE;
+}
+
+static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    char cause[RS_CAUSE_MAX];
+    if (m->data_rcvd.status == RS_RCVD_WHOLE) {
+        rs_sender_done(node, now, r, m->data_rcvd.patched, false);
+    } else {
+        bool mismatch = m->data_rcvd.status == RS_RCVD_MISMATCH;
+        rs_words(cause, sizeof cause, "%s: %s", mismatch ? "got the object with a wrong digest" : "gave up",
+                 m->data_rcvd.cause.text);
+        rs_sender_fail(node, now, r, false, cause);
+    }
+    rs_sender_settle(node, now, x);
+    return RS_RX_NONE;
+}
+
+static rs_rx_verdict on_abort(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    char cause[RS_CAUSE_MAX];
+    rs_words(cause, sizeof cause, "aborted: %s", m->abort.cause.text);
+    rs_sender_fail(node, now, r, false, cause);
+    rs_sender_settle(node, now, x);
+    return RS_RX_NONE;
+}
+
+rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    r->link.heard_at = now;
+    if (r->state != RS_RECIPIENT_ACTIVE)
+        return RS_RX_NONE; /* words that crossed ours */
+    if (!r->accepted && (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
+                         m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP || m->type == RS_MSG_LEAF_REQ))
+        return RS_RX_NONE; /* about an earlier transfer of this object */
+    switch (m->type) {
+    case RS_MSG_OPEN_ACK:
+        return on_open_ack(node, now, x, r, m);
+    case RS_MSG_INTL_SEQ:
+    case RS_MSG_PTCH_REQ:
+    case RS_MSG_PTCH_MAP:
+    case RS_MSG_RATE:
+        return x->t.engine->message(node, now, &r->link, m);
+    case RS_MSG_DATA_RCVD:
+        return on_data_rcvd(node, now, x, r, m);
+    case RS_MSG_LEAF_REQ:
+        return rs_on_leaf_req(node, now, x, r, m);
+    case RS_MSG_ABORT:
+        return on_abort(node, now, x, r, m);
+    case RS_MSG_PING:
+        rs_on_ping(node, now, &r->link, m);
+        return RS_RX_NONE;
+    case RS_MSG_PONG:
+        rs_on_pong(now, &r->link, m);
+        return RS_RX_NONE;
+    default:
+        return RS_RX_BAD;
+    }
 }

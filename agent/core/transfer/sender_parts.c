@@ -2,7 +2,7 @@
  * requests); the others want one of their own, and continue the same transfer. So each receiver knows how far its
  * sessions have come, and the next path is wanted for those that are least far: parts that have come equally far are
  * one again. Without such a manager all receivers are in each session. Ours. */
-#include "core/rdcm/rdcm.h"
+#include "core/transfer/engine.h"
 
 bool rs_sender_lacks(const rs_sending *x, const rs_recipient *r) {
     return r->state == RS_RECIPIENT_ACTIVE && !r->apart && r->reached < x->t.fragments;
@@ -107,7 +107,9 @@ void rs_sender_apart(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r)
     r->passed_over = true;
     r->lit = false;
     r->progress_at = now;
-    rs_repair_left(now, x, r);
+    const rs_news news = {.what = RS_NEWS_LEFT, .receiver = r};
+    if (x->t.engine->notify)
+        x->t.engine->notify(node, now, &x->t, &news);
     rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_DATA_FNSD);
 }
 

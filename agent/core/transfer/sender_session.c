@@ -1,17 +1,7 @@
-/* The sender's paths, sessions and phases (Sec. III-A1): attempt sending, high rate, the stop rule, and what follows.
- */
-#include "core/republic/republic.h"
+/* The sender's paths and sessions: a path is wanted, granted, moves, fails or is done with; what is left when there is
+ * none goes by unicast. */
 #include "core/transfer/engine.h"
 
-#define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
-#define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
-#define PASS_OVER \
-    (250 * RS_MS) /* receivers that have not even accepted are not waited for longer, if others have light */
-#define GRACE_LEAST (50 * RS_MS)      /* a host may be busy for so long; */
-#define GRACE_MOST (250 * RS_MS)      /* nobody waits longer for another's light, however slow the circuit switch is */
-#define DARK_LEAST (1000 * RS_MS)     /* after 4 light bounds, at least this, a dark receiver is finished by patches; */
-#define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
-#define DRAIN (1 * RS_MS)             /* from the last data packet to releasing the path: let it get there first */
 #define FEEDBACK (5 * RS_MS)
 #define FEEDBACK_EACH 50000 /* ns per receiver: at most 20,000 RATE messages a second in all */
 
@@ -34,102 +24,6 @@ void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x) {
                               .session = x->sessions});
 }
 
-static void set_attempt_interval(const rs_node *node, rs_sending *x) {
-    rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->rate.ceiling_bps);
-    x->attempt_slows = false;
-    x->attempts = 0;
-    if (node->config.attempt_interval) {
-        x->attempt_interval = node->config.attempt_interval;
-    } else if (x->grant.reconfiguration) {
-        x->attempt_interval = x->grant.reconfiguration / 50; /* 2 %: Sec. III-A1 finds 1-3 % best */
-    } else {
-        x->attempt_interval = ATTEMPT_LIVE;
-        x->attempt_slows = true;
-    }
-    if (x->attempt_interval < packet)
-        x->attempt_interval = packet;
-}
-
-/* Those that have light wait so long for the others after the last that got it: the cross-connects of one circuit are
- * made together, and differ by less than half of the time that they take. Whoever is still dark then is most likely
- * alone with that (a firewall, say), and is finished by patches unless its light comes while the others are served. */
-static rs_time light_grace(const rs_sending *x) {
-    rs_time grace = x->grant.reconfiguration / 2;
-    return grace < GRACE_LEAST ? GRACE_LEAST : grace > GRACE_MOST ? GRACE_MOST : grace;
-}
-
-/* How long to wait for light, measured from now. On the path of a further session the others do not wait again for a
- * receiver that stayed dark on the one before; it can have light all the same. Nor for those that the manager named. */
-static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved) {
-    rs_time bound = x->grant.light_bound;
-    rs_time dark = bound ? bound * 4 : x->grant.reconfiguration * 10, least = bound ? DARK_LEAST : DARK_UNBOUNDED;
-    if (dark < least)
-        dark = least;
-    if (dark > node->config.no_path_bound)
-        dark = node->config.no_path_bound;
-    x->path_at = now;
-    x->light_due = bound ? now + bound : RS_NEVER;
-    x->pass_over_due = now + (x->grant.reconfiguration * 4 > PASS_OVER ? x->grant.reconfiguration * 4 : PASS_OVER);
-    x->dark_due = now + dark;
-    x->dark_passed = x->path_lit = false;
-    x->light_at = 0;
-    x->all_dark = !moved;
-    x->grace_due = RS_NEVER;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
-        if (!r->member)
-            continue;
-        r->passed_over = r->apart || (!moved && ((r->passed_over && !r->lit) || r->named_dark));
-        r->no_light_told = false;
-        x->all_dark &= r->named_dark || r->state != RS_RECIPIENT_ACTIVE;
-        if (moved && r->lit) /* it is at high rate already; the others get their chance on the new path */
-            x->grace_due = now + (bound ? bound : DARK_LEAST);
-    }
-    if (x->grace_due != RS_NEVER)
-        x->light_at = x->grace_due - light_grace(x);
-}
-
-static rs_time grace_from(const rs_sending *x) {
-    return x->light_at ? x->light_at : x->path_at + 2 * x->grant.reconfiguration;
-}
-
-void rs_republic_lit(rs_time now, rs_sending *x) {
-    if (x->light_at < now)
-        x->light_at = now;
-    if (x->grace_due == RS_NEVER)
-        x->grace_due = x->light_at + light_grace(x);
-}
-
-static void accepted(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
-    if (r->member && !r->lit && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
-        x->light_due = now + x->grant.light_bound;
-    rs_time from = grace_from(x) > now ? grace_from(x) : now;
-    if ((x->light_at || x->all_dark) && x->grace_due == RS_NEVER)
-        x->grace_due = from + light_grace(x);
-    rs_republic_advance(node, now, x);
-}
-
-/* Looks at all receivers, at most four times in a grace. */
-static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
-    rs_time grace = light_grace(x), again = RS_NEVER;
-    x->grace_due = RS_NEVER;
-    if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
-        return;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->lit || !r->accepted)
-            continue;
-        rs_time due = (r->accepted_at > grace_from(x) ? r->accepted_at : grace_from(x)) + grace;
-        r->passed_over |= now >= due;
-        if (now < due && (!r->passed_over || x->all_dark) && due < again)
-            again = due;
-    }
-    x->dark_passed |= x->all_dark && again == RS_NEVER;
-    if (again != RS_NEVER)
-        x->grace_due = again > now + grace / 4 ? again : now + grace / 4;
-    rs_republic_advance(node, now, x);
-}
-
 void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
@@ -149,13 +43,12 @@ void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
 /* For all that are wanted. */
 static void begin_session(rs_node *node, rs_time now, rs_sending *x, uint64_t first, uint64_t end) {
     rs_sender_session_sent(x);
-    rs_repair_begin_session(node, x);
+    rs_engine_notify(node, now, &x->t, RS_NEWS_SESSION);
     x->first = first;
     x->end = end;
     x->t.session = x->sessions++;
     x->pos = x->stop_pos = x->rate_from_pos = 0;
     rs_sender_join(node, now, x);
-    x->cuts_logged = 0;
     x->fnsd_said = false;
     x->fnsd_due = RS_NEVER;
     x->rings[x->t.session % RS_RINGS] = (rs_session_ring){x->t.session, first, end};
@@ -205,162 +98,6 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
         fallback->path_granted(node, now, x);
 }
 
-const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x) {
-    set_attempt_interval(node, x);
-    wait_for_light(node, now, x, false);
-    rs_sender_open_members(node, now, x);
-    x->attempt_due = now;
-    rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
-    rs_republic_schedule(node, now, x);
-    rs_sender_want_path(node, now, x); /* the rest, of the object or of the receivers */
-    rs_republic_advance(node, now, x);
-    return NULL;
-}
-
-static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
-    x->stats.high_rate_at = now;
-    x->rate_from_pos = x->pos;
-    x->rate.epoch_end = now + x->rate.epoch;
-    rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
-    rs_rate_begin(x, now);
-    rs_window_start(x, now);
-    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
-    rs_republic_schedule(node, now, x);
-    rs_repair_high_rate(x);
-}
-
-static void resume(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->phase != RS_PHASE_HIGH_RATE)
-        return;
-    x->rate_from_pos = x->pos;
-    x->rate.epoch_end = now + x->rate.epoch;
-    rs_rate_begin(x, now);
-    rs_window_start(x, now);
-    rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
-    rs_republic_schedule(node, now, x);
-}
-
-static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipient *r, rs_time since) {
-    rs_event event = {.kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
-    char others[48] = "";
-    r->no_light_told = true;
-    if (x->lit)
-        rs_words(others, sizeof others, ", while %u others had light", x->lit);
-    rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms on a %s path (%u sent)%s",
-             (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
-             (unsigned)x->pos, others);
-    rs_emit(node, &event);
-}
-
-static bool is_dark(const rs_recipient *r) {
-    return r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && !r->apart && r->accepted && !r->no_light_told;
-}
-
-static void tell_all_dark(rs_node *node, rs_time now, rs_sending *x) {
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
-        if (is_dark(r))
-            tell_dark(node, now, x, r, r->accepted_at > x->path_at ? r->accepted_at : x->path_at);
-    }
-}
-
-/* One RS_EV_NO_LIGHT for each receiver that has accepted and seen nothing for the path's bound. */
-static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
-    x->light_due = RS_NEVER;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
-        if (!is_dark(r))
-            continue;
-        rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
-        if (now < since + x->grant.light_bound) {
-            if (since + x->grant.light_bound < x->light_due)
-                x->light_due = since + x->grant.light_bound;
-            continue;
-        }
-        tell_dark(node, now, x, r, since);
-    }
-}
-
-/* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. */
-static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
-    rs_time late = 0;
-    if (node->config.patch_timeout)
-        return node->config.patch_timeout;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        const rs_recipient *r = &x->recipients[i];
-        rs_time its = rs_rtt_late(&r->link.peer->rtt, 10 * RS_MS);
-        if (r->state == RS_RECIPIENT_ACTIVE && r->member && r->accepted && its > late)
-            late = its;
-    }
-    late *= 2;
-    return late < 5 * RS_MS ? 5 * RS_MS : late > 200 * RS_MS ? 200 * RS_MS : late;
-}
-
-static void data_done(rs_node *node, rs_time now, rs_sending *x) {
-    rs_straggler_stop(x);
-    bool coded = x->repair.coded;
-    rs_data_stop(node, x);
-    x->stats.data_done_at = now;
-    x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
-    tell_all_dark(node, now, x);
-    if (!rs_repair_tail(node, now, x)) {
-        x->path_done_due = now + DRAIN;
-        x->fnsd_due = now + (coded ? DRAIN : patch_timeout(node, x)); /* coded: they wait for it to ask for patches */
-    }
-    rs_sender_phase(node, x, RS_PHASE_PATCHING);
-    rs_republic_schedule(node, now, x);
-}
-
-void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole) {
-    x->path_done_due = now + DRAIN;
-    x->fnsd_due = whole ? now + patch_timeout(node, x) : now;
-    rs_sender_arm(node, x);
-}
-
-static void count_light(rs_sending *x) {
-    x->members = x->waiting = x->lit = 0;
-    x->stop_pos = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        const rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || !r->member)
-            continue;
-        x->members++;
-        if (!r->lit) {
-            x->waiting += !r->passed_over;
-            if (x->path_lit && !r->passed_over && x->light_pos + (x->end - x->first) > x->stop_pos)
-                x->stop_pos = x->light_pos + (x->end - x->first); /* until it says where its round begins */
-            continue;
-        }
-        x->lit++;
-        if (r->start_pos + (x->end - x->first) > x->stop_pos)
-            x->stop_pos = r->start_pos + (x->end - x->first);
-    }
-}
-
-/* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the
- * position. */
-void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
-        return;
-    count_light(x);
-    bool round_left = x->pos < x->stop_pos; /* some receiver with light has not had its whole round */
-    bool all_lit = x->waiting == 0 && (x->lit > 0 || x->dark_passed || x->members == 0);
-    if (all_lit && !round_left) {
-        data_done(node, now, x);
-    } else if (x->phase == RS_PHASE_ATTEMPT && round_left) {
-        if (all_lit || x->path_lit || node->config.start_policy == RS_START_ON_FIRST)
-            high_rate(node, now, x);
-    } else if (x->phase == RS_PHASE_HIGH_RATE && !round_left) {
-        /* Only receivers without light are left: no use in sending them more than attempts. */
-        x->attempt_due = now + x->attempt_interval;
-        rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
-        rs_republic_schedule(node, now, x);
-    } else if (rs_list_empty(&x->in_ready) && x->data_timer.at == 0) {
-        rs_republic_schedule(node, now, x); /* it had paused at the end of a round */
-    }
-    rs_sender_arm(node, x);
-}
-
 /* No path is held: the next one's session begins, or is waited for from now on, or is wanted. */
 static void next_session(rs_node *node, rs_time now, rs_sending *x) {
     if (x->has_next) {
@@ -386,48 +123,6 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
         return;
     }
     next_session(node, now, x);
-}
-
-/* Light is not waited for any longer of those that have not accepted yet, or of all. DATA_FNSD will have them ask for
- * everything. */
-static void pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
-        if (r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && (accepted_too || !r->accepted))
-            r->passed_over = true;
-    }
-    x->dark_passed |= accepted_too;
-    rs_republic_advance(node, now, x);
-}
-
-void rs_republic_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
-    if (now >= x->advance_due) {
-        x->advance_due = RS_NEVER;
-        rs_republic_advance(node, now, x);
-    }
-    if (now >= x->light_due)
-        tell_no_light(node, now, x);
-    if (now >= x->pass_over_due) {
-        x->pass_over_due = RS_NEVER;
-        pass_over(node, now, x, false);
-    }
-    if (now >= x->grace_due)
-        look_for_light(node, now, x);
-    if (now >= x->dark_due) {
-        x->dark_due = RS_NEVER;
-        pass_over(node, now, x, true);
-    }
-    if (now >= x->repair.tail_due)
-        rs_repair_timeout(node, now, x);
-}
-
-rs_time rs_republic_sender_due(const rs_sending *x) {
-    const rs_time dues[] = {x->light_due, x->pass_over_due, x->grace_due,
-                            x->dark_due,  x->advance_due,   x->repair.tail_due};
-    rs_time due = RS_NEVER;
-    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
-        due = dues[i] < due ? dues[i] : due;
-    return due;
 }
 
 static bool grant_is_sane(const rs_sending *x, const rs_path_grant *g) {
@@ -515,63 +210,6 @@ rs_status rs_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_kind k
     if (x->t.engine->notify)
         x->t.engine->notify(node, now, &x->t, &news);
     return RS_OK;
-}
-
-static void path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_kind kind) {
-    x->grant.kind = kind;
-    if (kind == RS_PATH_PACKET)
-        x->grant.reconfiguration = 0;
-    set_attempt_interval(node, x);
-    wait_for_light(node, now, x, true);
-    if (x->phase == RS_PHASE_ATTEMPT && x->attempt_due > now + x->attempt_interval) {
-        x->attempt_due = now + x->attempt_interval;
-        rs_republic_schedule(node, now, x);
-    }
-    rs_republic_advance(node, now, x);
-}
-
-/* RS_START_ON_SWITCHES: a hint of the switches. */
-static void light_seen(rs_node *node, rs_time now, rs_sending *x) {
-    if (node->config.start_policy != RS_START_ON_SWITCHES || x->phase != RS_PHASE_ATTEMPT || x->path_lit)
-        return;
-    x->path_lit = true;
-    x->light_pos = x->pos;
-    rs_republic_advance(node, now, x);
-}
-
-void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news *news) {
-    switch (news->what) {
-    case RS_NEWS_DATA_TIMER:
-        rs_republic_schedule(node, now, x);
-        break;
-    case RS_NEWS_ACCEPTED:
-        accepted(node, now, x, news->receiver);
-        break;
-    case RS_NEWS_REMOVED:
-        rs_window_left(node, now, x, news->receiver);
-        rs_repair_left(now, x, news->receiver);
-        break;
-    case RS_NEWS_RECEIVERS:
-        rs_republic_advance(node, now, x);
-        break;
-    case RS_NEWS_PATH_MOVED:
-        path_moved(node, now, x, news->kind);
-        break;
-    case RS_NEWS_PATH_LIGHT:
-        light_seen(node, now, x);
-        break;
-    case RS_NEWS_RESUMED:
-        resume(node, now, x);
-        break;
-    default:
-        break;
-    }
-}
-
-void rs_republic_sender_stop(rs_node *node, rs_sending *x) {
-    rs_straggler_stop(x);
-    rs_repair_end(node, x);
-    x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
 }
 
 rs_status rs_path_light(rs_node *node, rs_time now, rs_xfer xfer) {

@@ -395,8 +395,6 @@ void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x); /* OPEN 
 void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
 /* What is left goes to each receiver by patches; `cause`: why, for a person. */
 void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
-/* The path is not needed any more; `whole`: nobody misses anything, as far as is known. */
-void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
 /* There is no path for those it was wanted for: they fail with that cause, others want theirs. */
 void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause);
 
@@ -434,41 +432,7 @@ bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size);
 void rs_data_stop(rs_node *node, rs_sending *x);
 void rs_data_packet(const rs_sending *x, const rs_data_header *header, rs_packet_out *out); /* to the group */
 rs_time rs_data_deadline(const rs_node *node);
-
-#define RS_TAIL_LATEST (250 * RS_MS) /* after DATA_FNSD what is missing is asked for, even while data packets come */
-#define RS_SILENT (100 * RS_MS)      /* who reports nothing for so long holds nobody back: patches are for it */
-#define RS_QUIET_REPORTS 2           /* feedback intervals between two reports when nothing is wrong */
-
-/* window.c: how far the data channel runs ahead */
-void rs_window_start(rs_sending *x, rs_time now);                    /* high rate begins */
-uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r); /* half of what may wait at it, in packets */
-uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r);   /* packets that may be under way to it */
-void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos);
-void rs_window_anew(rs_node *node, rs_time now, rs_sending *x); /* others count than before */
-void rs_window_left(rs_node *node, rs_time now, rs_sending *x,
-                    const rs_recipient *r); /* done, failed or out of reach */
-rs_time rs_window_due(rs_sending *x,
-                      rs_time now); /* when the next data packet may go, as far as receivers are concerned */
-
-/* repair_sender.c: repairs by multicast */
-void rs_repair_begin_session(rs_node *node, rs_sending *x);
-void rs_repair_high_rate(rs_sending *x);
-void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t from, uint64_t to);
-rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
-void rs_repair_left(rs_time now, rs_sending *x, const rs_recipient *r); /* done, failed, its road down */
-bool rs_repair_poll(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out);
-void rs_repair_data_sent(rs_sending *x);
-bool rs_repair_tail(rs_node *node, rs_time now,
-                    rs_sending *x); /* the round is over; true: rs_sender_data_over follows */
-bool rs_repair_tail_sends(const rs_sending *x);
-void rs_repair_timeout(rs_node *node, rs_time now, rs_sending *x);
-void rs_repair_end(rs_node *node, rs_sending *x);
-
-/* repair_receiver.c: repair packets, and telling what is missing by maps */
-rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet);
-void rs_map_soon(rs_node *node, rs_time now, rs_receiving *x);
-void rs_map_timeout(rs_node *node, rs_time now, rs_receiving *x);
-void rs_next_map(rs_time now, rs_receiving *x, rs_message *m);
+uint32_t rs_wire_bytes(const rs_packet_out *out); /* what it costs on an Ethernet wire */
 
 /* receiver_loss.c and republic/sender.c: pieces whose digest is wrong */
 bool rs_pieces_wait(const rs_receiving *x); /* for the sender */
@@ -482,24 +446,6 @@ rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_
 rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
 bool rs_leaves_said(const rs_sending *x, const rs_recipient *r, rs_message *m);
 
-/* feedback.c: RATE both ways */
-bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */
-void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x);                /* others count than before */
-/* A circuit carries nobody else, and the manager told its rate: there is nothing to find, and what takes longer on the
- * way waits in a busy host. Window and losses still hold the sender back where receivers are slower. */
-bool rs_road_is_known(const rs_sending *x);
-void rs_rate_begin(rs_sending *x, rs_time now); /* high rate begins */
-void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
-void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
-void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x);
-void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x);
-rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
-void rs_rate_apply(rs_node *node, rs_sending *x);
-
-/* straggler.c: those who hold the others back */
-void rs_straggler_look(rs_node *node, rs_time now, rs_sending *x);
-void rs_straggler_stop(rs_sending *x); /* high rate is over */
-
 /* republic/receiver.c: data packets and one handler per message */
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet);
 rs_receiving *rs_receiving_of_packet(rs_node *node, uint64_t nonce);
@@ -510,20 +456,6 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
 /* Makes the message for a bit; `more`: there is a further one for it. */
 bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
 
-/* receiver_loss.c: what is missing, and asking for it */
-rs_time rs_receiver_patience(const rs_receiving *x);
-void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);
-void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after,
-                    uint64_t before);                          /* excluded, going around */
-void rs_ask_tail(rs_node *node, rs_time now, rs_receiving *x); /* tail_due is here */
-void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x);
-void rs_asked_came(rs_receiving *x, uint64_t sn);
-uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]); /* where what is not here should be, in order */
-void rs_ask_by(rs_node *node, rs_time now, rs_receiving *x, rs_asks how); /* forgets what was asked for */
-void rs_ask_again(rs_node *node, rs_time now,
-                  rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
-bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);
-
 /* receiver_life.c: from INCOMING to RECEIVE_DONE */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause);
 /* PTCH_REQ for [from, to), named in the ring of the object. Returns its end: all of a ring has no name of its own. */
@@ -533,6 +465,7 @@ void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
 void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x); /* it is */
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
+rs_time rs_receiver_patience(const rs_receiving *x); /* until what was asked for is asked for again */
 void rs_receiver_arm(rs_node *node, rs_receiving *x);
 void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_free(rs_node *node, rs_receiving *x);

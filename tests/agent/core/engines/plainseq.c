@@ -107,9 +107,8 @@ static bool poll(rs_node *node, rs_time now, rs_transfer *t, rs_turn turn, rs_pa
     rs_data_packet(x, &h, out);
     x->pos++;
     x->stats.packets_sent++;
-    uint32_t wire = out->header_length + out->payload_length + RS_WIRE_OVERHEAD;
-    rs_pacer_sent(&node->nic, now, wire);
-    rs_pacer_sent(&x->pacer, now, wire);
+    rs_pacer_sent(&node->nic, now, rs_wire_bytes(out));
+    rs_pacer_sent(&x->pacer, now, rs_wire_bytes(out));
     schedule(node, now, x);
     return true;
 }
