@@ -273,18 +273,48 @@ class Settings:
         return max(self.lease_ns, 120 * S) if self.away_ns is None else self.away_ns
 
 
+class ObstacleKind(Enum):
+    """What stands in the way of a request. Programs tell obstacles apart by these, people by their text."""
+
+    INVALID = "invalid"  # the request can never be meant
+    QUEUE_FULL = "queue full"
+    OVER_QUOTA = "over quota"
+    NO_CIRCUIT = "no circuit"  # not by this OCS: a rack has no port there, or too few splitters
+    LIGHT_BUDGET = "light budget"
+    UNREACHABLE = "unreachable"  # no packet links lead there
+    DEVICE_DOWN = "device down"  # a switch or OCS is not connected
+    PORT_DOWN = "port down"
+    DRAINED = "drained"
+    SERVER_PORT = "server port"  # a server sends or receives on as many paths as it may
+    CIRCUIT_IN_USE = "circuit in use"  # fibres or splitters
+    QUARANTINED = "quarantined"  # failed lately, or gave no light
+    OLD_RULES = "old rules"  # of a silent sender, not yet known to be out of a switch
+    GROUPS_USED = "groups used"  # no multicast address is left
+    AGENTS = "agents"  # one that is silent, or does not know what is demanded
+    BEHIND = "behind"  # others come first
+    RESOURCES = "resources"  # what was chosen was taken meanwhile
+    STORE = "store"  # its record could not be kept
+    SCHEDULER = "scheduler"  # what a plug-in says
+
+    def __repr__(self) -> str:
+        return f"ObstacleKind.{self.name}"
+
+
 @dataclass(frozen=True)
 class Obstacle:
-    """Why something cannot be planned, in words.
+    """Why something cannot be planned.
 
-    `ever` = waiting does not help; `until` = when it may be over by itself (ns). `blockers`: what is in use by others
-    (queue.py); nothing changes before one of them is free. Empty = not known.
+    `text`: for people; `subject`: the same without the times in it, which differ at every look (empty = as `text`).
+    `ever` = waiting does not help; `until` = when it may be over by itself (ns). `blockers`: what
+    is in use by others (queue.py); nothing changes before one of them is free. Empty = not known.
     """
 
-    reason: str
+    kind: ObstacleKind
+    text: str
     ever: bool = False
     until: int | None = None
     blockers: tuple[tuple[str, str, int], ...] = ()
+    subject: str = ""
 
 
 @dataclass

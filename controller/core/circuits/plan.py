@@ -16,7 +16,7 @@ from rostrum.controller.core.packet.fabric import Ends
 from rostrum.controller.core.packet.rules import circuit_hops
 from rostrum.controller.core.packet.trees import Hop
 from rostrum.controller.core.text import listed, seconds
-from rostrum.controller.core.values import Obstacle, PathRequest, Wanted
+from rostrum.controller.core.values import Obstacle, ObstacleKind, PathRequest, Wanted
 from rostrum.topologies.model import Ocs, Splitter
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def plan(resources: Resources, request: PathRequest, now: int) -> CircuitPlan | 
     """The plan that disturbs least, or the obstacle that is over soonest."""
     ends = resources.ends(request)
     if not ends.remote:
-        return Obstacle("all receivers are in the sender's rack", ever=True)
+        return Obstacle(ObstacleKind.NO_CIRCUIT, "all receivers are in the sender's rack", ever=True)
     if not resources.topology.ocs:
-        return Obstacle("the topology has no optical circuit switch", ever=True)
+        return Obstacle(ObstacleKind.NO_CIRCUIT, "the topology has no optical circuit switch", ever=True)
     if resources.health.darkness and (dark := _all_dark(resources, request, ends, now)):
         return dark
     found = [_on_ocs(resources, ocs, ends, now) for ocs in resources.topology.ocs.values()]
@@ -78,8 +78,9 @@ def _all_dark(resources: Resources, request: PathRequest, ends: Ends, now: int) 
         if one is None:
             return None
         until = max(until, one)
-    words = f"{listed(names, 6)} saw no light of earlier circuits; they are tried again in {seconds(until - now)}"
-    return Obstacle(words, until=now + 2**62)
+    subject = f"{listed(names, 6)} saw no light of earlier circuits"
+    text = f"{subject}; they are tried again in {seconds(until - now)}"
+    return Obstacle(ObstacleKind.QUARANTINED, text, until=now + 2**62, subject=subject)
 
 
 def share(resources: Resources, request: PathRequest) -> CircuitPlan | None:
@@ -111,9 +112,10 @@ def _on_ocs(resources: Resources, ocs: Ocs, ends: Ends, now: int) -> CircuitPlan
         return never
     status = resources.ocs[ocs.name]
     if status.state is OcsState.STARTING and now < status.since + resources.settings.circuit_wait_ns:
-        return Obstacle(f"waiting for {ocs.name} to connect")
+        return Obstacle(ObstacleKind.DEVICE_DOWN, f"waiting for {ocs.name} to connect")
     if status.state is not OcsState.UP:
-        return Obstacle(f"{ocs.name} is not connected: {status.cause or 'it has not answered yet'}", until=now + 2**62)
+        text = f"{ocs.name} is not connected: {status.cause or 'it has not answered yet'}"
+        return Obstacle(ObstacleKind.DEVICE_DOWN, text, until=now + 2**62)
     live = _reusable(resources, ocs, ends, racks, now)
     if live:
         reconfiguration = 0 if live.state is CircuitState.LIVE else round(ocs.reconfiguration_s * 1e9)
@@ -136,7 +138,7 @@ def _never(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Obstacl
     if ocs.name not in resources.everywhere:
         cut_off = [tor for tor in (source, *racks) if not resources.ports.get((ocs.name, tor))]
         if cut_off:
-            return Obstacle(f"{listed(cut_off)} has no port on {ocs.name}", ever=True)
+            return Obstacle(ObstacleKind.NO_CIRCUIT, f"{listed(cut_off)} has no port on {ocs.name}", ever=True)
     count = len(racks)
     if (ocs.name, count) in resources.never:
         return resources.never[ocs.name, count]
@@ -150,12 +152,14 @@ def _never(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Obstacl
             if everything
             else "it has no splitters"
         )
-        obstacle = Obstacle(f"{count} receiver racks cannot be reached through {ocs.name}: {have}", ever=True)
+        text = f"{count} receiver racks cannot be reached through {ocs.name}: {have}"
+        obstacle = Obstacle(ObstacleKind.NO_CIRCUIT, text, ever=True)
     elif fit(TorPort("", 0, 0), stand_ins, everything, ocs.light) is None:
         best = best_budget(TorPort("", 0, 0), stand_ins, everything, ocs.light)
         power = best.weakest.power_dbm if best else float("nan")
         stages = len(best.weakest.splitters) if best else 0
         obstacle = Obstacle(
+            ObstacleKind.LIGHT_BUDGET,
             f"light budget of {ocs.name}: {power:.1f} dBm would arrive behind {stages} splitters in a row, "
             f"{ocs.light.sensitivity_dbm:.1f} dBm are needed",
             ever=True,
@@ -188,26 +192,33 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, asker: str, now: 
     idle: list[tuple[int, _Taken]] = []
     busy: list[str] = []
     until: list[int] = []
+    kinds: list[ObstacleKind] = []
     health, down, rules = resources.health, resources.ports_down, resources.stale_rules
     if (ocs.name, tor) in resources.failed.links:
-        return Obstacle(f"waiting for {tor}'s fibres to {ocs.name}: they are drained", until=FOREVER)
+        text = f"waiting for {tor}'s fibres to {ocs.name}: they are drained"
+        return Obstacle(ObstacleKind.DRAINED, text, until=FOREVER)
     for port in resources.ports[ocs.name, tor]:
         verdict = health.input if side == "input" else health.output
         ill = None if health.spotless else verdict(ocs, port.ocs_port, now, asker)
         holder = resources.circuits.holder(ocs.name, side, port.ocs_port)
         stale = rules.obstacle(tor, port.tor_port, now) if rules and side == "input" else None
         if down and (tor, port.tor_port) in down:
+            kinds.append(ObstacleKind.PORT_DOWN)
             busy.append(f"port {port.tor_port} is down")
             until.append(FOREVER)
         elif ill:
+            kinds.append(ObstacleKind.QUARANTINED)
             busy.append(f"port {port.tor_port} ({ocs.name} {side} {port.ocs_port}) is {ill[0]}")
             until.append(ill[1])
         elif isinstance(holder, Foreign):
+            kinds.append(ObstacleKind.CIRCUIT_IN_USE)
             busy.append(f"port {port.tor_port} {_found(holder, now)}")
             until.append(holder.until)
         elif holder is not None and holder.users:
+            kinds.append(ObstacleKind.CIRCUIT_IN_USE)
             busy.append(f"port {port.tor_port} in use by {holder.user}")
         elif stale:
+            kinds.append(ObstacleKind.OLD_RULES)
             busy.append(f"port {port.tor_port} {stale[0]}")
             until.append(stale[1])
         elif holder is None:
@@ -218,9 +229,11 @@ def _take(resources: Resources, ocs: Ocs, tor: str, side: str, asker: str, now: 
         return min(idle, key=lambda one: one[0])[1]
     name = "uplink" if side == "input" else "downlink"
     return Obstacle(
+        ObstacleKind.CIRCUIT_IN_USE if ObstacleKind.CIRCUIT_IN_USE in kinds else kinds[0],
         f"waiting for {tor}'s {name}: {'; '.join(busy)}",
         until=min(until) if len(until) == len(busy) else None,
         blockers=tuple((ocs.name, side, port.ocs_port) for port in resources.ports[ocs.name, tor]) if not until else (),
+        subject=f"{tor} {side}" if until else "",
     )
 
 
@@ -241,7 +254,8 @@ def _with_splitters(
         ill = resources.health.pair(ocs, Pair(uplink.port.ocs_port, ports[0].ocs_port), now, ends.sender.server)
         if ill:
             pair = f"{uplink.port.ocs_port}>{ports[0].ocs_port}"
-            return Obstacle(f"cross-connect {pair} of {ocs.name} is {ill[0]}", until=ill[1])
+            text = f"cross-connect {pair} of {ocs.name} is {ill[0]}"
+            return Obstacle(ObstacleKind.QUARANTINED, text, until=ill[1], subject=pair)
     evict = {taken.victim: None for taken in (uplink, *downlinks) if taken.victim}
     reclaimable = [
         one.id
@@ -347,9 +361,11 @@ def _no_splitter(
     waits_for_users = bool(users)
     over = until + [end for _, end in ill]
     return Obstacle(
+        ObstacleKind.CIRCUIT_IN_USE if busy else ObstacleKind.QUARANTINED if ill else ObstacleKind.LIGHT_BUDGET,
         f"waiting for {what}: {'; '.join(parts)}",
         until=min(over) if over and not waits_for_users else None,
         blockers=tuple((ocs.name, "output", ocs.splitters[name].input) for name in busy) if not over else (),
+        subject=f"{what} {listed(busy)} {listed(users)}" if ill else "",
     )
 
 

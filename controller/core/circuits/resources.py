@@ -25,7 +25,7 @@ from rostrum.controller.core.packet.failed_links import FailedLinks
 from rostrum.controller.core.packet.trees import RACK_TREES_MAX, Hop, NoTree, RackTrees, Tree
 from rostrum.controller.core.requests.queue import Key
 from rostrum.controller.core.text import listed
-from rostrum.controller.core.values import Obstacle, PathRequest, Settings
+from rostrum.controller.core.values import Obstacle, ObstacleKind, PathRequest, Settings
 from rostrum.topologies.model import Topology
 
 CASCADES_MAX: Final = 1 << 12
@@ -169,10 +169,11 @@ class Resources:
             tree = self._tree(request, {*down, *avoid} if down or avoid else ())
         except NoTree as error:
             if not down and self.ports_down:
-                return Obstacle(f"{error}: {'; '.join(sorted(self.ports_down.values())[:3])}")
+                text = f"{error}: {'; '.join(sorted(self.ports_down.values())[:3])}"
+                return Obstacle(ObstacleKind.PORT_DOWN, text)
             if not down:
-                return Obstacle(f"{error}: no packet links lead there", ever=not avoid)
-            return Obstacle(f"{error}: waiting for {listed(down)} to connect")
+                return Obstacle(ObstacleKind.UNREACHABLE, f"{error}: no packet links lead there", ever=not avoid)
+            return Obstacle(ObstacleKind.DEVICE_DOWN, f"{error}: waiting for {listed(down)} to connect")
         return PacketPlan(tree, tree.hops, tree.rate_bps)
 
     def _tree(self, request: PathRequest, avoid: Collection[str]) -> Tree:
@@ -236,18 +237,19 @@ class Resources:
         tors = self.ends(request).tors if self.switches_down else set()
         down = [name for name in self.switches_down if name in tors]
         if down:
-            return Obstacle(f"waiting for {listed(down)} to connect ({self.switches_down[sorted(down)[0]]})")
+            text = f"waiting for {listed(down)} to connect ({self.switches_down[sorted(down)[0]]})"
+            return Obstacle(ObstacleKind.DEVICE_DOWN, text)
         for name in (request.sender, *request.receivers) if self.ports_down else ():
             if cause := self.cut_off(name):
-                return Obstacle(f"waiting for {name}'s link: {cause}")
+                return Obstacle(ObstacleKind.PORT_DOWN, f"waiting for {name}'s link: {cause}")
         if not self._sending.free(request.sender):
             name, (count, users) = request.sender, self._sending.of(request.sender)
-            reason = f"waiting for {name}'s port: it sends on {count} paths already ({listed(users, 4)})"
-            return Obstacle(reason, blockers=((name, "sending", 0),))
+            text = f"waiting for {name}'s port: it sends on {count} paths already ({listed(users, 4)})"
+            return Obstacle(ObstacleKind.SERVER_PORT, text, blockers=((name, "sending", 0),))
         for name in self._receiving.full(request.receivers):
             count, users = self._receiving.of(name)
-            reason = f"waiting for {name}'s port: it receives from {count} paths already ({listed(users, 4)})"
-            return Obstacle(reason, blockers=((name, "receiving", 0),))
+            text = f"waiting for {name}'s port: it receives from {count} paths already ({listed(users, 4)})"
+            return Obstacle(ObstacleKind.SERVER_PORT, text, blockers=((name, "receiving", 0),))
         return None
 
     def cut_off(self, server: str) -> str:

@@ -14,6 +14,7 @@ from rostrum.controller.core.persistence import recovery
 from rostrum.controller.core.persistence.durable import Change, Json, Part
 from rostrum.controller.core.requests import idempotency, path_setup, requests
 from rostrum.controller.core.state import Core
+from rostrum.controller.core.values import Obstacle, ObstacleKind
 
 PARTS: tuple[Part, ...] = (  # in the order in which they are restored
     failed_links.Records(),
@@ -113,7 +114,7 @@ def not_recorded(core: Core, event: ev.NotRecorded, now: int) -> None:
     elif path and not path.final:
         if path.id in core.queue:
             core.queue.remove(path.id)
-        requests.deny(core, path, event.cause, now)
+        requests.deny(core, path, Obstacle(ObstacleKind.STORE, event.cause), now)
     circuit = core.resources.circuits.get(event.key) if event.part == "circuit" else None
     if circuit:
         path_setup.lose_circuit(core, circuit, event.cause, now)

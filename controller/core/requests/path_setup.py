@@ -123,7 +123,7 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
         return
     plan = core.resources.packet_tree(path.request, avoid)
     if isinstance(plan, Obstacle):
-        fail(core, path, f"{cause}; and not over the packet network: {plan.reason}", now)
+        fail(core, path, f"{cause}; and not over the packet network: {plan.text}", now)
         return
     assert path.group is not None
     core.durable.mark("path", path.id)

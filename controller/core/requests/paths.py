@@ -12,7 +12,17 @@ from rostrum.controller.core.circuits.splitters import Cascade
 from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, PathKind
 from rostrum.controller.core.packet.steiner import SteinerTree
 from rostrum.controller.core.packet.trees import Hop, Tree
-from rostrum.controller.core.values import Budget, FirstLight, PathRequest, Protocol, Stamps, State, TransferReport
+from rostrum.controller.core.values import (
+    Budget,
+    FirstLight,
+    Obstacle,
+    ObstacleKind,
+    PathRequest,
+    Protocol,
+    Stamps,
+    State,
+    TransferReport,
+)
 
 if TYPE_CHECKING:
     from rostrum.controller.core.rdcm.views import Backup
@@ -76,7 +86,8 @@ class Path:
     complaints: dict[str, int] = field(default_factory=dict)  # receiver -> times without light
     dark: set[str] = field(default_factory=set)  # receivers that saw nothing of it, since it was moved last
     light: dict[str, FirstLight] = field(default_factory=dict)  # by receivers' rack, where its switch tells
-    told: str = ""  # the last reason sent with QUEUED
+    obstacle: Obstacle | None = None  # queued, or denied: what is, or was, in its way; none after a restart
+    told: tuple[ObstacleKind, str] | None = None  # queued: what it was last said to wait for
     told_at: int = 0
     transfer_id: str = ""
     on_end: Callable[[Path], None] | None = field(default=None, repr=False, compare=False)

@@ -15,7 +15,7 @@ from typing import Literal
 from rostrum.controller.core.circuits.plan import CircuitPlan
 from rostrum.controller.core.circuits.resources import Plan
 from rostrum.controller.core.requests.paths import Path
-from rostrum.controller.core.values import Quota, Wanted
+from rostrum.controller.core.values import Obstacle, ObstacleKind, Quota, Wanted
 
 EVERYBODY = "*"  # the quota of each tenant that has none of its own
 Policy = Literal["wait", "deny"]
@@ -49,10 +49,12 @@ class Over:
     generation: int
 
     @property
-    def reason(self) -> str:
+    def obstacle(self) -> Obstacle:
         if self.ever:
-            return f"beyond the quota of tenant {self.tenant}: {self.words}"
-        return f"waiting for the quota of tenant {self.tenant}: {self.words} in use"
+            text = f"beyond the quota of tenant {self.tenant}: {self.words}"
+        else:
+            text = f"waiting for the quota of tenant {self.tenant}: {self.words} in use"
+        return Obstacle(ObstacleKind.OVER_QUOTA, text, ever=self.ever)
 
 
 def need(plan: Plan) -> Use:
@@ -122,15 +124,15 @@ class Quotas:
             return Over(tenant, words, circuit, ever, quota.over, self._generation[tenant])
         return None
 
-    def holds(self, path: Path, now: int) -> str:
-        """The reason for which a queued path need not be looked at; empty = it is to be."""
+    def holds(self, path: Path, now: int) -> bool:
+        """Whether a queued path need not be looked at."""
         over = path.over_quota
         if over is None:
-            return ""
+            return False
         if over.generation != self._generation[over.tenant]:
             path.over_quota = None
-            return ""
-        return "" if self.packet_only(path, now) else over.reason
+            return False
+        return not self.packet_only(path, now)
 
     def packet_only(self, path: Path, now: int) -> bool:
         """Only the circuit is beyond the quota, and the path goes without one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -26,6 +25,8 @@ from rostrum.controller.core.values import (
     MS,
     REST,
     Decision,
+    Obstacle,
+    ObstacleKind,
     PathRequest,
     PathResponse,
     Protocol,
@@ -48,12 +49,14 @@ def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
         return
     path = Path(core.next_id("p"), request, Stamps(now))
     wrong = validation.problems(request, core.topology, core.settings)
+    obstacle = Obstacle(ObstacleKind.INVALID, "; ".join(wrong), ever=True) if wrong else None
     if not wrong and len(core.queue) >= core.settings.queue_max:
-        wrong = [f"{len(core.queue)} requests are waiting already; ask again later"]
+        full = f"{len(core.queue)} requests are waiting already; ask again later"
+        obstacle = Obstacle(ObstacleKind.QUEUE_FULL, full)
     core.paths[path.id] = path
     core.by_request[request.origin, request.request_id] = path.id
-    if wrong:
-        deny(core, path, "; ".join(wrong), now)
+    if obstacle:
+        deny(core, path, obstacle, now)
         core.forget_old()
         return
     _transfer(core, path, now)
@@ -160,7 +163,7 @@ def _one_by_one(core: Core, looked_at: list[str], now: int) -> None:
         looks += 1
         one = _waiting(core, path, now) if looks <= LOOK_AHEAD else None
         decisions = core.scheduler.schedule([one], nothing_kept, now) if one else []
-        _decided(core, path, decisions[0] if decisions else Wait(path_id, _undecided(core, path)), now)
+        _decided(core, path, decisions[0] if decisions else _undecided(core, path), now)
 
 
 def _together(core: Core, looked_at: list[str], now: int) -> None:
@@ -170,7 +173,7 @@ def _together(core: Core, looked_at: list[str], now: int) -> None:
         decisions = {one.path_id: one for one in core.scheduler.schedule(waiting, core.resources.fork(), now)}
     for path_id in looked_at:
         path = core.paths[path_id]
-        _decided(core, path, decisions.get(path_id) or Wait(path_id, _undecided(core, path)), now)
+        _decided(core, path, decisions.get(path_id) or _undecided(core, path), now)
 
 
 def _decided(core: Core, path: Path, decision: SchedulerDecision, now: int) -> None:
@@ -182,7 +185,7 @@ def _decided(core: Core, path: Path, decision: SchedulerDecision, now: int) -> N
         decision = carried_out
     if isinstance(decision, Deny):
         core.queue.remove(path.id)
-        deny(core, path, decision.reason, now)
+        deny(core, path, decision.obstacle, now)
     elif isinstance(decision, Wait):
         _wait(core, path, decision, now)
 
@@ -203,7 +206,9 @@ def _waiting(core: Core, path: Path, now: int) -> Waiting | None:
         if core.quotas.packet_only(path, now):
             request = replace(request, wanted=Wanted.PACKET)
     blockers = core.queue.blockers(path.id)
-    return Waiting(path.id, request, path.waiting_since, path.circuit_until, blockers, path.reason if blockers else "")
+    return Waiting(
+        path.id, request, path.waiting_since, path.circuit_until, blockers, path.obstacle if blockers else None
+    )
 
 
 def is_silent(core: Core, path: Path) -> bool:
@@ -212,43 +217,45 @@ def is_silent(core: Core, path: Path) -> bool:
     return agent is not None and agent.lapsed
 
 
-def _undecided(core: Core, path: Path) -> str:
+def _undecided(core: Core, path: Path) -> Wait:
     if is_silent(core, path):
-        return f"the agent of {path.request.origin} is silent"
+        return _waits(path, ObstacleKind.AGENTS, f"the agent of {path.request.origin} is silent")
     if path.follows:
-        return f"the session before it still has its circuit ({path.follows})"
+        return _waits(path, ObstacleKind.BEHIND, f"the session before it still has its circuit ({path.follows})")
     if path.over_quota:
-        return path.over_quota.reason
-    return f"behind others in the queue of {len(core.queue)}"
+        return Wait(path.id, path.over_quota.obstacle)
+    return _waits(path, ObstacleKind.BEHIND, f"behind others in the queue of {len(core.queue)}")
+
+
+def _waits(path: Path, kind: ObstacleKind, text: str) -> Wait:
+    return Wait(path.id, Obstacle(kind, text))
 
 
 def _wait(core: Core, path: Path, decision: Wait, now: int) -> None:
-    path.reason = decision.reason
+    obstacle = decision.obstacle
+    path.reason, path.obstacle = obstacle.text, obstacle
     if now >= path.wait_until:
         core.queue.remove(path.id)
-        deny(core, path, f"not served within {seconds(now - path.stamps.requested)}: {decision.reason}", now)
+        text = f"not served within {seconds(now - path.stamps.requested)}: {obstacle.text}"
+        deny(core, path, replace(obstacle, text=text), now)
         return
-    times = (path.circuit_until, path.wait_until, decision.until)
-    core.queue.sleep(path.id, decision.blockers, min(at for at in times if at is not None and at > now))
+    times = (path.circuit_until, path.wait_until, obstacle.until)
+    core.queue.sleep(path.id, obstacle.blockers, min(at for at in times if at is not None and at > now))
     if path.told and now < path.told_at + NOTICE_NS:
         return
-    gist = _gist(decision.reason)
-    if path.told != gist:
+    about = (obstacle.kind, obstacle.subject or obstacle.text)
+    if path.told != about:
         if not path.told:
             core.counts["queued"] += 1
-        path.told, path.told_at = gist, now
-        core.log("queued", path=path.id, request=path.request.request_id, reason=decision.reason)
+        path.told, path.told_at = about, now
+        core.log("queued", path=path.id, request=path.request.request_id, reason=obstacle.text)
         answer(core, path)
         core.emit(act.PathChanged(path.id))
 
 
-def _gist(reason: str) -> str:
-    """A reason without the times in it, which change at every look."""
-    return re.sub(r"[0-9.e+]+ m?s\b", "", reason)
-
-
-def deny(core: Core, path: Path, reason: str, now: int) -> None:
-    path.reason = path.cause = reason
+def deny(core: Core, path: Path, obstacle: Obstacle, now: int) -> None:
+    reason = path.reason = path.cause = obstacle.text
+    path.obstacle = obstacle
     path.to(State.FAILED, now)
     core.durable.mark("path", path.id)
     core.counts["denied"] += 1
@@ -263,13 +270,13 @@ def _within_quota(core: Core, path: Path, grant: Grant, now: int) -> Grant | Wai
     over = core.quotas.over(path.request.tenant, quotas.need(grant.plan))
     if over is None:
         if path.over_quota and path.over_quota.circuit and path.request.wanted is Wanted.AUTO:
-            return replace(grant, reason=f"no circuit: {path.over_quota.reason}")
+            return replace(grant, reason=f"no circuit: {path.over_quota.obstacle.text}")
         return grant
     path.over_quota = over
     if core.quotas.packet_only(path, now):
         core.wake_at(now)  # at the end of this step, as a packet path
-        return Wait(path.id, over.reason)
-    return Deny(path.id, over.reason) if over.ever or over.policy == "deny" else Wait(path.id, over.reason)
+        return Wait(path.id, over.obstacle)
+    return Deny(path.id, over.obstacle) if over.ever or over.policy == "deny" else Wait(path.id, over.obstacle)
 
 
 def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None:
@@ -286,25 +293,26 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
     kind = PathKind.CIRCUIT if isinstance(plan, CircuitPlan) else PathKind.PACKET
     request = _served(core, path.request, grant)
     if request is None:
-        return Wait(path.id, "waiting for a path to all receivers")
+        return _waits(path, ObstacleKind.RESOURCES, "waiting for a path to all receivers")
     all_of_it = grant.accepted_size == request.remaining_size == request.data_size
     whole = all_of_it and request is path.request and _begins_transfer(core, path)
     protocol, words = views.choose(core, request, kind, plan.hops, whole)
     if protocol is Protocol.RDCM and request.origin != REST and (strange := views.without_rdcm(core, request)):
-        return Wait(path.id, f"waiting for agents that know rdcm, which the request demands: {listed(strange, 4)}")
+        text = f"waiting for agents that know rdcm, which the request demands: {listed(strange, 4)}"
+        return _waits(path, ObstacleKind.AGENTS, text)
     rule_set = core.idle_rules.take(plan.hops)
     try:
         group = rule_set.group if rule_set else _group(core, now)
         reservation = core.resources.reserve(path.id, request, plan, now)
     except Exhausted as error:
-        return Wait(path.id, f"waiting for a multicast group: {error}")
+        return _waits(path, ObstacleKind.GROUPS_USED, f"waiting for a multicast group: {error}")
     except Conflict as conflict:
         if rule_set:
             core.idle_rules.keep(rule_set)
         else:
             core.groups.give_back(group)
         core.warn("scheduler granted what is taken", path=path.id, scheduler=core.scheduler.name, cause=conflict)
-        return Wait(path.id, f"waiting for resources: {conflict}")
+        return _waits(path, ObstacleKind.RESOURCES, f"waiting for resources: {conflict}")
     core.queue.remove(path.id)
     core.durable.mark("path", path.id)
     path.request = request

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD, Decision, Scheduler, Wait, Waiting
+from rostrum.controller.core.values import Obstacle, ObstacleKind
 
 
 class Fifo(Scheduler):
@@ -17,7 +18,8 @@ class Fifo(Scheduler):
         head: Wait | None = None
         for waiting in queue[:LOOK_AHEAD]:
             if head:
-                decisions.append(Wait(waiting.path_id, f"behind {head.path_id} (fifo), which is {head.reason}"))
+                text, subject = f"behind {head.path_id} (fifo), which is {head.reason}", f"behind {head.path_id}"
+                decisions.append(Wait(waiting.path_id, Obstacle(ObstacleKind.BEHIND, text, subject=subject)))
                 continue
             decision = self.serve(waiting, resources, now)
             decisions.append(decision)

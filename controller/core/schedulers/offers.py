@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rostrum.controller.core.circuits.plan import CircuitPlan
 from rostrum.controller.core.circuits.resources import Plan, Resources
 from rostrum.controller.core.requests.queue import Key
 from rostrum.controller.core.text import seconds
-from rostrum.controller.core.values import REST, Obstacle, PathRequest, Wanted
+from rostrum.controller.core.values import REST, Obstacle, ObstacleKind, PathRequest, Wanted
 
 PACKET_SHARE = 16  # of the packet network's rate a transfer is sure to have one part in so many: others use it too
 
@@ -23,8 +23,8 @@ class Waiting:
     request: PathRequest
     since: int
     circuit_until: int
-    blockers: tuple[Key, ...] = ()  # what was in its way at the last look, in the words of `reason`
-    reason: str = ""
+    blockers: tuple[Key, ...] = ()  # what was in its way at the last look
+    obstacle: Obstacle | None = None  # with `blockers`: as it was told then
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,32 @@ class Grant:
     receivers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class Wait:
-    path_id: str
-    reason: str
-    until: int | None = None  # when it may be over by itself
-    blockers: tuple[Key, ...] = ()  # nothing changes before one of these is free (or `until`); empty = not known
+    """The request waits. `obstacle`: for what; a plug-in may say so in a text of its own."""
+
+    def __init__(self, path_id: str, obstacle: Obstacle | str, until: int | None = None) -> None:
+        self.path_id = path_id
+        self.obstacle = _obstacle(obstacle, until)
+
+    @property
+    def reason(self) -> str:
+        return self.obstacle.text
 
 
-@dataclass(frozen=True)
 class Deny:
-    path_id: str
-    reason: str
+    """The request is refused. `obstacle`: for what; a plug-in may say so in a text of its own."""
+
+    def __init__(self, path_id: str, obstacle: Obstacle | str) -> None:
+        self.path_id = path_id
+        self.obstacle = _obstacle(obstacle, None)
+
+    @property
+    def reason(self) -> str:
+        return self.obstacle.text
+
+
+def _obstacle(what: Obstacle | str, until: int | None) -> Obstacle:
+    return Obstacle(ObstacleKind.SCHEDULER, what, until=until) if isinstance(what, str) else what
 
 
 Decision = Grant | Wait | Deny
@@ -66,8 +80,8 @@ def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int |
     request = waiting.request
     reason = "a packet path was asked for"
     patient = request.wanted is Wanted.CIRCUIT or now < waiting.circuit_until
-    if waiting.blockers and patient and not resources.any_free(waiting.blockers):
-        return Wait(waiting.path_id, waiting.reason, None, waiting.blockers)
+    if waiting.obstacle and waiting.blockers and patient and not resources.any_free(waiting.blockers):
+        return Wait(waiting.path_id, waiting.obstacle)
     if request.wanted is not Wanted.PACKET:
         plan = resources.plan_circuit(request, now)
         soon = small(request, resources, plan)
@@ -76,21 +90,22 @@ def offer(waiting: Waiting, resources: Resources, now: int, session_bytes: int |
         if not isinstance(plan, Obstacle):
             return Grant(waiting.path_id, plan, accepted(request, session_bytes))
         if request.wanted is Wanted.CIRCUIT:
-            return Deny(waiting.path_id, plan.reason) if plan.ever else _wait(waiting, plan)
+            return Deny(waiting.path_id, plan) if plan.ever else Wait(waiting.path_id, plan)
         if plan.ever:
-            reason = plan.reason
+            reason = plan.text
         elif now >= waiting.circuit_until:
-            reason = f"no circuit within {seconds(now - waiting.since)}: {plan.reason}"
+            reason = f"no circuit within {seconds(now - waiting.since)}: {plan.text}"
         elif plan.until is not None and plan.until > waiting.circuit_until:
-            reason = f"no circuit in time: {plan.reason}"
+            reason = f"no circuit in time: {plan.text}"
         else:
-            return _wait(waiting, plan)
+            return Wait(waiting.path_id, plan)
     tree = resources.plan_packet(request, now)
     if not isinstance(tree, Obstacle):
         return Grant(waiting.path_id, tree, accepted(request, session_bytes), reason)
     if tree.ever:
-        return Deny(waiting.path_id, tree.reason if request.wanted is Wanted.PACKET else f"{tree.reason}; {reason}")
-    return _wait(waiting, tree)
+        text = tree.text if request.wanted is Wanted.PACKET else f"{tree.text}; {reason}"
+        return Deny(waiting.path_id, replace(tree, text=text))
+    return Wait(waiting.path_id, tree)
 
 
 def small(request: PathRequest, resources: Resources, plan: CircuitPlan | Obstacle) -> str:
@@ -115,10 +130,6 @@ def small(request: PathRequest, resources: Resources, plan: CircuitPlan | Obstac
     if packets_ns > circuit_ns:
         return ""
     return f"{request.remaining_size} bytes get there by packets before a circuit is made ({seconds(round(ahead_ns))})"
-
-
-def _wait(waiting: Waiting, obstacle: Obstacle) -> Wait:
-    return Wait(waiting.path_id, obstacle.reason, obstacle.until, obstacle.blockers)
 
 
 def accepted(request: PathRequest, session_bytes: int | None) -> int:

@@ -60,11 +60,11 @@ class Split(Scheduler):
         patience = waiting.since + PATIENCE_NS
         if share < LEAST_SHARE and now < patience and not whole.ever:
             if whole.until is None and (request.wanted is Wanted.CIRCUIT or now < waiting.circuit_until):
-                return Wait(waiting.path_id, whole.reason, patience)
+                return Wait(waiting.path_id, replace(whole, until=patience, blockers=()))
             return None
         resources.reserve(waiting.path_id, part, plan, now)
         count = f"{len(part.receivers)} of {len(request.receivers)} receivers"
-        reason = f"split: {count} now, the others later: {whole.reason}"
+        reason = f"split: {count} now, the others later: {whole.text}"
         return Grant(waiting.path_id, plan, accepted(part, self.session_bytes), reason, part.receivers)
 
 
@@ -112,4 +112,4 @@ def _wait(waiting: Waiting, obstacles: Sequence[Obstacle], now: int) -> Wait | N
     ends = [one.until for one in ahead if one.until is not None]
     known = all(one.blockers for one in ahead)
     blockers = tuple(dict.fromkeys(chain.from_iterable(one.blockers for one in ahead))) if known else ()
-    return Wait(waiting.path_id, hopeful[0].reason, min(ends, default=None), blockers)
+    return Wait(waiting.path_id, replace(hopeful[0], until=min(ends, default=None), blockers=blockers))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from rostrum.controller.core import actions as act
 from rostrum.controller.core.requests.paths import Path, Transfer
 from rostrum.controller.core.state import Core
+from rostrum.controller.core.values import ObstacleKind
 from rostrum.controller.northbound.metrics.stats import Histogram
 from rostrum.controller.northbound.rest.views import WallClock
 
@@ -18,40 +19,29 @@ SETUP_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 TRANSFER_BOUNDS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 SHARE_BOUNDS = (0.0, 0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
-# Class of a denial <- what its reason says. What plug-in schedulers say is theirs: class "scheduler".
-_NEVER = (
-    ("over quota", ("quota of tenant",)),
-    ("circuit impossible", ("sender's rack", "no optical circuit switch", "has no port on")),
-    ("circuit impossible", ("cannot be reached through", "light budget of")),
-    ("unreachable", ("no packet links lead there",)),
-)
-_WAITED = (
-    ("over quota", ("quota of tenant",)),
-    ("device down", (" to connect", "is not connected")),
-    ("server port busy", ("'s port: it ",)),
-    ("circuit busy", ("'s uplink: ", "'s downlink: ", "waiting for a splitter", "splitters (")),
-    ("component failed", ("cross-connect ",)),
-    ("groups used up", ("waiting for a multicast group",)),
-    ("behind others", ("behind ", "the session before it")),
-)
-REASON_CLASSES = (
-    *dict.fromkeys(name for name, _ in _NEVER + _WAITED),
-    "invalid",
-    "queue full",
-    "scheduler",
-    "waited",
-)
-
-
-def reason_class(reason: str, queued: bool) -> str:
-    """One of REASON_CLASSES. `queued`: the request had entered the queue before it was denied."""
-    if not queued:
-        return "queue full" if "requests are waiting already" in reason else "invalid"
-    waited = reason.startswith("not served within")
-    for name, signs in _WAITED if waited else _NEVER:
-        if any(sign in reason for sign in signs):
-            return name
-    return "waited" if waited else "scheduler"
+# The class of a denial, by what was in the way.
+CLASSES = {
+    ObstacleKind.INVALID: "invalid",
+    ObstacleKind.QUEUE_FULL: "queue full",
+    ObstacleKind.OVER_QUOTA: "over quota",
+    ObstacleKind.NO_CIRCUIT: "circuit impossible",
+    ObstacleKind.LIGHT_BUDGET: "circuit impossible",
+    ObstacleKind.UNREACHABLE: "unreachable",
+    ObstacleKind.DEVICE_DOWN: "device down",
+    ObstacleKind.PORT_DOWN: "device down",
+    ObstacleKind.DRAINED: "device down",
+    ObstacleKind.SERVER_PORT: "server port busy",
+    ObstacleKind.CIRCUIT_IN_USE: "circuit busy",
+    ObstacleKind.OLD_RULES: "circuit busy",
+    ObstacleKind.QUARANTINED: "component failed",
+    ObstacleKind.GROUPS_USED: "groups used up",
+    ObstacleKind.BEHIND: "behind others",
+    ObstacleKind.AGENTS: "waited",
+    ObstacleKind.RESOURCES: "waited",
+    ObstacleKind.STORE: "waited",
+    ObstacleKind.SCHEDULER: "scheduler",
+}
+REASON_CLASSES = tuple(dict.fromkeys(CLASSES.values()))
 
 
 class Meters:
@@ -79,7 +69,8 @@ class Meters:
 
     def _denied(self, facts: dict[str, object]) -> None:
         path = self._path(facts)
-        self.denied[reason_class(str(facts["reason"]), path is not None and path.waiting_since > 0)] += 1
+        obstacle = path.obstacle if path else None
+        self.denied[CLASSES[obstacle.kind if obstacle else ObstacleKind.SCHEDULER]] += 1
 
     def _accepted(self, facts: dict[str, object]) -> None:
         path = self._path(facts)

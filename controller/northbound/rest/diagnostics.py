@@ -12,7 +12,7 @@ from rostrum.controller.core.requests import validation
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.requests.quotas import EVERYBODY, Use
 from rostrum.controller.core.state import Core
-from rostrum.controller.core.values import MS, REST, PathRequest, State, Wanted
+from rostrum.controller.core.values import MS, REST, ObstacleKind, PathRequest, State, Wanted
 from rostrum.controller.diagnostics.doctor import Doctor
 from rostrum.controller.diagnostics.preflight import Flight, Preflight
 from rostrum.controller.northbound.rest import problems, schemas
@@ -271,28 +271,25 @@ def _why(core: Core, path: Path, now: int) -> WhyView:
 
 
 def _advice(path: Path) -> str:
-    reason = path.cause or path.reason
-    if not reason:
-        return ""
     if path.over_quota:
         return "release paths of the tenant, or raise its quota (--quotas, then SIGHUP)"
-    for sign, words in _ADVICE:
-        if sign in reason:
-            return words
-    return "nothing: it is served as soon as it can be" if path.state is State.QUEUED else ""
+    advice = _ADVICE.get(path.obstacle.kind) if path.obstacle else None
+    return advice or ("nothing: it is served as soon as it can be" if path.state is State.QUEUED else "")
 
 
-_ADVICE = (
-    ("to connect", "see why the device is not connected: rostrum doctor"),
-    ("is not connected", "see why the device is not connected: rostrum doctor"),
-    (" is down", "mend the port: rostrum doctor; other ways are taken as soon as there are some"),
-    ("out of use", "the component is tried again by itself; rostrum doctor says what it did"),
-    ("in use by", "wait for that path to end, release it, or ask with kind packet"),
-    ("already (", "wait for one of these paths to end, or start the manager with a higher --paths-per-server"),
-    ("multicast group", "release paths; or give the topology a larger multicast network"),
-    ("behind ", "nothing: it is its turn later; another --scheduler may order the queue otherwise"),
-    ("light budget", "use a topology with fewer splitters in a row, or take the packet network"),
-)
+_ADVICE = {
+    ObstacleKind.DEVICE_DOWN: "see why the device is not connected: rostrum doctor",
+    ObstacleKind.PORT_DOWN: "mend the port: rostrum doctor; other ways are taken as soon as there are some",
+    ObstacleKind.DRAINED: "give the link back (rostrum links undrain), or ask with kind packet",
+    ObstacleKind.QUARANTINED: "the component is tried again by itself; rostrum doctor says what it did",
+    ObstacleKind.OLD_RULES: "nothing: the switch tells soon which rules it has; rostrum doctor says if it does not",
+    ObstacleKind.CIRCUIT_IN_USE: "wait for that path to end, release it, or ask with kind packet",
+    ObstacleKind.SERVER_PORT: "wait for one of these paths, or start the manager with a higher --paths-per-server",
+    ObstacleKind.GROUPS_USED: "release paths; or give the topology a larger multicast network",
+    ObstacleKind.BEHIND: "nothing: it is its turn later; another --scheduler may order the queue otherwise",
+    ObstacleKind.LIGHT_BUDGET: "use a topology with fewer splitters in a row, or take the packet network",
+    ObstacleKind.NO_CIRCUIT: "ask with kind packet, or let the manager choose",
+}
 
 
 def _use(one: Use) -> UseView:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.values import Quota, Settings
-from rostrum.controller.northbound.metrics.meters import REASON_CLASSES, reason_class
+from rostrum.controller.core.values import ObstacleKind, Quota, Settings
+from rostrum.controller.northbound.metrics.meters import CLASSES, REASON_CLASSES
 from rostrum.controller.northbound.metrics.stats import Histogram
 from rostrum.controller.northbound.thrift.codec import idl
 
@@ -148,28 +147,8 @@ async def test_metrics__labels_are_bounded(tmp_path: Path) -> None:
         assert not re.search(r'"(p|t)-[0-9a-z]+-[0-9]+"|"h[1-8]"', text)
 
 
-@pytest.mark.parametrize(
-    ("reason", "queued", "expected"),
-    [
-        ("receivers: h99 not in topology", False, "invalid"),
-        ("10000 requests are waiting already; ask again later", False, "queue full"),
-        ("all receivers are in the sender's rack", True, "circuit impossible"),
-        ("h5 cannot be reached: no packet links lead there; light budget of ocs: 1 dBm", True, "circuit impossible"),
-        ("h5 cannot be reached: no packet links lead there", True, "unreachable"),
-        ("not served within 1 s: waiting for tor1's uplink: port 5 in use by p-1", True, "circuit busy"),
-        ("not served within 1 s: waiting for 2 splitters (0 free): s1 in use by p-1", True, "circuit busy"),
-        ("not served within 1 s: waiting for h1's port: it sends on 16 paths already", True, "server port busy"),
-        ("not served within 1 s: waiting for tor1 to connect (not connected yet)", True, "device down"),
-        ("not served within 1 s: ocs is not connected: gone", True, "device down"),
-        ("not served within 1 s: cross-connect 6>3 of ocs is FAULT", True, "component failed"),
-        ("not served within 1 s: waiting for a multicast group: all 255 are used", True, "groups used up"),
-        ("not served within 1 s: behind others in the queue of 300", True, "behind others"),
-        ("not served within 1 s: it is Monday", True, "waited"),
-        ("not on Mondays", True, "scheduler"),
-    ],
-)
-def test_reasons__have_one_of_the_classes(reason: str, queued: bool, expected: str) -> None:
-    assert reason_class(reason, queued) == expected and expected in REASON_CLASSES
+def test_denials__each_obstacle_has_its_class() -> None:
+    assert set(CLASSES) == set(ObstacleKind) and {"invalid", "circuit busy", "waited"} < set(REASON_CLASSES)
 
 
 def test_histogram__bounds_belong_to_their_bucket() -> None:
