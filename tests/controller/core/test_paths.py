@@ -6,7 +6,7 @@ import pytest
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import PathKind
-from rostrum.controller.core.values import REST, Decision, PathRequest, Settings, State, Wanted
+from rostrum.controller.core.values import REST, Decision, ObstacleKind, PathRequest, Settings, State, Wanted
 from rostrum.topologies import loader
 
 from tests.controller.timeline import Timeline
@@ -104,6 +104,7 @@ def test_wait__after_the_circuit_wait_a_packet_path_with_the_reason() -> None:
     first = line.ask("h1", "h3", "h5")
     second = line.ask("h2", "h3", "h5")
     assert second.state is State.QUEUED and f"uplink: port 50 in use by {first.id}" in second.reason
+    assert second.obstacle and second.obstacle.kind is ObstacleKind.CIRCUIT_IN_USE
     line.wait(1999)
     assert second.state is State.QUEUED
     line.wait(2)
@@ -120,6 +121,7 @@ def test_wait__a_demanded_circuit_is_denied_when_the_wait_is_over() -> None:
     line.wait(501)
     assert path.state is State.FAILED
     assert path.cause.startswith("not served within 500 ms: waiting for tor1's uplink")
+    assert path.obstacle and path.obstacle.kind is ObstacleKind.CIRCUIT_IN_USE
     assert line.decisions() == [Decision.QUEUED, Decision.DENIED]
 
 
@@ -335,6 +337,7 @@ def test_ports__shared_up_to_the_limit() -> None:
         line.ask(sender, "h1", wanted=Wanted.PACKET)
     third = line.ask("h7", "h1", wanted=Wanted.PACKET)
     assert third.state is State.QUEUED and "waiting for h1's port: it receives from 2 paths already" in third.reason
+    assert third.obstacle and third.obstacle.kind is ObstacleKind.SERVER_PORT
 
 
 def test_lease__of_a_rest_path_is_renewed_or_over() -> None:
@@ -357,6 +360,7 @@ def test_queue__is_bounded() -> None:
     paths = [line.ask("h2", "h3", wanted=Wanted.CIRCUIT) for _ in range(5)]
     assert [path.state for path in paths].count(State.QUEUED) == 3
     assert "3 requests are waiting already" in paths[-1].cause
+    assert paths[-1].obstacle and paths[-1].obstacle.kind is ObstacleKind.QUEUE_FULL
 
 
 def test_history__is_bounded() -> None:
