@@ -18,6 +18,7 @@ from rich.table import Table
 from rostrum.lab import experiments, links
 from rostrum.lab.lab import Lab, labs
 from rostrum.lab.namespace import LabError
+from rostrum.lab.ocs.witness import is_order
 from rostrum.topologies import TopologyError, builtin_names
 from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.places import short
@@ -251,15 +252,21 @@ def link(name: str, operation: str, a: str, b: str) -> None:
 @NAME
 @click.option("--ocs", "ocs_name", default="ocs", show_default=True, help="Which OCS of the topology.")
 @click.argument(
-    "operation", type=click.Choice(["state", "counters", "fault", "clear", "timing", "drop-sessions", "log"])
+    "operation", type=click.Choice(["state", "counters", "commands", "fault", "clear", "timing", "drop-sessions"])
 )
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@JSON
 @_words_for_errors
-def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...]) -> None:
+def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...], as_json: bool) -> None:
     """Look into the emulated OCS, and break its light. Answers are JSON; docs/ocs.md lists the faults.
+
+    `commands` shows who ordered what, in the order in which the OCS took it: a table, JSON with --json. It is what the
+    switch saw, whatever the managers believe. With orders=1 it leaves out what only reads. A session is one TL1
+    connection; a manager that restarts or takes over has a new one.
 
     \b
       rostrum lab ocs state
+      rostrum lab ocs commands orders=1
       rostrum lab ocs fault kind=dim-splitter splitter=s1 db=12
       rostrum lab ocs fault kind=stuck input=1
       rostrum lab ocs timing reconfiguration=uniform:60ms:80ms ringing=5ms:0.5
@@ -274,7 +281,26 @@ def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...]) -> No
             request[key] = json.loads(value)
         except ValueError:
             request[key] = value
-    print(json.dumps(Lab.attach(name).ask_ocs(ocs_name, request), indent=1))
+    if operation == "commands":
+        _ocs_commands(Lab.attach(name), ocs_name, bool(request.get("orders")), as_json)
+    else:
+        print(json.dumps(Lab.attach(name).ask_ocs(ocs_name, request), indent=1))
+
+
+def _ocs_commands(running: Lab, ocs_name: str, orders: bool, as_json: bool) -> None:
+    log = running.ask_ocs(ocs_name, {"op": "log"})
+    rows = [one for one in log["commands"] if not orders or is_order(one)]
+    if as_json:
+        print(json.dumps({"now_ns": log["now_ns"], "commands": rows}, indent=1))
+        return
+    table = Table("ago", "session", "from", "command", "verdict", "took", "made", "taken down")
+    for one in rows:
+        verdict = f"{one['verdict']}: {one['error']}" if one["error"] else one["verdict"]
+        took = f"{(one['answered_ns'] - one['at_ns']) / 1e6:.1f} ms" if one["answered_ns"] else "-"
+        made, removed = (" ".join(f"{a}>{b}" for a, b in one[what]) for what in ("made", "removed"))
+        ago = f"{(log['now_ns'] - one['at_ns']) / 1e9:.1f} s"
+        table.add_row(ago, str(one["session"]), one["from"], one["command"], verdict, took, made, removed)
+    OUT.print(table)
 
 
 @lab.command(

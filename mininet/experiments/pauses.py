@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from rostrum.client import Agent, NotFound, RostrumError, SendHandle, SendResult
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.ocs import witness
 from rostrum.topologies import TopologyError
 
 OUT = Console(highlight=False, soft_wrap=True)
 PROGRAMS = {"sender": "h1", "receiver": "h5", "manager": "manager", "ocs": "ocs"}
 PHASES = ("requested", "attempt", "high-rate", "patching")
 FAR = ("h3", "h5", "h7")
+UPLINK = 1  # the OCS's port at the sender's rack
 RIVAL = "h2"  # of the sender's rack: it wants the same uplink, to the same racks
 SIZE = 40_000_000
 SILENCE_S = 5.0  # the agents' bound on a receiver's silence
@@ -35,6 +38,7 @@ QUICK = {
     "ocs.ocs.reconfiguration_ms": 20,
 }
 _numbers = itertools.count(7000)
+Spans = list[tuple[int, int]]
 
 
 @click.command()
@@ -89,6 +93,7 @@ def trial(
 ) -> dict[str, Any]:  # fmt: skip
     """One pause; `wrong` says what should not be. Raises LabError, RostrumError."""
     row: dict[str, Any] = {"program": program, "phase": phase, "seconds": seconds, "wrong": []}
+    log = OcsLog(lab)
     data = random.Random(seed).randbytes(SIZE)
     first, second = next(_numbers), next(_numbers)
     with Agent(lab.agent_socket("h1")) as sender, Agent(lab.agent_socket(RIVAL)) as rival:
@@ -106,8 +111,11 @@ def trial(
         for what, number, result in zip(("the transfer", "the rival's"), (first, second), results, strict=True):
             row["wrong"] += _outcome(what, result, program, away_s)
             row["wrong"] += _content(lab, number, data, program, away_s)
+        sends = [_on_circuit(result) for result in results]
         row["took_s"] = round(time.monotonic() - began, 2)
-    row["wrong"] += quiet(lab) + granted_twice(lab)
+    if program == "sender":
+        sends[0] = [span for one in sends[0] for span in _without(one, paused.stopped)]
+    row["wrong"] += quiet(lab) + log.wrong(sends)
     for name, number in itertools.product(("h1", RIVAL, *FAR), (first, second)):
         _delete(lab, name, number)
     OUT.print(f"{program:9} stopped for {seconds:g} s at {phase:10} {row['took_s']:6.2f} s  "
@@ -122,7 +130,9 @@ def _until_phase(handle: SendHandle, phase: str) -> None:
 
 
 class _Pause(threading.Thread):
-    """Stops a program when it is made, and continues it. `length_s`: how long it stood still, on this machine."""
+    """Stops a program when it is made, and continues it. `length_s`: how long it stood still, on this machine; `stopped`:
+    from when to when it surely did, on the wall clock (ns).
+    """
 
     def __init__(self, lab: Lab, program: str, seconds: float) -> None:
         super().__init__(daemon=True)
@@ -130,10 +140,12 @@ class _Pause(threading.Thread):
         self._lab, self._program, self._seconds = lab, program, seconds
         self._began = time.monotonic()
         lab.signal(program, signal.SIGSTOP)
+        self.stopped = (time.time_ns(), time.time_ns())
         self.start()
 
     def run(self) -> None:
         time.sleep(self._seconds)
+        self.stopped = (self.stopped[0], time.time_ns())
         self._lab.signal(self._program, signal.SIGCONT)
         self.length_s = time.monotonic() - self._began
 
@@ -183,7 +195,7 @@ def _left(lab: Lab) -> list[str]:
     states = ("queued", "configuring", "active")
     left = [f"{one['id']} is {state}" for state in states for one in lab.rest.get(f"/v1/paths?state={state}")["paths"]]
     told = {(row["input"], row["output"]) for row in lab.rest.get("/v1/circuits")["cross_connects"]}
-    there = {(row["input"], row["output"]) for row in lab.ocs_state()["cross_connects"]}
+    there = _crossed(lab)
     left += [f"cross-connect {a}>{b}: the manager says one thing, the OCS another" for a, b in told ^ there]
     left += [
         f"{row['server']} is {'silent' if row['connected'] else 'not connected'}"
@@ -192,19 +204,43 @@ def _left(lab: Lab) -> list[str]:
     return left
 
 
-def granted_twice(lab: Lab) -> list[str]:
-    """Circuits that two paths held at a time, by the manager's account of each path that was not moved off its own."""
-    held: dict[str, list[tuple[int, int, str]]] = {}
-    for one in lab.rest.get("/v1/paths")["paths"]:
-        times = one["timeline"]
-        if one["circuit"] is None or not times["accepted_ns"]:
-            continue
-        ends = [times[name] for name in ("released_ns", "moved_ns", "failed_ns") if times.get(name)]
-        held.setdefault(one["circuit"]["id"], []).append((times["accepted_ns"], min(ends, default=2**63), one["id"]))
-    found = []
-    for circuit, rows in held.items():
-        rows.sort()
-        found += [
-            f"{circuit} was given to {b[2]} while {a[2]} had it" for a, b in itertools.pairwise(rows) if b[0] < a[1]
-        ]
-    return found
+def _on_circuit(result: SendResult) -> Spans:
+    """When it sent by a circuit, by its agent's account."""
+    if result.path != "circuit" or result.sessions != 1 or not result.attempt_ns:
+        return []
+    return [(result.attempt_ns, result.data_done_ns or result.done_ns)]
+
+
+def _without(span: tuple[int, int], out: tuple[int, int]) -> Spans:
+    return [one for one in ((span[0], min(span[1], out[0])), (max(span[0], out[1]), span[1])) if one[0] < one[1]]
+
+
+class OcsLog:
+    """The emulated OCS's command log since this was made: what the manager ordered, whatever it says of itself."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._since = lab.ask_ocs("ocs", {"op": "log"})["now_ns"]
+        self._before = _crossed(lab)
+
+    def wrong(self, sends: Sequence[Spans]) -> list[str]:
+        """Fibres ordered for two, and what two senders of the one rack with `UPLINK` did on it at a time, or was taken
+        from one of them. `sends`: when each of them sent there (wall clock, ns); not while it was stopped.
+        """
+        log = self._lab.ask_ocs("ocs", {"op": "log"})["commands"]
+        rows = [row for row in log if row["at_ns"] >= self._since]
+        found = witness.wrong_orders(rows, self._before)
+        if witness.crossed(rows, self._before) != _crossed(self._lab):
+            found.append("the OCS's log does not explain its cross-connects")
+        offset = time.time_ns() - time.monotonic_ns()
+        taken = [row["at_ns"] + offset for row in rows if UPLINK in [pair[0] for pair in row["removed"]]]
+        for begin, end in itertools.chain(*sends):
+            found += ["the OCS was told to take down a circuit in use" for at in taken if begin < at < end]
+        for one, other in itertools.combinations(sends, 2):
+            if any(a[0] < b[1] and b[0] < a[1] for a in one for b in other):
+                found.append("two senders of one rack sent by its uplink to the OCS at a time")
+        return found
+
+
+def _crossed(lab: Lab) -> witness.Crossed:
+    return frozenset((row["input"], row["output"]) for row in lab.ocs_state()["cross_connects"])

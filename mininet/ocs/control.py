@@ -6,7 +6,7 @@
     {"op": "clear", "id": "f1"}   {"op": "clear"}           one fault, or all
     {"op": "timing", "reconfiguration": "uniform:60ms:80ms", "ringing": "5ms:0.5", "seed": 7}      each optional
     {"op": "drop-sessions"}                                 cut every TL1 connection
-    {"op": "log"}                                           the last TL1 commands: when, from where, what
+    {"op": "log"}                                           the last 1,000 TL1 commands: when, from whom, what, verdict
 
 Refusals are {"ok": false, "error": "words"}.
 """
@@ -147,8 +147,7 @@ class Control:
         return {}
 
     def _log(self, request: dict[str, Any]) -> dict[str, Any]:
-        rows = [{"at_ns": at, "from": peer, "command": command} for at, peer, command in self._tl1.commands]
-        return {"commands": rows}
+        return {"now_ns": self._engine.now(), "commands": [one.as_dict() for one in self._tl1.commands]}
 
     def _drop_sessions(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"dropped": self._tl1.drop_sessions()}

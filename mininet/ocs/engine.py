@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
 from rostrum.lab.ocs.faults import Fault
@@ -12,6 +14,17 @@ from rostrum.lab.ocs.light import Light
 from rostrum.lab.ocs.model import Model
 
 Listener = Callable[[list[CrossConnect]], None]
+
+
+@dataclass
+class Effects:
+    """What a command did to cross-connects: those that it made, whether light comes or not, and those it took down."""
+
+    made: list[Pair] = field(default_factory=list)
+    removed: list[Pair] = field(default_factory=list)
+
+
+EFFECTS: ContextVar[Effects | None] = ContextVar("effects", default=None)  # of the command that is carried out now
 SETTLED = (CrossConnectState.STEADY, CrossConnectState.FAULT)
 
 
@@ -29,11 +42,15 @@ class Engine:
 
     def connect(self, pairs: Sequence[Pair]) -> list[CrossConnect]:
         results = self.model.connect(self._clock(), pairs)
+        if effects := EFFECTS.get():
+            effects.made += _changed_by(results)
         self._changed()
         return results
 
     def disconnect(self, pairs: Iterable[Pair]) -> list[CrossConnect]:
         results = self.model.disconnect(self._clock(), pairs)
+        if effects := EFFECTS.get():
+            effects.removed += _changed_by(results)
         self._changed()
         return results
 
@@ -108,3 +125,7 @@ class Engine:
         if deadline is not None:
             delay = max(0, deadline - self._clock()) / 1e9
             self._timer = asyncio.get_running_loop().call_later(delay, self._changed)
+
+
+def _changed_by(results: Iterable[CrossConnect]) -> list[Pair]:
+    return [one.pair for one in results if one.state is not CrossConnectState.INVALID]

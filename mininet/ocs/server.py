@@ -13,8 +13,9 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from rostrum.controller.core.model import CrossConnect
 from rostrum.controller.southbound.ocs.connection import keep_alive
@@ -29,7 +30,7 @@ from rostrum.controller.southbound.ocs.tl1 import (
     format_autonomous,
     parse_command,
 )
-from rostrum.lab.ocs.engine import Engine
+from rostrum.lab.ocs.engine import EFFECTS, Effects, Engine
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ COMMANDS_MAX = 1000  # of the log
 COMMAND_CHARACTERS = 200
 MAX_UNREAD_BYTES = 4 * 1_048_576
 LOGIN_S = 120.0
+VERDICTS = {"COMPLD": "done", "PRTL": "partly", "DENY": "refused"}
 
 Handler = Callable[[Engine, Command], Awaitable[Answer]]
 
@@ -62,6 +64,36 @@ class Dialect(Protocol):
         """What the switch says of itself when a cross-connect becomes STEADY or goes to FAULT."""
 
 
+@dataclass
+class LogEntry:
+    """One command, for who judges what several clients did to the switch. Times are CLOCK_MONOTONIC in ns. `session`: a
+    number of its connection, not used again; `peer`: its other end. `verdict`: `done`, `partly` (some pairs) or
+    `refused`, with the words of it in `error`; `pending` before there is an answer; `lost`: the connection went before.
+    """
+
+    at_ns: int
+    session: int
+    peer: str
+    command: str
+    verdict: str = "pending"
+    error: str = ""
+    answered_ns: int = 0
+    effects: Effects = field(default_factory=Effects)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "at_ns": self.at_ns,
+            "session": self.session,
+            "from": self.peer,
+            "command": self.command,
+            "verdict": self.verdict,
+            "error": self.error,
+            "answered_ns": self.answered_ns,
+            "made": [[pair.input, pair.output] for pair in self.effects.made],
+            "removed": [[pair.input, pair.output] for pair in self.effects.removed],
+        }
+
+
 class Server:
     """Serves one emulated OCS on one TCP address."""
 
@@ -69,7 +101,8 @@ class Server:
         self.engine = engine
         self.dialect = dialect
         self.sessions: set[Session] = set()
-        self.commands: deque[tuple[int, str, str]] = deque(maxlen=COMMANDS_MAX)  # when (ns), from where, what
+        self.commands: deque[LogEntry] = deque(maxlen=COMMANDS_MAX)
+        self._numbers = itertools.count(1)
         self._atags = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._stop_listening = engine.listen(self._announce)
@@ -98,6 +131,9 @@ class Server:
     def logged_in(self) -> int:
         return sum(1 for session in self.sessions if session.user)
 
+    def next_session(self) -> int:
+        return next(self._numbers)
+
     def header(self) -> str:
         return f"{self.engine.ocs.name} {datetime.now():%y-%m-%d %H:%M:%S}"
 
@@ -114,6 +150,7 @@ class Session(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self.user = ""
+        self.number = server.next_session()
         self._server = server
         self._framer = Framer(MAX_COMMAND_BYTES)
         self._transport: asyncio.Transport | None = None
@@ -139,7 +176,7 @@ class Session(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for item in self._framer.feed(data):
-            self._note(item)
+            entry = self._note(item)
             if self._transport is None or self._transport.is_closing():
                 return
             try:
@@ -147,13 +184,13 @@ class Session(asyncio.Protocol):
                     raise item
                 command = parse_command(item[0])
             except Tl1Error as error:
-                self._answer(Answer("0", "DENY", error="IICM", text=str(error)))
+                self._answer(Answer("0", "DENY", error="IICM", text=str(error)), entry)
                 continue
             if len(self._tasks) >= MAX_IN_PROGRESS:
                 text = f"{MAX_IN_PROGRESS} commands of this connection are in progress; wait for their answers"
-                self._answer(Answer(command.ctag or "0", "DENY", error="SARB", text=text))
+                self._answer(Answer(command.ctag or "0", "DENY", error="SARB", text=text), entry)
                 continue
-            task = asyncio.create_task(self._perform(command))
+            task = asyncio.create_task(self._perform(command, entry))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -179,17 +216,20 @@ class Session(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _note(self, item: tuple[str, str] | Tl1Error) -> None:
+    def _note(self, item: tuple[str, str] | Tl1Error) -> LogEntry:
         """As it came in, for who looks for the order of what several clients asked."""
-        if isinstance(item, Tl1Error) or self._transport is None:
-            return
-        text = item[0].strip()[:COMMAND_CHARACTERS]
-        peer = self._transport.get_extra_info("peername")
+        text = "(no command)" if isinstance(item, Tl1Error) else item[0].strip()[:COMMAND_CHARACTERS]
+        peer = self._transport.get_extra_info("peername") if self._transport else None
         where = f"{peer[0]}:{peer[1]}" if peer else "?"
         shown = text.split(":")[0] if text.startswith("ACT-USER") else text  # no passwords
-        self._server.commands.append((self._server.engine.now(), where, shown))
+        entry = LogEntry(self._server.engine.now(), self.number, where, shown)
+        self._server.commands.append(entry)
+        return entry
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: Answer, entry: LogEntry) -> None:
+        entry.verdict, entry.answered_ns = VERDICTS[answer.code], self._server.engine.now()
+        if answer.code != "COMPLD":
+            entry.error = f"{answer.error}: {answer.text}"[:COMMAND_CHARACTERS]
         self.write(format_answer(answer, self._server.header()) + "< ")
 
     def _late(self) -> None:
@@ -197,8 +237,9 @@ class Session(asyncio.Protocol):
             self.write(f"\r\nno login within {LOGIN_S:g} s; good bye\r\n;\r\n")
             self._transport.close()
 
-    async def _perform(self, command: Command) -> None:
+    async def _perform(self, command: Command, entry: LogEntry) -> None:
         ctag = command.ctag or "0"
+        EFFECTS.set(entry.effects)
         try:
             answer = await self._handle(command)
         except Refusal as refusal:
@@ -208,7 +249,10 @@ class Session(asyncio.Protocol):
         except Exception as error:  # a mistake of ours shall cost one command, not the switch
             log.exception("%s: %s failed", self._server.engine.ocs.name, command.verb)
             answer = Answer(ctag, "DENY", error="SROF", text=f"internal error: {error!r}")
-        self._answer(answer)
+        except asyncio.CancelledError:
+            entry.verdict, entry.answered_ns = "lost", self._server.engine.now()
+            raise
+        self._answer(answer, entry)
         if command.verb == "CANC-USER" and answer.code == "COMPLD" and self._transport is not None:
             self._transport.close()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from rostrum.lab.ocs import server as tl1
+from rostrum.lab.ocs import witness
 from rostrum.lab.ocs.control import Control, ask
 from rostrum.lab.ocs.engine import Engine
 from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
@@ -22,6 +23,8 @@ from rostrum.lab.ocs.model import Model
 from rostrum.lab.ocs.polatis import PolatisServer
 from rostrum.topologies.loader import load
 from rostrum.topologies.model import Reconfiguration
+
+from tests.controller.fakes import until
 
 TOPOLOGY = Path(__file__).parents[2] / "topologies" / "hybrid-4x2.yaml"
 BOUND_S = 60.0
@@ -319,6 +322,51 @@ async def test_control__mistakes_are_answered_in_words(make: Dial, tmp_path: Pat
     writer.write(b"x" * 100_000 + b"\n")
     assert b"longer than" in await asyncio.wait_for(reader.read(), BOUND_S)
     writer.close()
+
+
+async def test_log__who_ordered_what_and_what_became_of_it(make: Dial, tmp_path: Path) -> None:
+    server, dial = await make(ms=20)
+    first, second = await dial(), await dial()
+    await first.say("ENT-CRS-FIBER::10001,20002:2;")
+    await second.say("ENT-CRS-FIBER::10001&10003,20003&20004:3;")
+    await second.say("ENT-CRS-FIBER::10001,20003:4;")
+    await second.say("DLT-CRS-FIBER::10001:5;")
+    await second.say("RTRV-CRS-FIBER::ALL:6;")
+    await second.say("%$!;")
+    first.writer.write(b"ENT-CRS-FIBER::10009,20009:7:::OPMODE=SYNC;")
+    await until(lambda: "10009" in server.commands[-1].command, "the command came")
+    assert server.commands[-1].verdict == "pending"
+    first.writer.transport.abort()
+    await until(lambda: server.commands[-1].verdict != "pending", "its connection is gone")
+    log = await asyncio.to_thread(ask, tmp_path / "ocs-ocs.ctl", {"op": "log"})
+    rows = [one for one in log["commands"] if not one["command"].startswith("ACT-USER")]
+    assert [(one["verdict"], one["made"], one["removed"]) for one in rows] == [
+        ("done", [[1, 2]], []),
+        ("partly", [[3, 4]], []),
+        ("refused", [], []),
+        ("done", [], [[1, 2]]),
+        ("done", [], []),
+        ("refused", [], []),
+        ("lost", [[9, 9]], []),
+    ]
+    assert "input 1 is in use: it goes to output 2" in rows[1]["error"] and "no command word" in rows[5]["error"]
+    assert rows[0]["session"] == rows[6]["session"] < rows[1]["session"]
+    times = [when for one in rows for when in (one["at_ns"], one["answered_ns"])]
+    assert all(0 < when <= log["now_ns"] for when in times) and rows[0]["answered_ns"] > rows[0]["at_ns"]
+    assert witness.crossed(rows) == {(one.pair.input, one.pair.output) for one in server.engine.cross_connects()}
+    wrong = witness.wrong_orders(rows)
+    assert len(wrong) == 3, wrong
+    assert sum("is in use" in one for one in wrong) == 2  # ordered although they were another's
+    assert sum("after the first order of session" in one for one in wrong) == 1  # by who had been followed
+
+
+def test_witness__a_fibre_that_two_have() -> None:
+    def row(session: int, made: list[list[int]], removed: list[list[int]]) -> witness.Row:
+        return {"session": session, "from": "x", "command": "ENT-PATCH", "error": "", "made": made, "removed": removed}
+
+    assert witness.wrong_orders([row(1, [[1, 2], [3, 4]], []), row(1, [], [[1, 2]]), row(2, [[1, 5]], [])]) == []
+    assert "1>5 was made while 1>2 was there" in witness.wrong_orders([row(1, [[1, 2]], []), row(1, [[1, 5]], [])])[0]
+    assert len(witness.wrong_orders([row(1, [[7, 2]], [])], before=frozenset({(1, 2)}))) == 1
 
 
 @pytest.fixture
