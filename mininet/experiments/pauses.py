@@ -130,8 +130,8 @@ def _until_phase(handle: SendHandle, phase: str) -> None:
 
 
 class _Pause(threading.Thread):
-    """Stops a program when it is made, and continues it. `length_s`: how long it stood still, on this machine; `stopped`:
-    from when to when it surely did, on the wall clock (ns).
+    """Stops a program when it is made, and continues it. `length_s`: how long it stood still, on this machine;
+    `stopped`: from when to when it surely did, on the wall clock (ns).
     """
 
     def __init__(self, lab: Lab, program: str, seconds: float) -> None:
