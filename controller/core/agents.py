@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.circuits.darkness import note_light
 from rostrum.controller.core.groups import membership
+from rostrum.controller.core.light.darkness import note_light
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.persistence import reconcile
 from rostrum.controller.core.rdcm import views

@@ -13,9 +13,9 @@ from typing import Any
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import agents, devices
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.circuits import light
 from rostrum.controller.core.circuits.circuits import FOREVER
 from rostrum.controller.core.groups import membership
+from rostrum.controller.core.light import first_light as light
 from rostrum.controller.core.packet import cabling, drains, ports, reroute, silent_links
 from rostrum.controller.core.persistence import parts, reconcile
 from rostrum.controller.core.rdcm import failures, views

@@ -15,10 +15,10 @@ from typing import Final
 from rostrum.controller.core.cache import Kept
 from rostrum.controller.core.circuits import plan as circuit_plan
 from rostrum.controller.core.circuits.circuits import Circuit, CircuitState, CircuitTable, Conflict, OcsState, OcsStatus
-from rostrum.controller.core.circuits.health import Health
 from rostrum.controller.core.circuits.plan import CircuitPlan
 from rostrum.controller.core.circuits.splitters import Cascade, TorPort
 from rostrum.controller.core.circuits.stale_rules import StaleRules
+from rostrum.controller.core.light.health import Health
 from rostrum.controller.core.packet import trees
 from rostrum.controller.core.packet.fabric import Ends, Fabric
 from rostrum.controller.core.packet.failed_links import FailedLinks

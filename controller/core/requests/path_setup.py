@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.circuits.circuits import Circuit, Conflict, Foreign
-from rostrum.controller.core.circuits.darkness import note_dark
 from rostrum.controller.core.circuits.splitters import expected_dbm
 from rostrum.controller.core.groups import membership
+from rostrum.controller.core.light.darkness import note_dark
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, MulticastRule, Pair, PathKind
 from rostrum.controller.core.packet import reroute
 from rostrum.controller.core.packet import rules as rule_making

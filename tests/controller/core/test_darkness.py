@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.circuits.health import Health
 from rostrum.controller.core.diagnostics.diagnosis import Evidence, diagnose
 from rostrum.controller.core.diagnostics.findings import Finding
+from rostrum.controller.core.light.health import Health
 from rostrum.controller.core.model import Pair, PathKind
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import ReceiverReport, S, State, TransferReport, Wanted

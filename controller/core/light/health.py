@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rostrum.controller.core.circuits.darkness import Darkness
+from rostrum.controller.core.light.darkness import Darkness
 from rostrum.controller.core.model import Pair
 from rostrum.controller.core.text import seconds
 from rostrum.topologies.model import Ocs
