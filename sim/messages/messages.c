@@ -1,15 +1,15 @@
 #include "messages/messages.h"
-#include "core/groups/messages.h"
+#include "core/groups/engine.h"
 #include "engine/engine.h"
-#include "messages/engines.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define VIA_GIVEN_UP 3
-#define INCARNATION 1u  /* of every host: none is started anew */
-#define TELL UINT32_MAX /* what engine_later is for: to publish */
+#define INCARNATION 1u            /* of every host: none is started anew */
+#define SECOND_CHANNEL (1u << 24) /* added to the number of a group */
+#define TELL UINT32_MAX           /* what engine_later is for: to publish */
 
 /* Packets as their publisher numbered them: when each was published. */
 typedef struct {
@@ -39,8 +39,6 @@ struct sim_groups {
     uint64_t recovery_count, recovery_capacity;
     sim_messages_stats stats;
     rs_time count_from, count_to;
-    const rs_group_engine *const *known;
-    uint32_t known_count;
 };
 
 struct message_engine {
@@ -252,7 +250,7 @@ static bool tell(message_engine *e, rs_time now, uint32_t number) {
     if (e->knows[at / 8] >> at % 8 & 1)
         return true;
     const group *g = &e->all->groups[at];
-    const rs_group second = SIM_SECOND_CHANNEL(number);
+    const rs_group second = number + SECOND_CHANNEL;
     rs_messages_view view = g->view;
     view.protocol = g->protocol;
     view.options = g->options;
@@ -321,11 +319,6 @@ sim_groups *sim_groups_new(sim *s) {
     return all;
 }
 
-void sim_groups_engines(sim_groups *all, const rs_group_engine *const *engines, uint32_t count) {
-    all->known = engines;
-    all->known_count = count;
-}
-
 void sim_groups_free(sim_groups *all) {
     sim *s = all->sim;
     for (uint32_t i = 0; i < all->group_count; i++)
@@ -358,8 +351,6 @@ bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params 
                                  .give_up = params->give_up_ns,
                                  .give_up_plain = params->give_up_plain_ns,
                                  .flush = params->flush_ns,
-                                 .engines = all->known,
-                                 .engine_count = all->known_count,
                                  .heartbeat = params->heartbeat_ns,
                                  .heartbeats = params->heartbeats};
     rs_allocator allocator = engine_allocator(s);

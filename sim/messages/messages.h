@@ -52,7 +52,7 @@ void sim_groups_free(sim_groups *groups); /* before the simulation */
 /* The engine at a host that has none. */
 bool sim_use_messages(sim_groups *groups, uint32_t host, const sim_messages_params *params);
 /* A group of hosts that all have the engine; its number, from 1, which is also that of its multicast packets. SIM_ERROR
- * if that cannot be. */
+ * if that cannot be. A further channel, for engines that use two, has that number + 2^24. */
 uint32_t sim_message_group(sim_groups *groups, const sim_group_params *params, const uint32_t *members, uint32_t count);
 /* From `start` to `stop` the host publishes messages of `bytes` (at least 8), `per_s` a second in the mean, to groups
  * drawn at random from all that there are then, or from its own. */

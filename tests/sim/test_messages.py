@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
+from rostrum.sim import network as sim
 from rostrum.sim.groups import GroupParams, Groups
 from rostrum.sim.network import LinkParams, Network, SimError
 from rostrum.sim.ricochet import Setting, grouping, run
@@ -99,3 +104,49 @@ def test_a_group_of_a_host_without_the_engine_is_refused() -> None:
         groups.publish(host, 1.0, 4, 0, 10**9)
     with pytest.raises(SimError, match=r"refuses group .*: r 1000 is out of range: r of ricochet is .* 1 to 32"):
         groups.group([host], GroupParams(options={"r": 1000}))
+
+
+RESEND = """
+import json, sys
+from rostrum.sim.groups import GroupParams, Groups
+from rostrum.sim.network import LinkParams, Network, SimError
+net = Network(7)
+hub, hosts = net.switch(), [net.server() for _ in range(6)]
+links = [net.link(host, hub, LinkParams(100_000_000, 20_000, 4 << 20)) for host in hosts]
+groups = Groups(net)
+for place, host in enumerate(hosts):
+    groups.use(host)
+    net.loss(links[place][1], "bernoulli", 0.05, 1)
+try:
+    number = groups.group(hosts, GroupParams(sys.argv[1], options={}))
+except SimError as error:
+    sys.exit(str(error))
+for channel in (number, number + (1 << 24)):
+    net.group(hub, channel, [link[1] for link in links])
+    for host, link in zip(hosts, links):
+        net.group(host, channel, [link[0]], member=True)
+for host in hosts:
+    groups.publish(host, 200.0, 1000, 0, 2 * 10**9)
+net.run(4 * 10**9)
+print(json.dumps(groups.stats()))
+"""
+
+
+def test_an_engine_of_groups_that_the_agent_does_not_have() -> None:
+    """tests/agent/core/engines/resend.c, by nothing but a row in its own library's table of engines."""
+    library = sim.LIBRARY.parent.parent / "tests/agent/core/engines/librostrum_sim_plainseq.so"
+    told = {}
+    for engine, loaded in (("resend", library), ("plain", library), ("resend", sim.LIBRARY)):
+        environment = os.environ | {"ROSTRUM_SIM_LIBRARY": str(loaded)}
+        command = [sys.executable, "-c", RESEND, engine]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        if loaded == library:
+            assert done.returncode == 0, done.stderr
+            told[engine] = json.loads(done.stdout)
+        else:
+            assert "there is no group protocol 'resend' here; there is plain, ricochet" in done.stderr
+    expected = told["resend"]["expected"]
+    assert expected > 10_000 and told["resend"]["lost"] == 0
+    assert told["resend"]["by_data"] + told["resend"]["by_retransmit"] == expected
+    assert told["resend"]["by_retransmit"] > expected * 0.03
+    assert told["plain"]["by_data"] < told["plain"]["expected"]

@@ -2,7 +2,7 @@
  * order, large messages, events, views, who is believed, NAKs. How losses come back, what else members tell each other,
  * and how long a loss is worth waiting for is an engine's. The node calls an engine by this table only, and no other
  * place asks which engine it is; an engine calls what it stands on directly (state.h, and the headers beside it). To
- * add one: a folder, and a row in the table of known engines (engines.c, or rs_messages_config.engines).
+ * add one: a folder, and a row in the table of known engines (engines.c).
  *
  * Any operation but `policy` may be NULL: then there is nothing to do. What an engine remembers of a node is `own`,
  * of a group rs_gm_group.own, and only that engine looks at it. Datagrams of an engine begin like all others with the
@@ -30,6 +30,7 @@ typedef struct {
 
 /* What a group does about packets that are missing. */
 typedef struct {
+    bool recovers;   /* They may come yet, also those behind which nothing came: publishers tell how far they are. */
     bool naks;       /* They are asked for: of their sender first, then of other members in turn (naks.c). */
     rs_time give_up; /* They are told as lost so long after they were found missing. */
 } rs_group_policy;

@@ -73,9 +73,6 @@ typedef struct {
     /* A repair that is still not full this long after its first packet is sent as it is, so that a quiet node repairs
      * too; each packet is still in c repairs, but these are of fewer packets each. [0: never, as in the paper] */
     rs_time flush;
-    /* The engines that are known; a view without a protocol gets the first one [all of this agent: plain, ricochet]. */
-    const rs_group_engine *const *engines;
-    uint32_t engine_count;
 } rs_messages_config;
 
 /* One immutable version of a group. `members` are the subscribers (this node among them: it subscribes), `publishers`
@@ -97,7 +94,7 @@ typedef struct {
      * tells of another one. */
     const uint32_t *incarnations;
     bool open; /* anybody may publish: for callers without a membership service (the simulator); agents never say so */
-    const char *protocol; /* name of its engine; all nodes of a group should have the same */
+    const char *protocol; /* name of its engine, the same at all nodes of a group; NULL: the first one of the table */
     const char *options;  /* "name=value,name=value": the engine's; what it does not name is as usual, NULL: all */
     rs_messages_order order;
 } rs_messages_view;

@@ -97,7 +97,7 @@ uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_
     for (const rs_list *at = node->missing_order.next; at != &node->missing_order && looked_at < LOOKED_AT;
          at = at->next) {
         const rs_gm_missing *missing = RS_HOLDER(rs_gm_missing, order, at);
-        if (!missing->stream->group->policy.naks)
+        if (!missing->stream->group->policy.recovers)
             continue;
         looked_at++;
         if (missing->stream->sender == sender && missing->stream->group->id == group)

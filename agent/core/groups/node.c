@@ -107,11 +107,8 @@ static bool is_shared_kind(uint8_t kind) {
 
 /* False: there are too many, two of a name or of a kind of datagram, or memory is short. */
 static bool start_engines(rs_messages *node) {
-    const rs_messages_config *c = &node->config;
-    const rs_group_engine *const *engines = c->engines ? c->engines : rs_group_engines_known;
-    uint32_t count = c->engines ? c->engine_count : rs_group_engine_count;
-    for (uint32_t i = 0; i < count && i < RS_GM_ENGINES; i++) {
-        const rs_group_engine *engine = engines[i];
+    for (uint32_t i = 0; i < rs_group_engine_count && i < RS_GM_ENGINES; i++) {
+        const rs_group_engine *engine = rs_group_engines_known[i];
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(node->engines[k]->name, engine->name) == 0)
                 return false;
@@ -128,7 +125,7 @@ static bool start_engines(rs_messages *node) {
             node->kind_engine[engine->kinds[k]] = (uint8_t)(i + 1);
         }
     }
-    return count > 0 && count <= RS_GM_ENGINES;
+    return rs_group_engine_count <= RS_GM_ENGINES;
 }
 
 rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocator *allocator) {

@@ -127,7 +127,7 @@ static rs_time next_beat(const rs_messages *node, rs_time now, const rs_gm_group
 static void heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_timer_set(&node->heartbeats, &group->heartbeat, RS_NEVER);
     bool first = group->beats < node->config.heartbeats,
-         goes_on = group->published && (group->policy.naks || !group->open);
+         goes_on = group->published && (group->policy.recovers || !group->open);
     if (goes_on && (first || !group->open)) {
         if (now >= group->beat_at) {
             if (!first || is_due(node, group))

@@ -213,7 +213,7 @@ rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group i
     node->stats.published++;
     if (sn)
         *sn = group->published->high < next ? group->published->high : next;
-    if (group->policy.naks || !group->open)
+    if (group->policy.recovers || !group->open)
         rs_gm_heartbeats_begin(node, now, group);
     return RS_OK;
 }

@@ -46,7 +46,8 @@ static void stop(void *of_node) {
 
 static rs_group_policy policy(const rs_messages *node, const rs_gm_group *next) {
     bool naks = rs_ricochet_option(next, RS_RICOCHET_NAKS) != 0;
-    return (rs_group_policy){.naks = naks, .give_up = naks ? node->config.give_up : node->config.give_up_plain};
+    return (rs_group_policy){
+        .recovers = naks, .naks = naks, .give_up = naks ? node->config.give_up : node->config.give_up_plain};
 }
 
 /* The view makes repairs here: somebody else subscribes with this node. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #define GROUPS_MOST 4096
+#define SECOND_CHANNEL (1u << 24) /* added to the number of a group */
 
 typedef struct {
     rs_time at;
@@ -20,6 +21,7 @@ typedef struct {
     uint64_t version;
     rs_messages_view like;
     char options[RS_GROUP_OPTIONS_TEXT]; /* of `like` */
+    rs_group second;                     /* channel */
     uint64_t included, *received_by;
     bool *knows, *was;   /* by node: it has a view; it is or was a member */
     uint64_t *last_seen; /* by node and sender: number of the last message, for order */
@@ -36,7 +38,7 @@ struct cluster {
     cluster_message *messages;
     uint32_t message_count, message_room;
     cluster_account account;
-    uint64_t *repairs_to;
+    uint64_t *repairs_to, on_second;
 };
 
 static void *test_alloc(void *context, size_t size) {
@@ -223,7 +225,8 @@ static void drain_packets(cluster *c, rs_peer from) {
             travel(c, from, out.peer, bytes, length, false);
             continue;
         }
-        const group_state *group = &c->groups[out.group]; /* channels are numbered like groups */
+        const group_state *group = &c->groups[out.group % SECOND_CHANNEL]; /* channels are numbered like groups */
+        c->on_second += out.group >= SECOND_CHANNEL;
         for (uint32_t i = 0; i < group->count; i++) {
             if (group->members[i] != from)
                 travel(c, from, group->members[i], bytes, length, data);
@@ -317,6 +320,9 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
     rs_messages_view view = *like;
     snprintf(group->options, sizeof group->options, "%s", like->options ? like->options : "");
     view.options = group->options;
+    group->second = id + SECOND_CHANNEL;
+    view.more_channels = &group->second;
+    view.more_count = 1;
     rs_peer *copy = malloc((count + 1) * sizeof *copy);
     if (count)
         memcpy(copy, members, count * sizeof *copy);
@@ -527,4 +533,8 @@ uint64_t cluster_received_by(const cluster *c, rs_message_group group, rs_peer p
 
 uint64_t cluster_repairs_to(const cluster *c, rs_peer peer) {
     return c->repairs_to[peer];
+}
+
+uint64_t cluster_on_second_channels(const cluster *c) {
+    return c->on_second;
 }

@@ -75,6 +75,8 @@ uint64_t cluster_received(const cluster *c, rs_message_group group);
 uint64_t cluster_received_by(const cluster *c, rs_message_group group, rs_peer peer);
 /* Repairs a node was sent. */
 uint64_t cluster_repairs_to(const cluster *c, rs_peer peer);
+/* Packets sent on groups' second channels. */
+uint64_t cluster_on_second_channels(const cluster *c);
 uint64_t cluster_seed(void);
 
 #endif

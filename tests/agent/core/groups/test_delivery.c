@@ -3,7 +3,10 @@
 
 static const rs_messages_view PLAIN = {.protocol = "plain"};
 static const rs_messages_view PLAIN_FIFO = {.protocol = "plain", .order = RS_ORDER_FIFO};
-static const rs_messages_view RICOCHET = {.protocol = "ricochet"};
+
+/* Of the engine that a test is run with. */
+#define ANY (&(const rs_messages_view){.protocol = *state})
+#define ANY_FIFO (&(const rs_messages_view){.protocol = *state, .order = RS_ORDER_FIFO})
 
 typedef struct {
     rs_messages *sender, *receiver;
@@ -35,8 +38,7 @@ static void send(pair *p, uint32_t count) {
 }
 
 static void delivery__unordered_as_they_come(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN, (rs_messages_config){0});
+    pair *p = start(ANY, (rs_messages_config){0});
     send(p, 3);
     for (uint32_t i = 3; i-- > 0;) {
         pair_give(p->receiver, MS, &p->sent[i]);
@@ -50,8 +52,7 @@ static void delivery__unordered_as_they_come(void **state) {
 }
 
 static void delivery__fifo_waits_for_a_gap(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN_FIFO, (rs_messages_config){0});
+    pair *p = start(ANY_FIFO, (rs_messages_config){0});
     send(p, 3);
     pair_give(p->receiver, MS, &p->sent[0]);
     pair_expect(p->receiver, 1, 1000);
@@ -85,8 +86,7 @@ static void delivery__fifo_gives_a_gap_up_in_time_and_says_so(void **state) {
 
 /* The first packets of a stream are missed too, not only those between others. */
 static void delivery__the_first_packets_can_be_lost_too(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN_FIFO, (rs_messages_config){0});
+    pair *p = start(ANY_FIFO, (rs_messages_config){0});
     send(p, 3);
     pair_give(p->receiver, MS, &p->sent[2]);
     pair_expect_nothing(p->receiver);
@@ -100,10 +100,9 @@ static void delivery__the_first_packets_can_be_lost_too(void **state) {
 
 /* Who joins later is owed what was published since, not what was before. */
 static void delivery__a_joiner_is_owed_what_comes_after(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN_FIFO, (rs_messages_config){0});
+    pair *p = start(ANY_FIFO, (rs_messages_config){0});
     rs_peer alone[] = {SENDER};
-    rs_messages_view before = PLAIN_FIFO;
+    rs_messages_view before = *ANY_FIFO;
     before.group = GROUP;
     before.channel = 9;
     before.version = 2;
@@ -115,13 +114,13 @@ static void delivery__a_joiner_is_owed_what_comes_after(void **state) {
     pair_give(p->receiver, MS, &p->sent[0]);
     pair_expect_nothing(p->receiver);
     assert_int_equal(pair_stats(p->receiver).foreign, 1);
-    pair_view(p->sender, 3, &PLAIN_FIFO, 0);
-    pair_view(p->receiver, 3, &PLAIN_FIFO, 0);
+    pair_view(p->sender, 3, ANY_FIFO, 0);
+    pair_view(p->receiver, 3, ANY_FIFO, 0);
     for (uint32_t i = 2; i < 5; i++) {
         assert_int_equal(pair_publish(p->sender, 0, (uint8_t)(i + 1), 1000), RS_OK);
         assert_int_equal(pair_take(p->sender, 0, &p->sent[i], 1), 1);
         if (i == 3)
-            pair_view(p->sender, 4, &PLAIN_FIFO, 1); /* somebody else joins: that changes nothing for this one */
+            pair_view(p->sender, 4, ANY_FIFO, 1); /* somebody else joins: that changes nothing for this one */
     }
     pair_give(p->receiver, MS, &p->sent[4]);
     assert_int_equal(pair_stats(p->receiver).missing, 2);
@@ -133,9 +132,8 @@ static void delivery__a_joiner_is_owed_what_comes_after(void **state) {
 }
 
 static void delivery__large_messages_come_whole_in_any_order(void **state) {
-    (void)state;
     for (int fifo = 0; fifo < 2; fifo++) {
-        pair *p = start(fifo ? &PLAIN_FIFO : &PLAIN, (rs_messages_config){0});
+        pair *p = start(fifo ? ANY_FIFO : ANY, (rs_messages_config){0});
         assert_int_equal(pair_publish(p->sender, 0, 7, 20000), RS_OK);
         uint32_t count = pair_take(p->sender, 0, p->sent, 64);
         assert_true(count >= 14);
@@ -174,11 +172,10 @@ static void delivery__a_large_message_with_a_hole_is_told_as_lost(void **state) 
 }
 
 static void delivery__messages_too_large_for_the_receiver_are_told(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN, (rs_messages_config){0});
+    pair *p = start(ANY, (rs_messages_config){0});
     rs_messages_free(p->receiver);
     p->receiver = pair_node(RECEIVER, (rs_messages_config){.message_bytes = 2000});
-    pair_view(p->receiver, 1, &PLAIN, 0);
+    pair_view(p->receiver, 1, ANY, 0);
     assert_int_equal(pair_publish(p->sender, 0, 7, 3000), RS_OK);
     assert_int_equal(pair_take(p->sender, 0, p->sent, 64), 3);
     for (uint32_t i = 0; i < 3; i++)
@@ -190,8 +187,7 @@ static void delivery__messages_too_large_for_the_receiver_are_told(void **state)
 
 /* A subscriber that does not take its messages loses the newest, and is told how many. */
 static void delivery__a_slow_subscriber_is_told_what_it_lost(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN, (rs_messages_config){.deliveries = 4});
+    pair *p = start(ANY, (rs_messages_config){.deliveries = 4});
     send(p, 10);
     for (uint32_t i = 0; i < 10; i++)
         pair_give(p->receiver, MS, &p->sent[i]);
@@ -204,8 +200,7 @@ static void delivery__a_slow_subscriber_is_told_what_it_lost(void **state) {
 
 /* Messages whose bytes were overwritten before the subscriber took them are told as lost. */
 static void delivery__what_was_overwritten_is_told(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN, (rs_messages_config){.receive_bytes = 8192, .send_bytes = 8192});
+    pair *p = start(ANY, (rs_messages_config){.receive_bytes = 8192, .send_bytes = 8192});
     send(p, 12);
     for (uint32_t i = 0; i < 12; i++)
         pair_give(p->receiver, MS, &p->sent[i]);
@@ -226,8 +221,7 @@ static void delivery__what_was_overwritten_is_told(void **state) {
 
 /* More packets after a gap than the window holds: the gap is given up, what follows goes on. */
 static void delivery__a_window_that_is_full_gives_up_the_oldest(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN_FIFO, (rs_messages_config){.window_packets = 16});
+    pair *p = start(ANY_FIFO, (rs_messages_config){.window_packets = 16});
     send(p, 40);
     for (uint32_t i = 0; i < 40; i++) {
         if (i != 5)
@@ -243,8 +237,7 @@ static void delivery__a_window_that_is_full_gives_up_the_oldest(void **state) {
 }
 
 static void delivery__a_far_jump_is_told_at_once(void **state) {
-    (void)state;
-    pair *p = start(&PLAIN_FIFO, (rs_messages_config){.window_packets = 16});
+    pair *p = start(ANY_FIFO, (rs_messages_config){.window_packets = 16});
     send(p, 60);
     pair_give(p->receiver, MS, &p->sent[0]);
     pair_give(p->receiver, MS, &p->sent[2]);
@@ -264,19 +257,18 @@ static void delivery__a_far_jump_is_told_at_once(void **state) {
 
 /* A sender that is started anew begins anew; packets of its former life are no longer taken. */
 static void delivery__a_sender_that_restarts(void **state) {
-    (void)state;
-    pair *p = start(&RICOCHET, (rs_messages_config){0});
+    pair *p = start(ANY, (rs_messages_config){0});
     send(p, 3);
     pair_give(p->receiver, MS, &p->sent[0]);
     pair_expect(p->receiver, 1, 1000);
     rs_messages_free(p->sender);
     p->sender = pair_node(SENDER, (rs_messages_config){.incarnation = 4});
-    pair_view(p->sender, 1, &RICOCHET, 0);
+    pair_view(p->sender, 1, ANY, 0);
     assert_int_equal(pair_publish(p->sender, 0, 99, 1000), RS_OK);
     assert_int_equal(pair_take(p->sender, 0, &p->sent[10], 1), 1);
     pair_give(p->receiver, 2 * MS, &p->sent[10]);
     pair_expect_nothing(p->receiver); /* no view tells of that yet */
-    pair_view_of(p->receiver, 2, &RICOCHET, (const pair_server[]){{SENDER, 4, false}, {RECEIVER, 3, false}}, 2);
+    pair_view_of(p->receiver, 2, ANY, (const pair_server[]){{SENDER, 4, false}, {RECEIVER, 3, false}}, 2);
     pair_expect_lost(p->receiver, 2, 0, RS_LOST_RESTART);
     pair_expect(p->receiver, 99, 1000);
     pair_give(p->receiver, 3 * MS, &p->sent[1]);
@@ -287,8 +279,7 @@ static void delivery__a_sender_that_restarts(void **state) {
 
 /* After the group is forgotten nothing of it is delivered any more, and nothing is owed. */
 static void delivery__forgotten_groups_are_silent(void **state) {
-    (void)state;
-    pair *p = start(&RICOCHET, (rs_messages_config){0});
+    pair *p = start(ANY, (rs_messages_config){0});
     send(p, 3);
     assert_int_equal(pair_publish(p->sender, 0, 9, 3000), RS_OK);
     assert_int_equal(pair_take(p->sender, 0, &p->sent[3], 3), 3);
@@ -308,22 +299,26 @@ static void delivery__forgotten_groups_are_silent(void **state) {
     end(p);
 }
 
+#define WITH(test, engine) \
+    { #test "[" engine "]", test, NULL, NULL, engine }
+#define EACH(test) WITH(test, "plain"), WITH(test, "ricochet"), WITH(test, "resend")
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(delivery__unordered_as_they_come),
-        cmocka_unit_test(delivery__fifo_waits_for_a_gap),
+        EACH(delivery__unordered_as_they_come),
+        EACH(delivery__fifo_waits_for_a_gap),
         cmocka_unit_test(delivery__fifo_gives_a_gap_up_in_time_and_says_so),
-        cmocka_unit_test(delivery__the_first_packets_can_be_lost_too),
-        cmocka_unit_test(delivery__a_joiner_is_owed_what_comes_after),
-        cmocka_unit_test(delivery__large_messages_come_whole_in_any_order),
+        EACH(delivery__the_first_packets_can_be_lost_too),
+        EACH(delivery__a_joiner_is_owed_what_comes_after),
+        EACH(delivery__large_messages_come_whole_in_any_order),
         cmocka_unit_test(delivery__a_large_message_with_a_hole_is_told_as_lost),
-        cmocka_unit_test(delivery__messages_too_large_for_the_receiver_are_told),
-        cmocka_unit_test(delivery__a_slow_subscriber_is_told_what_it_lost),
-        cmocka_unit_test(delivery__what_was_overwritten_is_told),
-        cmocka_unit_test(delivery__a_window_that_is_full_gives_up_the_oldest),
-        cmocka_unit_test(delivery__a_far_jump_is_told_at_once),
-        cmocka_unit_test(delivery__a_sender_that_restarts),
-        cmocka_unit_test(delivery__forgotten_groups_are_silent),
+        EACH(delivery__messages_too_large_for_the_receiver_are_told),
+        EACH(delivery__a_slow_subscriber_is_told_what_it_lost),
+        EACH(delivery__what_was_overwritten_is_told),
+        EACH(delivery__a_window_that_is_full_gives_up_the_oldest),
+        EACH(delivery__a_far_jump_is_told_at_once),
+        EACH(delivery__a_sender_that_restarts),
+        EACH(delivery__forgotten_groups_are_silent),
     };
     return cmocka_run_group_tests_name("delivery", tests, NULL, NULL);
 }
