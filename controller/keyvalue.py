@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
@@ -82,6 +83,11 @@ class Sparing:
         self._begin = -period_s
         self._said = self._left_out = 0
 
+    @property
+    def left_out(self) -> int:
+        """Since the last line that was not."""
+        return self._left_out
+
     def may(self, now_s: float) -> int | None:
         """None = leave it out; else how many were left out before this one."""
         if now_s >= self._begin + self._period_s:
@@ -91,6 +97,34 @@ class Sparing:
             return None
         self._said += 1
         left_out, self._left_out = self._left_out, 0
+        return left_out
+
+
+class SparingBySource:
+    """As `Sparing`, for each source of its own, so that one does not hide another's lines; and for all together, as
+    sources can be had without end. Those of which nothing was heard for longest are forgotten.
+    """
+
+    def __init__(self, lines: int, all_lines: int, period_s: float, sources_max: int = 256) -> None:
+        self._lines, self._period_s, self._sources_max = lines, period_s, sources_max
+        self._all = Sparing(all_lines, period_s)
+        self._sources: OrderedDict[str, Sparing] = OrderedDict()
+        self._forgotten = 0  # left out, of sources that were forgotten
+
+    def may(self, source: str, now_s: float) -> int | None:
+        """None = leave it out; else how many were left out before this one: of this source, and of forgotten ones."""
+        one = self._sources.pop(source, None) or Sparing(self._lines, self._period_s)
+        self._sources[source] = one
+        if len(self._sources) > self._sources_max:
+            self._forgotten += self._sources.popitem(last=False)[1].left_out
+        left_out = one.may(now_s)
+        if left_out is None:
+            return None
+        if self._all.may(now_s) is None:
+            self._forgotten += left_out + 1
+            return None
+        left_out += self._forgotten
+        self._forgotten = 0
         return left_out
 
 

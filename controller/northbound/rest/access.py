@@ -1,5 +1,6 @@
 """Who may use REST: nobody is asked on the unix socket and on loopback; elsewhere a bearer token or a client's
-certificate says who calls. Every write leaves a line in the audit log, whoever calls.
+certificate says who calls. Every write leaves a line in the audit log, whoever calls; of those that are refused a few
+of each source, with a count of the others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import secrets
 import ssl
+import time
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,18 +19,20 @@ from typing import Any, Literal
 
 from rostrum.controller import certificates
 from rostrum.controller.certificates import Identity
-from rostrum.controller.keyvalue import line
+from rostrum.controller.keyvalue import SparingBySource, line
 from rostrum.controller.northbound.rest import problems
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("rostrum.access")
+_now_s = time.monotonic
 audit = logging.getLogger("rostrum.audit")
 
 Role = Literal["read", "write"]
 CALLER = "rostrum.caller"  # key in an ASGI scope: who calls, a Caller
 DOOR = "rostrum.door"  # key in an ASGI scope: where the request came in, a Door
 PEER = "rostrum.peer"  # key in the scope's state: the client's certificate, as ssl gives it
+REFUSED_LINES = (5, 50, 10.0)  # of one source, and of all, in so many seconds, about writes that were refused
 READS = ("GET", "HEAD", "OPTIONS")
 CREDENTIALS_MAX = 10_000
 NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
@@ -82,6 +86,7 @@ class Access:
         self.options = options
         self._callers: dict[str, Caller] = {}
         self._seen: tuple[int, int, int] | None = None
+        self._refused = SparingBySource(*REFUSED_LINES)
         if options.tokens:
             self._callers, self._seen = read(options.tokens), stamp(options.tokens)
 
@@ -203,14 +208,22 @@ class Access:
             try:
                 await (refusal or app)(scope, receive, watched)
             finally:
-                if writes:
-                    _audit(scope, caller, status, place)
+                left_out = self._refused.may(_source(scope, caller), _now_s()) if writes and refusal else 0
+                if writes and left_out is not None:
+                    _audit(scope, caller, status, place, left_out)
 
         return guarded
 
 
-def _audit(scope: Scope, caller: Caller | None, status: int, place: str) -> None:
+def _source(scope: Scope, caller: Caller | None) -> str:
+    """Who causes lines about refused writes."""
     client = scope.get("client")
+    return f"caller {caller.name}" if caller else str(client[0]) if client else ""
+
+
+def _audit(scope: Scope, caller: Caller | None, status: int, place: str, left_out: int) -> None:
+    client = scope.get("client")
+    more = {"not_logged": left_out} if left_out else {}
     audit.info(
         line(
             "write",
@@ -221,6 +234,7 @@ def _audit(scope: Scope, caller: Caller | None, status: int, place: str) -> None
             target=scope["path"][:200],
             status=status or "none: the caller left",
             made=place,
+            **more,
         )
     )
 

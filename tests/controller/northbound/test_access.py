@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rostrum.controller.app import main
 from rostrum.controller.commands.paths import manager as manager_commands
+from rostrum.controller.keyvalue import SparingBySource
 from rostrum.controller.northbound.rest.access import (
     GUARDED,
     LOOPBACK,
@@ -152,6 +153,44 @@ def test_command__makes_a_token(tmp_path: Path) -> None:
     assert (caller.name, caller.tenant, caller.role) == ("alice", "physics", "write")
     again = CliRunner().invoke(manager_commands, command)
     assert again.exit_code == 1 and "has a caller alice already" in again.output
+
+
+async def test_refused_writes__a_few_lines_for_each_source_and_a_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO", "rostrum.audit")
+    clock = [1000.0]
+    monkeypatch.setattr("rostrum.controller.northbound.rest.access._now_s", lambda: clock[0])
+    file = tmp_path / "tokens"
+    reader, writer = new_token(file, "bob", "physics", "read"), new_token(file, "alice", "physics", "write")
+
+    def lines() -> list[str]:
+        found = [record.message for record in caplog.records if record.name == "rostrum.audit"]
+        caplog.clear()
+        return found
+
+    async with running(tmp_path) as manager:
+        port = await guarded(manager, AccessOptions(tokens=file))
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+            for _ in range(50):
+                assert (await http.post("/v1/paths", json=BODY)).status_code == 401
+            assert len(lines()) == 5
+            assert (await http.post("/v1/paths", json=BODY, headers=bearer(reader))).status_code == 403
+            assert [("who=bob" in one, "not_logged" in one) for one in lines()] == [(True, False)]
+            for _ in range(8):  # who may is told of each time
+                made = await http.post("/v1/paths", json=BODY, headers=bearer(writer))
+                await http.delete(made.headers["location"], headers=bearer(writer))
+            assert len(lines()) == 16
+            clock[0] += 11
+            await http.post("/v1/paths", json=BODY)
+            assert [one.rsplit(" ", 1)[1] for one in lines()] == ["not_logged=45"]
+
+
+def test_refused_writes__of_sources_without_end_are_bounded_and_counted() -> None:
+    lines = SparingBySource(5, 50, 10.0, sources_max=16)
+    told = [lines.may(f"10.0.{n // 100}.{n % 100}", 0.0) for n in range(1000)]
+    assert sum(one is not None for one in told) == 50 and len(lines._sources) == 16
+    assert lines.may("10.9.9.9", 11.0) == 950
 
 
 @pytest.mark.parametrize("with_tokens", [False, True])
