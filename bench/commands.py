@@ -17,10 +17,11 @@ from rostrum.bench.manager.commands import manager
 from rostrum.bench.messages.commands import messages
 from rostrum.bench.session import OUT, alone, in_namespaces, note_others
 from rostrum.bench.summary import summarize
-from rostrum.bench.table import figures, table
+from rostrum.bench.table import HEAD, cells, figures, table
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import bench_programs
+from rostrum.lab.results import save
 from rostrum.topologies.places import build_folder, short
 
 GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP, "peers": cases.PEERS}
@@ -163,11 +164,11 @@ def report(results: dict[str, Any], folder: Path) -> None:
     runs = results["runs"]
     about = {name: results["manifest"][name] for name in ("commit", "time", "machine")}
     about["commit"] = ", ".join(dict.fromkeys(run.get("commit", about["commit"]) for run in runs)) or about["commit"]
-    summary = {**summarize(runs), "manifest": about}
+    summary = {**summarize(runs), "manifest": about, "columns": HEAD, "cases": cells(runs)}
     text = f"{table(runs)}\n{figures(summary)}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(text)
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    save(summary, folder / "summary.json")
     draw(runs, folder / "bench.png")
     click.echo(text)
     OUT.print(f"every run: {short(folder / 'results.json')}; figures: {short(folder / 'summary.json')}; "

@@ -19,6 +19,7 @@ from rostrum.bench.runner import Record, Runner, run_all, turns
 from rostrum.bench.tools import all_tools
 from rostrum.bench.tuning import settle, tune
 from rostrum.lab.namespace import LabError
+from rostrum.lab.results import save
 
 
 def entries_of(values: list[dict[str, Any]]) -> list[Entry]:
@@ -29,9 +30,7 @@ def writer(results: Path, manifest: dict[str, Any]) -> Callable[[list[Record]], 
     """Writes the file anew after each run; a reader sees the old one or the new one."""
 
     def write(records: list[Record]) -> None:
-        scratch = results.with_suffix(".part")
-        scratch.write_text(json.dumps({"manifest": manifest, "runs": records}, indent=1) + "\n")
-        scratch.replace(results)
+        save({"manifest": manifest, "runs": records}, results)
 
     return write
 

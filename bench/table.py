@@ -30,14 +30,21 @@ HEAD = (
 
 def table(records: Sequence[Record]) -> str:
     """All cases. Medians, in brackets the least and the most."""
+    return "\n".join(
+        f"### {part['case']}\n{part['words']}\n\n{markdown(HEAD, part['rows'])}\n" for part in cells(records)
+    )
+
+
+def cells(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The table as data: {"case", "words", "rows": cells, as HEAD names them}."""
     found = list(dict.fromkeys(case_of(record) for record in records))
-    return "\n".join(_part(case, [record for record in records if case_of(record) == case]) for case in found)
+    return [_part(case, [record for record in records if case_of(record) == case]) for case in found]
 
 
-def _part(case: cases.Case, records: list[Record]) -> str:
+def _part(case: cases.Case, records: list[Record]) -> dict[str, Any]:
     tools = [tool for tool in cases.EVERY if any(record["tool"] == tool for record in records)]
     rows = [_row(case, tool, [record for record in records if record["tool"] == tool]) for tool in tools]
-    return f"### {case.name}\n{words(case)}\n\n{markdown(HEAD, rows)}\n"
+    return {"case": case.name, "words": words(case), "rows": rows}
 
 
 def words(case: cases.Case) -> str:

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rostrum.lab import results
 from rostrum.lab.manifest import manifest
-from rostrum.sim import reports
 from rostrum.sim.multicast import PROTOCOLS, Group, Load, Outcome, Session
 from rostrum.sim.network import SimError
 from rostrum.topologies.families import named
@@ -123,7 +123,7 @@ def save(summary: dict[str, Any], outcomes: Sequence[Outcome], chosen: Plan, jso
         "runs": [asdict(one) for one in outcomes],
         "manifest": manifest(chosen.seed, asdict(chosen)),
     }
-    reports.save(report, json_file)
+    results.save(results.rounded(report), json_file)
 
 
 def table(title: str, figures: dict[str, dict[str, float]]) -> Table:

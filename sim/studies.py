@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rostrum.lab.manifest import manifest
-from rostrum.sim import reports
+from rostrum.lab.results import rounded, save
 from rostrum.sim.network import SimError
 from rostrum.sim.ricochet import Row, Setting, run
 from rostrum.topologies.places import build_folder
@@ -134,7 +134,7 @@ def report(
             for row in each]  # fmt: skip
     result = {"instrument": "sim", "experiment": study.name, "summary": summarize(study, rows), "runs": flat,
               "manifest": manifest(seed, parameters)}  # fmt: skip
-    reports.save(result, json_file)
+    save(rounded(result), json_file)
     picture = json_file.with_suffix(".png")
     _draw(study, rows, picture)
     table = Table(study.axis, *(figure.label for figure in study.figures))

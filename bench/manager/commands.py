@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from rostrum.bench.manager.run import measure
 from rostrum.bench.table import markdown
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.results import save
 from rostrum.topologies.places import build_folder, short
 
 OUT = Console(highlight=False, soft_wrap=True)
@@ -76,12 +76,8 @@ def manager(
         raise click.ClickException(str(error)) from error
     rows = [middle(case, [run for run in runs if run["case"] == case.name]) for case in found]
     parameters = {"quick": quick, "only": only, "rounds": rounds, "cases": [case.facts() for case in found]}
-    json_file.write_text(
-        json.dumps(
-            {"instrument": "bench", "cases": rows, "runs": runs, "manifest": manifest(seed, parameters)}, indent=1
-        )
-        + "\n"
-    )
+    report = {"instrument": "bench", "cases": rows, "runs": runs, "manifest": manifest(seed, parameters)}
+    save(report, json_file)
     text = table(rows)
     json_file.with_suffix(".md").write_text(text + "\n")
     click.echo(text)

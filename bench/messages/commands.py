@@ -17,6 +17,7 @@ from rostrum.bench.session import OUT, in_namespaces, note_others
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import bench_programs
+from rostrum.lab.results import save
 from rostrum.topologies.places import build_folder, short
 
 REPEAT, REPEAT_QUICK = 5, 2
@@ -104,7 +105,7 @@ def report(results: dict[str, Any], folder: Path, output: Path | None) -> None:
     text = table(results["runs"])
     (folder / "table.md").write_text(text)
     for file in filter(None, (folder / "summary.json", output)):
-        file.write_text(json.dumps(summary, indent=1) + "\n")
+        save(summary, file)
     draw(summary, folder / "messages.png")
     click.echo(text)
     OUT.print(f"every run: {short(folder / 'results.json')}; figures: {short(folder / 'summary.json')}; "

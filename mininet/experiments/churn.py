@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import tempfile
@@ -22,6 +21,7 @@ from rostrum.lab.churn.workload import Workload, judge, sweep
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.results import save
 from rostrum.topologies import TopologyError
 
 OUT = Console(highlight=False, soft_wrap=True)
@@ -67,8 +67,7 @@ def command(minutes: float | None, hours: float | None, json_file: Path, **given
         report = run(seconds, **given)
     except (LabError, RostrumError, TopologyError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    save(report, json_file)
     show(report)
     OUT.print(f"numbers in {json_file}, logs in build/lab/{given['name']}")
     summary = report["summary"]

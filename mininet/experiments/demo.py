@@ -20,6 +20,7 @@ from rostrum.lab import figures, p4switches
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.results import save
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.model import Topology
@@ -97,8 +98,7 @@ def command(
     if to_output:
         print(json.dumps(report, indent=1))
     else:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(report, indent=1) + "\n")
+        save(report, json_file)
         OUT.print(f"\nfigures in {json_file}; logs in {short(report['logs'])}")
     sys.exit(0 if report["ok"] else 1)
 

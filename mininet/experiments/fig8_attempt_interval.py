@@ -43,6 +43,7 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.ocs import timing
+from rostrum.lab.results import save
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.loader import builtin_file
@@ -201,8 +202,7 @@ def fresh(quick: bool, json_file: Path, **given: Any) -> dict[str, Any]:
         report = run(plan)
     except (LabError, RostrumError, TopologyError) as error:
         raise click.ClickException(f"{error} (seed {plan.seed})") from error
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(compact(report))
+    save(report, json_file)
     return report
 
 
@@ -359,13 +359,6 @@ def account(topology: Topology, result: SendResult, path: dict[str, Any] | None,
         lost=tuple(row.patched_fragments for row in result.receivers),
         light_ms=tuple((row.first_light_ns - began) / 1e6 for row in result.receivers),
     )
-
-
-def compact(report: dict[str, Any]) -> str:
-    """JSON with a line for each run, so that the file is small and a change of it readable."""
-    rows = ",\n".join(f"  {json.dumps(row, separators=(',', ':'))}" for row in report["runs"])
-    head = json.dumps({key: value for key, value in report.items() if key != "runs"}, indent=1)
-    return f'{head[:-2]},\n "runs": [\n{rows}\n ]\n}}\n'
 
 
 def show(report: dict[str, Any]) -> None:

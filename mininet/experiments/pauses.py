@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import signal
 import threading
@@ -19,6 +18,7 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.ocs import witness
+from rostrum.lab.results import save
 from rostrum.topologies import TopologyError
 
 OUT = Console(highlight=False, soft_wrap=True)
@@ -81,7 +81,7 @@ def command(
                   "protocol": protocol}  # fmt: skip
     json_file.parent.mkdir(parents=True, exist_ok=True)
     report = {"experiment": "pauses", "manifest": manifest(seed, parameters), "trials": rows}
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    save(report, json_file)
     wrong = sum(bool(row["wrong"]) for row in rows)
     OUT.print(f"{len(rows)} pauses, {wrong} with something wrong; numbers in {json_file}")
     if wrong:

@@ -24,6 +24,7 @@ from rostrum.lab.experiments.fig8_summary import percentile
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import Entered, LabError
+from rostrum.lab.results import save
 from rostrum.topologies import TopologyError, rate_bps
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.kinds import KINDS
@@ -91,8 +92,7 @@ def command(json_file: Path, png_file: Path, from_file: Path | None, seed: int |
             report = run(seed=seed or random.SystemRandom().randrange(1, 2**32), **given)
         except (LabError, TopologyError, ValueError) as error:
             raise click.ClickException(str(error)) from error
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(report, indent=1) + "\n")
+        save(report, json_file)
     png_file.parent.mkdir(parents=True, exist_ok=True)
     priority_plot.draw(png_file, report)
     show(report)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 import tempfile
@@ -17,6 +16,7 @@ from rostrum.lab.experiments import plain_multicast
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.results import save
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.fabrics import Options, fabric
 from rostrum.topologies.families import fat_tree
@@ -58,8 +58,7 @@ def command(json_file: Path, **given: Any) -> None:
         report = run(**given)
     except (LabError, RostrumError, TopologyError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    save(report, json_file)
     summary = report["summary"]
     for protocol in PROTOCOLS:
         OUT.print(f"{protocol:10} {summary[protocol]:.2f} CPU-s per GiB received (median)")

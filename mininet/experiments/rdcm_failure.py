@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 import time
@@ -18,6 +17,7 @@ from rostrum.lab.experiments import rdcm_failure_plot
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.results import save
 from rostrum.topologies import TopologyError
 from rostrum.topologies.fabrics import Options, fabric
 from rostrum.topologies.families import fat_tree
@@ -103,8 +103,7 @@ def command(json_file: Path, png_file: Path, **given: Any) -> None:
         report = run(**given)
     except (LabError, RostrumError, TopologyError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    save(report, json_file)
     png_file.parent.mkdir(parents=True, exist_ok=True)
     rdcm_failure_plot.draw(png_file, report)
     show(report)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from rostrum.lab.experiments.fig8_summary import spread
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.results import save
 from rostrum.topologies import TopologyError, load
 
 OBJECT = b"x" * 8192
@@ -39,8 +39,7 @@ def command(requests: int, receivers: int, sender: str, topology: str, json_file
         report = {**run(requests, receivers, sender, topology), "manifest": manifest(0, parameters)}
     except (LabError, RostrumError, TopologyError) as error:
         raise click.ClickException(str(error)) from error
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_text(json.dumps(report, indent=1) + "\n")
+    save(report, json_file)
     for where in ("agent", "manager"):
         OUT.print(f"in the {where}: p50 {report[where]['p50_ms']:.2f} ms, p99 {report[where]['p99_ms']:.2f} ms")
     OUT.print(f"figures in {json_file}")

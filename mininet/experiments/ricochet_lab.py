@@ -13,7 +13,6 @@ and at `untold`, what neither came nor was told as lost.
 
 from __future__ import annotations
 
-import json
 import random
 import resource
 import selectors
@@ -31,6 +30,7 @@ from rostrum.client import Agent, Group, RostrumError, TimedOut
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.results import save
 
 BYTES = 256
 VIEWS_BOUND_S = 30.0  # for all agents to know all members
@@ -210,7 +210,7 @@ def command(quick: bool, output: Path | None, picture: Path | None, loss: str, s
         raise click.ClickException(str(error)) from error
     if output:
         facts = manifest(seed, {**given, "loss": loss, "quick": quick})
-        output.write_text(json.dumps({"summary": runs, "manifest": facts}, indent=1) + "\n")
+        save({"summary": runs, "manifest": facts}, output)
     if picture:
         draw_picture(runs, picture)
 

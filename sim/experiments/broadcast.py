@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from rostrum.lab.manifest import manifest
-from rostrum.sim import reports
+from rostrum.lab.results import rounded, save
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.network import HostParams, LinkParams, PathParams, SimError
 from rostrum.topologies import load_text, rate_bps
@@ -81,7 +81,7 @@ def command(
         raise click.ClickException(str(error)) from error
     parameters = {"size": size, "network": family, "rate": rate, "delay_s": delay, "burst": burst, "engine": engine}
     report = {"instrument": "sim", "summary": summary(rows), "runs": rows, "manifest": manifest(seed, parameters)}
-    reports.save(report, json_file)
+    save(rounded(report), json_file)
     OUT.print(table(rows))
     OUT.print(f"figures in {json_file}")
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from rostrum.lab.manifest import manifest
-from rostrum.sim import reports
+from rostrum.lab.results import rounded, save
 from rostrum.sim.multicast import Group, Load, Session
 from rostrum.sim.network import SimError
 from rostrum.topologies.families import Graph, named
@@ -83,7 +83,7 @@ def command(
         "runs": [asdict(row) for row in rows],
         "manifest": manifest(seed, {"network": family, **asdict(load)}),
     }
-    reports.save(report, json_file)
+    save(rounded(report), json_file)
     png.parent.mkdir(parents=True, exist_ok=True)
     plot(rows, png)
     OUT.print(table(rows))

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rostrum.lab.manifest import manifest
-from rostrum.sim import reports, views
+from rostrum.lab.results import rounded, save
+from rostrum.sim import views
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.multicast import GROUP, Group
 from rostrum.sim.network import HostParams, LinkParams, PathParams, RdcmParams, SimError
@@ -96,7 +97,7 @@ def command(
         raise click.ClickException(str(error)) from error
     figures = summary(runs)
     report = {"instrument": "sim", "summary": figures, "runs": runs, "manifest": manifest(seed, asdict(setting))}
-    reports.save(report, json_file)
+    save(rounded(report), json_file)
     png.parent.mkdir(parents=True, exist_ok=True)
     plot(runs, png)
     OUT.print(table(figures))

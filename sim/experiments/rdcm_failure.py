@@ -11,7 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 from rostrum.lab.manifest import manifest
-from rostrum.sim import reports, views
+from rostrum.lab.results import rounded, save
+from rostrum.sim import views
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.multicast import GROUP, Group
 from rostrum.sim.network import LINK_STATS, HostParams, LinkParams, OverlayView, PathParams, RdcmParams, SimError
@@ -104,7 +105,7 @@ def command(
         "mbps": record.rates,
         "manifest": manifest(seed, asdict(setting)),
     }
-    reports.save(report, json_file)
+    save(rounded(report), json_file)
     png.parent.mkdir(parents=True, exist_ok=True)
     plot(record, setting, session.affected, png)
     for name, value in figures.items():

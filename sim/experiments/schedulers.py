@@ -16,7 +16,8 @@ from rich.table import Table
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.values import Settings
 from rostrum.lab.manifest import manifest
-from rostrum.sim import reports, workload
+from rostrum.lab.results import rounded, save
+from rostrum.sim import workload
 from rostrum.sim.replay import YEAR_NS, Outcome, Replay, Result, Stalled
 from rostrum.sim.workload import BadTrace, Demand
 from rostrum.topologies import TopologyError, load, load_text
@@ -94,7 +95,7 @@ def command(
     times = {name: completion_s(result.outcomes) for name, result in results.items()}
     facts = manifest(seed, parameters)
     report = {"instrument": "sim", "summary": rows, "completion_s": times, "manifest": facts}
-    reports.save(report, json_file)
+    save(rounded(report), json_file)
     png.parent.mkdir(parents=True, exist_ok=True)
     plot(times, png, ocs_model)
     OUT.print(table(rows))

@@ -28,6 +28,7 @@ from rostrum.lab.experiments.fig8_summary import (
     spread,
     summaries,
 )
+from rostrum.lab.results import text
 from rostrum.topologies import load
 from rostrum.topologies.loader import builtin_file
 
@@ -150,9 +151,9 @@ def test_intervals_in_words() -> None:
 
 def test_report_is_json_with_a_line_for_each_run() -> None:
     report = {"columns": columns(), "runs": [as_row(made()), as_row(made(1))], "failed": 0}
-    text = fig8.compact(report)
-    assert json.loads(text) == report
-    assert len([line for line in text.splitlines() if line.startswith("  [")]) == 2
+    written = text(report)
+    assert json.loads(written) == report
+    assert len([line for line in written.splitlines() if line.startswith("[") and line != "["]) == 2
 
 
 def test_an_earlier_result_is_shown_and_drawn_again(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_an_earlier_result_is_shown_and_drawn_again(tmp_path: Path) -> None:
         "manifest": {"commit": "f" * 40, "parameters": parameters}, "configurations": found, "columns": columns(),
         "shape": shape(found, 60), "aside": [], "failed": 0, "busy": 0, "runs": [as_row(run) for run in runs],
     }  # fmt: skip
-    (tmp_path / "old.json").write_text(fig8.compact(report))
+    (tmp_path / "old.json").write_text(text(report))
     assert read_rows(report) == Rows(configurations, runs)
     options = ["--from", str(tmp_path / "old.json"), "--png", str(tmp_path / "new.png")]
     done = CliRunner().invoke(fig8.command, options)

@@ -57,7 +57,13 @@ PACKAGES = {
     "rostrum.bench": ("rostrum.topologies", "rostrum.client", "rostrum.lab"),
     # Measures the manager: starts one over devices of its own, and speaks Thrift to it.
     "rostrum.bench.manager": ("rostrum.topologies", "rostrum.lab", "rostrum.bench", "rostrum.controller"),
-    "rostrum.sim": ("rostrum.topologies", "rostrum.controller.core", "rostrum.lab.manifest", "rostrum.lab.registry"),
+    "rostrum.sim": (
+        "rostrum.topologies",
+        "rostrum.controller.core",
+        "rostrum.lab.manifest",
+        "rostrum.lab.registry",
+        "rostrum.lab.results",
+    ),
 }
 FORBIDDEN = {"rostrum.controller.northbound": ("rostrum.controller.southbound", "rostrum.controller.app")}
 FOLDERS = {
