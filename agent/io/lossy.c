@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/loss_pattern.h"
+#include "core/base/random.h"
 #include "io/io.h"
 
 typedef enum { UNIFORM, BURST, GILBERT, FIRST, PATTERN, CORRUPT } loss_kind;
@@ -121,16 +122,8 @@ bool rs_io_lossy_check(const char *spec, char *error) {
 
 /* ------------------------------------------------------------------------------------------------------ the chance */
 
-/* splitmix64 */
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 static bool chance(loss_state *state, double probability) {
-    return (double)(next_random(&state->random) >> 11) * 0x1p-53 < probability;
+    return rs_random_part(rs_random_next(&state->random)) < probability;
 }
 
 /* Good datagrams between two runs are geometric; their mean makes the lost ones P of all. */
@@ -209,8 +202,8 @@ static uint8_t *spoil(lossy_io *io, loss_state *state, const uint8_t *header, si
     spoilt *s = &io->held[io->held_count];
     *s = (spoilt){.group = state->group, .header_length = header_length, .length = length};
     memcpy(s->header, header, header_length);
-    uint64_t bits = (header_length + length) * 8u, bit = next_random(&state->random) % bits;
-    s->how = next_random(&state->random) % 3;
+    uint64_t bits = (header_length + length) * 8u, bit = rs_random_next(&state->random) % bits;
+    s->how = rs_random_next(&state->random) % 3;
     s->source = rs_io_source(io->inner);
     io->lost++;
     if (!io->sink->predict) {
@@ -423,6 +416,6 @@ rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error) {
     }
     *io = (lossy_io){.base.ops = &lossy_ops, .inner = inner, .spec = parsed};
     /* A pattern is that of the simulator, too, which knows of the agent's seed alone. */
-    io->spec.seed ^= parsed.kind == PATTERN ? seed : seed * 0x9e3779b97f4a7c15u;
+    io->spec.seed ^= parsed.kind == PATTERN ? seed : seed * RS_RANDOM_STEP;
     return &io->base;
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "core/base/random.h"
 #include "core/base/wire.h"
 
 uint64_t rs_server_seed(uint64_t seed, const char *server) {
@@ -16,17 +17,9 @@ rs_loss_pattern rs_loss_pattern_of(uint64_t seed, double share, uint32_t run) {
     return (rs_loss_pattern){.seed = seed, .start = 1 - pow(1 - share, 1.0 / run), .run = run};
 }
 
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
-static double fraction(uint64_t seed, uint64_t sn) {
-    uint64_t z = seed + (sn + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
-
 bool rs_loss_pattern_has(const rs_loss_pattern *pattern, uint64_t sn) {
     for (uint32_t i = 0; i < pattern->run && i <= sn; i++)
-        if (fraction(pattern->seed, sn - i) < pattern->start)
+        if (rs_random_part(rs_mix(pattern->seed + (sn - i + 1) * RS_RANDOM_STEP)) < pattern->start)
             return true;
     return false;
 }

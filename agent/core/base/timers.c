@@ -1,5 +1,7 @@
 #include "core/base/timers.h"
 
+#include "core/base/memory.h"
+
 #include <string.h>
 
 rs_status rs_timers_reserve(rs_timers *t, const rs_allocator *allocator, uint32_t capacity) {
@@ -7,21 +9,19 @@ rs_status rs_timers_reserve(rs_timers *t, const rs_allocator *allocator, uint32_
         return RS_OK;
     if (capacity < t->capacity * 2)
         capacity = t->capacity * 2;
-    rs_timer **heap = allocator->alloc(allocator->context, capacity * sizeof(rs_timer *));
+    rs_timer **heap = rs_memory_take(allocator, capacity * sizeof(rs_timer *));
     if (!heap)
         return RS_ERR_MEMORY;
     if (t->count)
         memcpy(heap, t->heap, t->count * sizeof(rs_timer *));
-    if (t->heap)
-        allocator->release(allocator->context, t->heap);
+    rs_memory_give(allocator, t->heap);
     t->heap = heap;
     t->capacity = capacity;
     return RS_OK;
 }
 
 void rs_timers_free(rs_timers *t, const rs_allocator *allocator) {
-    if (t->heap)
-        allocator->release(allocator->context, t->heap);
+    rs_memory_give(allocator, t->heap);
     *t = (rs_timers){0};
 }
 

@@ -167,7 +167,7 @@ static rs_gm_early take_early(rs_messages *node, uint32_t at) {
 static void early_keep(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length) {
     uint32_t room = early_room(node), of_sender = 0;
     if (!node->early_bytes) {
-        node->early_bytes = rs_gm_alloc(node, (size_t)room * node->config.packet_bytes);
+        node->early_bytes = rs_memory_take(&node->allocator, (size_t)room * node->config.packet_bytes);
         if (!node->early_bytes) {
             node->stats.strangers++;
             return;

@@ -56,8 +56,8 @@ void rs_gm_assembly_free(rs_messages *node, rs_gm_assembly *assembly) {
     rs_list_remove(&assembly->in_stream);
     rs_list_remove(&assembly->by_age);
     node->assembly_bytes -= assembly->total;
-    rs_gm_release(node, assembly->bytes);
-    rs_gm_release(node, assembly);
+    rs_memory_give(&node->allocator, assembly->bytes);
+    rs_memory_give(&node->allocator, assembly);
 }
 
 static void drop_assembly(rs_messages *node, rs_gm_assembly *assembly) {
@@ -89,11 +89,11 @@ static rs_gm_assembly *new_assembly(rs_messages *node, rs_time now, rs_gm_stream
         return NULL;
     while (node->assembly_bytes + part->total > node->config.assembly_bytes && !rs_list_empty(&node->assemblies))
         drop_assembly(node, RS_HOLDER(rs_gm_assembly, by_age, node->assemblies.next));
-    rs_gm_assembly *assembly = rs_gm_alloc(node, sizeof *assembly);
-    uint8_t *bytes = rs_gm_alloc(node, part->total);
+    rs_gm_assembly *assembly = rs_memory_take(&node->allocator, sizeof *assembly);
+    uint8_t *bytes = rs_memory_take(&node->allocator, part->total);
     if (!assembly || !bytes) {
-        rs_gm_release(node, assembly);
-        rs_gm_release(node, bytes);
+        rs_memory_give(&node->allocator, assembly);
+        rs_memory_give(&node->allocator, bytes);
         return NULL;
     }
     *assembly = (rs_gm_assembly){

@@ -1,11 +1,13 @@
 #include "core/groups/log.h"
 
+#include "core/base/memory.h"
+
 rs_status rs_gm_log_init(rs_gm_log *log, uint64_t size, const rs_allocator *allocator) {
     log->size = 1;
     while (log->size < size)
         log->size *= 2;
     log->head = 0;
-    log->bytes = allocator->alloc(allocator->context, (size_t)log->size);
+    log->bytes = rs_memory_take(allocator, (size_t)log->size);
     return log->bytes ? RS_OK : RS_ERR_MEMORY;
 }
 

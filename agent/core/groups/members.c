@@ -7,14 +7,14 @@
 
 /* splitmix64 of the boot id, its upper half; 0 means that none is known. */
 uint32_t rs_messages_incarnation(uint64_t boot_id) {
-    uint32_t mixed = (uint32_t)(rs_gm_mix(boot_id + UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+    uint32_t mixed = (uint32_t)(rs_mix(boot_id + RS_RANDOM_STEP) >> 32);
     return mixed ? mixed : 1;
 }
 
 /* ------------------------------------------------------------------------------------------------------ groups */
 
 static uint32_t group_bucket(const rs_messages *node, rs_message_group id) {
-    return (uint32_t)rs_gm_mix(id ^ node->config.seed) & node->group_mask;
+    return (uint32_t)rs_mix(id ^ node->config.seed) & node->group_mask;
 }
 
 rs_gm_group *rs_gm_group_find(const rs_messages *node, rs_message_group id) {
@@ -57,7 +57,7 @@ void rs_gm_group_remove(rs_messages *node, rs_gm_group *group) {
 /* ------------------------------------------------------------------------------------------------------- peers */
 
 static rs_gm_peer **bucket_of(const rs_messages *node, rs_peer peer) {
-    return &node->peers[(uint32_t)rs_gm_mix(peer ^ node->config.seed) & node->peer_mask];
+    return &node->peers[(uint32_t)rs_mix(peer ^ node->config.seed) & node->peer_mask];
 }
 
 rs_gm_peer *rs_gm_peer_find(const rs_messages *node, rs_peer peer) {
@@ -72,7 +72,8 @@ static bool make_room(rs_messages *node) {
     uint32_t size = node->peers ? node->peer_mask + 1 : 0;
     if (node->stats.peers < size)
         return true;
-    rs_gm_peer **old = node->peers, **larger = rs_gm_alloc(node, (size ? 2 * size : 64) * sizeof(rs_gm_peer *));
+    rs_gm_peer **old = node->peers,
+               **larger = rs_memory_take(&node->allocator, (size ? 2 * size : 64) * sizeof(rs_gm_peer *));
     if (!larger)
         return false;
     node->peers = larger;
@@ -83,7 +84,7 @@ static bool make_room(rs_messages *node) {
             p->next = *bucket_of(node, p->peer);
             *bucket_of(node, p->peer) = p;
         }
-    rs_gm_release(node, old);
+    rs_memory_give(&node->allocator, old);
     return true;
 }
 
@@ -94,7 +95,7 @@ static uint64_t written(const rs_messages *node) {
 static rs_gm_peer *hold(rs_messages *node, rs_peer peer) {
     rs_gm_peer *p = rs_gm_peer_find(node, peer);
     if (!p) {
-        p = make_room(node) ? rs_gm_alloc(node, sizeof *p) : NULL;
+        p = make_room(node) ? rs_memory_take(&node->allocator, sizeof *p) : NULL;
         if (!p)
             return NULL;
         *p = (rs_gm_peer){.peer = peer,
@@ -116,7 +117,7 @@ static void let_go(rs_messages *node, rs_peer peer) {
     while (*at != p)
         at = &(*at)->next;
     *at = p->next;
-    rs_gm_release(node, p);
+    rs_memory_give(&node->allocator, p);
     node->stats.peers--;
 }
 
@@ -161,10 +162,10 @@ void rs_gm_peers_free(rs_messages *node) {
         while (node->peers[i]) {
             rs_gm_peer *gone = node->peers[i];
             node->peers[i] = gone->next;
-            rs_gm_release(node, gone);
+            rs_memory_give(&node->allocator, gone);
         }
-    rs_gm_release(node, node->peers);
-    rs_gm_release(node, node->early_bytes);
+    rs_memory_give(&node->allocator, node->peers);
+    rs_memory_give(&node->allocator, node->early_bytes);
 }
 
 /* ------------------------------------------------------------------------------------------------------ members */

@@ -47,16 +47,6 @@ bool rs_gm_naks_init(rs_messages *node) {
 
 /* measures */
 
-static void measure(rs_gm_measure *m, rs_time value) {
-    if (m->mean == 0 && m->deviation == 0) {
-        *m = (rs_gm_measure){value, value / 2};
-        return;
-    }
-    rs_time off = value - m->mean;
-    m->mean += off / 8;
-    m->deviation += ((off < 0 ? -off : off) - m->deviation) / 4;
-}
-
 static rs_time between(rs_time least, rs_time value, rs_time most) {
     return value < least ? least : value < most ? value : most;
 }
@@ -102,8 +92,8 @@ static rs_time first_wait(const rs_messages *node, rs_time now, rs_gm_group *gro
     rs_time ring = ring_time(node, RING_FIRST), hope = hope_time(group, now);
     if (node->hope < HOPE_ALL / 4)
         wait = least;
-    else if (node->repair.mean)
-        wait = between(least, node->repair.mean + 4 * node->repair.deviation, most);
+    else if (node->repair.smoothed)
+        wait = between(least, rs_rtt_late(&node->repair, 0), most);
     wait = wait < ring ? wait : ring;
     return wait < hope ? wait : hope;
 }
@@ -112,8 +102,8 @@ static rs_time first_wait(const rs_messages *node, rs_time now, rs_gm_group *gro
 static rs_time round_wait(const rs_messages *node, uint32_t round) {
     rs_time wait = node->config.nak_retry, most = ring_time(node, RING_AGAIN);
     most = most < WAIT_MOST ? most : WAIT_MOST;
-    if (node->answer.mean)
-        wait = between(RS_GM_ASK_LEAST, node->answer.mean + 4 * node->answer.deviation, WAIT_MOST);
+    if (node->answer.smoothed)
+        wait = between(RS_GM_ASK_LEAST, rs_rtt_late(&node->answer, 0), WAIT_MOST);
     for (uint32_t i = 1; i < round && wait < most; i++)
         wait += wait / 2;
     return wait < most ? wait : most;
@@ -190,7 +180,7 @@ static void send_nak(naks *n, uint32_t at) {
 }
 
 static void ask(naks *n, rs_peer peer, const rs_gm_missing *missing) {
-    uint32_t at = (uint32_t)rs_gm_mix(peer) % OPEN;
+    uint32_t at = (uint32_t)rs_mix(peer) % OPEN;
     rs_gm_id id = {missing->stream->sender, missing->stream->incarnation, missing->stream->group->id, missing->sn};
     n->node->stats.asked++;
     if (n->open[at].small && n->open[at].small->peer != peer)
@@ -223,7 +213,7 @@ static void ask(naks *n, rs_peer peer, const rs_gm_missing *missing) {
 /* Another member, the next one in each round; RS_NO_PEER if there is none. */
 static rs_peer helper(const rs_messages *node, const rs_gm_missing *missing) {
     const rs_gm_group *group = missing->stream->group;
-    uint64_t first = rs_gm_mix(missing->sn ^ (uint64_t)node->config.self << 32) + missing->rounds;
+    uint64_t first = rs_mix(missing->sn ^ (uint64_t)node->config.self << 32) + missing->rounds;
     for (uint32_t i = 0; i < group->member_count && i < 3; i++) {
         rs_peer peer = group->members[(first + i) % group->member_count];
         if (peer != node->config.self && peer != missing->stream->sender)
@@ -308,7 +298,7 @@ void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing
     if (!missing->stream->group->policy.naks)
         return;
     if (via == RS_VIA_REPAIR && now > missing->discovered) {
-        measure(&node->repair, now - missing->discovered);
+        rs_rtt_sample(&node->repair, now - missing->discovered);
         node->hope += (HOPE_ALL - node->hope) / 16;
     }
     if (via != RS_VIA_RETRANSMIT || missing->rounds == 0)
@@ -316,7 +306,7 @@ void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing
     node->hope -= node->hope / 16;
     /* Of a further request too, though this may be the answer to the one before: the time is too short then, and the
      * more so the more requests there were, so that it grows until the first answers come before the second request. */
-    measure(&node->answer, now - missing->asked);
+    rs_rtt_sample(&node->answer, now - missing->asked);
     if (missing->asking == RS_GM_ASKED) {
         answered(&missing->stream->group->asks);
         answered(&node->asks);
@@ -330,7 +320,7 @@ void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing
  * the way, are answered once. */
 
 static bool answered_just_now(rs_messages *node, rs_time now, const rs_gm_retransmit *again) {
-    uint64_t mixed = rs_gm_mix(again->at << 1 | again->own) ^ rs_gm_mix(again->peer);
+    uint64_t mixed = rs_mix(again->at << 1 | again->own) ^ rs_mix(again->peer);
     rs_gm_answered *last = &node->answered[mixed & (RS_GM_ANSWERED - 1)];
     if (last->used && last->at == again->at && last->own == again->own && last->peer == again->peer &&
         now - last->when < RS_GM_ASK_LEAST)

@@ -76,14 +76,14 @@ static bool init_tables(rs_messages *node) {
     node->event_room = 1;
     while (node->event_room < (uint64_t)c->deliveries + RS_GM_LOST_RESERVE)
         node->event_room *= 2;
-    node->group_table = rs_gm_alloc(node, size * sizeof *node->group_table);
-    node->groups = rs_gm_alloc(node, c->max_groups * sizeof *node->groups);
-    node->missing = rs_gm_alloc(node, c->max_missing * sizeof *node->missing);
-    node->events = rs_gm_alloc(node, node->event_room * sizeof *node->events);
-    node->retransmits = rs_gm_alloc(node, RS_GM_RETRANSMITS * sizeof *node->retransmits);
-    node->answered = rs_gm_alloc(node, RS_GM_ANSWERED * sizeof *node->answered);
-    node->intake = rs_gm_alloc(node, (size_t)c->intake_packets * c->packet_bytes);
-    node->intake_order = rs_gm_alloc(node, 4 * (size_t)c->intake_packets * sizeof(uint32_t));
+    node->group_table = rs_memory_take(&node->allocator, size * sizeof *node->group_table);
+    node->groups = rs_memory_take(&node->allocator, c->max_groups * sizeof *node->groups);
+    node->missing = rs_memory_take(&node->allocator, c->max_missing * sizeof *node->missing);
+    node->events = rs_memory_take(&node->allocator, node->event_room * sizeof *node->events);
+    node->retransmits = rs_memory_take(&node->allocator, RS_GM_RETRANSMITS * sizeof *node->retransmits);
+    node->answered = rs_memory_take(&node->allocator, RS_GM_ANSWERED * sizeof *node->answered);
+    node->intake = rs_memory_take(&node->allocator, (size_t)c->intake_packets * c->packet_bytes);
+    node->intake_order = rs_memory_take(&node->allocator, 4 * (size_t)c->intake_packets * sizeof(uint32_t));
     if (!node->group_table || !node->groups || !node->missing || !node->events || !node->retransmits ||
         !node->answered || !node->intake || !node->intake_order || !rs_gm_streams_init(node) ||
         !rs_gm_naks_init(node) || rs_gm_log_init(&node->in, c->receive_bytes, &node->allocator) != RS_OK ||
@@ -132,13 +132,13 @@ rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocato
     rs_messages_config complete = *config;
     if (!configure(&complete))
         return NULL;
-    rs_messages *node = allocator->alloc(allocator->context, sizeof *node);
+    rs_messages *node = rs_memory_take(allocator, sizeof *node);
     if (!node)
         return NULL;
     node->config = complete;
     node->sweep_at = RS_NEVER;
     node->allocator = *allocator;
-    node->random = rs_gm_mix(complete.seed + 1) ^ rs_gm_mix(~(uint64_t)complete.self);
+    node->random = rs_mix(complete.seed + 1) ^ rs_mix(~(uint64_t)complete.self);
     init_lists(node);
     if (init_tables(node) && start_engines(node))
         return node;
@@ -160,17 +160,17 @@ void rs_messages_free(rs_messages *node) {
             node->engines[i]->stop(node->engine_own[i]);
     rs_gm_smalls_free(node);
     for (uint32_t i = 0; i < node->chunk_count; i++)
-        rs_gm_release(node, node->chunks[i]);
+        rs_memory_give(&node->allocator, node->chunks[i]);
     void *tables[] = {node->chunks,   node->places,      node->group_table, node->groups,   node->missing,
                       node->events,   node->retransmits, node->intake,      node->answered, node->intake_order,
                       node->in.bytes, node->out.bytes,   node->numbers};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        rs_gm_release(node, tables[i]);
+        rs_memory_give(&node->allocator, tables[i]);
     rs_timers_free(&node->heartbeats, &node->allocator);
     rs_timers_free(&node->dooms, &node->allocator);
     rs_timers_free(&node->queries, &node->allocator);
     rs_timers_free(&node->asking, &node->allocator);
-    rs_gm_release(node, node);
+    rs_memory_give(&node->allocator, node);
 }
 
 /* A datagram of a kind that an engine has, or nobody. */

@@ -7,7 +7,7 @@ rs_gm_small *rs_gm_small_new(rs_messages *node) {
     if (!rs_list_empty(&node->smalls_free))
         small = RS_HOLDER(rs_gm_small, order, node->smalls_free.next);
     else {
-        small = node->smalls_made < RS_GM_SMALLS ? rs_gm_alloc(node, sizeof *small) : NULL;
+        small = node->smalls_made < RS_GM_SMALLS ? rs_memory_take(&node->allocator, sizeof *small) : NULL;
         if (!small)
             return NULL;
         node->smalls_made++;
@@ -60,6 +60,6 @@ void rs_gm_smalls_free(rs_messages *node) {
         while (!rs_list_empty(lists[i])) {
             rs_gm_small *small = RS_HOLDER(rs_gm_small, order, lists[i]->next);
             rs_list_remove(&small->order);
-            rs_gm_release(node, small);
+            rs_memory_give(&node->allocator, small);
         }
 }

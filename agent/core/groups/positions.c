@@ -215,7 +215,7 @@ void rs_gm_query_view(rs_messages *node, rs_time now, rs_gm_group *group) {
         return;
     }
     /* Not all members at once. */
-    rs_time due = now + FIRST + (rs_time)(rs_gm_mix(node->config.self ^ group->version << 32) % (uint64_t)FIRST);
+    rs_time due = now + FIRST + (rs_time)(rs_mix(node->config.self ^ group->version << 32) % (uint64_t)FIRST);
     group->query_rounds = 0;
     if (!group->query.at || due < group->query.due)
         rs_timer_set(&node->queries, &group->query, due);

@@ -164,7 +164,7 @@ void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group) {
         at++;
     if (at == node->number_count && at < RS_GM_NUMBERS) {
         if (!node->numbers)
-            node->numbers = rs_gm_alloc(node, RS_GM_NUMBERS * sizeof *node->numbers);
+            node->numbers = rs_memory_take(&node->allocator, RS_GM_NUMBERS * sizeof *node->numbers);
         if (!node->numbers) {
             node->number_least = high > node->number_least ? high : node->number_least;
             return;

@@ -11,11 +11,14 @@
 #define RS_CORE_MESSAGES_STATE_H
 
 #include "core/base/list.h"
+#include "core/base/memory.h"
+#include "core/base/random.h"
 #include "core/base/timers.h"
 #include "core/groups/engine.h"
 #include "core/groups/log.h"
 #include "core/groups/messages.h"
 #include "core/groups/wire.h"
+#include "core/rate/rtt.h"
 
 #define RS_GM_ENGINES 8u
 #define RS_GM_MEMBERS_MOST (1u << 20)
@@ -209,11 +212,6 @@ typedef struct {
     bool own, used;
 } rs_gm_answered;
 
-/* A mean and the mean deviation from it, of what came of late (as of round trips in RFC 6298). */
-typedef struct {
-    rs_time mean, deviation; /* Both are 0 before anything came. */
-} rs_gm_measure;
-
 /* One word of the hash table of streams. */
 typedef struct {
     rs_peer sender;
@@ -270,8 +268,8 @@ struct rs_messages {
     rs_timers asking, dooms;
     rs_gm_budget asks;
     rs_gm_pace pace;
-    rs_gm_measure answer, repair; /* How long the answer to a NAK takes, and a repair after discovery. */
-    uint32_t hope;                /* Share of what did not come at once that repairs brought, of 65,536. */
+    rs_rtt answer, repair; /* How long the answer to a NAK takes, and a repair after discovery. */
+    uint32_t hope;         /* Share of what did not come at once that repairs brought, of 65,536. */
 
     rs_list assemblies; /* By age. */
     uint64_t assembly_bytes;
@@ -303,29 +301,10 @@ struct rs_messages {
     uint32_t intake_count;
 };
 
-/* ------------------------------------------------------------------------------------------------------- memory */
-
-static inline void *rs_gm_alloc(const rs_messages *node, size_t size) {
-    return node->allocator.alloc(node->allocator.context, size);
-}
-
-static inline void rs_gm_release(const rs_messages *node, void *memory) {
-    if (memory)
-        node->allocator.release(node->allocator.context, memory);
-}
-
 /* ------------------------------------------------------------------------------------------------------- chance */
 
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
-static inline uint64_t rs_gm_mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 static inline uint64_t rs_gm_random(rs_messages *node) {
-    node->random += UINT64_C(0x9e3779b97f4a7c15);
-    return rs_gm_mix(node->random);
+    return rs_random_next(&node->random);
 }
 
 static inline uint32_t rs_gm_random_below(rs_messages *node, uint32_t bound) {

@@ -10,7 +10,7 @@
 #define SWEEP_TIMES 2 /* give_up: in that time nobody asks any more for what was missing before */
 
 static uint32_t bucket_of(const rs_messages *node, rs_peer sender, rs_message_group group) {
-    return (uint32_t)rs_gm_mix(((uint64_t)sender << 32 | group) ^ node->config.seed) & node->place_mask;
+    return (uint32_t)rs_mix(((uint64_t)sender << 32 | group) ^ node->config.seed) & node->place_mask;
 }
 
 static rs_gm_stream *stream_at(const rs_messages *node, uint32_t number) {
@@ -39,7 +39,7 @@ static bool make_room(rs_messages *node) {
         return true;
     rs_gm_place *old = node->places;
     uint32_t old_size = old ? node->place_mask + 1 : 0, size = old ? old_size * 2 : 256;
-    rs_gm_place *places = rs_gm_alloc(node, size * sizeof *places);
+    rs_gm_place *places = rs_memory_take(&node->allocator, size * sizeof *places);
     if (!places)
         return false;
     node->places = places;
@@ -48,12 +48,13 @@ static bool make_room(rs_messages *node) {
         if (old[i].number)
             *place_of(node, old[i].sender, old[i].group) = old[i];
     }
-    rs_gm_release(node, old);
+    rs_memory_give(&node->allocator, old);
     return true;
 }
 
 bool rs_gm_streams_init(rs_messages *node) {
-    node->chunks = rs_gm_alloc(node, (node->config.max_streams / RS_GM_CHUNK + 1) * sizeof(rs_gm_stream *));
+    node->chunks =
+        rs_memory_take(&node->allocator, (node->config.max_streams / RS_GM_CHUNK + 1) * sizeof(rs_gm_stream *));
     return node->chunks && make_room(node);
 }
 
@@ -73,7 +74,7 @@ static rs_gm_stream *unused_stream(rs_messages *node) {
     if (!node->stream_free) {
         if (node->chunk_count == node->config.max_streams / RS_GM_CHUNK)
             return NULL;
-        rs_gm_stream *chunk = rs_gm_alloc(node, RS_GM_CHUNK * sizeof *chunk);
+        rs_gm_stream *chunk = rs_memory_take(&node->allocator, RS_GM_CHUNK * sizeof *chunk);
         if (!chunk)
             return NULL;
         uint32_t first = node->chunk_count * RS_GM_CHUNK;
@@ -95,7 +96,7 @@ static void take_window(rs_messages *node, rs_gm_stream *stream, rs_gm_slot *slo
             break;
         slots[sn & (capacity - 1)] = *slot;
     }
-    rs_gm_release(node, stream->slots);
+    rs_memory_give(&node->allocator, stream->slots);
     uint64_t *counted = stream->own ? &node->own_windows : &node->stats.window_bytes;
     *counted += capacity * sizeof *slots;
     *counted -= stream->capacity * sizeof *slots;
@@ -108,7 +109,7 @@ static void take_window(rs_messages *node, rs_gm_stream *stream, rs_gm_slot *slo
 
 static rs_gm_stream *new_stream(rs_messages *node, rs_gm_group *group, const rs_gm_id *id) {
     rs_gm_stream *stream = make_room(node) ? unused_stream(node) : NULL;
-    rs_gm_slot *slots = stream ? rs_gm_alloc(node, RS_GM_LEAST_WINDOW * sizeof *slots) : NULL;
+    rs_gm_slot *slots = stream ? rs_memory_take(&node->allocator, RS_GM_LEAST_WINDOW * sizeof *slots) : NULL;
     if (!slots)
         return NULL;
     uint32_t number = stream->number;
@@ -169,7 +170,7 @@ void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream) {
     if (stream->own)
         stream->group->published = NULL;
     *(stream->own ? &node->own_windows : &node->stats.window_bytes) -= stream->capacity * sizeof *stream->slots;
-    rs_gm_release(node, stream->slots);
+    rs_memory_give(&node->allocator, stream->slots);
     stream->slots = NULL;
     stream->group = NULL;
     stream->next_free = node->stream_free;
@@ -249,7 +250,7 @@ static bool grow(rs_messages *node, rs_time now, rs_gm_stream *stream) {
     uint32_t capacity = stream->capacity * 2;
     if (capacity > node->config.window_packets || !affordable(node, stream, capacity))
         return false;
-    rs_gm_slot *slots = rs_gm_alloc(node, capacity * sizeof *slots);
+    rs_gm_slot *slots = rs_memory_take(&node->allocator, capacity * sizeof *slots);
     if (!slots)
         return false;
     take_window(node, stream, slots, capacity);
@@ -275,7 +276,7 @@ static void shrink(rs_messages *node, rs_gm_stream *stream) {
                      (stream->own && rs_gm_slot_is(*slot, RS_GM_RECORD) && rs_gm_slot_at(*slot) >= node->sent)))
             return;
     }
-    rs_gm_slot *slots = rs_gm_alloc(node, capacity * sizeof *slots);
+    rs_gm_slot *slots = rs_memory_take(&node->allocator, capacity * sizeof *slots);
     if (slots)
         take_window(node, stream, slots, capacity);
 }

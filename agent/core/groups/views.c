@@ -64,7 +64,7 @@ static bool distinct(const rs_peer *sorted, uint32_t count) {
 static rs_gm_group *new_group(rs_messages *node, rs_message_group id) {
     if (node->group_count == node->config.max_groups)
         return NULL;
-    rs_gm_group *group = rs_gm_alloc(node, sizeof *group);
+    rs_gm_group *group = rs_memory_take(&node->allocator, sizeof *group);
     if (!group)
         return NULL;
     *group = (rs_gm_group){.id = id};
@@ -83,9 +83,9 @@ static bool apart(const rs_gm_group *group) {
 }
 
 static void release_lists(rs_messages *node, const rs_gm_group *group) {
-    rs_gm_release(node, group->members);
-    rs_gm_release(node, group->publishers);
-    rs_gm_release(node, group->more_channels);
+    rs_memory_give(&node->allocator, group->members);
+    rs_memory_give(&node->allocator, group->publishers);
+    rs_memory_give(&node->allocator, group->more_channels);
 }
 
 /* The group goes to another engine: nothing waits for its packets at the one before. */
@@ -183,7 +183,7 @@ static rs_status install(rs_messages *node, rs_time now, rs_gm_group *group, rs_
     if (status != RS_OK) {
         release_lists(node, next);
         if (fresh)
-            rs_gm_release(node, group);
+            rs_memory_give(&node->allocator, group);
         return status;
     }
     if (fresh)
@@ -193,7 +193,7 @@ static rs_status install(rs_messages *node, rs_time now, rs_gm_group *group, rs_
 }
 
 static rs_peer *sorted_copy(rs_messages *node, const rs_peer *peers, uint32_t count) {
-    rs_peer *copy = rs_gm_alloc(node, (count + 1u) * sizeof *copy);
+    rs_peer *copy = rs_memory_take(&node->allocator, (count + 1u) * sizeof *copy);
     if (copy && count) {
         memcpy(copy, peers, count * sizeof *copy);
         qsort(copy, count, sizeof *copy, rs_gm_by_number);
@@ -212,7 +212,7 @@ static void take_incarnations(rs_messages *node, const rs_messages_view *view) {
 }
 
 static void *copy(rs_messages *node, const void *from, size_t size) {
-    void *made = rs_gm_alloc(node, size + 1);
+    void *made = rs_memory_take(&node->allocator, size + 1);
     if (made && size)
         memcpy(made, from, size);
     return made;
@@ -271,14 +271,14 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
     rs_gm_group next = *group;
     next.version = to;
     next.member_count = 0;
-    next.members = rs_gm_alloc(node, (group->member_count + joined_count + 1u) * sizeof(rs_peer));
-    next.publishers = rs_gm_alloc(node, (group->publisher_count + 1u) * sizeof(rs_peer));
+    next.members = rs_memory_take(&node->allocator, (group->member_count + joined_count + 1u) * sizeof(rs_peer));
+    next.publishers = rs_memory_take(&node->allocator, (group->publisher_count + 1u) * sizeof(rs_peer));
     next.more_channels =
         group->more_count ? copy(node, group->more_channels, group->more_count * sizeof(rs_group)) : NULL;
     rs_gm_group gone = {.members = sorted_copy(node, left, left_count), .member_count = left_count};
     if (!next.members || !next.publishers || !gone.members || (group->more_count && !next.more_channels)) {
         release_lists(node, &next);
-        rs_gm_release(node, gone.members);
+        rs_memory_give(&node->allocator, gone.members);
         return RS_ERR_MEMORY;
     }
     for (uint32_t i = 0; i < group->member_count; i++) {
@@ -286,7 +286,7 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
             next.members[next.member_count++] = group->members[i];
     }
     bool named_well = distinct(gone.members, left_count) && group->member_count - next.member_count == left_count;
-    rs_gm_release(node, gone.members);
+    rs_memory_give(&node->allocator, gone.members);
     if (!named_well) {
         release_lists(node, &next);
         return RS_ERR_INVALID;
@@ -316,7 +316,7 @@ void rs_gm_group_free(rs_messages *node, rs_gm_group *group) {
     rs_gm_positions_end(node, group);
     rs_gm_peers_let_go(node, group, &nothing);
     release_lists(node, group);
-    rs_gm_release(node, group);
+    rs_memory_give(&node->allocator, group);
 }
 
 rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group id) {

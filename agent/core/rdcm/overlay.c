@@ -21,8 +21,8 @@ typedef struct {
 static void unmake(rs_node *node, made *m) {
     rs_watch_end(node, &m->watch[0]);
     rs_watch_end(node, &m->watch[1]);
-    rs_release(node, m->children);
-    rs_release(node, m->subtree);
+    rs_memory_give(&node->allocator, m->children);
+    rs_memory_give(&node->allocator, m->subtree);
 }
 
 static bool keeps_successor(const rs_rdcm_ring *ring, const rs_ring_place *place) {
@@ -36,10 +36,11 @@ static bool make(rs_node *node, rs_time now, rs_rdcm *r, const rs_view *v, made 
         if (places[kind]->successor != RS_NO_PEER && !keeps_successor(&r->rings[kind], places[kind]) &&
             !rs_watch_start(node, now, r, &m->watch[kind], places[kind]->successor))
             return false;
-    if (v->child_count && !(m->children = rs_allocate(node, v->child_count * sizeof *m->children)))
+    if (v->child_count && !(m->children = rs_memory_take(&node->allocator, v->child_count * sizeof *m->children)))
         return false;
     bool parent = v->child_count || (v->leaf.predecessor != RS_NO_PEER && v->leaf.parent == RS_NO_PEER);
-    if (parent && !r->subtree.words && !(m->subtree = rs_allocate(node, r->capacity / 64 * sizeof *m->subtree)))
+    if (parent && !r->subtree.words &&
+        !(m->subtree = rs_memory_take(&node->allocator, r->capacity / 64 * sizeof *m->subtree)))
         return false;
     return true;
 }
@@ -59,7 +60,7 @@ static void take_children(rs_node *node, rs_time now, rs_rdcm *r, const rs_view 
                 ? *before
                 : (rs_rdcm_child){.peer = v->children[i], .expected = r->here.top + RS_BIC_FIRST - 1, .heard_at = now};
     }
-    rs_release(node, r->children);
+    rs_memory_give(&node->allocator, r->children);
     r->children = m->children;
     r->child_count = v->child_count;
     if (m->subtree)

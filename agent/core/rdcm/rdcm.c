@@ -51,7 +51,7 @@ static uint64_t capacity_for(const rs_node *node, const rs_transfer *t) {
 }
 
 rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
-    rs_rdcm *r = rs_allocate(node, sizeof *r);
+    rs_rdcm *r = rs_memory_take(&node->allocator, sizeof *r);
     if (!r)
         return NULL;
     r->transfer = transfer;
@@ -85,11 +85,11 @@ void rs_rdcm_free(rs_node *node, rs_transfer *t) {
     for (int i = 0; i < RS_RDCM_RINGS; i++)
         rs_watch_end(node, &r->rings[i].successor);
     rs_watch_end(node, &r->all);
-    rs_release(node, r->subtree.words);
-    rs_release(node, r->children);
+    rs_memory_give(&node->allocator, r->subtree.words);
+    rs_memory_give(&node->allocator, r->children);
     if (r->here.mask != UINT64_MAX)
-        rs_release(node, r->here.words);
-    rs_release(node, r);
+        rs_memory_give(&node->allocator, r->here.words);
+    rs_memory_give(&node->allocator, r);
 }
 
 rs_receiving *rs_rdcm_receiving(const rs_rdcm *r) {

@@ -11,7 +11,7 @@ static rs_rx_result verdict(rs_rx_verdict what) {
 /* A view may have come before. */
 bool rs_rdcm_accept(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own ? x->t.own : rs_rdcm_new(node, &x->t);
-    uint64_t *words = r && x->t.stream.on ? rs_allocate(node, r->capacity / 64 * sizeof *words) : NULL;
+    uint64_t *words = r && x->t.stream.on ? rs_memory_take(&node->allocator, r->capacity / 64 * sizeof *words) : NULL;
     if (!r || (x->t.stream.on && !words))
         return false;
     if (words)
@@ -257,10 +257,10 @@ void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
     rs_list_remove(&r->transfer->in_mending);
     for (int i = 0; i < RS_RDCM_RINGS; i++)
         rs_watch_end(node, &r->rings[i].successor);
-    rs_release(node, r->subtree.words);
-    rs_release(node, r->children);
+    rs_memory_give(&node->allocator, r->subtree.words);
+    rs_memory_give(&node->allocator, r->children);
     if (r->here.mask != UINT64_MAX)
-        rs_release(node, r->here.words);
+        rs_memory_give(&node->allocator, r->here.words);
     r->children = NULL;
     r->child_count = 0;
     r->here.words = NULL;

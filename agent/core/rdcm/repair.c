@@ -44,7 +44,7 @@ rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
 
 bool rs_watch_start(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, rs_peer peer) {
     uint64_t words = r->capacity / 64, flying = r->capacity < RS_RDCM_FLYING ? r->capacity : RS_RDCM_FLYING;
-    uint64_t *memory = rs_allocate(node, 3 * words * sizeof *memory + flying * sizeof *w->flying);
+    uint64_t *memory = rs_memory_take(&node->allocator, 3 * words * sizeof *memory + flying * sizeof *w->flying);
     if (!memory)
         return false;
     *w = (rs_rdcm_watch){.peer = peer, .in_use = true, .look_at = RS_NEVER, .heard_at = now, .tree_at = now};
@@ -59,7 +59,7 @@ bool rs_watch_start(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, rs
 }
 
 void rs_watch_end(rs_node *node, rs_rdcm_watch *w) {
-    rs_release(node, w->acked.words);
+    rs_memory_give(&node->allocator, w->acked.words);
     *w = (rs_rdcm_watch){.peer = RS_NO_PEER};
 }
 

@@ -216,7 +216,7 @@ bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out 
 bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_peer *peers, uint32_t count) {
     rs_rdcm *r = x->t.own;
     uint32_t most = peers ? count : x->recipient_count;
-    rs_rdcm_child *children = rs_allocate(node, (most ? most : 1) * sizeof *children);
+    rs_rdcm_child *children = rs_memory_take(&node->allocator, (most ? most : 1) * sizeof *children);
     if (!children)
         return false;
     rs_rdcm_child *before = r->children;
@@ -236,7 +236,7 @@ bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_p
         x->recipients[i].child = 0;
     for (uint32_t i = 0; i < r->child_count; i++)
         rs_recipient_of(x, children[i].peer)->child = i + 1;
-    rs_release(node, before);
+    rs_memory_give(&node->allocator, before);
     r->children = children;
     return true;
 }

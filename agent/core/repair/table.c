@@ -1,4 +1,6 @@
 #include "core/repair/table.h"
+
+#include "core/base/memory.h"
 #include "core/base/wire.h"
 
 #include <string.h>
@@ -40,9 +42,9 @@ rs_status rs_repair_table_init(rs_repair_table *t, const rs_allocator *a, uint32
     if (receivers == 0 || receivers > RS_REPAIR_RECEIVERS)
         return RS_ERR_LIMIT;
     t->share = t->capacity / (receivers < 4 ? receivers : 4);
-    t->rows = a->alloc(a->context, t->capacity * sizeof *t->rows);
-    t->planes = a->alloc(a->context, (size_t)t->capacity * PLANES * t->words * sizeof *t->planes);
-    t->of = a->alloc(a->context, receivers * sizeof *t->of);
+    t->rows = rs_memory_take(a, t->capacity * sizeof *t->rows);
+    t->planes = rs_memory_take(a, (size_t)t->capacity * PLANES * t->words * sizeof *t->planes);
+    t->of = rs_memory_take(a, receivers * sizeof *t->of);
     if (t->rows && t->planes && t->of)
         return RS_OK;
     rs_repair_table_free(t, a);
@@ -52,8 +54,7 @@ rs_status rs_repair_table_init(rs_repair_table *t, const rs_allocator *a, uint32
 void rs_repair_table_free(rs_repair_table *t, const rs_allocator *a) {
     void *memory[] = {t->rows, t->planes, t->of};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
-        if (memory[i])
-            a->release(a->context, memory[i]);
+        rs_memory_give(a, memory[i]);
     *t = (rs_repair_table){0};
 }
 

@@ -31,7 +31,8 @@ rs_status rs_ricochet_bins_init(rs_ricochet *own) {
         rs_list_init(lists[i]);
     if (own->node->config.repair_buffers < CHUNK)
         return RS_ERR_INVALID;
-    own->chunks = rs_gm_alloc(own->node, (own->node->config.repair_buffers / CHUNK + 1) * sizeof(void *));
+    own->chunks =
+        rs_memory_take(&own->node->allocator, (own->node->config.repair_buffers / CHUNK + 1) * sizeof(void *));
     return own->chunks ? RS_OK : RS_ERR_MEMORY;
 }
 
@@ -39,10 +40,10 @@ void rs_ricochet_bins_free(rs_ricochet *own) {
     for (uint32_t i = 0; i < own->chunk_count; i++) {
         rs_lec_repair *repairs = own->chunks[i];
         for (uint32_t k = 0; k < CHUNK; k++)
-            rs_gm_release(own->node, repairs[k].targets);
-        rs_gm_release(own->node, repairs);
+            rs_memory_give(&own->node->allocator, repairs[k].targets);
+        rs_memory_give(&own->node->allocator, repairs);
     }
-    rs_gm_release(own->node, own->chunks);
+    rs_memory_give(&own->node->allocator, own->chunks);
 }
 
 /* Another CHUNK repairs, with room for their bytes behind them. */
@@ -51,7 +52,7 @@ static void more_repairs(rs_ricochet *own) {
         return;
     size_t room = (own->node->config.packet_bytes - RS_GM_HEADER + 63u) / 64 * 64;
     size_t head = (CHUNK * sizeof(rs_lec_repair) + 63) / 64 * 64;
-    uint8_t *memory = rs_gm_alloc(own->node, head + CHUNK * room);
+    uint8_t *memory = rs_memory_take(&own->node->allocator, head + CHUNK * room);
     if (!memory)
         return;
     own->chunks[own->chunk_count++] = memory;
@@ -89,12 +90,12 @@ void rs_ricochet_bins_take_back(rs_ricochet *own) {
 static bool add_target(rs_ricochet *own, rs_lec_repair *repair, rs_peer peer) {
     if (repair->target_count == repair->target_room) {
         uint32_t room = repair->target_room ? repair->target_room * 2 : 8;
-        rs_peer *targets = rs_gm_alloc(own->node, room * sizeof *targets);
+        rs_peer *targets = rs_memory_take(&own->node->allocator, room * sizeof *targets);
         if (!targets)
             return false;
         if (repair->target_count)
             memcpy(targets, repair->targets, repair->target_count * sizeof *targets);
-        rs_gm_release(own->node, repair->targets);
+        rs_memory_give(&own->node->allocator, repair->targets);
         repair->targets = targets;
         repair->target_room = room;
     }

@@ -18,16 +18,16 @@ rs_status rs_ricochet_kept_init(rs_ricochet *own) {
     rs_list *lists[] = {&own->kept_order, &own->kept_ready, &own->kept_free};
     for (uint32_t i = 0; i < 3; i++)
         rs_list_init(lists[i]);
-    own->kept = rs_gm_alloc(own->node, own->node->config.kept_repairs * sizeof *own->kept);
-    own->scratch = rs_gm_alloc(own->node, own->node->config.packet_bytes);
+    own->kept = rs_memory_take(&own->node->allocator, own->node->config.kept_repairs * sizeof *own->kept);
+    own->scratch = rs_memory_take(&own->node->allocator, own->node->config.packet_bytes);
     return own->kept && own->scratch ? RS_OK : RS_ERR_MEMORY;
 }
 
 void rs_ricochet_kept_free(rs_ricochet *own) {
     for (uint32_t i = 0; i < own->kept_used; i++)
-        rs_gm_release(own->node, own->kept[i].bytes);
-    rs_gm_release(own->node, own->kept);
-    rs_gm_release(own->node, own->scratch);
+        rs_memory_give(&own->node->allocator, own->kept[i].bytes);
+    rs_memory_give(&own->node->allocator, own->kept);
+    rs_memory_give(&own->node->allocator, own->scratch);
 }
 
 static void unlink_all(rs_ricochet_kept *kept) {
@@ -55,7 +55,7 @@ static rs_ricochet_kept *new_kept(rs_ricochet *own) {
     if (!rs_list_empty(&own->kept_free))
         kept = RS_HOLDER(rs_ricochet_kept, order, own->kept_free.next);
     else if (own->kept_used < own->node->config.kept_repairs) {
-        uint8_t *bytes = rs_gm_alloc(own->node, own->node->config.packet_bytes);
+        uint8_t *bytes = rs_memory_take(&own->node->allocator, own->node->config.packet_bytes);
         if (bytes) {
             kept = &own->kept[own->kept_used++];
             kept->bytes = bytes;

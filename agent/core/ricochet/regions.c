@@ -21,7 +21,7 @@ rs_lec_plane *rs_lec_plane_get(rs_ricochet *own, uint32_t r, uint32_t stagger, b
     *any = unused != NULL;
     if (!unused)
         return NULL;
-    rs_list *tables = rs_gm_alloc(own->node, 3 * RS_LEC_BUCKETS * sizeof *tables);
+    rs_list *tables = rs_memory_take(&own->node->allocator, 3 * RS_LEC_BUCKETS * sizeof *tables);
     if (!tables)
         return NULL;
     for (uint32_t i = 0; i < 3 * RS_LEC_BUCKETS; i++)
@@ -37,8 +37,8 @@ rs_lec_plane *rs_lec_plane_get(rs_ricochet *own, uint32_t r, uint32_t stagger, b
 static void peer_free(rs_ricochet *own, rs_lec_peer *peer) {
     rs_list_remove(&peer->hashed);
     rs_list_remove(&peer->dirty);
-    rs_gm_release(own->node, peer->groups);
-    rs_gm_release(own->node, peer);
+    rs_memory_give(&own->node->allocator, peer->groups);
+    rs_memory_give(&own->node->allocator, peer);
 }
 
 void rs_lec_plane_put(rs_ricochet *own, rs_lec_plane *plane) {
@@ -50,16 +50,16 @@ void rs_lec_plane_put(rs_ricochet *own, rs_lec_plane *plane) {
         while (!rs_list_empty(&plane->peers[i]))
             peer_free(own, RS_HOLDER(rs_lec_peer, hashed, plane->peers[i].next));
     }
-    rs_gm_release(own->node, plane->peers);
+    rs_memory_give(&own->node->allocator, plane->peers);
     *plane = (rs_lec_plane){0};
 }
 
 rs_lec_group *rs_lec_group_new(rs_ricochet *own, rs_lec_plane *plane, rs_message_group id) {
-    rs_lec_group *group = rs_gm_alloc(own->node, sizeof *group);
+    rs_lec_group *group = rs_memory_take(&own->node->allocator, sizeof *group);
     if (!group)
         return NULL;
     *group = (rs_lec_group){.plane = plane, .id = id};
-    group->key = (rs_lec_key){rs_gm_mix(id + UINT64_C(0x9e3779b97f4a7c15)), rs_gm_mix(~(uint64_t)id)};
+    group->key = (rs_lec_key){rs_mix(id + RS_RANDOM_STEP), rs_mix(~(uint64_t)id)};
     plane->group_count++;
     return group;
 }
@@ -67,15 +67,15 @@ rs_lec_group *rs_lec_group_new(rs_ricochet *own, rs_lec_plane *plane, rs_message
 void rs_lec_group_free(rs_ricochet *own, rs_lec_group *group) {
     rs_lec_plane *plane = group->plane;
     rs_lec_settle(own, plane);
-    rs_gm_release(own->node, group->bins);
-    rs_gm_release(own->node, group->places);
-    rs_gm_release(own->node, group);
+    rs_memory_give(&own->node->allocator, group->bins);
+    rs_memory_give(&own->node->allocator, group->places);
+    rs_memory_give(&own->node->allocator, group);
     plane->group_count--;
     rs_lec_plane_put(own, plane);
 }
 
 static rs_list *peer_bucket(const rs_lec_plane *plane, rs_peer id) {
-    return &plane->peers[rs_gm_mix(id) & (RS_LEC_BUCKETS - 1)];
+    return &plane->peers[rs_mix(id) & (RS_LEC_BUCKETS - 1)];
 }
 
 static rs_lec_peer *find_peer(const rs_lec_plane *plane, rs_peer id) {
@@ -91,7 +91,7 @@ static rs_lec_peer *find_peer(const rs_lec_plane *plane, rs_peer id) {
 bool rs_lec_reserve(rs_ricochet *own, rs_lec_plane *plane, rs_peer id) {
     rs_lec_peer *peer = find_peer(plane, id);
     if (!peer) {
-        peer = rs_gm_alloc(own->node, sizeof *peer);
+        peer = rs_memory_take(&own->node->allocator, sizeof *peer);
         if (!peer)
             return false;
         *peer = (rs_lec_peer){.id = id};
@@ -102,12 +102,12 @@ bool rs_lec_reserve(rs_ricochet *own, rs_lec_plane *plane, rs_peer id) {
     if (peer->group_count < peer->group_room)
         return true;
     uint32_t room = peer->group_room ? peer->group_room * 2 : 4;
-    rs_lec_group **groups = rs_gm_alloc(own->node, room * sizeof *groups);
+    rs_lec_group **groups = rs_memory_take(&own->node->allocator, room * sizeof *groups);
     if (!groups)
         return false;
     if (peer->group_count)
         memcpy(groups, peer->groups, peer->group_count * sizeof(rs_lec_group *));
-    rs_gm_release(own->node, peer->groups);
+    rs_memory_give(&own->node->allocator, peer->groups);
     peer->groups = groups;
     peer->group_room = room;
     return true;
@@ -216,7 +216,7 @@ static rs_lec_bin *find_bin(rs_lec_plane *plane, rs_lec_key key) {
 }
 
 static rs_lec_region *make_region(rs_ricochet *own, rs_lec_plane *plane, rs_lec_key key) {
-    rs_lec_region *region = rs_gm_alloc(own->node, sizeof *region);
+    rs_lec_region *region = rs_memory_take(&own->node->allocator, sizeof *region);
     if (!region)
         return NULL;
     *region = (rs_lec_region){.key = key};
@@ -232,12 +232,12 @@ static bool grow(rs_ricochet *own, void **array, uint32_t count, uint32_t *room,
     if (count < *room)
         return true;
     uint32_t more = *room ? *room * 2 : 4;
-    void *larger = rs_gm_alloc(own->node, more * size);
+    void *larger = rs_memory_take(&own->node->allocator, more * size);
     if (!larger)
         return false;
     if (count)
         memcpy(larger, *array, count * size);
-    rs_gm_release(own->node, *array);
+    rs_memory_give(&own->node->allocator, *array);
     *array = larger;
     *room = more;
     return true;
@@ -280,11 +280,11 @@ static void release_bin(rs_ricochet *own, rs_lec_bin *bin) {
         last->positions[place] = at;
     }
     rs_list_remove(&bin->hashed);
-    rs_gm_release(own->node, bin->groups);
-    rs_gm_release(own->node, bin->positions);
-    rs_gm_release(own->node, bin->uses);
-    rs_gm_release(own->node, bin->instances);
-    rs_gm_release(own->node, bin);
+    rs_memory_give(&own->node->allocator, bin->groups);
+    rs_memory_give(&own->node->allocator, bin->positions);
+    rs_memory_give(&own->node->allocator, bin->uses);
+    rs_memory_give(&own->node->allocator, bin->instances);
+    rs_memory_give(&own->node->allocator, bin);
     own->bins--;
 }
 
@@ -313,16 +313,16 @@ static rs_lec_bin *make_bin(rs_ricochet *own, rs_lec_plane *plane, rs_lec_key ke
         if (!room)
             return NULL;
     }
-    rs_lec_bin *bin = rs_gm_alloc(own->node, sizeof *bin);
-    rs_lec_group **mine = rs_gm_alloc(own->node, count * sizeof(rs_lec_group *));
-    uint32_t *positions = rs_gm_alloc(own->node, count * sizeof(uint32_t));
+    rs_lec_bin *bin = rs_memory_take(&own->node->allocator, sizeof *bin);
+    rs_lec_group **mine = rs_memory_take(&own->node->allocator, count * sizeof(rs_lec_group *));
+    uint32_t *positions = rs_memory_take(&own->node->allocator, count * sizeof(uint32_t));
     uint32_t room = plane->stagger < RS_LEC_DEALT ? RS_LEC_DEALT : plane->stagger;
-    rs_lec_instance *instances = rs_gm_alloc(own->node, room * sizeof(rs_lec_instance));
+    rs_lec_instance *instances = rs_memory_take(&own->node->allocator, room * sizeof(rs_lec_instance));
     if (!bin || !mine || !positions || !instances) {
-        rs_gm_release(own->node, bin);
-        rs_gm_release(own->node, mine);
-        rs_gm_release(own->node, positions);
-        rs_gm_release(own->node, instances);
+        rs_memory_give(&own->node->allocator, bin);
+        rs_memory_give(&own->node->allocator, mine);
+        rs_memory_give(&own->node->allocator, positions);
+        rs_memory_give(&own->node->allocator, instances);
         return NULL;
     }
     *bin = (rs_lec_bin){.instances = instances,
@@ -386,7 +386,7 @@ static void forget_shares(rs_ricochet *own, rs_lec_region *region, rs_lec_share 
         if (!still)
             drop_share(own, region, shares[i].bin);
     }
-    rs_gm_release(own->node, shares);
+    rs_memory_give(&own->node->allocator, shares);
 }
 
 /* Algorithm 1 (Sec. 4.1.3) for one region; bins that served it before and do so again stay as they are. */
@@ -396,11 +396,11 @@ static void reckon(rs_ricochet *own, rs_lec_plane *plane, rs_lec_region *region)
     rs_lec_share *old = region->shares;
     uint32_t old_count = region->share_count;
     size_t each = sizeof(rs_lec_group *) + sizeof(uint32_t) + sizeof(uint64_t);
-    uint64_t *rate = rs_gm_alloc(own->node, count * each);
-    rs_lec_share *shares = rs_gm_alloc(own->node, count * sizeof *shares);
+    uint64_t *rate = rs_memory_take(&own->node->allocator, count * each);
+    rs_lec_share *shares = rs_memory_take(&own->node->allocator, count * sizeof *shares);
     if (!rate || !shares) { /* nothing is repaired for them until memory is there again: the NAK layer has it */
-        rs_gm_release(own->node, rate);
-        rs_gm_release(own->node, shares);
+        rs_memory_give(&own->node->allocator, rate);
+        rs_memory_give(&own->node->allocator, shares);
         return;
     }
     rs_lec_group **groups = (rs_lec_group **)(void *)(rate + count);
@@ -420,7 +420,7 @@ static void reckon(rs_ricochet *own, rs_lec_plane *plane, rs_lec_region *region)
             shares[region->share_count++] = (rs_lec_share){bin, rate[i]};
     }
     forget_shares(own, region, old, old_count);
-    rs_gm_release(own->node, rate);
+    rs_memory_give(&own->node->allocator, rate);
 }
 
 static void leave_region(rs_lec_plane *plane, rs_lec_peer *peer) {
@@ -469,8 +469,8 @@ static void release_region(rs_ricochet *own, rs_lec_region *region) {
     forget_shares(own, region, shares, count);
     rs_list_remove(&region->hashed);
     rs_list_remove(&region->dirty);
-    rs_gm_release(own->node, region->peers);
-    rs_gm_release(own->node, region);
+    rs_memory_give(&own->node->allocator, region->peers);
+    rs_memory_give(&own->node->allocator, region);
     own->regions--;
 }
 

@@ -17,7 +17,7 @@ static const rs_group_option OPTIONS[] = {
 static const uint8_t KINDS[] = {RS_RICOCHET_KIND_REPAIR};
 
 static rs_status start(rs_messages *node, void **out) {
-    rs_ricochet *own = rs_gm_alloc(node, sizeof *own);
+    rs_ricochet *own = rs_memory_take(&node->allocator, sizeof *own);
     if (!own)
         return RS_ERR_MEMORY;
     own->node = node;
@@ -27,7 +27,7 @@ static rs_status start(rs_messages *node, void **out) {
     if (status != RS_OK) {
         rs_ricochet_kept_free(own);
         rs_ricochet_bins_free(own);
-        rs_gm_release(node, own);
+        rs_memory_give(&node->allocator, own);
         return status;
     }
     *out = own;
@@ -39,7 +39,7 @@ static void stop(void *of_node) {
     rs_messages *node = own->node;
     rs_ricochet_kept_free(own);
     rs_ricochet_bins_free(own);
-    rs_gm_release(node, own);
+    rs_memory_give(&node->allocator, own);
 }
 
 /* ------------------------------------------------------------------------------------------------------- views */

@@ -10,12 +10,12 @@ rs_status rs_events_reserve(rs_node *node, uint32_t more) {
     rs_events *e = &node->events;
     if (e->reserved + more > e->capacity) {
         uint32_t capacity = (e->reserved + more) * 2;
-        rs_event *ring = rs_allocate(node, capacity * sizeof *ring);
+        rs_event *ring = rs_memory_take(&node->allocator, capacity * sizeof *ring);
         if (!ring)
             return RS_ERR_MEMORY;
         for (uint32_t i = 0; i < e->count; i++)
             ring[i] = e->ring[(e->head + i) % e->capacity];
-        rs_release(node, e->ring);
+        rs_memory_give(&node->allocator, e->ring);
         e->ring = ring;
         e->head = 0;
         e->capacity = capacity;

@@ -69,11 +69,11 @@ static bool make_tables(rs_node *node) {
         buckets *= 2;
     node->bucket_mask = buckets - 1;
     node->slot_count = node->config.max_transfers + RS_KEPT + 2;
-    node->slots = rs_allocate(node, node->slot_count * sizeof *node->slots);
-    node->slot_generation = rs_allocate(node, node->slot_count * sizeof *node->slot_generation);
-    node->transfer_buckets = rs_allocate(node, buckets * sizeof(rs_list));
-    node->nonce_buckets = rs_allocate(node, buckets * sizeof(rs_list));
-    node->peer_buckets = rs_allocate(node, buckets * sizeof(rs_list));
+    node->slots = rs_memory_take(&node->allocator, node->slot_count * sizeof *node->slots);
+    node->slot_generation = rs_memory_take(&node->allocator, node->slot_count * sizeof *node->slot_generation);
+    node->transfer_buckets = rs_memory_take(&node->allocator, buckets * sizeof(rs_list));
+    node->nonce_buckets = rs_memory_take(&node->allocator, buckets * sizeof(rs_list));
+    node->peer_buckets = rs_memory_take(&node->allocator, buckets * sizeof(rs_list));
     if (!node->slots || !node->slot_generation || !node->transfer_buckets || !node->nonce_buckets ||
         !node->peer_buckets)
         return false;
@@ -91,7 +91,7 @@ static bool make_options(rs_node *node, const rs_config *c) {
         const rs_engine *engine = c->engines[i];
         if (!engine->configure)
             continue;
-        void *options = node->options[engine->id] = rs_allocate(node, engine->options_size);
+        void *options = node->options[engine->id] = rs_memory_take(&node->allocator, engine->options_size);
         if (!options || !engine->configure(c->options[engine->id], options))
             return false;
     }
@@ -101,13 +101,13 @@ static bool make_options(rs_node *node, const rs_config *c) {
 
 static void free_tables(rs_node *node) {
     for (uint32_t i = 0; i < RS_ENGINES_MOST; i++)
-        rs_release(node, node->options[i]);
-    rs_release(node, node->slots);
-    rs_release(node, node->slot_generation);
-    rs_release(node, node->transfer_buckets);
-    rs_release(node, node->nonce_buckets);
-    rs_release(node, node->peer_buckets);
-    rs_release(node, node->events.ring);
+        rs_memory_give(&node->allocator, node->options[i]);
+    rs_memory_give(&node->allocator, node->slots);
+    rs_memory_give(&node->allocator, node->slot_generation);
+    rs_memory_give(&node->allocator, node->transfer_buckets);
+    rs_memory_give(&node->allocator, node->nonce_buckets);
+    rs_memory_give(&node->allocator, node->peer_buckets);
+    rs_memory_give(&node->allocator, node->events.ring);
     rs_timers_free(&node->timers, &node->allocator);
     rs_timers_free(&node->data_timers, &node->allocator);
 }
@@ -120,7 +120,7 @@ rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator) {
     }
     if (!fill_defaults(&filled))
         return NULL;
-    rs_node *node = allocator->alloc(allocator->context, sizeof *node);
+    rs_node *node = rs_memory_take(allocator, sizeof *node);
     if (!node)
         return NULL;
     node->config = filled;
@@ -134,7 +134,7 @@ rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator) {
         rs_list_init(lists[i]);
     if (!make_options(node, &filled) || !make_tables(node)) {
         free_tables(node);
-        allocator->release(allocator->context, node);
+        rs_memory_give(allocator, node);
         return NULL;
     }
     rs_pacer_start(&node->nic, INT64_MIN / 2, filled.nic_rate_bps);

@@ -68,7 +68,7 @@ rs_status rs_fetch_again(rs_node *node, rs_time now, rs_xfer xfer, uint64_t *off
     if (*length == 0 || *offset >= x->t.size || *length > x->t.size - *offset)
         return RS_ERR_INVALID;
     uint64_t first = *offset / x->t.fragment_size, end = (*offset + *length - 1) / x->t.fragment_size + 1;
-    uint64_t *words = rs_allocate(node, rs_seqset_words(end - first) * sizeof *words);
+    uint64_t *words = rs_memory_take(&node->allocator, rs_seqset_words(end - first) * sizeof *words);
     if (!words)
         return RS_ERR_MEMORY;
     rs_seqset_init(&x->again, end - first, words);
@@ -84,7 +84,7 @@ rs_status rs_fetch_again(rs_node *node, rs_time now, rs_xfer xfer, uint64_t *off
 }
 
 void rs_again_free(rs_node *node, rs_receiving *x) {
-    rs_release(node, x->again.words);
+    rs_memory_give(&node->allocator, x->again.words);
     x->again.words = NULL;
 }
 

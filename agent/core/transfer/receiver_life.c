@@ -11,9 +11,9 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
     rs_leave(node, &x->t);
     rs_link_end(node, &x->link);
     rs_engine_drop(node, &x->t);
-    rs_release(node, x->present.words);
+    rs_memory_give(&node->allocator, x->present.words);
     rs_again_free(node, x);
-    rs_release(node, x);
+    rs_memory_give(&node->allocator, x);
 }
 
 rs_time rs_receiver_patience(const rs_receiving *x) {
@@ -32,7 +32,7 @@ void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t la
         rs_say(node, now, &x->link, last_word);
     rs_engine_stop(node, &x->t);
     rs_again_free(node, x);
-    rs_release(node, x->present.words);
+    rs_memory_give(&node->allocator, x->present.words);
     x->present.words = x->asked.words = NULL;
     x->present.size = x->asked.size = 0;
     rs_retire(node, &x->t);
@@ -106,7 +106,7 @@ void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *
 
 static bool make_sets(rs_node *node, rs_receiving *x) {
     size_t words = rs_seqset_words(x->t.fragments);
-    uint64_t *memory = x->t.stream.on ? NULL : rs_allocate(node, 2 * words * sizeof *memory);
+    uint64_t *memory = x->t.stream.on ? NULL : rs_memory_take(&node->allocator, 2 * words * sizeof *memory);
     if (!memory)
         return x->t.stream.on;
     rs_seqset_init(&x->present, x->t.fragments, memory);
@@ -117,7 +117,7 @@ static bool make_sets(rs_node *node, rs_receiving *x) {
 /* Memory is short: it is as it was before it was accepted. */
 static rs_status unaccepted(rs_node *node, rs_time now, rs_receiving *x) {
     rs_unsay(node, now, &x->link, RS_SAY_OPEN_ACK);
-    rs_release(node, x->present.words);
+    rs_memory_give(&node->allocator, x->present.words);
     x->present.words = NULL;
     x->state = RS_RX_OFFERED;
     return RS_ERR_MEMORY;
@@ -563,7 +563,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
 static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
     const rs_engine *engine = rs_engine_of(node, m->open.engine);
     rs_peer_state *p = rs_make_peer(node, peer);
-    rs_receiving *x = p ? rs_allocate(node, sizeof *x) : NULL;
+    rs_receiving *x = p ? rs_memory_take(&node->allocator, sizeof *x) : NULL;
     if (!x) {
         if (p)
             rs_drop_peer_if_idle(node, p);
@@ -591,7 +591,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->offered_due = now + node->config.sender_silence_bound;
     rs_ring_start(&x->ring, m->open.first, m->open.end);
     if (rs_enter(node, &x->t) != RS_OK) {
-        rs_release(node, x);
+        rs_memory_give(&node->allocator, x);
         rs_drop_peer_if_idle(node, p);
         return NULL;
     }

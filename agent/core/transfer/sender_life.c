@@ -56,9 +56,9 @@ void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_leave(node, &x->t);
     for (uint32_t i = 0; i < x->recipient_count; i++)
         rs_link_end(node, &x->recipients[i].link);
-    rs_release(node, x->index);
-    rs_release(node, x->recipients);
-    rs_release(node, x);
+    rs_memory_give(&node->allocator, x->index);
+    rs_memory_give(&node->allocator, x->recipients);
+    rs_memory_give(&node->allocator, x);
 }
 
 /* A node that was restarted with its old seed draws another number all the same. */
@@ -75,15 +75,15 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     uint32_t places = 4;
     while (places < 2 * params->receiver_count)
         places *= 2;
-    rs_sending *x = rs_allocate(node, sizeof *x);
+    rs_sending *x = rs_memory_take(&node->allocator, sizeof *x);
     if (!x)
         return NULL;
-    x->recipients = rs_allocate(node, params->receiver_count * sizeof *x->recipients);
-    x->index = rs_allocate(node, places * sizeof *x->index);
+    x->recipients = rs_memory_take(&node->allocator, params->receiver_count * sizeof *x->recipients);
+    x->index = rs_memory_take(&node->allocator, places * sizeof *x->index);
     if (!x->recipients || !x->index) {
-        rs_release(node, x->index);
-        rs_release(node, x->recipients);
-        rs_release(node, x);
+        rs_memory_give(&node->allocator, x->index);
+        rs_memory_give(&node->allocator, x->recipients);
+        rs_memory_give(&node->allocator, x);
         return NULL;
     }
     x->index_mask = places - 1;
@@ -125,9 +125,9 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     rs_receiver_make_place(node, now, NULL);
     rs_status status = rs_enter(node, &x->t);
     if (status != RS_OK) {
-        rs_release(node, x->index);
-        rs_release(node, x->recipients);
-        rs_release(node, x);
+        rs_memory_give(&node->allocator, x->index);
+        rs_memory_give(&node->allocator, x->recipients);
+        rs_memory_give(&node->allocator, x);
         return status;
     }
     x->recipient_count = params->receiver_count;

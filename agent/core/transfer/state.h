@@ -3,6 +3,8 @@
 #define RS_CORE_STATE_H
 
 #include "core/base/list.h"
+#include "core/base/memory.h"
+#include "core/base/random.h"
 #include "core/base/ranges.h"
 #include "core/base/seqset.h"
 #include "core/base/timers.h"
@@ -339,8 +341,6 @@ struct rs_node {
 };
 
 /* tables.c: who is who */
-void *rs_allocate(rs_node *node, size_t size);
-void rs_release(rs_node *node, void *memory);
 rs_peer_state *rs_find_peer(const rs_node *node, rs_peer id);
 rs_peer_state *rs_make_peer(rs_node *node, rs_peer id); /* finds or makes; NULL if memory is short */
 void rs_drop_peer_if_idle(rs_node *node, rs_peer_state *peer);

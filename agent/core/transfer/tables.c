@@ -3,29 +3,12 @@
 
 #include <string.h>
 
-void *rs_allocate(rs_node *node, size_t size) {
-    return node->allocator.alloc(node->allocator.context, size);
-}
-
-void rs_release(rs_node *node, void *memory) {
-    if (memory)
-        node->allocator.release(node->allocator.context, memory);
-}
-
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
-static uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 uint64_t rs_random(rs_node *node) {
-    node->random += UINT64_C(0x9e3779b97f4a7c15);
-    return mix(node->random);
+    return rs_random_next(&node->random);
 }
 
 static uint32_t peer_bucket(const rs_node *node, rs_peer id) {
-    return (uint32_t)mix(id) & node->bucket_mask;
+    return (uint32_t)rs_mix(id) & node->bucket_mask;
 }
 
 /* Object ids come from strangers: the seed keeps them from choosing their bucket. */
@@ -33,11 +16,12 @@ static uint32_t object_bucket(const rs_node *node, const rs_object_id *object, b
     uint64_t a, b;
     memcpy(&a, object->app, 8);
     memcpy(&b, object->app + 8, 8);
-    return (uint32_t)mix(mix(mix(a ^ node->config.seed) ^ b) ^ object->data ^ (uint64_t)sending) & node->bucket_mask;
+    return (uint32_t)rs_mix(rs_mix(rs_mix(a ^ node->config.seed) ^ b) ^ object->data ^ (uint64_t)sending) &
+           node->bucket_mask;
 }
 
 static uint32_t nonce_bucket(const rs_node *node, uint64_t nonce) {
-    return (uint32_t)mix(nonce ^ node->config.seed) & node->bucket_mask;
+    return (uint32_t)rs_mix(nonce ^ node->config.seed) & node->bucket_mask;
 }
 
 uint64_t rs_fragments(uint64_t size, uint32_t fragment_size) {
@@ -68,7 +52,7 @@ rs_peer_state *rs_make_peer(rs_node *node, rs_peer id) {
         return NULL;
     if (rs_events_reserve(node, 2) != RS_OK)
         return NULL;
-    peer = rs_allocate(node, sizeof *peer);
+    peer = rs_memory_take(&node->allocator, sizeof *peer);
     if (!peer) {
         rs_events_release(node, 2);
         return NULL;
@@ -97,7 +81,7 @@ void rs_free_peer(rs_node *node, rs_peer_state *peer) {
     rs_events_release(node, 2);
     node->timer_count--;
     node->peer_count--;
-    rs_release(node, peer);
+    rs_memory_give(&node->allocator, peer);
 }
 
 void rs_drop_peer_if_idle(rs_node *node, rs_peer_state *peer) {

@@ -21,7 +21,7 @@ static plainseq *of(const rs_transfer *t) {
 }
 
 static plainseq *make(rs_node *node, rs_transfer *t) {
-    plainseq *p = t->own ? t->own : rs_allocate(node, sizeof *p);
+    plainseq *p = t->own ? t->own : rs_memory_take(&node->allocator, sizeof *p);
     if (p) {
         *p = (plainseq){.due = RS_NEVER};
         rs_engine_take(t, &rs_engine_plainseq, p);
@@ -30,7 +30,7 @@ static plainseq *make(rs_node *node, rs_transfer *t) {
 }
 
 static void let_go(rs_node *node, rs_transfer *t) {
-    rs_release(node, t->own);
+    rs_memory_give(&node->allocator, t->own);
 }
 
 /* -------------------------------------------------------------------------------------------------- at the sender */

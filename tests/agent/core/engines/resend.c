@@ -39,7 +39,7 @@ static const rs_group_option OPTIONS[] = {{"every", 1000, 1000000, 20000, false}
 static const uint8_t KINDS[] = {KIND_ASK};
 
 static rs_status start(rs_messages *node, void **out) {
-    resend *own = rs_gm_alloc(node, sizeof *own);
+    resend *own = rs_memory_take(&node->allocator, sizeof *own);
     if (!own)
         return RS_ERR_MEMORY;
     own->node = node;
@@ -49,7 +49,7 @@ static rs_status start(rs_messages *node, void **out) {
 }
 
 static void stop(void *own) {
-    rs_gm_release(((resend *)own)->node, own);
+    rs_memory_give(&((resend *)own)->node->allocator, own);
 }
 
 static rs_group_policy policy(const rs_messages *node, const rs_gm_group *next) {
