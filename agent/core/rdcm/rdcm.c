@@ -114,7 +114,7 @@ void rs_rdcm_emit(rs_node *node, const rs_rdcm *r, rs_event_kind kind, rs_peer p
                               .session = r->transfer->session});
 }
 
-/* Sec. 3.3, Repair Window: received here, which counts as a child's ACK (rdcm/ack.c), and acknowledged by the successor
+/* Sec. 3.3, Repair Window: received here, which counts as a child's ACK (overlay.c), and acknowledged by the successor
  * in each ring. Who has failed is not waited for. Of a stream, what the caller here has not taken is needed, too. */
 uint64_t rs_rdcm_low(const rs_rdcm *r) {
     uint64_t low = r->here.cum < r->transfer->stream.taken ? r->here.cum : r->transfer->stream.taken;
@@ -129,6 +129,40 @@ uint64_t rs_rdcm_low(const rs_rdcm *r) {
 static void extent(const rs_transfer *t, uint64_t *here, uint64_t *top) {
     *here = rs_rdcm_of(t)->here.cum;
     *top = rs_rdcm_of(t)->here.top;
+}
+
+/* --------------------------------------------------------------------------------------------- streams */
+
+void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r) {
+    uint64_t low = rs_rdcm_low(r);
+    if (r->transfer->sending) { /* half of the window stays, for requests */
+        uint64_t cum = r->all.acked.cum;
+        low = cum > r->capacity / 2 ? cum - r->capacity / 2 : 0;
+    }
+    rs_stream_released(node, r->transfer, low);
+}
+
+bool rs_rdcm_lacks(const rs_receiving *x, uint64_t sn) {
+    return sn < rs_stream_past(&x->t) && !rs_rdcm_set_has(&rs_rdcm_of(&x->t)->here, sn);
+}
+
+void rs_rdcm_stream_taken(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->t.own;
+    rs_rdcm_stream_moved(node, r);
+    rs_rdcm_expected_moved(node, now, r, RS_RING_LEAF);
+    if (r->own_child)
+        rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
+}
+
+void rs_rdcm_stream_grown(rs_node *node, rs_time now, rs_sending *x) {
+    rs_rdcm *r = x->t.own;
+    if (x->t.stream.available > x->pos)
+        r->progress_at = now > r->progress_at ? now : r->progress_at;
+    if (x->t.engine != &rs_engine_rdcm)
+        return;
+    rs_rdcm_advance(node, now, x);
+    rs_rdcm_schedule(node, now, x);
+    rs_sender_arm(node, x);
 }
 
 /* ------------------------------------------------------------------------------------------- the table of engines */

@@ -38,7 +38,7 @@ void rs_watch_look(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w);  /
 void rs_watch_grown(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w); /* there is more to acknowledge */
 bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out *out);
 
-/* rdcm/ack.c: acknowledgements (Sec. 3.3, Packet Acknowledgement) and expectations (Sec. 3.5) going out */
+/* overlay.c: acknowledgements (Sec. 3.3, Packet Acknowledgement) and expectations (Sec. 3.5) going out */
 void rs_rdcm_news_of(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, uint64_t sn, bool at_once);
 void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind);
 void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r); /* something on the tree, here */
@@ -75,7 +75,7 @@ void rs_rdcm_congestion_packet(rs_node *node, rs_time now, rs_receiving *x, cons
 void rs_rdcm_congestion_look(rs_node *node, rs_time now, rs_receiving *x);
 rs_time rs_rdcm_congestion_due(const rs_node *node, const rs_rdcm *r);
 
-/* rdcm/request.c: what nobody repairs is asked of the sender (Sec. 3.4) */
+/* receiver.c: what nobody repairs is asked of the sender (Sec. 3.4) */
 void rs_rdcm_request_look(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_request_refused(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn); /* its bytes were wrong */
@@ -103,11 +103,11 @@ void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *r); /* done or faile
 rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x);
 void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
 
-/* rdcm/starved.c */
+/* repair.c: who is left out by the tree */
 void rs_rdcm_starved_look(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind); /* its successor has spoken */
 bool rs_rdcm_starves(const rs_rdcm *r, rs_ring_kind kind);
 
-/* rdcm/stream.c */
+/* rdcm.c: streams */
 void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r);
 bool rs_rdcm_lacks(const rs_receiving *x, uint64_t sn); /* it is not here, and there is room for it */
 void rs_rdcm_stream_taken(rs_node *node, rs_time now, rs_receiving *x);

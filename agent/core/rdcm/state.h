@@ -85,7 +85,7 @@ typedef struct {
     rs_time at;
 } rs_rdcm_gap;
 
-/* Packets come to a successor by the tree, and none here: rdcm/starved.c. */
+/* Packets come to a successor by the tree, and none here: repair.c. */
 typedef struct {
     rs_time since;
     uint64_t version; /* of the view */

@@ -6,7 +6,7 @@
 
 extern const rs_engine rs_engine_republic;
 
-/* Attempt sending, high rate, the stop rule: sender_session.c */
+/* Attempt sending, high rate, the stop rule: sender.c */
 const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x);
 void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x); /* a light, an answer, the position has changed */
 void rs_republic_lit(rs_time now, rs_sending *x);
@@ -15,11 +15,11 @@ rs_time rs_republic_sender_due(const rs_sending *x);
 void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news *news);
 void rs_republic_sender_stop(rs_node *node, rs_sending *x);
 
-/* transmit.c */
+/* sender.c: the data channel */
 void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x); /* among the ready, or its timer is set */
 bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out);
 
-/* republic/sender.c */
+/* sender.c: messages */
 rs_rx_verdict rs_republic_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
                                          const rs_message *m);
 
@@ -39,7 +39,7 @@ void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
 
 rs_rx_result rs_republic_store(rs_receiving *x, uint64_t sn);
 
-/* receiver_loss.c: what is missing, and asking for it */
+/* receiver.c: what is missing, and asking for it */
 void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);
 void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after,
                     uint64_t before);                          /* excluded, going around */

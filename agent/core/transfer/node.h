@@ -35,7 +35,7 @@ typedef enum {
 } rs_repair_policy;
 
 /* What becomes of a receiver that takes less than half of what half of the others take, while they wait for it
- * (straggler.c has the rules). */
+ * (republic/straggler.c has the rules). */
 typedef enum {
     RS_STRAGGLERS_DEFAULT = 0, /* as the node's config says */
     RS_STRAGGLERS_WAIT = 1,    /* all wait for it */

@@ -282,7 +282,7 @@ struct rs_receiving {
     uint32_t maps_left;     /* that the present report may have */
     rs_time mapped_at, map_due;
     uint8_t rcvd_status;
-    /* receiver_loss.c: while it is verified */
+    /* pieces.c: while it is verified */
     uint64_t leaf_first; /* digests of pieces that are asked for */
     uint16_t leaf_count;
     bool leaf_retake;
@@ -379,7 +379,7 @@ void rs_on_pong(rs_time now, rs_link *link, const rs_message *m);
 bool rs_poll_talk(rs_node *node, rs_time now, rs_packet_out *out);
 bool rs_poll_patch(rs_node *node, rs_time now, rs_packet_out *out);
 
-/* republic/sender.c: one handler per message of the paper's Table III */
+/* sender_life.c: what is said, and what comes in */
 rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer);
 rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
 /* Makes the message for a bit. */
@@ -434,7 +434,7 @@ void rs_data_packet(const rs_sending *x, const rs_data_header *header, rs_packet
 rs_time rs_data_deadline(const rs_node *node);
 uint32_t rs_wire_bytes(const rs_packet_out *out); /* what it costs on an Ethernet wire */
 
-/* receiver_loss.c and republic/sender.c: pieces whose digest is wrong */
+/* pieces.c: pieces whose digest is wrong */
 bool rs_pieces_wait(const rs_receiving *x); /* for the sender */
 bool rs_leaf_request(const rs_receiving *x, rs_message *m);
 rs_rx_result rs_on_leaves(rs_node *node, rs_receiving *x, const rs_message *m);
