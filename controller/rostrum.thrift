@@ -63,8 +63,6 @@ struct AgentInfo {
   5: required list<LivePath> live_paths (max = "4096"),
   /** Ours: call Agent.light for the paths it holds. */
   6: optional bool wants_light,
-  /** Ours: it can send and receive by RDCM. Only such agents are called by Agent.view and named in paths of RDCM. */
-  7: optional bool knows_rdcm,
   /** Ours: the protocols of groups it has engines for (GroupOptions.protocol); groups of others are refused to it. Absent = it knows no groups. */
   8: optional list<string> group_protocols (max = "16"),
   /** Ours: the secret that makes this agent known to a manager that asks for one (rostrum-manager --agent-tokens). */
@@ -72,7 +70,10 @@ struct AgentInfo {
   /** Ours: the release of its program. */
   10: optional string software,
   /** Ours: it carries out Agent.probe. Others are not asked. */
-  11: optional bool knows_probes
+  11: optional bool knows_probes,
+  /** Ours: the protocols of objects and streams that it has engines for, by the names of Protocol in small letters: "republic", "rdcm". A path has
+   *  a protocol that its sender and all its receivers know, and Agent.view is called of those of "rdcm". Absent = Republic alone. (7 was knows_rdcm.) */
+  12: optional list<string> protocols (max = "16")
 }
 
 struct PathRequest {

@@ -32,7 +32,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
         now,
         now,
         wants_light=event.wants_light,
-        knows_rdcm=event.knows_rdcm,
+        protocols=event.protocols,
         group_protocols=event.group_protocols,
     )
     core.durable.mark("agent", event.server)

@@ -52,7 +52,7 @@ class AgentUp:
     live_paths: tuple[LivePath, ...] = ()
     wants_light: bool = False  # to hear when every receivers' rack of a path has light
     group_protocols: tuple[str, ...] = ()  # it has engines for
-    knows_rdcm: bool = False
+    protocols: tuple[str, ...] = ()  # of objects, it has engines for
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Agent:
     since: int
     cause: str = ""
     wants_light: bool = False
-    knows_rdcm: bool = False
+    protocols: tuple[str, ...] = ()
     group_protocols: tuple[str, ...] = ()
     lapsed: bool = False
     left: int = 0  # when it went while it was silent: it has a lease to come back

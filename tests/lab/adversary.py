@@ -420,8 +420,9 @@ def attack_thrift(plan: Plan) -> Done:
             idl.LivePath(f"r{n}", rng.choice(plan.paths)[1] if plan.paths and n < 8 else f"p{n}", "239.192.0.9", 1,
                          [*plan.others][:4], 1 << 40) for n in range(rng.choice([0, 8, 2000]))
         ]  # fmt: skip
-        return call("hello", info=idl.AgentInfo(1, server, boot, CONTROL, live, wants_light=True, knows_rdcm=True,
-                                                group_protocols=["plain", "ricochet"], knows_probes=True))  # fmt: skip
+        return call("hello", info=idl.AgentInfo(1, server, boot, CONTROL, live, wants_light=True, knows_probes=True,
+                                                protocols=["republic", "rdcm"],
+                                                group_protocols=["plain", "ricochet"]))  # fmt: skip
 
     def about_others(plan: Plan, rng: random.Random) -> bytes:
         request, response = rng.choice([*plan.paths, (f"x{rng.getrandbits(64)}", f"p-{rng.randrange(100)}")])

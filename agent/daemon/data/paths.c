@@ -108,9 +108,7 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
                                             .wait_ms = s->wait_ms,
                                             .deadline_ms = deadline_ms(s, now),
                                             .splits = s->protocol != ROSTRUM_PROTOCOL_RDCM && !s->base.source,
-                                            .protocol = s->protocol == ROSTRUM_PROTOCOL_RDCM       ? RS_LINK_RDCM
-                                                        : s->protocol == ROSTRUM_PROTOCOL_REPUBLIC ? RS_LINK_REPUBLIC
-                                                                                                   : RS_LINK_AUTO};
+                                            .protocol = (rs_link_protocol)(RS_LINK_AUTO + (int)s->protocol)};
     rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path receivers=%u bytes=%llu request=%s", rs_id_text(&s->base.id),
            count, (unsigned long long)remaining, path->request_id);
     rs_status status = rs_link_request(agent->link, now, &request, words, sizeof words);
@@ -260,7 +258,7 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
     if (result->accepted_ns == 0)
         result->accepted_ns = rs_wall_clock();
     result->path = response->kind == RS_PATH_CIRCUIT ? ROSTRUM_PATH_CIRCUIT : ROSTRUM_PATH_PACKET;
-    result->protocol = response->protocol == RS_PROTOCOL_RDCM ? ROSTRUM_PROTOCOL_RDCM : ROSTRUM_PROTOCOL_REPUBLIC;
+    result->protocol = (rostrum_protocol)(ROSTRUM_PROTOCOL_REPUBLIC + (int)response->protocol);
     result->reconfiguration_ns = response->reconfiguration;
     result->sessions++;
     snprintf(result->reason, sizeof result->reason, "%s", response->reason);
@@ -276,8 +274,8 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
     path->accepted_size = response->accepted_size;
     s->ever_granted = true;
     snprintf(words, sizeof words, "%s path, group %s, by %s%s%s%.120s", kind_text(response->kind),
-             rs_address_text(response->group, address), response->protocol == RS_PROTOCOL_RDCM ? "rdcm" : "republic",
-             part, response->reason[0] ? ": " : "", response->reason);
+             rs_address_text(response->group, address), rs_engine_word((uint32_t)response->protocol), part,
+             response->reason[0] ? ": " : "", response->reason);
     rs_sending_tell_phase(agent, s, "accepted", words);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/transfer/node.h"
 #include "thrift_schema.h"
 
 /* What live paths may take of hello's frame; the rest is for its other fields. */
@@ -96,7 +97,11 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
     rs_thrift_live_path *paths = calloc(LIVE_PATHS_MAX, sizeof *paths);
     char(*groups)[ADDRESS_SIZE] = calloc(LIVE_PATHS_MAX, sizeof *groups);
     rs_status status = RS_ERR_MEMORY;
-    uint32_t count = 0;
+    const char *protocols[RS_LINK_PROTOCOLS_MAX];
+    uint32_t count = 0, protocol_count = 0;
+    for (uint32_t e = 0; e < RS_ENGINES_MOST && protocol_count < RS_LINK_PROTOCOLS_MAX; e++)
+        if (rs_engine_word(e))
+            protocols[protocol_count++] = rs_engine_word(e);
     if (paths && groups) {
         count = live_paths(live_path, context, paths, groups);
         const rs_thrift_manager_hello args = {
@@ -107,8 +112,8 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
                      .live_paths = {paths, count},
                      .has_wants_light = options->wants_light,
                      .wants_light = options->wants_light,
-                     .has_knows_rdcm = true,
-                     .knows_rdcm = true,
+                     .has_protocols = true,
+                     .protocols = texts(protocols, protocol_count),
                      .has_group_protocols = true,
                      .group_protocols = texts(options->group_protocols, options->group_protocol_count),
                      .token = options->token,
@@ -314,8 +319,10 @@ static const char *fill_grant(const rs_thrift_path_response *from, rs_link_respo
     to->rate_bps = from->rate_bps;
     to->lease = (rs_time)from->lease_ms * 1000000;
     to->light_bound = (rs_time)from->light_bound_ms * 1000000;
-    bool rdcm = from->has_protocol && from->protocol == RS_THRIFT_PROTOCOL_RDCM;
-    to->protocol = rdcm ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC;
+    to->protocol =
+        from->has_protocol ? (rs_protocol)(from->protocol - RS_THRIFT_PROTOCOL_REPUBLIC) : RS_PROTOCOL_REPUBLIC;
+    if (!rs_engine_word((uint32_t)to->protocol))
+        return "its protocol is one that this agent has no engine for";
     return NULL;
 }
 

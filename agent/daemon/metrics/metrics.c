@@ -313,8 +313,7 @@ static rostrum_transfer describe(const rs_agent *agent, rs_transfer *t) {
                             .receivers = stats.receivers,
                             .receivers_done = stats.receivers_done,
                             .receivers_failed = stats.receivers_failed,
-                            .protocol =
-                                stats.protocol == RS_PROTOCOL_RDCM ? ROSTRUM_PROTOCOL_RDCM : ROSTRUM_PROTOCOL_REPUBLIC,
+                            .protocol = (rostrum_protocol)(ROSTRUM_PROTOCOL_REPUBLIC + (int)stats.protocol),
                             .view = stats.view,
                             .acks_sent = stats.acks_sent,
                             .acks_received = stats.acks_received,
@@ -322,7 +321,7 @@ static rostrum_transfer describe(const rs_agent *agent, rs_transfer *t) {
                             .repairs_received = stats.peer_repairs_received,
                             .repairs_old = stats.peer_repairs_old,
                             .window = stats.window,
-                            .ack_timeout_ns = stats.protocol == RS_PROTOCOL_RDCM ? stats.ack_timeout : 0};
+                            .ack_timeout_ns = stats.ack_timeout};
     memcpy(out.app, t->id.app, sizeof out.app);
     snprintf(out.phase, sizeof out.phase, "%s", t->sending ? phase_names[stats.phase] : "receiving");
     if (t->source || t->sink) {

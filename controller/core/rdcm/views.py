@@ -81,7 +81,7 @@ def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop]
 def without_rdcm(core: Core, request: PathRequest) -> list[str]:
     """Servers of a request whose agents are not there, or do not know RDCM."""
     ends = (request.sender, *request.receivers)
-    return [name for name in ends if name not in core.agents or not core.agents[name].knows_rdcm]
+    return [name for name in ends if name not in core.agents or "rdcm" not in core.agents[name].protocols]
 
 
 def children(path: Path, tree: SteinerTree) -> dict[str, list[str]]:

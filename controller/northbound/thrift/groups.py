@@ -13,13 +13,13 @@ from rostrum.controller.northbound.thrift.values import need
 PROTOCOLS_MAX = 16  # an agent may have
 
 
-def protocols(info: Any) -> tuple[str, ...]:
-    """The group protocols an agent has engines for, from its hello."""
-    named = info.group_protocols
+def protocols(info: Any, field: str) -> tuple[str, ...]:
+    """What an agent has engines for, from a list in its hello."""
+    named = getattr(info, field)
     if not isinstance(named, list):
         return ()
     if len(named) > PROTOCOLS_MAX or not all(isinstance(one, str) and len(one) <= 64 for one in named):
-        raise BadMessage(f"AgentInfo.group_protocols holds something else than up to {PROTOCOLS_MAX} short texts")
+        raise BadMessage(f"AgentInfo.{field} holds something else than up to {PROTOCOLS_MAX} short texts")
     return tuple(named)
 
 

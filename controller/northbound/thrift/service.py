@@ -198,8 +198,8 @@ class ThriftService:
                 port,
                 live,
                 wants_light=info.wants_light is True,
-                knows_rdcm=info.knows_rdcm is True,
-                group_protocols=groups.protocols(info),
+                protocols=groups.protocols(info, "protocols"),
+                group_protocols=groups.protocols(info, "group_protocols"),
             )
         )
 

@@ -39,7 +39,7 @@ class Group:
     def __init__(self, fabric: str, sender: str, receivers: list[str], settings: Settings | None = None) -> None:
         self.line = Timeline(load(fabric), settings)
         for server in self.line.topology.servers:
-            self.line.do(ev.AgentUp(server, 1, 7071, knows_rdcm=True))
+            self.line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm",)))
         self.path = self.line.ask(sender, *receivers, origin=sender)
         self.sender = sender
 
@@ -397,7 +397,7 @@ def test_agents__that_come_back_are_told_again() -> None:
     made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h2-0-0", "h3-0-0"])
     view = made.views["h2-0-0"]
     made.line.actions.clear()
-    made.line.do(ev.AgentUp("h2-0-0", 1, 7071, knows_rdcm=True))
+    made.line.do(ev.AgentUp("h2-0-0", 1, 7071, protocols=("rdcm",)))
     assert [one.view for one in made.line.of(act.PushView)] == [view]  # type: ignore[attr-defined]
     made.line.do(ev.ViewUsed(made.path.id, view.version, "h2-0-0"))
     made.line.do(ev.ViewUsed(made.path.id, 99, "h1-0-0"))
@@ -446,7 +446,7 @@ def test_protocol__which_and_why() -> None:
     line = Timeline(load("fat-tree-4"))
     ends = ["h0-0-0", "h1-0-0", "h2-0-0"]
     for server in ends[:2]:
-        line.do(ev.AgentUp(server, 1, 7071, knows_rdcm=True))
+        line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm",)))
     line.do(ev.AgentUp(ends[2], 1, 7071))
 
     def protocol(*receivers: str) -> tuple[Protocol, str]:
@@ -456,14 +456,14 @@ def test_protocol__which_and_why() -> None:
     assert protocol(ends[1]) == (Protocol.REPUBLIC, "the topology has no optical circuit switch")
     assert protocol(*ends[1:])[0] is Protocol.REPUBLIC
     assert "not rdcm: h2-0-0 cannot" in protocol(*ends[1:])[1]
-    line.do(ev.AgentUp(ends[2], 1, 7071, knows_rdcm=True))
+    line.do(ev.AgentUp(ends[2], 1, 7071, protocols=("rdcm",)))
     assert protocol(*ends[1:])[0] is Protocol.RDCM
-    line.do(ev.AgentUp("h0-0-1", 1, 7071, knows_rdcm=True))
+    line.do(ev.AgentUp("h0-0-1", 1, 7071, protocols=("rdcm",)))
     assert protocol("h0-0-1", ends[1])[0] is Protocol.RDCM
     assert line.ask(*ends).protocol is Protocol.REPUBLIC  # of REST: no agent has a transfer
     circuit = Timeline()
     for server in circuit.topology.servers:
-        circuit.do(ev.AgentUp(server, 1, 7071, knows_rdcm=True))
+        circuit.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm",)))
     path = circuit.ask("h1", "h3", "h5", origin="h1")
     assert (path.kind, path.protocol) == (PathKind.CIRCUIT, Protocol.REPUBLIC)
 
@@ -472,7 +472,7 @@ def test_protocol__within_a_rack_there_is_no_tree_to_mend() -> None:
     line = Timeline(load_text(generate.hybrid(generate.Hybrid(racks=2, servers=4))))
     servers = [one.name for one in line.topology.servers.values() if one.tor == "tor1"]
     for server in servers:
-        line.do(ev.AgentUp(server, 1, 7071, knows_rdcm=True))
+        line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm",)))
     path = line.ask(*servers, origin=servers[0])
     assert path.protocol is Protocol.REPUBLIC and "one switch is no tree" in path.reason
     asked = line.ask(*servers, origin=servers[0], protocol=Protocol.RDCM)
@@ -483,7 +483,7 @@ def test_restart__failed_links_and_overlay_survive() -> None:
     """A new manager with the records of the old one: the same tree, the same links left alone, newer views."""
     line = MortalTimeline(load("fat-tree-4"))
     for server in line.topology.servers:
-        line.do(ev.AgentUp(server, 1, 7071, knows_rdcm=True))
+        line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm",)))
     path = line.ask("h0-0-0", "h1-0-0", "h1-1-0", "h2-0-0", "h3-0-0", origin="h0-0-0")
     assert path.tree
     link = next(one for one in pairwise(path.tree.way("h2-0-0")) if one[0].startswith("agg2"))
@@ -497,7 +497,7 @@ def test_restart__failed_links_and_overlay_survive() -> None:
     assert again.tree and path.tree and again.tree.links == path.tree.links
     assert again.backup and path.backup and again.backup.version > path.backup.version
     line.actions.clear()
-    line.do(ev.AgentUp("h2-0-0", 1, 7071, knows_rdcm=True))
+    line.do(ev.AgentUp("h2-0-0", 1, 7071, protocols=("rdcm",)))
     assert [one.view.version for one in line.of(act.PushView)] == [again.backup.version]  # type: ignore[attr-defined]
     line.assert_delivers(again)
     line.wait(40_000)

@@ -231,7 +231,7 @@ def test_split__a_part_that_follows_goes_on_by_republic() -> None:
     """The agent cannot change the protocol within an object, though this path alone would be for all of it."""
     line = timeline("split", circuit_wait_ns=0, lease_ns=2 * PATIENCE_NS)
     for number in range(1, 9):
-        line.do(ev.AgentUp(f"h{number}", 1, 7071, knows_rdcm=True))
+        line.do(ev.AgentUp(f"h{number}", 1, 7071, protocols=("rdcm",)))
     whole = line.ask_as_agent("h1", "h3", "h5", "h7", size=MIB, wanted=Wanted.PACKET, splits=True)
     assert whole.protocol is Protocol.RDCM
     part = line.ask_as_agent("h1", "h5", "h7", size=MIB, wanted=Wanted.PACKET, splits=True)
