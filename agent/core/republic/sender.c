@@ -7,7 +7,7 @@
 #define PASS_OVER \
     (250 * RS_MS) /* receivers that have not even accepted are not waited for longer, if others have light */
 #define GRACE_LEAST (50 * RS_MS)      /* a host may be busy for so long; */
-#define GRACE_MOST (250 * RS_MS)      /* nobody waits longer for another's light, however slow the circuit switch is */
+#define GRACE_MOST (250 * RS_MS)      /* once the circuit can be there, nobody waits longer for another's light */
 #define DARK_LEAST (1000 * RS_MS)     /* after 4 light bounds, at least this, a dark receiver is finished by patches; */
 #define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
 #define DRAIN (1 * RS_MS)             /* from the last data packet to releasing the path: let it get there first */
@@ -69,15 +69,20 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
         x->light_at = x->grace_due - light_grace(x);
 }
 
+/* Light before the circuit can have been made is that of receivers in the sender's own rack, and tells nothing of the
+ * others. */
 static rs_time grace_from(const rs_sending *x) {
-    return x->light_at ? x->light_at : x->path_at + 2 * x->grant.reconfiguration;
+    rs_time made = x->path_at + x->grant.reconfiguration;
+    if (!x->light_at)
+        return made + x->grant.reconfiguration;
+    return x->light_at > made ? x->light_at : made;
 }
 
 void rs_republic_lit(rs_time now, rs_sending *x) {
     if (x->light_at < now)
         x->light_at = now;
     if (x->grace_due == RS_NEVER)
-        x->grace_due = x->light_at + light_grace(x);
+        x->grace_due = grace_from(x) + light_grace(x);
 }
 
 static void accepted(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {

@@ -157,6 +157,25 @@ static void dark_receiver__does_not_hold_the_others_and_is_finished_by_patches(v
     net_free(n);
 }
 
+/* Who is in the sender's rack has light at once, before the circuit can be made: that says nothing of the others. */
+static void light_at_the_senders_rack__does_not_make_the_circuits_receivers_dark(void **state) {
+    (void)state;
+    net *n = net_new(4, &usual, 35);
+    net_knob(n)->path.reconfiguration = 70 * MS;
+    net_knob(n)->path.light_bound = 410 * MS;
+    net_knob(n)->path.kind = RS_PATH_CIRCUIT;
+    net_dark_until(n, 2, 110 * MS);
+    net_dark_until(n, 3, 110 * MS);
+    net_send_all(n, 1, 100 * FRAGMENT);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_FIRST_LIGHT, 1)->at - NET_START < 20 * MS);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 0);
+    for (rs_peer to = 1; to < 4; to++)
+        assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, to)->event.bytes, 0); /* nothing by patches */
+    net_free(n);
+}
+
 static void dark_receiver__named_by_the_grant_is_not_waited_for_at_all(void **state) {
     (void)state;
     static const rs_peer dark = 3;
@@ -488,6 +507,7 @@ int main(void) {
         cmocka_unit_test(no_light__is_told_once_then_the_path_moves),
         cmocka_unit_test(no_light_ever__is_finished_by_patches),
         cmocka_unit_test(dark_receiver__does_not_hold_the_others_and_is_finished_by_patches),
+        cmocka_unit_test(light_at_the_senders_rack__does_not_make_the_circuits_receivers_dark),
         cmocka_unit_test(dark_receiver__named_by_the_grant_is_not_waited_for_at_all),
         cmocka_unit_test(dark_receiver__named_by_the_grant_takes_part_if_it_has_light),
         cmocka_unit_test(dark_receiver__alone_and_named_by_the_grant_is_finished_soon),
