@@ -44,6 +44,7 @@ from rostrum.controller.runtime.runtime import Owner
 from rostrum.controller.runtime.store import Store, StoreError
 from rostrum.topologies import loader
 from rostrum.topologies.units import Duration, Size
+from rostrum.topologies.version import VERSION
 
 log = logging.getLogger("rostrum.manager")
 
@@ -295,6 +296,7 @@ def _ns(seconds: float) -> int:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="rostrum-manager")
 @click.option("--topology", required=True, help="Topology file, or the name of one that comes with rostrum.")
 @click.option(
     "--run", "run_dir", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for manager.sock."

@@ -6,8 +6,7 @@
 
 #include "core/transfer/node.h"
 #include "daemon/manager/link.h"
-
-#define RS_VERSION "0.1.0"
+#include "rostrum_version.h" /* made from VERSION */
 
 typedef struct {
     const char *server;    /* this server's name in the topology */

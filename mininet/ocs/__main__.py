@@ -26,6 +26,7 @@ from rostrum.topologies.loader import load
 from rostrum.topologies.model import Emulation, Ocs, Reconfiguration
 from rostrum.topologies.places import build_folder
 from rostrum.topologies.problems import TopologyError
+from rostrum.topologies.version import VERSION
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {"glimmerglass": GlimmerglassServer, "polatis": PolatisServer}
 NICENESS = -10  # a real switch does not compete with the servers for their processors
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "interfaces <ocs>-p<N> of this network namespace by a kernel program.",
         epilog="Log in with telnet and type HELP; or drive faults by JSON lines on RUN/ocs-<name>.ctl (docs/ocs.md).",
     )
+    parser.add_argument("--version", action="version", version=f"rostrum-ocs-emulator {VERSION}")
     parser.add_argument("--topology", required=True, metavar="FILE", help="topology file, or a built-in one's name")
     parser.add_argument("--run", required=True, metavar="DIR", type=Path, help="folder for the control sockets")
     parser.add_argument("--ocs", metavar="NAME", help="only this OCS of the topology")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rostrum.topologies.version import VERSION
 
 from tests.agent_e2e.agents import ROSTRUMD, App, RostrumError, World, content, memory_file, wait_until, world
 from tests.agent_e2e.fake_manager import Answer, on_loop
@@ -60,7 +61,7 @@ def test_hello_names_the_agent_by_its_token(lab: World, tmp_path: Path) -> None:
     lab.start("h1", "--manager-token", str(file))
     lab.manager.wait_for(lambda calls: any(c.name == "hello" for c in calls), "hello")
     info = lab.manager.heard("hello", "h1")[-1].args["info"]
-    assert (info["token"], info["software"], info["knows_probes"]) == ("a-token-of-more-than-16-letters", "0.1.0", True)
+    assert (info["token"], info["software"], info["knows_probes"]) == ("a-token-of-more-than-16-letters", VERSION, True)
 
 
 @pytest.mark.parametrize("spec", ["uniform:0.05:seed=3", "gilbert:0.05:8:seed=4", "burst:0.2:20:seed=5", "first:25"])

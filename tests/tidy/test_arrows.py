@@ -25,7 +25,7 @@ ROOMS = {
     "agent/core/": ("core/",),
     "agent/io/": ("io/", "core/"),
     "agent/api/": ("api/", "rostrum/"),
-    "agent/daemon/": ("daemon/", "io/", "core/", "api/", "rostrum/", "thrift_schema.h"),
+    "agent/daemon/": ("daemon/", "io/", "core/", "api/", "rostrum/", "thrift_schema.h", "rostrum_version.h"),
     "agent/client/": ("client/", "api/", "rostrum/"),
     "agent/include/": ("rostrum/",),
     "sim/engine/": ("engine/", "core/"),

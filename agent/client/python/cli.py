@@ -10,6 +10,7 @@ import importlib.util
 from dataclasses import dataclass
 
 import click
+from rostrum.topologies.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name=None, version="0.1.0", prog_name="rostrum")
+@click.version_option(package_name=None, version=VERSION, prog_name="rostrum")
 def main() -> None:
     """Reliable one-to-many data delivery for data centers, over packet switches and optical circuits.
 

@@ -35,10 +35,10 @@ from rostrum.controller.runtime import waiting
 from rostrum.controller.runtime.execution import Devices
 from rostrum.controller.runtime.runtime import Owner
 from rostrum.controller.runtime.store import StoreError
+from rostrum.topologies.version import VERSION
 
 log = logging.getLogger("rostrum.rest")
 
-VERSION = "0.1.0"
 POLL_MAX_MS = 60_000
 LIST_MAX = 1_000
 KEY_PATTERN = r"^[\x21-\x7e]{1,128}$"  # of an Idempotency-Key

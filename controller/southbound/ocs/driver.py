@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
 from rostrum.controller.southbound.api import OnCrossConnect, OnOcsDown, OnOcsUp
@@ -21,6 +21,12 @@ BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect; the l
 KEEPALIVE_S = 5.0  # how often a connection is asked whether it lives
 LOGOUT_S = 1.0
 MAX_PAIRS = 1024  # of one call
+
+# Made of an OCS and the mode. topologies/loader.py has the TL1 port of each, schema.json the names.
+DIALECTS: dict[str, Callable[[Ocs, str], Dialect]] = {
+    "glimmerglass": Glimmerglass,
+    "polatis": lambda ocs, mode: Polatis(ocs),
+}
 
 
 class OcsDriver:
@@ -42,7 +48,7 @@ class OcsDriver:
         self._on_up = on_up
         self._on_down = on_down
         self._on_change = on_change
-        self._dialect: Dialect = Polatis(ocs) if ocs.dialect == "polatis" else Glimmerglass(ocs, mode)
+        self._dialect = DIALECTS[ocs.dialect](ocs, mode)
         self._link: Tl1Connection | None = None
         self._cause = "not started"
         self._task: asyncio.Task[None] | None = None

@@ -24,11 +24,10 @@ from rostrum.controller.northbound.rest.access import AccessError
 from rostrum.controller.northbound.thrift.codec import BadMessage, idl
 from rostrum.controller.northbound.thrift.gate import AgentGate
 from rostrum.topologies.model import End
+from rostrum.topologies.version import VERSION
 
 from tests.controller.fakes import FakeAgent, Running, running, until
 from tests.controller.timeline import hybrid
-
-VERSION = "0.1.0"
 
 
 class ProbedAgent:
