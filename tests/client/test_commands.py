@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
-from rostrum.client import Receiver, SendResult, cli, names, report
+from rostrum.client import Event, Receiver, SendResult, cli, names, report, stream_commands
 from rostrum.client.cli import main
 
 from tests.client.conftest import Server
@@ -98,6 +98,38 @@ def test_send_fails_if_a_receiver_does(run: Run, file: Path) -> None:
     result = run("send", file, "--to", "refuse")
     assert result.exit_code == 1 and "Error: the manager cannot be reached" in result.output
     assert json.loads(run("status", "--json").output)["objects"] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["read", "model.bin", "-o", "-", "--wait", "10ms"],
+        ["delete", "model.bin"],
+        ["send", __file__, "--data-id", "model.bin", "--to", "h3", "--keep"],
+    ],
+)
+def test_errors_call_an_object_as_it_was_typed(run: Run, words: list[str]) -> None:
+    result = run(*words)
+    if words[0] == "send":
+        result = run(*words)  # it is there already
+    assert result.exit_code == 1
+    assert "model.bin" in result.output and str(names.data_id_of("model.bin")) not in result.output
+
+
+def event(kind: str, subject: str, state: str = "", words: str = "") -> Event:
+    return Event(kind, 1, 0, True, subject, state, 1, 0, 0, 0, 0, 2, 0, 0, words)
+
+
+def test_a_stream_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]) -> None:
+    """As while the manager is away; what is no news to whoever writes the stream is not said."""
+    events = [
+        event("phase", "queued", words="waiting for the manager"),
+        event("phase", "high-rate"),
+        event("receiver", "h3", state="done"),
+        event("receiver", "h4", state="failed", words="the cable was pulled"),
+    ]
+    stream_commands.say(events)
+    assert capsys.readouterr().err == "queued: waiting for the manager\nh4 failed: the cable was pulled\n"
 
 
 def test_what_one_command_sends_another_reads(run: Run, file: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from .names import agent_socket, data_id_of
 from .values import AlreadyThere, NotFound, RostrumError, SendResult
 
 CANCEL_BOUND_S = 10.0
+TYPED = "rostrum.client.names"  # of the context: name by number
 
 
 def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,9 +33,23 @@ def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except (RostrumError, OSError) as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(as_typed(str(error))) from error
 
     return wrapped
+
+
+def number_of(name: str) -> int:
+    """The dataID that was typed as `name`; what is said of it calls it so again."""
+    number = data_id_of(name)
+    click.get_current_context().meta.setdefault(TYPED, {})[number] = name
+    return number
+
+
+def as_typed(words: str) -> str:
+    """The agent's words, with the objects' names instead of application and number."""
+    for number, name in click.get_current_context().meta.get(TYPED, {}).items():
+        words = re.sub(rf"(?<![\w/])(?:[0-9a-f-]+/)?{number}(?!\w)", name.replace("\\", r"\\"), words)
+    return words
 
 
 def which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,7 +134,7 @@ def send(
     source = "" if source in ("-", "<stdin>") else source
     if not data_id and not source:
         raise click.UsageError("standard input has no name: give the object one with --data-id")
-    number = data_id_of(data_id or source)
+    number = number_of(data_id or source)
     with connect() as agent, _ended_like_ctrl_c():
         if replace:
             with contextlib.suppress(NotFound):
@@ -176,7 +192,7 @@ def _tidy(agent: Agent, data_id: int) -> None:
     except NotFound:  # it could not be begun, and left nothing
         return
     except RostrumError as error:
-        click.echo(f"note: the sender's copy stays: {error}", err=True)
+        click.echo(f"note: the sender's copy stays: {as_typed(str(error))}", err=True)
 
 
 @click.command()
@@ -196,7 +212,7 @@ def read(connect: Connect, data_id: str, output: str, wait: float, delete_after:
       rostrum read 7 --server h5 -o copy.bin        from server h5 of the running lab
       rostrum read folder -o - --wait 10min | tar x
     """
-    number = data_id_of(data_id)
+    number = number_of(data_id)
     with connect() as agent, agent.read(number, wait=wait) as data:
         if output == "-":
             for piece in data.chunks():
@@ -228,9 +244,9 @@ def delete(connect: Connect, data_ids: tuple[str, ...], as_json: bool) -> None:
     with connect() as agent:
         for name in data_ids:
             try:
-                agent.delete(data_id_of(name))
+                agent.delete(number_of(name))
             except RostrumError as error:
-                failed[name] = str(error)
+                failed[name] = as_typed(str(error))
     deleted = [name for name in data_ids if name not in failed]
     if as_json:
         print(json.dumps({"server": agent.server, "ok": not failed, "deleted": deleted, "failed": failed}, indent=1))

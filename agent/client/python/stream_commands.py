@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -15,9 +15,9 @@ from rostrum.topologies.units import Duration, size_text
 
 from . import report
 from .agent import Agent
-from .commands import JSON, WAIT, which_agent
-from .names import data_id_of
+from .commands import JSON, WAIT, number_of, which_agent
 from .streams import READ_BYTES, StreamWriter
+from .values import Event
 
 Connect = Callable[[], Agent]
 
@@ -53,8 +53,8 @@ def send(connect: Connect, name: str, receivers: tuple[str, ...], wait: float | 
     names = [one.strip() for given in receivers for one in given.split(",") if one.strip()]
     if not names:
         raise click.UsageError("--to names no server")
-    with connect() as agent, agent.stream_send(name, names, wait=wait) as out:
-        watcher = threading.Thread(target=_watch, args=(out,), daemon=True)
+    with connect() as agent, agent.stream_send(number_of(name), names, wait=wait) as out:
+        watcher = threading.Thread(target=lambda: say(out.events()), daemon=True)
         if not as_json:
             watcher.start()
         _copy_in(out)
@@ -74,9 +74,11 @@ def _copy_in(out: StreamWriter) -> None:
         out.write(data)
 
 
-def _watch(out: StreamWriter) -> None:
-    """Failed receivers as they fail."""
-    for event in out.events():
+def say(events: Iterable[Event]) -> None:
+    """What the stream waits for, and failed receivers as they fail."""
+    for event in events:
+        if event.kind == "phase" and event.subject == "queued":
+            click.echo(f"queued: {event.words}", err=True)
         if event.kind == "receiver" and event.state == "failed":
             click.echo(f"{event.subject} failed: {event.words}", err=True)
 
@@ -99,14 +101,14 @@ def receive(connect: Connect, name: str, wait: float, as_json: bool) -> None:
     """
     began, first = time.monotonic(), None
     output = sys.stdout.buffer
-    with connect() as agent, agent.stream_receive(name, wait=wait) as stream_in:
+    with connect() as agent, agent.stream_receive(number_of(name), wait=wait) as stream_in:
         for data in stream_in:
             first = first or time.monotonic()
             output.write(data)
             output.flush()
         count = stream_in.bytes_read
     took_s = time.monotonic() - (first or began)
-    facts: dict[str, Any] = {"server": agent.server, "data_id": data_id_of(name), "bytes": count, "took_s": took_s}
+    facts: dict[str, Any] = {"server": agent.server, "data_id": number_of(name), "bytes": count, "took_s": took_s}
     if as_json:
         print(json.dumps(facts, indent=1), file=sys.stderr)
     else:
