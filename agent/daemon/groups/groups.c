@@ -11,8 +11,8 @@
 #include "daemon/groups/views.h"
 #include "daemon/units.h"
 
-#define JOIN_BOUND (10 * RS_SECOND)   /* for the manager's answer */
-#define JOIN_WAIT (60 * RS_SECOND)    /* for a manager that is away, as a send waits without a bound of its own */
+#define JOIN_BOUND (10 * RS_SECOND)   /* for the answer of a manager that is there */
+#define JOIN_WAIT (60 * RS_SECOND)    /* in all, when it is away: as a send waits without a bound of its own */
 #define UNUSED_LINGER (2 * RS_SECOND) /* a group nobody here uses any more: its last messages may be asked for */
 #define MESSAGE_BYTES (1u << 20)
 #define EVENTS_TURN 4096u
@@ -72,6 +72,9 @@ static void tell_role(rs_groups *g, rs_local_group *group, bool held) {
 }
 
 void rs_groups_link_up(rs_groups *g) {
+    g->link_up_at = rs_agent_now(g->agent);
+    if (g->link_up_at + JOIN_BOUND < g->join_deadline)
+        g->join_deadline = g->link_up_at + JOIN_BOUND;
     for (rs_local_group *group = g->groups; group; group = group->next) {
         group->told_join = group->told_use = false;
         if (group->stream_count > 0)
@@ -162,10 +165,9 @@ void rs_groups_api(void *context, const rs_api_join *join) {
     }
     if (!group && g->stream_count < RS_GROUP_STREAMS_MOST)
         group = make_group(g, join->group);
-    bool there = ready || rs_link_up(agent->link); /* else it is told when it is: rs_groups_link_up */
-    rs_time bound = rs_agent_now(agent) + (there ? JOIN_BOUND : JOIN_WAIT);
+    rs_time now = rs_agent_now(agent);
     rs_group_stream *stream =
-        group && g->stream_count < RS_GROUP_STREAMS_MOST ? rs_stream_new(g, group, join, bound) : NULL;
+        group && g->stream_count < RS_GROUP_STREAMS_MOST ? rs_stream_new(g, group, join, now + JOIN_WAIT) : NULL;
     if (!stream) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_LIMIT,
                            "this agent serves %u groups and %u programs in them, or is out of memory", g->group_count,
@@ -173,13 +175,13 @@ void rs_groups_api(void *context, const rs_api_join *join) {
         return;
     }
     group->unused_at = RS_NEVER;
-    if (bound < g->join_deadline)
-        g->join_deadline = bound;
     if (ready) {
         rs_stream_open(stream);
         return;
     }
-    group->asked = true;
+    if (now + JOIN_BOUND < g->join_deadline)
+        g->join_deadline = now + JOIN_BOUND;
+    group->asked = true; /* a manager that is away is told when it is there: rs_groups_link_up */
     tell_role(g, group, false);
 }
 
@@ -256,6 +258,16 @@ static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
     rs_stream_refuse(s, ROSTRUM_ERR_UNAVAILABLE, words);
 }
 
+/* When a join fails that has no answer. Only while the manager is there does it owe one; one that went away before it
+ * answered is waited for. */
+static rs_time join_deadline(const rs_groups *g, const rs_group_stream *s) {
+    rs_time last = rs_stream_deadline(s), began = last - JOIN_WAIT;
+    if (!g->agent->link || !rs_link_up(g->agent->link))
+        return last;
+    rs_time asked = g->link_up_at > began ? g->link_up_at : began;
+    return asked + JOIN_BOUND < last ? asked + JOIN_BOUND : last;
+}
+
 static void expire_joins(rs_groups *g, rs_time now) {
     g->join_deadline = RS_NEVER;
     for (rs_local_group *group = g->groups, *after; group; group = after) {
@@ -265,10 +277,11 @@ static void expire_joins(rs_groups *g, rs_time now) {
             next = rs_stream_next(s);
             if (!rs_stream_waits(s))
                 continue;
-            if (rs_stream_deadline(s) <= now)
+            rs_time deadline = join_deadline(g, s);
+            if (deadline <= now)
                 refuse_late(g, s, now);
-            else if (rs_stream_deadline(s) < g->join_deadline)
-                g->join_deadline = rs_stream_deadline(s);
+            else if (deadline < g->join_deadline)
+                g->join_deadline = deadline;
         }
         group->held--;
         if (group->stream_count > 0)
