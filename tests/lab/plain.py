@@ -12,6 +12,7 @@ from typing import Any
 
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import Entered
+from rostrum.lab.network import WIRE_OVERHEAD_BYTES
 
 PROGRAM = str(Path(__file__).with_name("datagrams.py"))
 PORT = 7070
@@ -69,6 +70,37 @@ def overload(lab: Lab, senders: list[str], victim: str, dscp: int = 0) -> Iterat
             stack.callback(floods[-1].kill)
         yield
         assert all(flood.poll() is None for flood in floods)
+
+
+@contextlib.contextmanager
+def slower(lab: Lab, interface: str, rate: str, usual: str = "1gbit") -> Iterator[None]:
+    """A switch port's rate, for a while: one that a busy machine's programs can fill, too."""
+
+    def change(to: str) -> None:
+        words = f"tc class change dev {interface} parent 1: classid 1:1 htb rate {to} ceil {to} burst 250k cburst 250k"
+        lab.execute("manager", [*words.split(), "quantum", "60000", "overhead", str(WIRE_OVERHEAD_BYTES)])
+
+    change(rate)
+    try:
+        yield
+    finally:
+        change(usual)
+
+
+def deliver_through_full_port(
+    lab: Lab, sender: str, receivers: list[str], target: str, port: str, *, count: int, interval_s: float
+) -> dict[str, dict[str, Any]]:
+    """As `deliver`, during which the port drops unicast: done again until it did, at most ten times. Each must be
+    whole: the caller looks at the last, and this at those before it.
+    """
+    for _ in range(10):
+        before = drops(lab, port)
+        got = deliver(lab, sender, receivers, target, count=count, interval_s=interval_s)
+        now = drops(lab, port)
+        assert now["10:"] == before["10:"] and all(row["distinct"] == count for row in got.values()), (got, now)
+        if now["20:"] > before["20:"]:
+            return got
+    raise AssertionError(f"{port} was never full")
 
 
 def drops(lab: Lab, interface: str) -> dict[str, int]:

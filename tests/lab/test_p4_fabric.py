@@ -48,7 +48,7 @@ def request(lab: Lab, **wanted: Any) -> dict[str, Any]:
     """An active path."""
     status, path = lab.rest.call("POST", "/v1/paths", wanted)
     assert status == 201, path
-    path = lab.rest.get(f"/v1/paths/{path['id']}?wait=active&timeout_ms=8000")
+    path = lab.rest.get(f"/v1/paths/{path['id']}?wait=active&timeout_ms=60000")
     assert path["state"] == "active", path
     return path
 
@@ -130,7 +130,7 @@ def test_transfer__starts_on_light_that_switches_saw(lab: Lab) -> None:
     data = data_of(2_000_000, 1)
     result = send(lab, "h1", FAR, data)
     check(lab, result, FAR, data)
-    path = lab.rest.get(f"/v1/paths/{result.response_id}?wait=ended&timeout_ms=5000")
+    path = lab.rest.get(f"/v1/paths/{result.response_id}?wait=ended&timeout_ms=60000")
     assert {row["rack"] for row in path["first_light"]} == {"tor2", "tor3", "tor4"}
     log = (lab.run / "h1" / "agent.log").read_text()
     assert f"light=switches path={result.response_id}" in log
