@@ -46,8 +46,8 @@ static bool may_start(rs_node *node, rs_time now, rs_sending *x) {
     rs_rdcm *r = x->t.own;
     uint32_t open = 0, accepted = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
-        open += x->recipients[i].state == RS_RECIPIENT_ACTIVE;
-        accepted += x->recipients[i].state == RS_RECIPIENT_ACTIVE && x->recipients[i].accepted;
+        open += rs_is_active(&x->recipients[i]);
+        accepted += rs_is_active(&x->recipients[i]) && rs_has_accepted(&x->recipients[i]);
     }
     r->start_due = now < r->start_due ? r->start_due : RS_NEVER;
     r->view_due = now < r->view_due ? r->view_due : RS_NEVER;
@@ -226,7 +226,7 @@ bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_p
         if (!c)
             continue;
         children[r->child_count] = (rs_rdcm_child){c->link.peer->id, x->pos + RS_BIC_FIRST - 1, 0, now};
-        if (c->state != RS_RECIPIENT_ACTIVE)
+        if (!rs_is_active(c))
             children[r->child_count].expected = RS_RDCM_NO_LIMIT;
         else if (c->child)
             children[r->child_count] = before[c->child - 1];
@@ -257,7 +257,7 @@ void rs_rdcm_find_limit(rs_sending *x) {
 
 void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *from) {
     rs_sending *x = (rs_sending *)from->link.transfer;
-    if (!from->child || from->state == RS_RECIPIENT_ACTIVE)
+    if (!from->child || rs_is_active(from))
         return;
     rs_rdcm_of(&x->t)->children[from->child - 1].expected = RS_RDCM_NO_LIMIT;
     rs_rdcm_find_limit(x);

@@ -100,8 +100,8 @@ void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
 /* The sender's side. */
 
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
-    return r->state == RS_RECIPIENT_ACTIVE && r->lit && !r->aside && r->link.peer->up && now - r->seen_at < RS_SILENT &&
-           r->seen_pos + 1 < r->start_pos + (x->end - x->first);
+    return rs_is_active(r) && r->light == RS_LIGHT_LIT && !r->aside && r->link.peer->up &&
+           now - r->seen_at < RS_SILENT && r->seen_pos + 1 < r->start_pos + (x->end - x->first);
 }
 
 static uint32_t wire_bytes(const rs_sending *x) {
@@ -136,7 +136,7 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
     rs_time trip = FIRST_TRIP;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        if (r->state == RS_RECIPIENT_ACTIVE && r->lit && r->link.peer->rtt.smoothed > trip)
+        if (rs_is_active(r) && r->light == RS_LIGHT_LIT && r->link.peer->rtt.smoothed > trip)
             trip = r->link.peer->rtt.smoothed;
     }
     int64_t first = (int64_t)(FIRST_BYTES * 8 * UINT64_C(1000000000) / (uint64_t)trip);
@@ -158,7 +158,7 @@ static void find_least_share(rs_sending *x) {
     int64_t least = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        if (r->state == RS_RECIPIENT_ACTIVE && r->member && !r->aside && !r->apart && r->share_bps &&
+        if (rs_is_active(r) && r->member && !r->aside && r->light != RS_LIGHT_LEFT && r->share_bps &&
             (least == 0 || r->share_bps < least))
             least = r->share_bps;
     }
@@ -277,7 +277,7 @@ static uint64_t position(const rs_sending *x, const rs_recipient *r, uint64_t sn
 }
 
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    if (r->apart)
+    if (r->light == RS_LIGHT_LEFT)
         return RS_RX_NONE;
     if (m->session > x->t.session)
         return RS_RX_BAD;
@@ -286,7 +286,7 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
         r->share_bps = share;
         find_least_share(x);
     }
-    if (m->session == x->t.session && x->phase == RS_PHASE_HIGH_RATE && r->lit) {
+    if (m->session == x->t.session && x->phase == RS_PHASE_HIGH_RATE && r->light == RS_LIGHT_LIT) {
         if (m->rate.highest < x->first || m->rate.highest >= x->end)
             return RS_RX_BAD;
         uint64_t pos = position(x, r, m->rate.highest);

@@ -28,7 +28,7 @@
 #define ROUNDS_CODED 4 /* after so many what is left is patched, unless combining still spares much */
 
 static bool takes_part(const rs_recipient *r) {
-    return r->state == RS_RECIPIENT_ACTIVE && r->lit && r->link.peer->up;
+    return rs_is_active(r) && r->light == RS_LIGHT_LIT && r->link.peer->up;
 }
 
 static uint32_t place_of(const rs_sending *x, const rs_recipient *r) {
@@ -122,7 +122,7 @@ void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
     rs_ranges_add(&r->want, from, to);
     if (r->want.count)
         rs_patch_ready(node, now, &r->link, true);
-    if (p->coded || !r->lit)
+    if (p->coded || r->light != RS_LIGHT_LIT)
         return;
     r->asked += to - from;
     p->asked += to - from;
@@ -263,7 +263,7 @@ static bool covers(const rs_repair_set *s, const uint64_t must[RS_REPAIR_WORDS])
 /* A circuit is given back when the round is over: light is dear, and the packet network carries patches beside it. With
  * a further session to come there is no tail either: neither waits for the other. */
 static bool tail_follows(const rs_sending *x) {
-    return x->grant.kind == RS_PATH_PACKET && !x->path_wanted && !x->has_next;
+    return x->grant.kind == RS_PATH_PACKET && x->next != RS_NEXT_WANTED && x->next != RS_NEXT_GRANTED;
 }
 
 static rs_time hold(const rs_sending *x) {

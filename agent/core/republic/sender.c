@@ -16,7 +16,6 @@
 
 static void set_attempt_interval(const rs_node *node, rs_sending *x) {
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->rate.ceiling_bps);
-    x->attempt_slows = false;
     x->attempts = 0;
     if (node->config.attempt_interval) {
         x->attempt_interval = node->config.attempt_interval;
@@ -24,7 +23,6 @@ static void set_attempt_interval(const rs_node *node, rs_sending *x) {
         x->attempt_interval = x->grant.reconfiguration / 50; /* 2 %: Sec. III-A1 finds 1-3 % best */
     } else {
         x->attempt_interval = ATTEMPT_LIVE;
-        x->attempt_slows = true;
     }
     if (x->attempt_interval < packet)
         x->attempt_interval = packet;
@@ -59,10 +57,14 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
         rs_recipient *r = &x->recipients[i];
         if (!r->member)
             continue;
-        r->passed_over = r->apart || (!moved && ((r->passed_over && !r->lit) || r->named_dark));
+        if (moved && r->light == RS_LIGHT_PASSED_OVER)
+            r->light = RS_LIGHT_AWAITED;
+        else if (!moved && r->named_dark && r->light != RS_LIGHT_LEFT)
+            r->light = RS_LIGHT_PASSED_OVER;
         r->no_light_told = false;
-        x->all_dark &= r->named_dark || r->state != RS_RECIPIENT_ACTIVE;
-        if (moved && r->lit) /* it is at high rate already; the others get their chance on the new path */
+        x->all_dark &= r->named_dark || !rs_is_active(r);
+        if (moved &&
+            r->light == RS_LIGHT_LIT) /* it is at high rate already; the others get their chance on the new path */
             x->grace_due = now + (bound ? bound : DARK_LEAST);
     }
     if (x->grace_due != RS_NEVER)
@@ -86,7 +88,7 @@ void rs_republic_lit(rs_time now, rs_sending *x) {
 }
 
 static void accepted(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
-    if (r->member && !r->lit && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
+    if (r->member && r->light != RS_LIGHT_LIT && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
         x->light_due = now + x->grant.light_bound;
     rs_time from = grace_from(x) > now ? grace_from(x) : now;
     if ((x->light_at || x->all_dark) && x->grace_due == RS_NEVER)
@@ -102,11 +104,12 @@ static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
         return;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->lit || !r->accepted)
+        if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_LIT || !rs_has_accepted(r))
             continue;
         rs_time due = (r->accepted_at > grace_from(x) ? r->accepted_at : grace_from(x)) + grace;
-        r->passed_over |= now >= due;
-        if (now < due && (!r->passed_over || x->all_dark) && due < again)
+        if (now >= due && r->light == RS_LIGHT_AWAITED)
+            r->light = RS_LIGHT_PASSED_OVER;
+        if (now < due && (r->light == RS_LIGHT_AWAITED || x->all_dark) && due < again)
             again = due;
     }
     x->dark_passed |= x->all_dark && again == RS_NEVER;
@@ -163,7 +166,7 @@ static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipi
 }
 
 static bool is_dark(const rs_recipient *r) {
-    return r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && !r->apart && r->accepted && !r->no_light_told;
+    return rs_is_active(r) && r->member && r->light < RS_LIGHT_LIT && rs_has_accepted(r) && !r->no_light_told;
 }
 
 static void tell_all_dark(rs_node *node, rs_time now, rs_sending *x) {
@@ -199,7 +202,7 @@ static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
         rs_time its = rs_rtt_late(&r->link.peer->rtt, 10 * RS_MS);
-        if (r->state == RS_RECIPIENT_ACTIVE && r->member && r->accepted && its > late)
+        if (rs_is_active(r) && r->member && rs_has_accepted(r) && its > late)
             late = its;
     }
     late *= 2;
@@ -232,12 +235,12 @@ static void count_light(rs_sending *x) {
     x->stop_pos = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || !r->member)
+        if (!rs_is_active(r) || !r->member)
             continue;
         x->members++;
-        if (!r->lit) {
-            x->waiting += !r->passed_over;
-            if (x->path_lit && !r->passed_over && x->light_pos + (x->end - x->first) > x->stop_pos)
+        if (r->light != RS_LIGHT_LIT) {
+            x->waiting += r->light == RS_LIGHT_AWAITED;
+            if (x->path_lit && r->light == RS_LIGHT_AWAITED && x->light_pos + (x->end - x->first) > x->stop_pos)
                 x->stop_pos = x->light_pos + (x->end - x->first); /* until it says where its round begins */
             continue;
         }
@@ -276,8 +279,8 @@ void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
 static void pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state == RS_RECIPIENT_ACTIVE && r->member && !r->lit && (accepted_too || !r->accepted))
-            r->passed_over = true;
+        if (rs_is_active(r) && r->member && r->light == RS_LIGHT_AWAITED && (accepted_too || !rs_has_accepted(r)))
+            r->light = RS_LIGHT_PASSED_OVER;
     }
     x->dark_passed |= accepted_too;
     rs_republic_advance(node, now, x);
@@ -410,10 +413,12 @@ static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_data_packet(x, &header, out);
 }
 
-static void attempt_sent(rs_time now, rs_sending *x) {
+static void attempt_sent(const rs_node *node, rs_time now, rs_sending *x) {
+    bool slows =
+        !node->config.attempt_interval && !x->grant.reconfiguration; /* nobody knows when there will be light */
     x->stats.packets_attempt++;
     x->attempts++;
-    if (x->attempt_slows && x->attempts % 64 == 0 && x->attempt_interval < 5 * RS_MS)
+    if (slows && x->attempts % 64 == 0 && x->attempt_interval < 5 * RS_MS)
         x->attempt_interval *= 2;
     x->attempt_due += x->attempt_interval;
     if (x->attempt_due <= now) /* the caller was late: do not catch up, a probe's worth is its time */
@@ -443,7 +448,7 @@ bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_
     x->stats.packets_sent++;
     rs_pacer_sent(&node->nic, now, rs_wire_bytes(out));
     if (x->phase == RS_PHASE_ATTEMPT) {
-        attempt_sent(now, x);
+        attempt_sent(node, now, x);
     } else {
         if (rs_rate_tick(&x->rate, now))
             rs_rate_apply(node, x);
@@ -465,7 +470,7 @@ bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_
 static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     if (m->session > x->t.session)
         return RS_RX_BAD;
-    if (m->session < x->t.session || !r->member || r->lit || r->apart)
+    if (m->session < x->t.session || !r->member || r->light >= RS_LIGHT_LIT)
         return RS_RX_NONE;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return RS_RX_NONE;
@@ -475,7 +480,7 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
     /* Of all the times it was sent, the last: later than the truth is safe, earlier is not. */
     uint64_t offset = m->intl_seq.sn - x->first;
     r->start_pos = offset + (x->pos - 1 - offset) / ring * ring;
-    r->lit = true;
+    r->light = RS_LIGHT_LIT;
     r->progress_at = now;
     r->seen_pos = r->start_pos;
     rs_window_seen(node, now, x, r, r->start_pos);
@@ -509,7 +514,8 @@ static bool ring_named(const rs_sending *x, const rs_recipient *r, uint32_t sess
 /* The range (start, end), both excluded, going around: to the fragments this receiver is to be patched. */
 static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     rs_session_ring ring;
-    if (m->session > x->t.session && m->session != RS_SESSION_OBJECT && !(r->apart && m->session == RS_SESSION_APART))
+    if (m->session > x->t.session && m->session != RS_SESSION_OBJECT &&
+        !(r->light == RS_LIGHT_LEFT && m->session == RS_SESSION_APART))
         return RS_RX_BAD;
     if (!ring_named(x, r, m->session, &ring))
         return RS_RX_NONE; /* a session long past: the receiver asks again in the ring of the object */

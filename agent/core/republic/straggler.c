@@ -104,7 +104,7 @@ static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others)
         if (!r->aside)
             continue;
         r->aside = false;
-        if (r->state != RS_RECIPIENT_ACTIVE || r->slow_bps >= others / SHARE) {
+        if (!rs_is_active(r) || r->slow_bps >= others / SHARE) {
             r->slow_since = 0;
             continue;
         }

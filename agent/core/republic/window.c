@@ -36,7 +36,7 @@ uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
 
 /* Its round ends within the window, or it is finished by other means. */
 static bool out_of_it(const rs_sending *x, const rs_recipient *r, rs_time now, uint64_t window) {
-    return r->state != RS_RECIPIENT_ACTIVE || !r->lit || r->aside || !r->link.peer->up ||
+    return !rs_is_active(r) || r->light != RS_LIGHT_LIT || r->aside || !r->link.peer->up ||
            now - r->seen_at >= RS_SILENT || r->seen_pos + window >= r->start_pos + (x->end - x->first);
 }
 
@@ -45,7 +45,7 @@ static void find(rs_sending *x, rs_time now) {
     x->window_pos = UINT64_MAX;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || r->seen_pos >= x->window_pos)
+        if (!rs_is_active(r) || r->seen_pos >= x->window_pos)
             continue;
         uint64_t window = rs_window_of(x, r);
         if (r->seen_pos + window >= x->window_pos || out_of_it(x, r, now, window))

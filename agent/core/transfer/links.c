@@ -177,7 +177,7 @@ bool rs_poll_talk(rs_node *node, rs_time now, rs_packet_out *out) {
 
 static bool patch_of(rs_sending *x, rs_recipient *r, rs_packet_out *out) {
     uint64_t sn;
-    if (r->state != RS_RECIPIENT_ACTIVE || !rs_ranges_pop_sn(&r->want, &sn))
+    if (!rs_is_active(r) || !rs_ranges_pop_sn(&r->want, &sn))
         return false;
     rs_message m = {.type = RS_MSG_PTCH_DATA, .nonce = x->t.nonce, .session = x->t.session, .ptch_data.sn = sn};
     out->channel = RS_CH_PEER_RELIABLE;

@@ -198,7 +198,7 @@ rs_status rs_send_retaken(rs_node *node, rs_time now, rs_xfer xfer, rs_peer peer
         return RS_ERR_UNKNOWN;
     rs_sending *x = (rs_sending *)t;
     rs_recipient *r = rs_recipient_of(x, peer);
-    if (!r || r->state != RS_RECIPIENT_ACTIVE || !r->retaking)
+    if (!r || !rs_is_active(r) || !r->retaking)
         return RS_ERR_STATE;
     r->retaking = false;
     if (same) {

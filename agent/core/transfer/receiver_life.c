@@ -36,8 +36,7 @@ void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t la
     x->present.words = x->asked.words = NULL;
     x->present.size = x->asked.size = 0;
     rs_retire(node, &x->t);
-    x->forget_due = now + KEEP;
-    rs_timer_set(&node->timers, &x->t.timer, x->forget_due);
+    rs_timer_set(&node->timers, &x->t.timer, now + KEEP);
 }
 
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause) {
@@ -587,7 +586,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->group = RS_NO_GROUP;
     x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
     x->reported_at = x->data_at = now - 1000 * RS_MS;
-    x->report_due = x->verify_due = x->retry_due = x->forget_due = x->tail_due = x->map_due = x->again_due = RS_NEVER;
+    x->report_due = x->verify_due = x->retry_due = x->tail_due = x->map_due = x->again_due = RS_NEVER;
     x->offered_due = now + node->config.sender_silence_bound;
     rs_ring_start(&x->ring, m->open.first, m->open.end);
     if (rs_enter(node, &x->t) != RS_OK) {

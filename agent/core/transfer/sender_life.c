@@ -93,7 +93,6 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->t.fragment_size = node->config.fragment_size;
     x->t.fragments = rs_fragments(params->size, node->config.fragment_size);
     x->t.digest = params->digest;
-    x->protocol = params->protocol;
     x->t.engine = node->engines[0];
     x->t.stream.on = params->size == RS_STREAM;
     x->stragglers = params->stragglers ? params->stragglers : node->config.stragglers;
@@ -102,7 +101,7 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
     rs_list_init(&x->in_ready);
     x->answer_due = x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
-    x->path_done_due = x->fnsd_due = x->advance_due = x->forget_due = x->repair.tail_due = RS_NEVER;
+    x->path_done_due = x->fnsd_due = x->advance_due = x->repair.tail_due = RS_NEVER;
     return x;
 }
 
@@ -160,7 +159,7 @@ rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_dige
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         r->progress_at = now;
-        if (r->state == RS_RECIPIENT_ACTIVE && r->opened)
+        if (rs_is_active(r) && rs_is_opened(r))
             rs_say(node, now, &r->link, RS_SAY_OPEN);
     }
     return RS_OK;
@@ -193,20 +192,21 @@ void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patche
 void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, const char *cause) {
     rs_sending *x = (rs_sending *)r->link.transfer;
     rs_event event = {.kind = RS_EV_PEER_FAILED, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
+    bool opened = rs_is_opened(r);
     r->state = RS_RECIPIENT_FAILED;
     if (x->failed++ == 0)
         rs_words(x->first_cause, sizeof x->first_cause, "%s", cause);
     leave_alone(node, now, r);
     rs_words(event.cause, sizeof event.cause, "%s", cause);
     memcpy(r->link.cause, event.cause, sizeof r->link.cause);
-    if (tell && r->opened && r->link.peer->up)
+    if (tell && opened && r->link.peer->up)
         rs_say(node, now, &r->link, RS_SAY_ABORT);
     rs_emit(node, &event);
 }
 
 void rs_sender_fail_all(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+        if (rs_is_active(&x->recipients[i]))
             rs_sender_fail(node, now, &x->recipients[i], true, cause);
     rs_sender_settle(node, now, x);
 }
@@ -234,8 +234,7 @@ void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
     rs_emit(node, &event);
     rs_list_remove(&x->t.hashed);
     rs_retire(node, &x->t);
-    x->forget_due = now + LINGER;
-    rs_timer_set(&node->timers, &x->t.timer, x->forget_due);
+    rs_timer_set(&node->timers, &x->t.timer, now + LINGER);
 }
 
 /* Patches have an end, and so has whoever asks for ever. True: it was given up. */
@@ -266,7 +265,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
     const rs_peer_state *p = r->link.peer;
     rs_time bound = node->config.receiver_silence_bound, stall = node->config.no_path_bound;
     /* Before the first path nobody owes anything, and the caller may not even know the addresses. */
-    rs_time since = r->opened ? r->link.heard_at : RS_NEVER;
+    rs_time since = rs_is_opened(r) ? r->link.heard_at : RS_NEVER;
     rs_time over = r->member ? x->stats.data_done_at : 0, progress = r->progress_at > over ? r->progress_at : over;
     bool all_sent = r->reached >= x->t.fragments && (!r->member || x->phase == RS_PHASE_PATCHING);
     char words[RS_CAUSE_MAX], time[32];
@@ -282,7 +281,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         rs_words(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
                  seconds(time, sizeof time, now - progress));
     } else {
-        if (r->opened && p->up && now - r->link.heard_at >= tick(node))
+        if (rs_is_opened(r) && p->up && now - r->link.heard_at >= tick(node))
             rs_ping(node, now, &r->link);
         return false;
     }
@@ -294,7 +293,7 @@ static void watch(rs_node *node, rs_time now, rs_sending *x) {
     bool any = false;
     x->tick_due = now + tick(node);
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+        if (rs_is_active(&x->recipients[i]))
             any |= watch_one(node, now, x, &x->recipients[i]);
     if (any)
         rs_sender_settle(node, now, x);
@@ -304,7 +303,7 @@ static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
     x->fnsd_due = RS_NEVER;
     x->fnsd_said = true;
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (x->recipients[i].state == RS_RECIPIENT_ACTIVE && x->recipients[i].member)
+        if (rs_is_active(&x->recipients[i]) && x->recipients[i].member)
             rs_say(node, now, &x->recipients[i].link, RS_SAY_DATA_FNSD);
 }
 
@@ -351,16 +350,16 @@ void rs_sender_arm(rs_node *node, rs_sending *x) {
  * misses. */
 void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
     rs_sending *x = (rs_sending *)r->link.transfer;
-    if (r->state != RS_RECIPIENT_ACTIVE || !r->opened)
+    if (!rs_is_active(r) || !rs_is_opened(r))
         return;
-    bool over = r->apart || !r->member || x->fnsd_said;
+    bool over = r->light == RS_LIGHT_LEFT || !r->member || x->fnsd_said;
     rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_PING | (over ? RS_SAY_DATA_FNSD : 0));
 }
 
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
     leave_alone(node, now, r);
-    if (r->state == RS_RECIPIENT_ACTIVE)
-        rs_say(node, now, &r->link, r->opened ? RS_SAY_OPEN : RS_SAY_CONNECT);
+    if (rs_is_active(r))
+        rs_say(node, now, &r->link, rs_is_opened(r) ? RS_SAY_OPEN : RS_SAY_CONNECT);
 }
 
 void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
@@ -419,15 +418,13 @@ static void open_says(const rs_sending *x, rs_message *m) {
     m->open.feedback_us = (uint32_t)(x->feedback_interval / 1000);
     m->open.digest = x->t.digest;
     m->open.light_confirm = (uint8_t)x->light_confirm;
-    if (x->no_data_channel)
-        return;
     m->open.group_address = x->grant.group_address;
     m->open.data_port = x->grant.data_port;
     m->open.path_kind = (uint8_t)x->grant.kind;
 }
 
 bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
-    if (x->t.finished || r->state != RS_RECIPIENT_ACTIVE)
+    if (x->t.finished || !rs_is_active(r))
         return false;
     if (what == RS_SAY_OPEN)
         open_says(x, m);
@@ -437,12 +434,12 @@ bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient
         return rs_leaves_said(x, r, m);
     else
         return false;
-    m->session = r->apart ? RS_SESSION_APART : r->session;
-    if (r->apart && what == RS_SAY_OPEN)
+    m->session = r->light == RS_LIGHT_LEFT ? RS_SESSION_APART : r->session;
+    if (r->light == RS_LIGHT_LEFT && what == RS_SAY_OPEN)
         open_apart(node, x, m);
     else if (!r->member && what == RS_SAY_OPEN)
         open_over(node, r, m);
-    else if (what == RS_SAY_OPEN && !r->accepted && x->t.stream.on) {
+    else if (what == RS_SAY_OPEN && !rs_has_accepted(r) && x->t.stream.on) {
         m->open.size = RS_STREAM; /* or who has not heard of it would take it for an object; its end it hears then */
         m->open.end = RS_STREAM_FRAGMENTS;
     }
@@ -454,7 +451,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
     r->progress_at = now;
     if (m->open_ack.status == RS_ACK_HAVE) {
         /* One that had accepted it got it here: it has only forgotten this transfer, which it was done with. */
-        rs_sender_done(node, now, r, 0, !r->accepted);
+        rs_sender_done(node, now, r, 0, !rs_has_accepted(r));
         rs_sender_settle(node, now, x);
     } else if (m->open_ack.status == RS_ACK_REFUSED) {
         rs_words(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
@@ -463,8 +460,8 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
     } else {
         r->room = m->open_ack.room;
     }
-    if (m->open_ack.status == RS_ACK_ACCEPTED && !r->accepted) {
-        r->accepted = true;
+    if (m->open_ack.status == RS_ACK_ACCEPTED && !rs_has_accepted(r)) {
+        r->state = RS_RECIPIENT_ACCEPTED;
         r->accepted_at = now;
         const rs_news news = {.what = RS_NEWS_ACCEPTED, .receiver = r};
         if (x->t.stream.on && x->t.size != RS_STREAM)
@@ -500,10 +497,11 @@ static rs_rx_verdict on_abort(rs_node *node, rs_time now, rs_sending *x, rs_reci
 
 rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     r->link.heard_at = now;
-    if (r->state != RS_RECIPIENT_ACTIVE)
+    if (!rs_is_active(r))
         return RS_RX_NONE; /* words that crossed ours */
-    if (!r->accepted && (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
-                         m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP || m->type == RS_MSG_LEAF_REQ))
+    if (!rs_has_accepted(r) &&
+        (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
+         m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP || m->type == RS_MSG_LEAF_REQ))
         return RS_RX_NONE; /* about an earlier transfer of this object */
     switch (m->type) {
     case RS_MSG_OPEN_ACK:

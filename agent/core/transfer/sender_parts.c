@@ -5,7 +5,7 @@
 #include "core/transfer/engine.h"
 
 bool rs_sender_lacks(const rs_sending *x, const rs_recipient *r) {
-    return r->state == RS_RECIPIENT_ACTIVE && !r->apart && r->reached < x->t.fragments;
+    return rs_is_active(r) && r->light != RS_LIGHT_LEFT && r->reached < x->t.fragments;
 }
 
 bool rs_sender_others(const rs_sending *x) {
@@ -31,17 +31,21 @@ bool rs_sender_choose(rs_sending *x) {
 }
 
 bool rs_sender_served(rs_sending *x, const rs_path_grant *grant) {
-    bool any = grant->receiver_count == 0;
+    uint32_t some = 0;
+    for (uint32_t i = 0; i < grant->receiver_count; i++) {
+        const rs_recipient *r = rs_recipient_of(x, grant->receivers[i]);
+        some += r && r->wanted;
+    }
+    if (grant->receiver_count == 0 || some == 0)
+        return grant->receiver_count == 0;
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        x->recipients[i].named = grant->receiver_count == 0;
+        x->recipients[i].wanted = false;
     for (uint32_t i = 0; i < grant->receiver_count; i++) {
         rs_recipient *r = rs_recipient_of(x, grant->receivers[i]);
         if (r)
-            any |= r->named = r->wanted;
+            r->wanted = rs_sender_lacks(x, r) && r->reached == x->wanted_from;
     }
-    for (uint32_t i = 0; any && i < x->recipient_count; i++)
-        x->recipients[i].wanted &= x->recipients[i].named;
-    return any;
+    return true;
 }
 
 bool rs_sender_has_members(const rs_sending *x) {
@@ -54,10 +58,10 @@ bool rs_sender_has_members(const rs_sending *x) {
 /* The data channel is over for it, until another session is for it again. */
 static void leave(rs_node *node, rs_time now, rs_recipient *r) {
     r->member = false;
-    if (r->state != RS_RECIPIENT_ACTIVE || r->apart)
+    if (!rs_is_active(r) || r->light == RS_LIGHT_LEFT)
         return;
-    r->passed_over &= !r->lit;
-    r->lit = false;
+    if (r->light == RS_LIGHT_LIT)
+        r->light = RS_LIGHT_AWAITED;
     r->progress_at = now;
     rs_say(node, now, &r->link, RS_SAY_DATA_FNSD);
 }
@@ -65,15 +69,17 @@ static void leave(rs_node *node, rs_time now, rs_recipient *r) {
 void rs_sender_join(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        bool joins = r->wanted && r->state == RS_RECIPIENT_ACTIVE && !r->apart;
+        bool joins = r->wanted && rs_is_active(r) && r->light != RS_LIGHT_LEFT;
         r->wanted = false;
         if (r->member && !joins)
             leave(node, now, r);
         if (!joins)
             continue;
-        if (!r->opened)
+        if (r->state == RS_RECIPIENT_NEW) {
+            r->state = RS_RECIPIENT_OPENED;
             r->link.heard_at = now; /* from now on it owes answers */
-        r->member = r->opened = true;
+        }
+        r->member = true;
         r->session = x->t.session;
         r->first = x->first;
         r->reached = x->end;
@@ -103,9 +109,7 @@ uint64_t rs_sender_sent(const rs_sending *x) {
 }
 
 void rs_sender_apart(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
-    r->apart = true;
-    r->passed_over = true;
-    r->lit = false;
+    r->light = RS_LIGHT_LEFT;
     r->progress_at = now;
     const rs_news news = {.what = RS_NEWS_LEFT, .receiver = r};
     if (x->t.engine->notify)
@@ -116,9 +120,9 @@ void rs_sender_apart(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r)
 void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held, const char *cause) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || r->apart || !(held ? r->member : r->wanted))
+        if (!rs_is_active(r) || r->light == RS_LIGHT_LEFT || !(held ? r->member : r->wanted))
             continue;
-        if (r->opened)
+        if (rs_is_opened(r))
             rs_sender_apart(node, now, x, r);
         else
             rs_sender_fail(node, now, r, false, cause); /* it never had a path, and its address may not be known */
@@ -127,8 +131,8 @@ void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held,
 
 bool rs_path_wants(const rs_node *node, rs_xfer xfer, rs_peer peer) {
     const rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished || !((const rs_sending *)t)->path_wanted)
+    if (!t || !t->sending || t->finished || ((const rs_sending *)t)->next != RS_NEXT_WANTED)
         return false;
     const rs_recipient *r = rs_recipient_of((const rs_sending *)t, peer);
-    return r && r->wanted && r->state == RS_RECIPIENT_ACTIVE;
+    return r && r->wanted && rs_is_active(r);
 }

@@ -13,9 +13,9 @@ void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase) {
 }
 
 void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->path_wanted || x->has_next || !rs_sender_choose(x))
+    if (x->next != RS_NEXT_NONE || !rs_sender_choose(x))
         return;
-    x->path_wanted = true;
+    x->next = RS_NEXT_WANTED;
     /* The manager may hold the answer back until the present path is released: that wait begins then. */
     x->answer_due = x->path_held ? RS_NEVER : now + node->config.answer_bound;
     rs_emit(node, &(rs_event){.kind = RS_EV_PATH_WANTED,
@@ -27,9 +27,11 @@ void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x) {
 void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (r->state != RS_RECIPIENT_ACTIVE || !r->member || r->apart)
+        if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_LEFT)
             continue;
-        r->lit = r->rated = r->dropped = false;
+        if (r->light == RS_LIGHT_LIT)
+            r->light = RS_LIGHT_AWAITED;
+        r->rated = r->dropped = false;
         r->expected = r->lost = 0;
         r->watch = (rs_loss_watch){0};
         r->road = (rs_road){0};
@@ -100,10 +102,10 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
 
 /* No path is held: the next one's session begins, or is waited for from now on, or is wanted. */
 static void next_session(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->has_next) {
-        x->has_next = false;
+    if (x->next == RS_NEXT_GRANTED) {
+        x->next = RS_NEXT_NONE;
         start_session(node, now, x, &x->next_grant);
-    } else if (x->path_wanted) {
+    } else if (x->next == RS_NEXT_WANTED) {
         x->answer_due = now + node->config.answer_bound;
     } else {
         rs_sender_want_path(node, now, x);
@@ -117,9 +119,9 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
         rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->t.session});
     x->path_held = false;
     if (x->done + x->failed == x->recipient_count) {
-        if (x->has_next) /* granted, never used */
+        if (x->next == RS_NEXT_GRANTED) /* granted, never used */
             rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
-        x->has_next = false;
+        x->next = RS_NEXT_NONE;
         return;
     }
     next_session(node, now, x);
@@ -154,17 +156,17 @@ rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_pat
         return RS_ERR_UNKNOWN;
     if (!grant_is_sane(x, grant))
         return RS_ERR_INVALID;
-    if (!x->path_wanted)
+    if (x->next != RS_NEXT_WANTED)
         return RS_ERR_STATE;
     if (!rs_sender_served(x, grant))
         return RS_ERR_INVALID;
-    x->path_wanted = false;
+    x->next = RS_NEXT_NONE;
     x->answer_due = RS_NEVER;
     note_dark(x, grant);
     if (x->path_held) {
         x->next_grant = *grant;
         x->next_grant.receivers = x->next_grant.dark = NULL;
-        x->has_next = true;
+        x->next = RS_NEXT_GRANTED;
     } else {
         start_session(node, now, x, grant);
     }
@@ -173,10 +175,10 @@ rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_pat
 }
 
 void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
-    x->path_wanted = false;
+    x->next = RS_NEXT_NONE;
     x->answer_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (x->recipients[i].wanted && x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+        if (x->recipients[i].wanted && rs_is_active(&x->recipients[i]))
             rs_sender_fail(node, now, &x->recipients[i], true, cause);
     rs_sender_settle(node, now, x);
     if (!x->t.finished)
@@ -189,7 +191,7 @@ rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *c
     char words[RS_CAUSE_MAX];
     if (!x)
         return RS_ERR_UNKNOWN;
-    if (!x->path_wanted)
+    if (x->next != RS_NEXT_WANTED)
         return RS_ERR_STATE;
     rs_words(words, sizeof words, "the path was denied: %s", cause ? cause : "no reason given");
     rs_sender_no_path(node, now, x, words);
@@ -229,7 +231,7 @@ rs_status rs_next_path_moved(rs_node *node, rs_time now, rs_xfer xfer, rs_path_k
         return RS_ERR_UNKNOWN;
     if (kind != RS_PATH_CIRCUIT && kind != RS_PATH_PACKET)
         return RS_ERR_INVALID;
-    if (!x->has_next)
+    if (x->next != RS_NEXT_GRANTED)
         return RS_ERR_STATE;
     x->next_grant.kind = kind;
     x->next_grant.rate_bps = 0; /* it was the other kind's */
@@ -242,9 +244,9 @@ rs_status rs_next_path_failed(rs_node *node, rs_time now, rs_xfer xfer) {
     rs_sending *x = sending(node, xfer);
     if (!x)
         return RS_ERR_UNKNOWN;
-    if (!x->has_next)
+    if (x->next != RS_NEXT_GRANTED)
         return RS_ERR_STATE;
-    x->has_next = false;
+    x->next = RS_NEXT_NONE;
     rs_sender_want_path(node, now, x);
     rs_sender_arm(node, x);
     return RS_OK;
@@ -256,10 +258,11 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
                    x->t.engine != node->engines[0]; /* the fallback cannot go on where another engine was */
     rs_data_stop(node, x);
     rs_engine_drop(node, &x->t);
-    x->no_data_channel = true;
-    if (x->has_next) /* granted, never used */
+    x->grant.kind = (rs_path_kind)RS_OPEN_NO_PATH;
+    x->grant.group_address = x->grant.data_port = 0;
+    if (x->next == RS_NEXT_GRANTED) /* granted, never used */
         rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
-    x->path_wanted = x->has_next = false;
+    x->next = RS_NEXT_NONE;
     x->answer_due = x->light_due = x->pass_over_due = x->grace_due = x->dark_due = x->path_done_due = RS_NEVER;
     if (!sending && x->end == x->t.fragments)
         return; /* the data channel had done its part */
@@ -293,7 +296,7 @@ static void part_by_unicast(rs_node *node, rs_time now, rs_sending *x, bool held
         x->path_done_due = x->fnsd_due = RS_NEVER;
         rs_sender_phase(node, x, RS_PHASE_PATCHING);
     } else {
-        x->path_wanted = false;
+        x->next = RS_NEXT_NONE;
         x->answer_due = RS_NEVER;
     }
     next_session(node, now, x);
@@ -306,7 +309,7 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
     rs_event log = {.kind = RS_EV_LOG, .xfer = xfer};
     if (!x)
         return RS_ERR_UNKNOWN;
-    if (!x->path_wanted && !x->path_held)
+    if (x->next != RS_NEXT_WANTED && !x->path_held)
         return x->sessions ? RS_OK : RS_ERR_STATE;
     bool held = x->path_held;
     x->path_held = false;

@@ -61,249 +61,331 @@ typedef struct {
 
 typedef struct {
     rs_peer id;
-    uint32_t bucket;
-    rs_list hashed;
-    bool up, writable;
-    bool wanted; /* RS_EV_PEER_WANTED is out, no answer yet */
-    rs_time down_since, up_at, retry_at, backoff;
-    char down_cause[96];
-    rs_rtt rtt;
-    rs_list links;                   /* all links to it */
-    rs_list talking, patching;       /* of these, with something to say; with PTCH_DATA to send */
-    rs_list in_talking, in_patching; /* the peer in the node's lists: up, writable, and something to send */
-    rs_timer timer;
-    rs_stray strays[RS_STRAYS];
+    rs_list hashed;                  /* Its place among the node's peers. */
+    bool up, writable;               /* The caller has a connection to it; that takes more now. */
+    bool wanted;                     /* RS_EV_PEER_WANTED is out and has no answer yet. */
+    rs_time down_since;              /* The connection ended, or was first wanted, then; RS_NEVER: it has not. */
+    rs_time up_at;                   /* The connection came up then. */
+    rs_time retry_at;                /* No connection is asked for before. */
+    rs_time backoff;                 /* After the next failure that waits so long. */
+    char down_cause[96];             /* Why the last connection ended or did not come up. */
+    rs_rtt rtt;                      /* Round trips of PING. */
+    rs_list links;                   /* All links to it. */
+    rs_list talking, patching;       /* Those of them with something to say, and with PTCH_DATA to send. */
+    rs_list in_talking, in_patching; /* The peer's places in the node's lists, while such a link can be served. */
+    rs_timer timer;                  /* It asks for a connection again. */
+    rs_stray strays[RS_STRAYS];      /* Answers about transfers that are not here, waiting to be said. */
     uint32_t stray_count;
-    uint32_t announced; /* objects of it that are not whole here: counted when places are short */
+    uint32_t announced; /* Objects of it that are not whole here, counted when places are short. */
 } rs_peer_state;
 
 /* One end of the talk between this node and a peer about one transfer. */
 typedef struct {
     rs_peer_state *peer;
     rs_transfer *transfer;
-    uint32_t say; /* RS_SAY_* */
-    uint64_t pong_token, ping_token;
-    bool ping_out;
-    rs_time heard_at;
-    char cause[RS_CAUSE_MAX]; /* of RS_SAY_ABORT */
-    rs_list in_peer, in_talking, in_patching;
+    uint32_t say;                    /* The bits of RS_SAY_* that are to be said. */
+    uint64_t pong_token;             /* The next PONG answers that PING. */
+    uint64_t ping_token;             /* The last PING went out with it, while... */
+    bool ping_out;                   /* ...its answer is awaited. */
+    rs_time heard_at;                /* The peer was heard about this transfer then. */
+    char cause[RS_CAUSE_MAX];        /* What RS_SAY_ABORT, a refusal or DATA_RCVD says. */
+    rs_list in_peer;                 /* Its place among the peer's links... */
+    rs_list in_talking, in_patching; /* ...and in the peer's lists of those to be served. */
 } rs_link;
 
 /* Of a continuing stream, in fragments. transfer/stream.c */
 typedef struct {
-    bool on;            /* it was opened without an end; that may be known by now */
-    bool moved_told;    /* RS_EV_STREAM_MOVED is out, and the caller has not looked since */
-    uint64_t capacity;  /* between the first that is kept and the last that may come, and 64 more: the engine's */
-    uint64_t released;  /* nobody needs from here what is below */
-    uint64_t taken;     /* what is below, the caller here does not need; UINT64_MAX: it takes all at once */
-    uint64_t available; /* sender: so many may be sent */
+    bool on;            /* It was opened without an end; that may be known by now. */
+    bool moved_told;    /* RS_EV_STREAM_MOVED is out, and the caller has not looked since. */
+    uint64_t capacity;  /* The engine's: from the first that is kept to the last that may come, and 64 more. */
+    uint64_t released;  /* Nobody needs from here what is below. */
+    uint64_t taken;     /* The caller does not need what is below; UINT64_MAX: it takes all at once. */
+    uint64_t available; /* At the sender so many may be sent. */
 } rs_stream;
 
 struct rs_transfer {
     rs_xfer id;
-    const rs_engine *engine; /* by which it goes now */
-    const rs_engine *owner;  /* whose `own` is: `engine`, or at a sender one that may begin yet; NULL: nobody's */
-    void *own;               /* what that engine remembers */
+    const rs_engine *engine; /* It goes by this one now. */
+    const rs_engine *owner;  /* `own` is its: `engine`'s, or at a sender that of one that may begin yet. */
+    void *own;               /* What that engine remembers; NULL: nothing. */
     rs_stream stream;
-    rs_list in_acking, in_mending; /* in the node's lists, while it has such datagrams for its peers */
-    bool sending;
-    bool finished; /* SEND_DONE or RECEIVE_DONE is out; kept a while for last words, repeated answers, statistics */
+    rs_list in_acking, in_mending; /* Its places in the node's lists, while it has such datagrams for its peers. */
+    bool sending;                  /* It is a rs_sending; else a rs_receiving. */
+    bool finished; /* SEND_DONE or RECEIVE_DONE is out; it is kept a while for last words and statistics. */
     rs_object_id object;
-    uint64_t nonce; /* drawn by the sender: of all packets and messages of another one none is heeded. Not 0 */
-    uint32_t bucket;
-    rs_list hashed, by_nonce; /* by object; by nonce */
-    rs_list listed;           /* in the node's list of live or of finished transfers, by direction */
+    uint64_t nonce;           /* Drawn by the sender, not 0: no packet or message of another one is heeded. */
+    rs_list hashed, by_nonce; /* Its places in the node's tables, by object and by nonce. */
+    rs_list listed;           /* Its place in the node's list of live or of finished transfers, by direction. */
     rs_timer timer;
-    uint64_t size, fragments;
-    uint32_t fragment_size;
+    uint64_t size;          /* Bytes; RS_STREAM: not known yet. */
+    uint64_t fragments;     /* The same in fragments. */
+    uint32_t fragment_size; /* Of all but the last. */
     rs_digest digest;
-    uint32_t session;
-    uint32_t reserved_events;
+    uint32_t session;         /* The present one. */
+    uint32_t reserved_events; /* Places in the event ring that are its. */
 };
 
-typedef enum { RS_RECIPIENT_ACTIVE, RS_RECIPIENT_DONE, RS_RECIPIENT_FAILED } rs_recipient_state;
+/* How far a receiver has come, as its sender knows. */
+typedef enum {
+    RS_RECIPIENT_NEW,      /* No session was opened for it: it owes nothing, and may not even know of the object. */
+    RS_RECIPIENT_OPENED,   /* It owes OPEN_ACK. */
+    RS_RECIPIENT_ACCEPTED, /* It takes data, and may say what it misses. */
+    RS_RECIPIENT_DONE,     /* It has the object. */
+    RS_RECIPIENT_FAILED    /* It is given up. */
+} rs_recipient_state;
+
+/* Its place on the data channel. */
+typedef enum {
+    RS_LIGHT_AWAITED,     /* It has said no INTL_SEQ of this session, and is waited for. */
+    RS_LIGHT_PASSED_OVER, /* The same, and it is not waited for: patches are for it, unless its light comes. */
+    RS_LIGHT_LIT,         /* It is sent one whole round from its initial sn on. */
+    RS_LIGHT_LEFT         /* It has left the data channel for good, and is finished by unicast. */
+} rs_light;
 
 /* A receiver, as its sender sees it. */
 typedef struct {
     rs_link link;
     rs_recipient_state state;
-    /* which sessions are for it: sender_parts.c */
-    bool member;             /* the present one */
-    bool wanted;             /* the path that is asked for, or kept for the next session */
-    bool named;              /* scratch */
-    bool opened;             /* one was */
-    uint32_t session;        /* its latest one */
-    uint64_t first, reached; /* the ring of that: its sessions have come so far */
-    uint64_t sent;           /* fragments sent in its earlier sessions */
-    bool accepted;           /* OPEN_ACK */
-    bool lit;                /* INTL_SEQ of this session */
-    bool passed_over;        /* this session no longer waits for its light: it will be finished by patches */
-    bool no_light_told;
-    bool named_dark;    /* by the grant: it saw nothing of earlier paths */
-    uint64_t start_pos; /* position in the session at which its initial sn was sent */
-    rs_time accepted_at, progress_at;
-    rs_ranges want;    /* fragments to patch */
-    uint64_t asked;    /* fragments asked for at high rate, while the choice of repair_sender.c is open */
-    uint32_t answered; /* newest repair packet it said it saw */
-    uint64_t patches_sent, patched;
-    /* feedback */
-    uint64_t seen_pos; /* position of the newest packet it said it saw */
-    rs_time seen_at;   /* when it said so */
-    uint64_t room;     /* bytes of data packets that may wait at it before it drops any; 0 = unknown */
-    bool rated;
+    rs_light light;
+    bool member;             /* The present session is for it. */
+    bool wanted;             /* The path that is asked for, or kept for the next session, is for it. */
+    uint32_t session;        /* The latest session that was for it... */
+    uint64_t first, reached; /* ...and the ring of that: its sessions have come so far. */
+    uint64_t sent;           /* Fragments sent in its earlier sessions. */
+    rs_time accepted_at;     /* It accepted then. */
+    rs_time progress_at;     /* It took a step then: said something new, or was sent a patch. */
+    rs_ranges want;          /* Fragments to be patched. */
+    uint64_t patches_sent;
+    uint64_t patched;       /* So many it says to have got by patches and repairs, at its end. */
+    uint64_t room;          /* Bytes of data packets that may wait at it before it drops any; 0: unknown. */
+    uint64_t leaf_first;    /* Digests of pieces that are to be said: from there... */
+    uint32_t leaf_count;    /* ...so many. */
+    uint32_t leaf_requests; /* It has asked for digests so often, */
+    uint32_t retakes;       /* and so often for one to be taken again. */
+    bool retaking;          /* RS_EV_RETAKE is out and has no answer yet. */
+    uint32_t child;         /* RDCM: its place among the sender's overlay children + 1; 0: it has none. */
+
+    /* Republic: light */
+    bool no_light_told; /* RS_EV_NO_LIGHT is out for it in this session. */
+    bool named_dark;    /* The grant names it as one that saw nothing of earlier paths. */
+    uint64_t start_pos; /* Its initial sn was sent at this position of the session. */
+    /* Republic: repairs by multicast */
+    uint64_t asked;    /* Fragments it asked for at high rate, while the choice of repair_sender.c is open. */
+    uint32_t answered; /* It saw repair packets up to that number. */
+    /* Republic: reports */
+    uint64_t seen_pos; /* It saw data packets up to that position, */
+    rs_time seen_at;   /* as it said then. */
+    bool rated;        /* The next three are of its last report in this session. */
     uint64_t rated_pos, rated_received, rated_dropped;
-    uint64_t expected, lost;
-    bool dropped;
-    rs_loss_watch watch;
-    rs_road road;
-    uint64_t trip_pos; /* the newest mark it has reported */
-    /* stragglers */
-    rs_time slow_at, slow_since; /* held the others back last; without a break; 0 = never */
-    int64_t slow_bps;            /* the rate at which it did */
-    bool aside;                  /* does not count while the others are tried */
-    bool apart;                  /* has left the data channel */
-    int64_t share_bps;
-    uint64_t leaf_first; /* digests of pieces to be said */
-    uint32_t leaf_count, leaf_requests, retakes;
-    bool retaking;  /* RS_EV_RETAKE is out */
-    uint32_t child; /* place among the sender's overlay children + 1; 0 = none (RDCM) */
+    uint64_t expected, lost; /* Of the sample of losses that is being taken... */
+    bool dropped;            /* ...and some of them were dropped at its socket. */
+    rs_loss_watch watch;     /* What is known of its losses. */
+    rs_road road;            /* The model of the way to it. */
+    uint64_t trip_pos;       /* It has reported marks up to that position. */
+    int64_t share_bps;       /* So much of its NIC is left for this transfer, by its word; 0: unknown. */
+    /* Republic: stragglers */
+    rs_time slow_at;    /* It was seen to hold the others back last; */
+    rs_time slow_since; /* without a break since then; 0: it is not. */
+    int64_t slow_bps;   /* The rate at which it did. */
+    bool aside;         /* It does not count while the others are tried. */
 } rs_recipient;
 
+static inline bool rs_is_active(const rs_recipient *r) {
+    return r->state < RS_RECIPIENT_DONE;
+}
+
+static inline bool rs_is_opened(const rs_recipient *r) {
+    return r->state == RS_RECIPIENT_OPENED || r->state == RS_RECIPIENT_ACCEPTED;
+}
+
+static inline bool rs_has_accepted(const rs_recipient *r) {
+    return r->state == RS_RECIPIENT_ACCEPTED;
+}
+
+/* A session and the fragments it was for. */
 typedef struct {
     uint32_t session;
     uint64_t first, end;
 } rs_session_ring;
 
-/* Repairs by multicast, in the present session: repair_sender.c */
+/* Republic: repairs by multicast, in the present session: repair_sender.c */
 typedef struct {
-    bool refused, coded;                  /* never; from now on */
-    uint64_t from_pos, asked, asked_most; /* what the choice is made from */
-    rs_repair_table table;
-    uint32_t number;      /* of the newest repair packet or mark */
-    uint64_t sent;        /* repair packets */
-    uint32_t burst, rest; /* repairs left in a row; data packets before the next row */
-    rs_time held_at;      /* last look for sets */
-    uint32_t marks;       /* to be sent */
-    /* the tail: after the round, while the path is kept */
-    bool tail;
-    uint32_t mark_number, unanswered, rounds, idle;
-    uint64_t mended_before;
-    rs_time tail_due; /* answers to the mark are waited for until then; RS_NEVER: sending */
-    rs_time tail_end;
+    bool refused;                         /* There are none in this session, whatever is lost. */
+    bool coded;                           /* They have begun. */
+    uint64_t from_pos, asked, asked_most; /* The choice is made from what was asked for since that position. */
+    rs_repair_table table;                /* Who misses what. */
+    uint32_t number;                      /* The newest repair packet or mark has it. */
+    uint64_t sent;                        /* Repair packets. */
+    uint32_t burst;                       /* So many repairs may go in a row yet, */
+    uint32_t rest;                        /* and so many data packets go before the next row. */
+    rs_time held_at;                      /* The table was last searched for sets then. */
+    uint32_t marks;                       /* So many marks are to be sent. */
+    bool tail;                            /* The round is over, and the path is kept for repairs. */
+    uint32_t mark_number;                 /* Of the mark that answers are awaited to. */
+    uint32_t unanswered;                  /* Marks in a row that somebody did not answer. */
+    uint32_t rounds, idle;                /* Of the tail; and those at last that mended nothing. */
+    uint64_t mended_before;               /* Losses mended when the present round began. */
+    rs_time tail_due;                     /* Answers are awaited until then; RS_NEVER: repairs are being sent. */
+    rs_time tail_end;                     /* The tail ends then at the latest. */
 } rs_repairing;
+
+/* The path of the next session. */
+typedef enum {
+    RS_NEXT_NONE,
+    RS_NEXT_WANTED, /* RS_EV_PATH_WANTED is out and has no answer yet. */
+    RS_NEXT_GRANTED /* next_grant waits for the present session's end. */
+} rs_next_path;
 
 struct rs_sending {
     rs_transfer t;
     rs_phase phase;
-    const uint8_t *leaves; /* digests of the object's pieces, the caller's; NULL: not told */
-    uint64_t leaf_count;
     rs_recipient *recipients;
     uint32_t recipient_count, done, failed;
-    uint32_t *index; /* open hash of recipients by peer, place + 1 */
-    uint32_t index_mask;
+    uint32_t *index;       /* An open hash of recipients by peer: place + 1. */
+    uint32_t index_mask;   /* Its size - 1. */
+    const uint8_t *leaves; /* Digests of the object's pieces, the caller's; NULL: they were not told. */
+    uint64_t leaf_count;
+    char first_cause[RS_CAUSE_MAX]; /* Why the first receiver that failed did. */
+    rs_xfer_stats stats;
 
-    /* path and session */
-    bool path_wanted;     /* RS_EV_PATH_WANTED is out, no answer yet */
-    bool path_held;       /* granted, RS_EV_PATH_DONE not yet said */
-    bool has_next;        /* next_grant waits for the present session's end */
-    bool no_data_channel; /* the rest goes by patches */
-    bool dark_passed;     /* light was waited for long enough */
-    bool all_dark;        /* nobody of it is expected to have light */
-    rs_path_grant grant, next_grant;
-    uint64_t wanted_from;           /* the path that is asked for begins there */
-    uint32_t sessions;              /* started so far */
-    uint64_t first, end;            /* ring of the present session */
-    uint64_t pos;                   /* data packets sent in it: the next sn is first + pos mod ring */
-    uint64_t stop_pos;              /* where the last lit recipient has had a whole round */
-    uint64_t sent_before;           /* fragments sent in earlier sessions */
-    uint32_t members, waiting, lit; /* active recipients of it; whose light is waited for; that have it */
-    rs_session_ring rings[RS_RINGS];
-    bool fnsd_said;
+    /* paths and sessions */
+    rs_next_path next;
+    bool path_held;           /* A path was granted, and RS_EV_PATH_DONE is not out yet. */
+    rs_path_grant grant;      /* The present session's; of kind RS_OPEN_NO_PATH the rest goes by patches. */
+    rs_path_grant next_grant; /* The next session's, while `next` says so. */
+    uint64_t wanted_from;     /* The path that is asked for begins there. */
+    uint32_t sessions;        /* So many were started. */
+    uint64_t first, end;      /* The ring of the present one. */
+    uint64_t pos;             /* Data packets sent in it: the next sn is first + pos mod ring. */
+    uint64_t sent_before;     /* Fragments sent in earlier ones. */
+    bool fnsd_said;           /* DATA_FNSD of it is said to whoever comes back, too. */
+    rs_time answer_due;       /* The answer to RS_EV_PATH_WANTED is waited for until then. */
+    rs_time path_done_due;    /* The path is given back then: the last packets have arrived. */
+    rs_time fnsd_due;         /* DATA_FNSD is said then. */
+    rs_time tick_due;         /* Receivers are looked at then: who is silent, who makes no progress. */
 
-    uint32_t light_confirm;
-    rs_time attempt_interval, attempt_due;
-    bool attempt_slows;
-    uint32_t attempts;
+    /* the data channel */
     rs_pacer pacer;
     rs_rate rate;
-    rs_time feedback_interval;
-    uint32_t cuts_logged;
-    rs_marks marks; /* of high rate: when what was sent, where reports are asked for */
-    rs_straggler_policy stragglers;
-    rs_time straggler_due, trial_began, trial_next; /* trial_began 0 = none is on */
-    int64_t trial_found_bps;
-    uint32_t trials;
-    rs_recipient *rate_of;   /* the one whose road is the slowest; NULL = none is known */
-    rs_recipient *window_of; /* the slowest, whose word holds the data channel back; NULL = nobody */
-    uint64_t high_pos;       /* high rate began there */
-    uint64_t first_window;   /* packets that may be under way when it begins */
-    bool path_lit;           /* by the word of its switches, when light_pos was next */
-    uint64_t light_pos;
-    uint64_t window_pos; /* no data packet from here on, for now */
-    uint32_t probes;     /* times in a row that a shut window let some packets through */
-    rs_time probed_at;
-    uint64_t rate_from_pos; /* what was sent before says nothing of the present rate */
-    rs_timer data_timer;
+    rs_timer data_timer; /* The engine sends again then; or it is among the node's ready: */
     rs_list in_ready;
 
-    rs_time path_at;  /* granted or moved */
-    rs_time light_at; /* somebody of this session had light last; 0 = nobody yet */
-    rs_time answer_due, light_due, pass_over_due, grace_due, dark_due, path_done_due, fnsd_due, tick_due, advance_due,
-        forget_due;
+    /* Republic: attempts and light */
+    uint32_t light_confirm;          /* Packets in a row that make light, as OPEN says. */
+    rs_time attempt_interval;        /* ia (Sec. III-A1). */
+    rs_time attempt_due;             /* The next attempt packet goes then. */
+    uint32_t attempts;               /* So many went at the present path. */
+    uint64_t stop_pos;               /* The last lit receiver has had a whole round there. */
+    uint32_t members, waiting, lit;  /* Active receivers; those whose light is awaited; those that have it. */
+    bool dark_passed;                /* Light was waited for long enough. */
+    bool all_dark;                   /* Nobody of the session is expected to have light. */
+    bool path_lit;                   /* The path's switches have seen light, */
+    uint64_t light_pos;              /* when this position was next. */
+    rs_time path_at;                 /* The path was granted or moved then. */
+    rs_time light_at;                /* Somebody of this session had light last; 0: nobody yet. */
+    rs_time light_due;               /* RS_EV_NO_LIGHT is due for some. */
+    rs_time pass_over_due;           /* Who has not accepted by then is not waited for. */
+    rs_time grace_due;               /* The others are looked at: they had time since somebody's light. */
+    rs_time dark_due;                /* Nobody's light is waited for any longer. */
+    rs_time advance_due;             /* The round is whole: what follows makes events, so it waits for the timer. */
+    rs_session_ring rings[RS_RINGS]; /* The rings of the latest sessions: requests name them. */
+
+    /* Republic: rate and window */
+    rs_time feedback_interval; /* Receivers report so often, as OPEN says. */
+    uint32_t cuts_logged;      /* Rate cuts that a person was told in this session. */
+    rs_marks marks;            /* Of high rate: when what was sent, and where reports are asked for. */
+    rs_recipient *rate_of;     /* The one whose way is the slowest; NULL: none is known. */
+    uint64_t rate_from_pos;    /* What was sent before says nothing of the present rate. */
+    uint64_t high_pos;         /* High rate began there... */
+    uint64_t first_window;     /* ...with so many packets that may be under way. */
+    rs_recipient *window_of;   /* The one that holds the data channel back; NULL: nobody does. */
+    uint64_t window_pos;       /* No data packet goes from there on, for now. */
+    uint32_t probes;           /* Times in a row that a shut window let some packets through, */
+    rs_time probed_at;         /* last then. */
+
+    /* Republic: stragglers and repairs */
+    rs_straggler_policy stragglers;
+    rs_time straggler_due;   /* Nobody looks for stragglers before. */
+    rs_time trial_began;     /* 0: no trial is on. */
+    rs_time trial_next;      /* There is none before. */
+    int64_t trial_found_bps; /* What loss feedback allowed before the trial. */
+    uint32_t trials;         /* Doublings of the pause between them. */
     rs_repairing repair;
-    char first_cause[RS_CAUSE_MAX];
-    rs_protocol protocol; /* wanted */
-    rs_xfer_stats stats;
 };
 
-/* RS_RX_SERVING: it is whole and checked, but others may need repairs from here (RDCM). */
-typedef enum { RS_RX_OFFERED, RS_RX_RECEIVING, RS_RX_VERIFYING, RS_RX_SERVING, RS_RX_FINISHED } rs_receiving_state;
+/* What a receiving transfer waits for. */
+typedef enum {
+    RS_RX_OFFERED,   /* The caller is to accept, refuse or have it. */
+    RS_RX_RECEIVING, /* Fragments come. */
+    RS_RX_VERIFYING, /* All are here: the caller checks the digest, and pieces may be fetched again. */
+    RS_RX_SERVING,   /* It is checked, but others may need repairs from here (RDCM). */
+    RS_RX_FINISHED   /* Only last words are said. */
+} rs_receiving_state;
 
-/* How a receiver asks: by ranges; by maps, since repair packets come; by ranges again, since DATA_FNSD. */
-typedef enum { RS_ASKS_RANGES, RS_ASKS_MAPS, RS_ASKS_RANGES_AGAIN } rs_asks;
+/* Republic: how a receiver asks. */
+typedef enum {
+    RS_ASKS_RANGES,      /* By ranges, at once. */
+    RS_ASKS_MAPS,        /* By maps, since repair packets come. */
+    RS_ASKS_RANGES_AGAIN /* By ranges again, since DATA_FNSD. */
+} rs_asks;
 
 struct rs_receiving {
     rs_transfer t;
     rs_link link;
     rs_receiving_state state;
+    rs_xfer_stats stats;
+
+    /* the session, as OPEN says */
     uint32_t group_address;
     uint16_t data_port;
     uint8_t path_kind, light_confirm;
-    rs_group group;
-    uint64_t room; /* bytes that may wait for the group before any is dropped; 0 = unknown */
-    rs_ring ring;
-    bool ended; /* the data channel of this session is done, says the sender */
-    rs_seqset present, asked;
-    rs_ranges to_ask;    /* what is due and not asked for yet; it may also name what is here or asked for */
-    uint32_t asked_runs; /* runs in `asked`, while it asks by ranges */
-    rs_asks asks;
-    uint32_t repair_number; /* newest repair packet of the session */
-    uint64_t map_at;        /* the next PTCH_MAP speaks of what is from there on */
-    uint32_t maps_left;     /* that the present report may have */
-    rs_time mapped_at, map_due;
-    uint8_t rcvd_status;
+    bool session_news;         /* A further session began before the first was accepted. */
+    bool ended;                /* The sender says that its data channel is over. */
+    rs_group group;            /* Its data packets come by it, by the caller's word. */
+    uint64_t room;             /* Bytes that may wait for the group before any is dropped; 0: unknown. */
+    rs_time feedback_interval; /* Reports are wanted so often. */
+    rs_ring ring;              /* Its fragments, and what was seen of them. */
+
+    /* what is here, and what is said */
+    rs_seqset present;    /* Fragments that are here; of a stream the engine knows. */
+    uint8_t ack_status;   /* What OPEN_ACK says, */
+    uint8_t rcvd_status;  /* and DATA_RCVD. */
+    uint32_t last_word;   /* The RS_SAY_* that ended it, said again to a sender that missed it. */
+    rs_time data_at;      /* The newest data packet of the session came then. */
+    rs_time offered_due;  /* The caller makes room until then, */
+    rs_time verify_due;   /* and has checked the digest by then. */
+    rs_time ping_due;     /* A silent sender is asked for a sign then. */
+    uint64_t wrong_sn;    /* This fragment of a stream came wrong from the sender itself, */
+    uint32_t wrong_times; /* so many times in a row. */
+
     /* pieces.c: while it is verified */
-    uint64_t leaf_first; /* digests of pieces that are asked for */
-    uint16_t leaf_count;
-    bool leaf_retake;
-    rs_seqset again; /* fragments that are fetched again, from again_first on: those that came. No words: none */
-    uint64_t again_first, again_at; /* asked for up to again_first + again_at */
-    rs_time again_due;              /* and again then */
-    uint64_t wrong_sn; /* fragment of a stream that came wrong from the sender itself, `wrong_times` in a row */
-    uint32_t wrong_times;
-    uint32_t last_word; /* RS_SAY_* that ended it, said again to a sender that missed it */
-    uint8_t ack_status;
-    bool session_news; /* a further session began before the first was accepted */
-    /* feedback */
-    rs_time feedback_interval, reported_at, report_due, active_at;
-    uint64_t session_received, session_repairs, session_dropped;
-    rs_time waited; /* of the newest data packet in this host, before it was read */
-    bool active;
-    rs_time data_at;   /* last data packet of the present session */
-    rs_time tail_due;  /* the tail is asked for then, unless data packets still come */
-    rs_time tail_last; /* and then at the latest */
-    rs_time offered_due, verify_due, retry_due, ping_due, forget_due;
-    rs_xfer_stats stats;
+    uint64_t leaf_first;  /* The digests of pieces from there on are asked for, */
+    uint16_t leaf_count;  /* so many; 0: none. */
+    bool leaf_retake;     /* The sender is to take it again. */
+    rs_seqset again;      /* Fragments that are fetched again: those that came. No words: none is. */
+    uint64_t again_first; /* The set's first one. */
+    uint64_t again_at;    /* Of the set, all below are asked for; */
+    rs_time again_due;    /* once more then. */
+
+    /* Republic: asking */
+    rs_asks asks;
+    rs_seqset asked;        /* Fragments that are asked for and are not here. */
+    uint32_t asked_runs;    /* Runs in it, while it asks by ranges. */
+    rs_ranges to_ask;       /* What is due and not asked for yet; it may name what is here or asked for, too. */
+    rs_time retry_due;      /* It asks again then: nothing came of it. */
+    rs_time tail_due;       /* The tail is asked for then, unless data packets still come, */
+    rs_time tail_last;      /* and at the latest then. */
+    uint32_t repair_number; /* The newest repair packet of the session. */
+    uint64_t map_at;        /* The next PTCH_MAP speaks of what is from there on. */
+    uint32_t maps_left;     /* The present report may have so many more. */
+    rs_time mapped_at;      /* The last report began then, */
+    rs_time map_due;        /* and the next one begins then. */
+    /* Republic: reports */
+    rs_time reported_at, report_due;                             /* The last one, and the next. */
+    bool active;                                                 /* High-rate packets come... */
+    rs_time active_at;                                           /* ...and did then, last. */
+    uint64_t session_received, session_repairs, session_dropped; /* What the session's reports count. */
+    rs_time waited; /* The newest data packet waited so long in this host before it was read. */
 };
 
 typedef struct {

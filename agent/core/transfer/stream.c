@@ -80,7 +80,7 @@ rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t by
         t->fragments = x->end = fragments;
         tell_owner(node, now, t, RS_NEWS_ENDS);
         for (uint32_t i = 0; i < x->recipient_count && x->sessions; i++)
-            if (x->recipients[i].state == RS_RECIPIENT_ACTIVE)
+            if (rs_is_active(&x->recipients[i]))
                 rs_say(node, now, &x->recipients[i].link, RS_SAY_OPEN);
     }
     tell_owner(node, now, t, RS_NEWS_GROWN);

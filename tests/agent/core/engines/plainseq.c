@@ -63,9 +63,9 @@ static void advance(rs_node *node, rs_time now, rs_sending *x) {
     uint32_t members = 0, accepted = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        bool is_member = r->state == RS_RECIPIENT_ACTIVE && r->member;
+        bool is_member = rs_is_active(r) && r->member;
         members += is_member;
-        accepted += is_member && r->accepted;
+        accepted += is_member && rs_has_accepted(r);
     }
     if (x->phase == RS_PHASE_HIGH_RATE && members == 0)
         data_done(node, now, x);
