@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,27 +59,28 @@ double net_random(net *n) {
 
 /* The heap of what is on its way. */
 
-static bool earlier(const net_item *a, const net_item *b) {
+static bool earlier(const net_place *a, const net_place *b) {
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
 void push(net *n, net_item *item) {
     n->heap = grow(n->heap, n->heap_count, &n->heap_capacity, sizeof *n->heap);
-    item->order = n->order++;
+    const net_place place = {item->at, n->order++, item};
     size_t at = n->heap_count++;
-    for (; at && earlier(item, n->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at && earlier(&place, &n->heap[(at - 1) / 2]); at = (at - 1) / 2)
         n->heap[at] = n->heap[(at - 1) / 2];
-    n->heap[at] = item;
+    n->heap[at] = place;
 }
 
 static net_item *pop(net *n) {
-    net_item *top = n->heap[0], *last = n->heap[--n->heap_count];
+    net_item *top = n->heap[0].item;
+    const net_place last = n->heap[--n->heap_count];
     size_t at = 0;
     for (;;) {
         size_t child = 2 * at + 1;
-        if (child + 1 < n->heap_count && earlier(n->heap[child + 1], n->heap[child]))
+        if (child + 1 < n->heap_count && earlier(&n->heap[child + 1], &n->heap[child]))
             child++;
-        if (child >= n->heap_count || !earlier(n->heap[child], last))
+        if (child >= n->heap_count || !earlier(&n->heap[child], &last))
             break;
         n->heap[at] = n->heap[child];
         at = child;
@@ -87,9 +89,18 @@ static net_item *pop(net *n) {
     return top;
 }
 
+/* Millions of these come and go, mostly one for another: those that are done are used again. */
+static net_item *spare;
+
 net_item *item(net_what what, rs_time at, rs_peer from, rs_peer to) {
-    net_item *i = calloc(1, sizeof *i);
+    net_item *i = spare;
+    if (i)
+        spare = i->next;
+    else
+        i = malloc(sizeof *i);
     assert_non_null(i);
+    memset(i, 0, offsetof(net_item, combine));
+    i->combine.count = 0;
     i->what = what;
     i->at = at;
     i->from = from;
@@ -99,7 +110,8 @@ net_item *item(net_what what, rs_time at, rs_peer from, rs_peer to) {
 
 static void item_free(net_item *i) {
     free(i->more);
-    free(i);
+    i->next = spare;
+    spare = i;
 }
 
 /* Making and ending. */
@@ -124,6 +136,7 @@ net *net_new(uint32_t servers, const rs_config *config, uint64_t seed) {
     assert_true(servers <= SERVERS_MAX);
     n->server_count = servers;
     n->servers = calloc(servers, sizeof *n->servers);
+    n->due = calloc(servers, sizeof *n->due);
     n->connections = calloc((size_t)servers * servers, sizeof *n->connections);
     n->config = *config;
     n->config.seed = seed;
@@ -169,6 +182,7 @@ void net_free(net *n) {
     free(n->told);
     free(n->connections);
     free(n->servers);
+    free(n->due);
     free(n);
     assert_int_equal(outstanding, 0);
 }
@@ -323,6 +337,7 @@ void pump(net *n, rs_peer server) {
     rs_packet_out out;
     rs_event event;
     bool any = true;
+    n->due[server] = NOT_ASKED;
     if (n->servers[server].frozen || n->servers[server].dead || is_paused(n, &n->servers[server]))
         return;
     while (any) {
@@ -576,14 +591,23 @@ static bool goes_on(net *n, rs_peer server) {
     return true;
 }
 
-static rs_time next_time(const net *n) {
-    rs_time next = n->heap_count ? n->heap[0]->at : RS_NEVER;
+/* As the world's clock tells it. */
+static rs_time due_of(net *n, rs_peer server) {
+    rs_time *due = &n->due[server];
+    if (*due == NOT_ASKED) {
+        const net_server *s = &n->servers[server];
+        *due = s->dead || s->frozen ? RS_NEVER : rs_deadline(s->node);
+        *due = *due < RS_NEVER - s->lost ? *due + s->lost : RS_NEVER;
+        if (s->paused)
+            *due = s->paused_until;
+    }
+    return *due;
+}
+
+static rs_time next_time(net *n) {
+    rs_time next = n->heap_count ? n->heap[0].at : RS_NEVER;
     for (uint32_t i = 0; i < n->server_count; i++) {
-        const net_server *s = &n->servers[i];
-        rs_time due = s->dead || s->frozen ? RS_NEVER : rs_deadline(s->node);
-        due = due < RS_NEVER - s->lost ? due + s->lost : RS_NEVER;
-        if (is_paused(n, s))
-            due = s->paused_until;
+        rs_time due = due_of(n, i);
         next = due < next ? due : next;
     }
     return next;
@@ -594,26 +618,38 @@ bool step(net *n, rs_time bound) {
     if (next == RS_NEVER || next > bound)
         return false;
     n->knobs.now = next > n->knobs.now ? next : n->knobs.now;
-    while (n->heap_count && n->heap[0]->at <= n->knobs.now) {
+    while (n->heap_count && n->heap[0].at <= n->knobs.now) {
         net_item *i = pop(n);
         if (waits_for_pause(n, i))
             continue;
         happen(n, i);
         item_free(i);
     }
-    for (uint32_t i = 0; i < n->server_count; i++)
+    for (uint32_t i = 0; i < n->server_count; i++) {
+        if (due_of(n, i) > n->knobs.now)
+            continue;
+        n->due[i] = NOT_ASKED;
         if (!n->servers[i].dead && !n->servers[i].frozen && goes_on(n, i))
             wake(n, i);
+    }
     return true;
 }
 
+/* What a test called meanwhile is not known here. */
+static void all_moved(net *n) {
+    for (uint32_t i = 0; i < n->server_count; i++)
+        n->due[i] = NOT_ASKED;
+}
+
 void net_at(net *n, rs_time time) {
+    all_moved(n);
     while (step(n, NET_START + time))
         ;
     n->knobs.now = NET_START + time;
 }
 
 rs_time net_run(net *n, rs_time bound) {
+    all_moved(n);
     rs_time last = n->knobs.now;
     size_t told = n->told_count;
     while (step(n, NET_START + bound)) {

@@ -102,6 +102,7 @@ static bool through_bottleneck(net *n, rs_peer to, const rs_packet_out *out, rs_
                              (uint64_t)s->bottleneck_bps);
     rs_time start = s->port_free > n->knobs.now ? s->port_free : n->knobs.now;
     if (start - n->knobs.now > each * s->buffer_packets) {
+        n->due[to] = NOT_ASKED;
         if (s->at_socket)
             rs_receive_drops(s->node, n->knobs.now, out->group, 1);
         return false;
@@ -169,7 +170,8 @@ void put_data(net *n, rs_peer from, const rs_packet_out *out) {
             i->payload_length = out->payload_length;
             i->payload_offset = out->payload_offset;
             i->wrong = out->header_length == RS_DATA_HEADER && spoils(&n->servers[from], h.sn);
-            i->combine = out->combine;
+            if (out->combine.count)
+                i->combine = out->combine;
             i->group = out->group;
             memcpy(i->bytes, out->header, out->header_length);
             push(n, i);

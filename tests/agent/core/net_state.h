@@ -8,25 +8,35 @@
 #define WRITABLE_BYTES 262144
 #define OBJECTS_MAX 16
 
+#define NOT_ASKED INT64_MIN
+
 enum { RIGHT = 1, WRONG = 2 };
 
 typedef enum { DO_DATA, DO_DATAGRAM, DO_CONTROL, DO_CONNECTED, DO_GRANT, DO_VERIFIED, DO_DRAINED } net_what;
 
-typedef struct {
+typedef struct net_item {
     rs_time at;
-    uint64_t order;
+    struct net_item *next; /* of those that are spare */
     net_what what;
     rs_peer from, to;
     uint32_t epoch; /* of the connection, or of the server */
     uint32_t length, payload_length;
     bool wrong; /* its payload is not what the sender has */
     uint64_t payload_offset;
-    rs_combine combine;
     rs_group group;
     rs_xfer xfer;
-    uint8_t bytes[128];
     uint8_t *more; /* headers over 128 bytes */
+    /* what is not set below is not looked at: these are many, and long */
+    rs_combine combine;
+    uint8_t bytes[128];
 } net_item;
+
+/* In the heap of what is on its way: what is compared lies in it. */
+typedef struct {
+    rs_time at;
+    uint64_t order;
+    net_item *item;
+} net_place;
 
 typedef struct {
     rs_xfer xfer;
@@ -85,8 +95,9 @@ struct net {
     net_knobs knobs;
     uint32_t server_count;
     net_server *servers;
+    rs_time *due;                /* of each server: the deadline of its node; NOT_ASKED: that was called since */
     net_connection *connections; /* upper triangle as a square */
-    net_item **heap;
+    net_place *heap;
     size_t heap_count, heap_capacity;
     uint64_t order, random;
     net_said *said;

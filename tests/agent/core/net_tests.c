@@ -44,6 +44,7 @@ void net_cut(net *n, rs_peer a, rs_peer b) {
 
 void net_kill(net *n, rs_peer server) {
     n->servers[server].dead = true;
+    n->due[server] = NOT_ASKED;
     for (rs_peer other = 0; other < n->server_count; other++)
         if (other != server)
             net_cut(n, server, other);
@@ -51,6 +52,7 @@ void net_kill(net *n, rs_peer server) {
 
 void net_freeze(net *n, rs_peer server) {
     n->servers[server].frozen = true;
+    n->due[server] = NOT_ASKED;
 }
 
 void net_pause(net *n, rs_peer server, rs_time time) {
@@ -58,6 +60,7 @@ void net_pause(net *n, rs_peer server, rs_time time) {
     s->paused = true;
     s->paused_until = n->knobs.now + time;
     s->lost += time;
+    n->due[server] = NOT_ASKED;
 }
 
 void net_restart(net *n, rs_peer server) {
