@@ -2,7 +2,7 @@
 PYTHON := build/venv/bin/python
 ARGS ?=
 
-.PHONY: help setup build demo bench test lint fuzz p4 lock clean
+.PHONY: help setup build demo bench test lint count fuzz p4 lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: setup  ## all tests and checks (as root for those on real switches); ARGS=
 lint: setup  ## formatters, linters, type checkers; of a built agent its circles, arrows and counts
 	@.ci/test lint
 	@test ! -f build/agent/build.ninja || $(PYTHON) -m tests.tidy.house
+
+count:  ## lines of product code by folder, now and at b5bbc66
+	@.ci/count $(ARGS)
 
 fuzz: setup  ## every fuzz target for two minutes, from the corpus that earlier runs left in build/fuzz-corpus
 	@.ci/test fuzz --fuzz-seconds 120
