@@ -1,6 +1,6 @@
 /* The seam of object engines. What every transfer shares (tables, peers, opening and accepting, checking, finishing,
  * streams) is the node's; how the bytes get there is an engine's. The node calls an engine by this table only, and no
- * other place asks which engine it is; an engine calls what it stands on directly. To add one: docs/architecture.md,
+ * other place asks which engine it is; an engine calls what it stands on directly. To add one: docs/engines.md,
  * "An engine of objects".
  *
  * Any operation may be NULL: then there is nothing to do, or the call says RS_ERR_STATE. What an engine remembers hangs

@@ -1,0 +1,172 @@
+"""What documents name is there: files, functions, commands and their options, constants with their values."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from rostrum.client.cli import main as rostrum
+from rostrum.controller.app import main as rostrum_manager
+
+from tests.tidy.tree import ROOT, complaint, files, text
+
+PAGES = [*files(".md", under="docs/"), "README.md", "CONTRIBUTING.md"]
+STEPS = 10
+CELL = 200
+WALKS = ("A received data packet", "A lost packet", "A REST request")
+
+
+def section(page: str, title: str) -> str:
+    return text(page).split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_walk__has_at_most_ten_steps_of_files_that_exist(title: str) -> None:
+    steps = re.findall(r"^\d+\. (.*)$", section("docs/architecture.md", title), re.MULTILINE)
+    assert 0 < len(steps) <= STEPS
+    for step in steps:
+        named = re.match(r"`([\w/]+\.\w+)`", step)
+        assert named and (ROOT / named[1]).is_file(), step
+        function = re.search(r"\(`(rs_\w+)`\)", step)
+        assert not function or re.search(rf"\b{function[1]}\b", text(named[1])), step
+
+
+def test_architecture__is_one_page() -> None:
+    lines = text("docs/architecture.md").splitlines()
+    assert len(lines) <= 110 and max(map(len, lines)) <= 100
+
+
+def links(page: str) -> list[str]:
+    return [target for target in re.findall(r"\]\(([^)\s]+)\)", text(page)) if "://" not in target]
+
+
+def anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.replace("`", "").lower()).replace(" ", "-")
+
+
+def test_links__lead_somewhere() -> None:
+    broken = []
+    for page in PAGES:
+        for target in links(page):
+            name, _, part = target.partition("#")
+            there = (ROOT / page).parent / name if name else ROOT / page
+            if not there.exists():
+                broken.append(f"{page}: {target}")
+            elif part and there.suffix == ".md":
+                titles = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
+                if part not in [anchor(title) for title in titles] and f'<a id="{part}">' not in there.read_text():
+                    broken.append(f"{page}: {target} (no such title)")
+    assert not broken, complaint("links that lead nowhere:", broken)
+
+
+# A path from the root, as documents name files: with a folder of ours and an ending.
+FILE = re.compile(r"`((?:agent|controller|mininet|sim|bench|tests|topologies|p4src|docs|results|\.ci)/[\w./-]+\.\w+)`")
+
+
+def test_files__exist() -> None:
+    missing = [
+        f"{page}: {name}"
+        for page in PAGES
+        for name in FILE.findall(text(page))
+        if not (ROOT / name).exists() and not name.startswith("p4src/build/")
+    ]
+    assert not missing, complaint("documents name files that are not there:", missing)
+
+
+def commands_of(page: str) -> list[list[str]]:
+    """Lines of code blocks that begin with `rostrum` or `rostrum-manager`, as words; without what a shell adds."""
+    found = []
+    for block in re.findall(r"^```sh\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            line = re.split(r"\s#|\s[|&;<>]|\s\d?>", line.strip())[0].strip()
+            if re.match(r"rostrum(-manager)?\s", line) and not re.search(r"[$…]|\.\.\.|NAME|\(|\*", line):
+                found.append(shlex.split(line))
+    return found
+
+
+def options_of(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that words lead to, and the options that follow. Raises KeyError for one that is not there."""
+    command: click.Command = rostrum if words[0] == "rostrum" else rostrum_manager
+    rest = words[1:]
+    context = click.Context(command)
+    while isinstance(command, click.Group) and rest:
+        if rest[0].startswith("-"):
+            break
+        inner = command.get_command(context, rest[0])
+        if inner is None:
+            raise KeyError(rest[0])
+        command, rest = inner, rest[1:]
+        context = click.Context(command, parent=context)
+    if command.name == "run" and rest and not rest[0].startswith("-"):
+        from rostrum.lab import experiments as lab
+        from rostrum.sim import experiments as sim
+
+        return (sim if words[1] == "sim" else lab).commands()[rest[0]], rest[1:]
+    return command, [word for word in rest if word.startswith("--")]
+
+
+COMMANDS = [(page, words) for page in PAGES for words in commands_of(page)]
+
+
+def test_commands__are_found() -> None:
+    assert len(COMMANDS) > 40
+
+
+def test_commands__and_their_options_exist() -> None:
+    wrong = []
+    for page, words in COMMANDS:
+        try:
+            command, given = options_of(words)
+        except KeyError as error:
+            wrong.append(f"{page}: {shlex.join(words)}: there is no {error}")
+            continue
+        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+        for word in given:
+            name = word.split("=")[0]
+            if name == "--":
+                break
+            if name.startswith("--") and name not in known:
+                wrong.append(f"{page}: {shlex.join(words)}: {name} is not an option of {command.name}")
+    assert not wrong, complaint("commands in documents that would be refused:", wrong)
+
+
+# `NAME` = value, `NAME` (value), `NAME` value: of constants in capitals with an underscore or more.
+CONSTANT = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`(?: =| is|,|:)? \(?(\d[\d,_.]*)\b")
+
+
+def constants() -> dict[str, set[float]]:
+    """Of C and Python: names in capitals that stand for a number."""
+    found: dict[str, set[float]] = {}
+    for name in files(".c", ".h"):
+        for one, value in re.findall(r"^#define (\w+) \(?(\d[\d.]*)[uUlL]*\)?", text(name), re.MULTILINE):
+            found.setdefault(one, set()).add(float(value))
+    for name in files(".py"):
+        for node in ast.parse(text(name), name).body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                value = node.value.value
+                for target in node.targets:
+                    if isinstance(target, ast.Name) and isinstance(value, int | float):
+                        found.setdefault(target.id, set()).add(float(value))
+    return found
+
+
+def test_constants__have_the_values_that_documents_say() -> None:
+    known, wrong = constants(), []
+    for page in PAGES:
+        for name, said in CONSTANT.findall(text(page)):
+            values = known.get(name) or known.get(f"RS_{name}")
+            number = float(said.rstrip(".,").replace(",", "").replace("_", ""))
+            if values and number not in values:
+                wrong.append(f"{page}: `{name}` {said}, in the code {sorted(values)}")
+    assert not wrong, complaint("constants that have other values:", wrong)
+
+
+def test_glossary__is_in_order_and_says_each_term_once() -> None:
+    terms = re.findall(r"^\| ([^|]+?) \|", text("docs/glossary.md"), re.MULTILINE)[2:]
+    assert len(terms) > 30 and terms == sorted(set(terms), key=lambda term: term.lower())
+    assert all(len(line) <= CELL for line in text("docs/glossary.md").splitlines())
+    assert Path(ROOT / "docs" / "glossary.md").is_file()
