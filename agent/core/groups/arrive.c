@@ -140,7 +140,7 @@ static bool receive_again(rs_messages *node, rs_time now, rs_peer from, rs_gm_st
 /* What a sender that has left had on its way is taken still. */
 static bool is_believed(const rs_messages *node, rs_time now, const rs_gm_group *group, const rs_gm_stream *stream,
                         const rs_gm_id *id) {
-    if (!stream || stream->incarnation != id->incarnation)
+    if (!stream || stream->incarnation != id->incarnation || stream->unheard)
         return rs_gm_believes(node, group, id->sender, id->incarnation);
     if (stream->peer)
         return stream->peer->incarnation == id->incarnation;
@@ -220,7 +220,7 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint
         return true;
     }
     node->stats.data_received++;
-    if (!stream || stream->incarnation != id.incarnation)
+    if (!stream || stream->incarnation != id.incarnation || stream->unheard)
         stream = rs_gm_stream_get(node, group, &id, true, &fresh);
     if (!stream) {
         node->stats.refused++;

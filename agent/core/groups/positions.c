@@ -148,7 +148,10 @@ static void heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
 static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs_gm_id *id, const rs_gm_views *views) {
     bool fresh = false;
     rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, group->id);
-    if (!stream || stream->incarnation != id->incarnation || !rs_gm_departed_counts(now, group, stream)) {
+    if (stream && stream->incarnation == id->incarnation && rs_gm_departed_counts(now, group, stream)) {
+        fresh = stream->unheard;
+        stream->unheard = false;
+    } else {
         stream = rs_gm_stream_get(node, group, id, true, &fresh);
         if (!stream || !rs_gm_believes(node, group, id->sender, id->incarnation)) {
             node->stats.refused++;
@@ -305,7 +308,7 @@ void rs_gm_positions_end(rs_messages *node, rs_gm_group *group) {
     rs_list_remove(&group->beating);
 }
 
-/* Members are told, and of a group that was forgotten here those who heard something of it. */
+/* Members are told, and of a group that was forgotten here those who were members then. */
 static bool position(rs_messages *node, rs_peer asker, rs_gm_state_item *item) {
     const rs_gm_group *group = rs_gm_group_find(node, item->group);
     if (group && !rs_gm_is_member(group, asker)) {
@@ -317,13 +320,8 @@ static bool position(rs_messages *node, rs_peer asker, rs_gm_state_item *item) {
         item->views = rs_gm_publish_views(group, item->sn);
         return item->sn > 0;
     }
-    uint64_t sn = rs_gm_publish_forgotten(node, item->group);
-    if (sn == 0 || item->sn <= 1)
-        return false;
-    item->sn = sn;
-    item->views.view[0].back = RS_GM_BACK_MOST;
-    item->views.count = 1;
-    return true;
+    item->sn = rs_gm_publish_forgotten(node, item->group, asker, &item->views);
+    return item->sn > 0;
 }
 
 bool rs_gm_receive_query(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length) {

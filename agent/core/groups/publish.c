@@ -14,23 +14,25 @@ static uint32_t capacity(const rs_messages *node, const rs_gm_group *group) {
     return rs_gm_body_most(node, group) - RS_GM_BODY;
 }
 
-void rs_gm_publish_view(rs_gm_group *group) {
-    uint64_t first = group->published ? group->published->high + 1 : 1;
-    if (group->past_count > 0 && group->past[group->past_count - 1].first == first)
-        group->past_count--; /* nothing was published under that one */
-    else if (group->past_count == RS_GM_VIEWS) {
-        memmove(group->past, group->past + 1, (RS_GM_VIEWS - 1) * sizeof *group->past);
-        group->past_count--;
-    }
-    group->past[group->past_count].version = group->version;
-    group->past[group->past_count++].first = first;
+/* What comes first is forgotten for what is newer. */
+static void add_view(rs_gm_past *past, uint64_t version, uint64_t first) {
+    if (past->count > 0 && past->view[past->count - 1].first == first)
+        past->count--; /* nothing was published under that one */
+    else if (past->count == RS_GM_VIEWS)
+        memmove(past->view, past->view + 1, --past->count * sizeof *past->view);
+    past->view[past->count].version = version;
+    past->view[past->count++].first = first;
 }
 
-rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn) {
+void rs_gm_publish_view(rs_gm_group *group) {
+    add_view(&group->past, group->version, group->published ? group->published->high + 1 : 1);
+}
+
+static rs_gm_views views_at(const rs_gm_past *past, uint64_t sn) {
     rs_gm_views views = {.count = 0};
-    for (uint32_t i = group->past_count; i-- > 0;) {
-        uint64_t back = sn - group->past[i].first, version = group->past[i].version;
-        if (group->past[i].first > sn)
+    for (uint32_t i = past->count; i-- > 0;) {
+        uint64_t back = sn - past->view[i].first, version = past->view[i].version;
+        if (past->view[i].first > sn)
             continue;
         if (views.count > 0 &&
             ((uint32_t)version == views.view[0].version || views.view[0].version - (uint32_t)version > UINT16_MAX))
@@ -39,10 +41,14 @@ rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn) {
         views.view[views.count++].back = back < RS_GM_BACK_MOST ? (uint8_t)back : RS_GM_BACK_MOST;
     }
     if (views.count == 0) { /* of a time before all that is remembered */
-        views.view[0].version = (uint32_t)group->past[0].version - 1;
+        views.view[0].version = (uint32_t)past->view[0].version - 1;
         views.view[views.count++].back = RS_GM_BACK_MOST;
     }
     return views;
+}
+
+rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn) {
+    return views_at(&group->past, sn);
 }
 
 /* A packet of `length` payload bytes at the log's end; returns where they belong. */
@@ -75,7 +81,7 @@ static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes
     uint64_t after = at + rs_gm_log_span(RS_GM_DATA_LEAST + longer);
     if (record->stream != group->published->number || record->sn != group->published->high ||
         rs_gm_body_form(body) != RS_GM_PACK || longer > capacity(node, group) ||
-        group->past[group->past_count - 1].first > record->sn ||
+        group->past.view[group->past.count - 1].first > record->sn ||
         (at & (node->out.size - 1)) + (after - at) > node->out.size || after - node->sent > node->out.size)
         return false;
     uint8_t *place = body + RS_GM_BODY + old;
@@ -138,48 +144,52 @@ static rs_status publish_large(rs_messages *node, rs_time now, rs_gm_group *grou
     return RS_OK;
 }
 
-/* Numbers go on where they were, or beyond all that were ever used. */
-static uint64_t first_number(const rs_messages *node, rs_message_group group) {
-    for (uint32_t i = 0; i < node->number_count; i++) {
+static rs_gm_forgotten *find_forgotten(const rs_messages *node, rs_message_group group) {
+    for (uint32_t i = 0; i < node->number_count; i++)
         if (node->numbers[i].group == group)
-            return node->numbers[i].high + 1;
-    }
-    return node->number_least + 1;
+            return &node->numbers[i];
+    return NULL;
 }
 
-uint64_t rs_gm_publish_forgotten(const rs_messages *node, rs_message_group group) {
-    for (uint32_t i = 0; i < node->number_count; i++) {
-        if (node->numbers[i].group == group)
-            return node->numbers[i].high;
-    }
-    return 0;
+static uint32_t member_bit(rs_peer peer) {
+    return (uint32_t)rs_mix(peer) % 256;
+}
+
+uint64_t rs_gm_publish_forgotten(const rs_messages *node, rs_message_group group, rs_peer asker, rs_gm_views *views) {
+    const rs_gm_forgotten *forgotten = find_forgotten(node, group);
+    uint32_t bit = member_bit(asker);
+    if (!forgotten || !(forgotten->members[bit / 64] >> bit % 64 & 1))
+        return 0;
+    *views = views_at(&forgotten->past, forgotten->high);
+    return forgotten->high;
 }
 
 void rs_gm_publish_end(rs_messages *node, const rs_gm_group *group) {
     if (!group->published || group->published->high == 0)
         return;
     uint64_t high = group->published->high;
-    uint32_t at = 0;
-    while (at < node->number_count && node->numbers[at].group != group->id)
-        at++;
-    if (at == node->number_count && at < RS_GM_NUMBERS) {
+    rs_gm_forgotten *place = find_forgotten(node, group->id);
+    if (!place && node->number_count < RS_GM_NUMBERS) {
         if (!node->numbers)
             node->numbers = rs_memory_take(&node->allocator, RS_GM_NUMBERS * sizeof *node->numbers);
         if (!node->numbers) {
             node->number_least = high > node->number_least ? high : node->number_least;
             return;
         }
-        node->number_count++;
-    } else if (at == node->number_count) { /* the one that was put there first gives way */
-        at = node->number_next++ % RS_GM_NUMBERS;
-        uint64_t gone = node->numbers[at].high;
-        node->number_least = gone > node->number_least ? gone : node->number_least;
+        place = &node->numbers[node->number_count++];
+    } else if (!place) { /* the one that was put there first gives way */
+        place = &node->numbers[node->number_next++ % RS_GM_NUMBERS];
+        node->number_least = place->high > node->number_least ? place->high : node->number_least;
     }
-    node->numbers[at].group = group->id;
-    node->numbers[at].high = high;
+    *place = (rs_gm_forgotten){.group = group->id, .high = high, .past = group->past};
+    for (uint32_t i = 0; i < group->member_count; i++) {
+        uint32_t bit = member_bit(group->members[i]);
+        place->members[bit / 64] |= UINT64_C(1) << bit % 64;
+    }
 }
 
-/* The sender's own stream in a group, made with its first message. */
+/* The sender's own stream in a group, made with its first message. Numbers go on where they were, or beyond all that
+ * were ever used; so does what is told of views. */
 static bool have_stream(rs_messages *node, rs_gm_group *group) {
     if (group->published)
         return true;
@@ -188,10 +198,15 @@ static bool have_stream(rs_messages *node, rs_gm_group *group) {
     group->published = rs_gm_stream_get(node, group, &id, true, &fresh);
     if (!group->published)
         return false;
-    uint64_t first = first_number(node, group->id);
+    const rs_gm_forgotten *before = find_forgotten(node, group->id);
+    uint64_t first = (before ? before->high : node->number_least) + 1;
+    rs_gm_past since = group->past, *past = &group->past;
     rs_gm_stream_start(group->published, first);
-    for (uint32_t i = 0; i < group->past_count; i++)
-        group->past[i].first = first;
+    past->count = 0;
+    for (uint32_t i = 0; before && i < before->past.count; i++)
+        if (before->past.view[i].version < since.view[0].version)
+            add_view(past, before->past.view[i].version, before->past.view[i].first);
+    add_view(past, since.view[since.count - 1].version, first);
     return true;
 }
 

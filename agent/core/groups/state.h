@@ -95,12 +95,29 @@ typedef struct {
     rs_time heard_at;      /* The sender itself was heard last: a packet by multicast, or its position. */
     bool own;              /* This node is the sender. */
     bool settled_base;     /* A packet's views have told where it begins for this node. */
+    bool unheard;          /* Nothing of it ever came: it is remembered because its sender has left. */
     bool delivered;        /* A packet of it was, so in order it begins nowhere earlier any more. */
     rs_list in_group, assemblies;
     rs_list wide;     /* It is in node->wide while its window is more than the least. */
     rs_list departed; /* It is in node->departed after its sender has left. */
     uint32_t next_free;
 } rs_gm_stream;
+
+/* Views under which this node published to a group, the newest last, and the first sn under each. */
+typedef struct {
+    struct {
+        uint64_t version, first;
+    } view[RS_GM_VIEWS];
+    uint32_t count;
+} rs_gm_past;
+
+/* A group that was forgotten, and how far this node's own numbers were in it. */
+typedef struct {
+    rs_message_group group;
+    uint64_t high;
+    rs_gm_past past;
+    uint64_t members[4]; /* Its members then, a bit each by their hash: some others pass for members. */
+} rs_gm_forgotten;
 
 struct rs_gm_group {
     rs_message_group id;
@@ -114,16 +131,14 @@ struct rs_gm_group {
     uint32_t option[RS_GROUP_OPTIONS_MOST]; /* Thousandths, in the order of the engine's table. */
     rs_group_policy policy;
     rs_messages_order order;
-    bool member;                   /* This node is one. */
-    bool open;                     /* Anybody may publish. */
+    bool member;  /* This node is one. */
+    bool open;    /* Anybody may publish. */
+    bool evicted; /* Streams of senders that have left are forgotten: what came of them is not known any more. */
     rs_peer *members, *publishers; /* Sorted. */
     uint32_t member_count, publisher_count;
     rs_list streams;
     rs_gm_stream *published; /* This node's stream; NULL before its first message. */
-    struct {                 /* Views under which this node published, the newest last, and the first sn under each. */
-        uint64_t version, first;
-    } past[RS_GM_VIEWS];
-    uint32_t past_count;
+    rs_gm_past past;
     rs_gm_budget asks;
     uint64_t passed;     /* Packets of all senders that are here or missing, own ones too. */
     struct {             /* How fast they come, of late (naks.c): */
@@ -250,10 +265,7 @@ struct rs_messages {
     rs_gm_early early[RS_GM_EARLY]; /* The oldest first. */
     uint8_t *early_bytes;
 
-    struct { /* Groups that were forgotten, and how far this node's own numbers were in them. */
-        rs_message_group group;
-        uint64_t high;
-    } * numbers; /* A ring of RS_GM_NUMBERS. */
+    rs_gm_forgotten *numbers; /* A ring of RS_GM_NUMBERS. */
     uint32_t number_count, number_next;
     uint64_t number_least; /* Of those that it has no room for any more: own streams begin above. */
 

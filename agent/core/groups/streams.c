@@ -183,7 +183,7 @@ static void begin_anew(rs_messages *node, rs_gm_stream *stream, uint32_t incarna
     drop_contents(node, stream);
     memset(stream->slots, 0, stream->capacity * sizeof *stream->slots);
     stream->incarnation = incarnation;
-    stream->settled_base = stream->delivered = false;
+    stream->settled_base = stream->delivered = stream->unheard = false;
     stream->dropped = stream->seen = stream->outside = stream->floor = 0;
     rs_gm_stream_start(stream, 1);
 }
@@ -191,8 +191,11 @@ static void begin_anew(rs_messages *node, rs_gm_stream *stream, uint32_t incarna
 rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool own_word, bool *fresh) {
     rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, id->group);
     *fresh = false;
-    if (stream && stream->incarnation == id->incarnation)
+    if (stream && stream->incarnation == id->incarnation) {
+        *fresh = stream->unheard;
+        stream->unheard = false;
         return stream;
+    }
     *fresh = true;
     if (id->sender == node->config.self)
         return stream ? NULL : new_stream(node, group, id);
@@ -217,7 +220,29 @@ void rs_gm_stream_restart(rs_messages *node, rs_gm_stream *stream, uint64_t sn) 
     rs_gm_stream_start(stream, sn);
 }
 
-void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group) {
+/* Who left, and was never heard, is remembered as well, if its incarnation is known: what it published may have missed
+ * this node, and it is asked. They leave room for those that were heard. */
+static void remember_left(rs_messages *node, rs_time now, rs_gm_group *group, const rs_peer *peers, uint32_t count) {
+    for (uint32_t i = 0; i < count && node->departed_count < RS_GM_DEPARTED / 2; i++) {
+        const rs_gm_peer *peer = rs_gm_peer_find(node, peers[i]);
+        if (peers[i] == node->config.self || rs_gm_may_publish(group, peers[i]) || !peer || peer->incarnation == 0 ||
+            rs_gm_stream_find(node, peers[i], group->id))
+            continue;
+        rs_gm_stream *stream = new_stream(node, group, &(rs_gm_id){peers[i], peer->incarnation, group->id, 0});
+        if (!stream)
+            return;
+        stream->unheard = true;
+        stream->peer = NULL;
+        stream->departed_at = now;
+        set_departed(node, stream, true);
+    }
+}
+
+void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group, const rs_gm_group *was) {
+    if (group->member && was->member && !group->open) {
+        remember_left(node, now, group, was->publishers, was->publisher_count);
+        remember_left(node, now, group, was->members, was->member_count);
+    }
     for (rs_list *at = group->streams.next; at != &group->streams; at = at->next) {
         rs_gm_stream *stream = RS_HOLDER(rs_gm_stream, in_group, at);
         if (stream->own)
@@ -230,8 +255,11 @@ void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group) {
             stream->departed_at = now;
         set_departed(node, stream, !here);
     }
-    while (node->departed_count > RS_GM_DEPARTED)
-        rs_gm_stream_free(node, RS_HOLDER(rs_gm_stream, departed, node->departed.next));
+    while (node->departed_count > RS_GM_DEPARTED) {
+        rs_gm_stream *oldest = RS_HOLDER(rs_gm_stream, departed, node->departed.next);
+        oldest->group->evicted = true;
+        rs_gm_stream_free(node, oldest);
+    }
 }
 
 static rs_time sweep_each(const rs_messages *node) {
@@ -361,7 +389,8 @@ void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stre
     /* What comes first long after the join is the rest of something that was lost, else of what was under way then. */
     bool late = !stream->group->open && now - stream->group->member_since >= JOIN_BOUND;
     uint32_t most = late ? RS_GM_BACK_MOST : RS_GM_LATE_JOIN;
-    for (uint32_t i = 0; i < views->count && from_version(joined, views->view[i].version); i++) {
+    uint32_t count = stream->group->evicted ? 1 : views->count; /* else what came before may be taken for lost */
+    for (uint32_t i = 0; i < count && from_version(joined, views->view[i].version); i++) {
         uint8_t back = views->view[i].back;
         first = back < most && back < sn ? sn - back : first;
         if (late && back == RS_GM_BACK_MOST && sn > RS_GM_BACK_MOST) {

@@ -16,8 +16,9 @@ rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_g
 void rs_gm_stream_restart(rs_messages *node, rs_gm_stream *stream, uint64_t sn);
 /* All up to `sn` is out of reach, and told as lost. */
 void rs_gm_stream_jump(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn);
-/* The group's view has changed: streams of who is not in it any more are kept a while, and used no more. */
-void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group);
+/* The group's view has changed from what it was: streams of who is not in it any more are kept a while, and used no
+ * more. */
+void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group, const rs_gm_group *was);
 /* Windows that are larger than what came of late needs become smaller. */
 void rs_gm_streams_timeout(rs_messages *node, rs_time now);
 void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream);

@@ -139,7 +139,7 @@ static void apply(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_grou
     }
     if (!next->member && group->member)
         group->member_since = now;
-    rs_gm_streams_view(node, now, group);
+    rs_gm_streams_view(node, now, group, next);
     rs_gm_query_view(node, now, group);
     rs_gm_peers_let_go(node, next, group);
     release_lists(node, next);

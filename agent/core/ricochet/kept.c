@@ -174,7 +174,7 @@ static bool look_up(rs_ricochet *own, rs_time now, rs_peer from, const uint8_t *
     bool fresh;
     rs_gm_get_id(bytes, &out->id);
     out->stream = rs_gm_stream_find(own->node, out->id.sender, out->id.group);
-    if (!out->stream || out->stream->incarnation != out->id.incarnation) {
+    if (!out->stream || out->stream->incarnation != out->id.incarnation || out->stream->unheard) {
         rs_gm_group *group = rs_gm_group_find(own->node, out->id.group);
         if (!group || !group->member || out->id.sender == own->node->config.self)
             return false;

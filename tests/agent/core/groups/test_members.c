@@ -1,5 +1,6 @@
 /* Who is believed, and what that costs: publishers that come and go, agents that are started anew, and well-formed
  * packets of those who are not what they say. */
+#include "core/groups/state.h"
 #include "pair.h"
 
 static const rs_messages_view RICOCHET = {.protocol = "ricochet"};
@@ -270,7 +271,7 @@ static void window__is_bounded_and_shrinks(void **state) {
     }
     run_to(t.receiver, 20000 * MS);
     delivered(t.receiver);
-    assert_int_equal(pair_stats(t.receiver).window_bytes, 15 * 8 * sizeof(uint64_t)); /* the least of each */
+    assert_int_equal(pair_stats(t.receiver).window_bytes, 16 * 8 * sizeof(uint64_t)); /* the least of each, OTHER too */
     assert_int_equal(pair_stats(t.receiver).missing, 0);
     free(d);
     end(&t);
@@ -576,6 +577,90 @@ static void publisher__that_left_is_asked_what_was_its_last(void **state) {
     end(&t);
 }
 
+/* A view of the receiver alone with OTHER, from which the sender is gone. */
+static void view_without_sender(two *t, rs_time now, const rs_messages_view *like) {
+    rs_peer members[] = {RECEIVER, OTHER};
+    const uint32_t incarnations[] = {3, 3};
+    rs_messages_view view = *like;
+    view.group = GROUP;
+    view.channel = 9;
+    view.version = 2;
+    view.members = members;
+    view.member_count = 2;
+    view.incarnations = incarnations;
+    assert_int_equal(rs_messages_set_view(t->receiver, now, &view), RS_OK);
+}
+
+/* `rostrum pub` while the switch had no rules yet: all that it said was lost, and when the member would ask, it has
+ * left and its agent has forgotten the group. The member is told what it lost. */
+static void publisher__that_left_unheard_is_asked_what_was_its_last(void **state) {
+    const rs_messages_view *all[] = {&PLAIN, &FIFO, &RICOCHET};
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        two t = begin((rs_messages_config){0}, all[i]);
+        for (uint8_t n = 1; n <= 3; n++) {
+            assert_int_equal(pair_publish(t.sender, MS, n, 1000), RS_OK);
+            pair_take(t.sender, MS, t.d, MOST);
+        }
+        assert_int_equal(rs_messages_forget(t.sender, 100 * MS, GROUP), RS_OK);
+        view_without_sender(&t, 100 * MS, all[i]);
+        run_without_multicast(&t, 100 * MS, 4000 * MS);
+        pair_expect_lost(t.receiver, 1, 3, RS_LOST_NETWORK);
+        pair_expect_nothing(t.receiver);
+        end(&t);
+    }
+}
+
+/* It comes again instead: what it published meanwhile is heard, and what was before is told as lost. */
+static void publisher__that_left_unheard_and_comes_again(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &FIFO);
+    assert_int_equal(pair_publish(t.sender, MS, 1, 1000), RS_OK);
+    pair_take(t.sender, MS, t.d, MOST);
+    assert_int_equal(rs_messages_forget(t.sender, 100 * MS, GROUP), RS_OK);
+    view_without_sender(&t, 100 * MS, &FIFO);
+    pair_view_of(t.sender, 3, &FIFO, BOTH, 3);
+    pair_view_of(t.receiver, 3, &FIFO, BOTH, 3);
+    send(&t, 200 * MS, 2);
+    run_to(t.receiver, 2000 * MS);
+    pair_expect_lost(t.receiver, 1, 1, RS_LOST_NETWORK);
+    pair_expect(t.receiver, 2, 1000);
+    pair_expect_nothing(t.receiver);
+    end(&t);
+}
+
+/* Members that leave without having published: they are not asked for long, and what is remembered has a bound. */
+static void members__that_leave_cost_little(void **state) {
+    (void)state;
+    rs_messages *node = pair_node(RECEIVER, (rs_messages_config){.max_streams = 8192});
+    rs_peer members[5001];
+    uint32_t incarnations[5001];
+    rs_messages_view view = FIFO;
+    for (uint32_t i = 0; i < 5001; i++) {
+        members[i] = i == 0 ? RECEIVER : 1000 + i;
+        incarnations[i] = 7;
+    }
+    view.group = GROUP;
+    view.channel = 9;
+    view.members = members;
+    view.incarnations = incarnations;
+    for (view.version = 1; view.version <= 10; view.version++) {
+        view.member_count = view.version % 2 ? 5001 : 1;
+        assert_int_equal(rs_messages_set_view(node, 0, &view), RS_OK);
+    }
+    assert_in_range(pair_stats(node).streams, 1, RS_GM_DEPARTED);
+    rs_messages_out out;
+    for (rs_time now = 0; now <= 60000 * MS; now += 10 * MS) {
+        rs_messages_timeout(node, now);
+        while (rs_messages_poll_tx(node, now, &out)) {
+        }
+    }
+    uint64_t before = pair_stats(node).queries_sent;
+    run_to(node, 120000 * MS);
+    assert_int_equal(pair_stats(node).queries_sent, before);
+    rs_messages_free(node);
+}
+
 /* Minutes later, in quiet, nobody is asked any more, and heartbeats have become rare. */
 static void publisher__that_is_heard_is_not_asked(void **state) {
     (void)state;
@@ -648,6 +733,9 @@ int main(void) {
         cmocka_unit_test(publisher__that_is_not_heard_is_asked_in_plain_groups),
         cmocka_unit_test(publisher__of_much_that_a_new_member_did_not_hear_is_asked),
         cmocka_unit_test(publisher__that_left_is_asked_what_was_its_last),
+        cmocka_unit_test(publisher__that_left_unheard_is_asked_what_was_its_last),
+        cmocka_unit_test(publisher__that_left_unheard_and_comes_again),
+        cmocka_unit_test(members__that_leave_cost_little),
         cmocka_unit_test(publisher__that_is_heard_is_not_asked),
         cmocka_unit_test(queries__are_answered_to_members),
         cmocka_unit_test(queries__have_a_bound),
