@@ -3,9 +3,9 @@
  * other place asks which engine it is; an engine calls what it stands on directly. To add one: docs/engines.md,
  * "An engine of objects".
  *
- * Any operation may be NULL: then there is nothing to do, or the call says RS_ERR_STATE. What an engine remembers hangs
- * off rs_transfer.own, and only that engine looks at it. Most operations serve both ends: rs_transfer.sending tells
- * which one it is. */
+ * path_granted, begin, data_packet, message, say and poll must be there. Any other operation may be NULL: then there is
+ * nothing to do, or the call says RS_ERR_STATE. What an engine remembers hangs off rs_transfer.own, and only that
+ * engine looks at it. Most operations serve both ends: rs_transfer.sending tells which one it is. */
 #ifndef RS_CORE_TRANSFER_ENGINE_H
 #define RS_CORE_TRANSFER_ENGINE_H
 

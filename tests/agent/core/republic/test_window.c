@@ -1,5 +1,5 @@
 /* How far the data channel runs ahead of its receivers (republic/window.c), and what a receiver asks for when words
- * overtake packets that still queue (receiver_loss.c). */
+ * overtake packets that still queue (republic/receiver.c). */
 #include "check.h"
 
 #include "net.h"
