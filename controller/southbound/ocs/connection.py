@@ -28,6 +28,7 @@ CONNECT_S = 3.0
 ANSWER_S = 3.0  # what no reconfiguration delays
 MAX_IN_PROGRESS = 32  # commands sent and not answered; more wait their turn
 MAX_ROWS = 65_536  # of one answer in parts
+MAX_ANSWER_CHARACTERS = 16 << 20  # in these: 256 a row, twice what a switch says of a cross-connect
 
 
 ORDERS = ("ENT-", "DLT-")  # verbs that change something
@@ -45,6 +46,7 @@ class AnswerTimeout(SouthboundError):
 class _Asked:
     done: asyncio.Future[Answer]
     rows: list[str] = field(default_factory=list)
+    characters: int = 0  # in them
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
@@ -138,8 +140,11 @@ class Tl1Connection(asyncio.Protocol):
         if asked is None or asked.done.done():
             return  # late: whoever asked has given up
         asked.rows.extend(answer.rows)
-        if len(asked.rows) > MAX_ROWS:
-            self.drop(f"it sent an answer of more than {MAX_ROWS} rows")
+        asked.characters += sum(map(len, answer.rows))
+        if len(asked.rows) > MAX_ROWS or asked.characters > MAX_ANSWER_CHARACTERS:
+            what = f"more than {MAX_ROWS} rows" if len(asked.rows) > MAX_ROWS else "more than 16 MiB"
+            asked.rows.clear()
+            self.drop(f"it sent an answer of {what}")
         elif not answer.more:
             asked.done.set_result(answer)
 

@@ -53,6 +53,7 @@ class OcsDriver:
         self._cause = "not started"
         self._task: asyncio.Task[None] | None = None
         self._connecting: set[Pair] = set()
+        self._impossible = False  # it listed a cross-connect of ports that it does not have, and that was told
 
     async def start(self) -> None:
         self._cause = "connecting"
@@ -96,7 +97,17 @@ class OcsDriver:
                 raise SouthboundError(f"{self.ocs.name}: cross-connects {names} stayed: {why}")
 
     async def read(self) -> list[CrossConnect]:
-        return await self._dialect.read(self._connected())
+        return [one for one in await self._dialect.read(self._connected()) if self._is_possible(one)]
+
+    def _is_possible(self, one: CrossConnect) -> bool:
+        """Whether the switch can have that at all. Else its table is not to be trusted, which a person has to know."""
+        if 1 <= one.pair.input <= self.ocs.ports and 1 <= one.pair.output <= self.ocs.ports:
+            return True
+        if not self._impossible:
+            self._impossible = True
+            row = f"{one.pair.input}->{one.pair.output} {one.state.value}"
+            log.warning("%s lists %s, but its ports are 1 to %d: left out", self.ocs.name, row, self.ocs.ports)
+        return False
 
     def _checked(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs, each once. Raises SouthboundError for ports the switch does not have."""
@@ -165,7 +176,7 @@ class OcsDriver:
 
     def _autonomous(self, message: Autonomous) -> None:
         for one in self._dialect.changed(message):
-            unasked = one.pair not in self._connecting
+            unasked = one.pair not in self._connecting and self._is_possible(one)
             if unasked and one.state is CrossConnectState.FAULT and self._on_change is not None:
                 self._on_change(one)
 

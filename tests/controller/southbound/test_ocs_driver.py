@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -422,4 +423,72 @@ async def test_answer_in_parts__counts_as_one(plain: Any, make_driver: Make) -> 
     assert [c.pair for c in found] == [Pair(1, 11), Pair(2, 12), Pair(3, 13)]
     assert found[0].input_dbm is None
     assert found[0].output_dbm == -3.5
+    server.close()
+
+
+def row(source: int, target: int, state: str = "steady") -> str:
+    return f"IPORTID={10000 + source},OPORTID={20000 + target},CONNSTATE={state},INPWR=0.0,OUTPWR=NONE"
+
+
+def lying(rows: Callable[[str], list[str]], ctag: Callable[[str], str] = str) -> Any:
+    """A switch that answers every command with success, and with these rows, whatever it was asked."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await login(reader, writer)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while line := (await reader.readuntil(b";")).decode().strip():
+                verb, tag = line.split(":")[0], line.split(":")[3].rstrip(";")
+                said = "".join(f'   "{one}"\r\n' for one in rows(verb))
+                writer.write(f"\r\n   x 26-01-01 00:00:00\r\nM  {ctag(tag)} COMPLD\r\n{said};\r\n<".encode())
+
+    return serve
+
+
+async def test_liar__rows_of_what_was_not_asked_make_no_circuit(plain: Any, make_driver: Make, caplog: Any) -> None:
+    """Other pairs, ports that it does not have, twice the same: none of these is ours, and the one that was asked is
+    not there."""
+    rows = [row(2, 9), row(9999, 5), row(1, 9999), row(2, 9, "fault"), *(row(3, 7) for _ in range(500))]
+    server, drives, heard = await scripted(make_driver, await plain(), lying(lambda verb: rows))
+    await heard.until(lambda h: h.ups)
+    (result,) = await drives.connect([Pair(1, 5)])
+    assert (result.pair, result.state) == (Pair(1, 5), INVALID)
+    assert result.cause == "the switch does not list it"
+    ports = range(1, drives.ocs.ports + 1)
+    assert all(one.pair.input in ports and one.pair.output in ports for one in await drives.read())
+    told = [line for line in caplog.messages if "but its ports are 1 to" in line]
+    assert len(told) == 1  # though it lies each time
+    assert told[0].startswith(f"{drives.ocs.name} lists 9999->5 steady")
+    server.close()
+
+
+async def test_liar__answers_to_another_tag_are_no_answer(plain: Any, make_driver: Make, monkeypatch: Any) -> None:
+    monkeypatch.setattr(connection.Tl1Connection.ask, "__defaults__", (0.05,))
+    serve = lying(lambda verb: [row(1, 5)], lambda tag: str(int(tag) + 1000))
+    server, drives, heard = await scripted(make_driver, await plain(), serve)
+    await heard.until(lambda h: h.ups)
+    with pytest.raises(SouthboundError, match=r"ocs did not answer RTRV-CRS-FIBER within"):
+        await drives.read()
+    server.close()
+
+
+@pytest.mark.parametrize(("length", "words"), [(10, "more than 65536 rows"), (60_000, "more than 16 MiB")])
+async def test_liar__an_answer_without_end_ends_that_connection(
+    plain: Any, make_driver: Make, length: int, words: str
+) -> None:
+    """Whether it is of many rows, or of long ones."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await login(reader, writer)
+        tag = (await reader.readuntil(b";")).decode().split(":")[3].rstrip(";")
+        rows = f'   "{"A" * length}"\r\n' * max(1, 60_000 // length // 4)
+        part = f"\r\n   x 26-01-01 00:00:00\r\nM  {tag} COMPLD\r\n{rows}>\r\n".encode()
+        with contextlib.suppress(OSError):
+            while True:
+                writer.write(part)
+                await writer.drain()
+
+    server, drives, heard = await scripted(make_driver, await plain(), serve)
+    await heard.until(lambda h: h.ups)
+    with pytest.raises(SouthboundError, match=rf"ocs: it sent an answer of {words}"):
+        await drives.read()
     server.close()
