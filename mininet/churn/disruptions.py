@@ -18,6 +18,7 @@ from rostrum.lab.namespace import LabError
 
 SETTLE_S = 6.0  # an effect may show this long after its cause was mended: bounds on silence are 5 s
 SILENCE_BOUND_S = 5.0  # rostrumd --silence-bound
+SWITCH_BACK_S = 3.0  # until a switch that is there again has its rules
 CLOCK_STEPS_S = (-86400, -60, -3, 3, 60, 86400)
 
 
@@ -35,7 +36,7 @@ class Disruption:
 
         Only what no protocol can bridge counts: a killed agent of one of them, an agent that stood still for longer
         than others wait for it, a rack whose only packet link was cut for as long. A manager, an OCS or a fibre that
-        fails is no excuse.
+        fails is no excuse. A P4 switch that is away is its rack's link, and one between racks is everybody's.
         """
         last = self.end_s if self.end_s is not None else float("inf")
         if last + SETTLE_S < begin_s or self.begin_s > end_s:
@@ -45,6 +46,8 @@ class Disruption:
             return self.subject in servers
         if self.kind == "pause-agent":
             return self.subject in servers and length > SILENCE_BOUND_S - 1.0
+        if self.kind in ("kill-switch", "pause-switch"):
+            return not racks.isdisjoint(self.subject.split()) and length > SILENCE_BOUND_S - SWITCH_BACK_S
         if self.kind == "cut-link":
             return not racks.isdisjoint(self.subject.split()) and length > SILENCE_BOUND_S - 1.0
         return False
@@ -84,6 +87,8 @@ class Disruptor:
         ]
         if self.clocks is not None:
             kinds.append((self._step_clock, 2))
+        if self._p4():
+            kinds += [(self._kill_switch, 2), (self._pause_switch, 2)]
         while not self.stop.wait(rng.expovariate(1.0 / self.pace_s)):
             (chosen,) = rng.choices([one for one, _ in kinds], [weight for _, weight in kinds])
             try:
@@ -103,15 +108,15 @@ class Disruptor:
     def _server(self, rng: random.Random) -> str:
         return rng.choice(sorted(self.lab.topology.servers))
 
-    def _kill(self, program: str, kind: str, rng: random.Random, longest_s: float) -> None:
+    def _kill(self, program: str, kind: str, rng: random.Random, longest_s: float, also: str = "") -> None:
         number = rng.choice((signal.SIGKILL, signal.SIGTERM))
-        with self._disrupted(kind, program):
+        with self._disrupted(kind, program + also):
             self.lab.kill(program, number)
             time.sleep(rng.uniform(0.0, longest_s))
             self.lab.start_program(program)
 
-    def _pause(self, program: str, kind: str, seconds: float) -> None:
-        with self._disrupted(kind, program):
+    def _pause(self, program: str, kind: str, seconds: float, also: str = "") -> None:
+        with self._disrupted(kind, program + also):
             self.lab.signal(program, signal.SIGSTOP)
             time.sleep(seconds)
             self.lab.signal(program, signal.SIGCONT)
@@ -134,6 +139,24 @@ class Disruptor:
     def _pause_ocs(self, rng: random.Random) -> None:
         self._pause("ocs", "pause-ocs", rng.choice((0.3, 1.0, 4.0)))
 
+    def _p4(self) -> list[str]:
+        """Switches that are programs of the lab's own."""
+        return sorted(name for name, one in self.lab.topology.switches.items() if one.p4)
+
+    def _kill_switch(self, rng: random.Random) -> None:
+        """What it held is gone."""
+        switch = rng.choice(self._p4())
+        self._kill(switch, "kill-switch", rng, 3.0, self._racks_of(switch))
+
+    def _pause_switch(self, rng: random.Random) -> None:
+        switch = rng.choice(self._p4())
+        self._pause(switch, "pause-switch", rng.choice((0.3, 1.0, 4.0)), self._racks_of(switch))
+
+    def _racks_of(self, switch: str) -> str:
+        """Those that one between racks joins; nothing at a rack's own."""
+        racks = {server.tor for server in self.lab.topology.servers.values()}
+        return "" if switch in racks else " " + " ".join(sorted(racks))
+
     def _drop_sessions(self, rng: random.Random) -> None:
         with self._disrupted("drop-sessions", "ocs"):
             self.lab.ask_ocs("ocs", {"op": "drop-sessions"})
@@ -143,8 +166,10 @@ class Disruptor:
         pairs = [
             sorted((one.a.node, one.b.node))
             for one in self.lab.topology.links
-            if one.a.node in switches and one.b.node in switches
+            if all(end.node in switches and not switches[end.node].p4 for end in (one.a, one.b))
         ]
+        if not pairs:
+            return  # links.py cuts those of Open vSwitch
         a, b = rng.choice(sorted(pairs))
         with self._disrupted("cut-link", f"{a} {b}"):
             links.cut(self.lab, a, b)

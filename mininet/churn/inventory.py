@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,7 +45,7 @@ class Inventory:
     descriptors: dict[str, int] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)  # resident, without the objects that are mapped
     flows: int = 0  # multicast flows of paths and groups in use; those kept for reuse are told apart
-    openflow_groups: int = 0  # group-table entries of those flows
+    openflow_groups: int = 0  # group-table entries of those flows; replication groups at P4 switches
     other_flows: int = 0  # unicast, ARP, LLDP: what every switch has all the time
     meters: int = 0
     cross_connects: int = 0  # of circuits in use; idle ones are kept for reuse
@@ -103,6 +104,9 @@ def _machine(lab: Lab, found: Inventory) -> None:
     switches = [name for name, one in lab.topology.switches.items() if not one.p4]
     script = _COUNT.format(pids=" ".join(names), switches=" ".join(switches))
     shown = lab.execute("manager", ["sh", "-c", script])
+    if len(switches) < len(lab.topology.switches):
+        p4 = [sys.executable, "-m", "rostrum.lab.p4switches", str(lab.run / "topology.yaml")]
+        shown += lab.execute("manager", p4)
     for line in shown.splitlines():
         if match := re.fullmatch(r"program (\d+) (\d+) (\d+) (\d+)", line):
             name = names[match[1]]

@@ -43,6 +43,8 @@ QUICK = {
 @click.option("--pace", type=click.FloatRange(min=0.1, max=600), default=4.0, show_default=True,
               help="Mean seconds between one disruption's end and the next.")  # fmt: skip
 @click.option("--topology", default="hybrid-4x2", show_default=True, help="Topology file or built-in name.")
+@click.option("--switch", type=click.Choice(["openflow", "p4", "mixed"]), default=None,
+              help="Kind of its switches; P4 ones are killed and paused, too. [as the topology file says]")  # fmt: skip
 @click.option("--seed", default=1, show_default=True, help="Of all random choices.")
 @click.option("--name", default="churn", show_default=True, help="Of the lab.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/churn.json",
@@ -75,18 +77,18 @@ def command(minutes: float | None, hours: float | None, json_file: Path, **given
         raise SystemExit(1)
 
 
-def run(seconds: float, pace: float, topology: str, seed: int, name: str) -> dict[str, Any]:
+def run(seconds: float, pace: float, topology: str, seed: int, name: str, switch: str | None = None) -> dict[str, Any]:
     """The report of one run. Raises LabError, RostrumError."""
     with tempfile.TemporaryDirectory() as folder:
         clocks = _clocks(Path(folder))
         with Lab.start(
-            topology, name=name, or_another=True, seed=seed, changes=QUICK, manager_options=OPTIONS,
+            topology, name=name, or_another=True, switch=switch, seed=seed, changes=QUICK, manager_options=OPTIONS,
             quota="256M", reserve="16M", progress=lambda _: None,
         ) as lab:  # fmt: skip
             OUT.print(f"lab {lab.name} for {seconds:g} s, seed {seed}" + ("" if clocks else "; no libfaketime: clocks "
                       "stay as they are (apt install libfaketime)"))  # fmt: skip
             report = _churn(lab, seconds, pace, seed, clocks)
-    parameters = {"seconds": seconds, "pace": pace, "topology": topology}
+    parameters = {"seconds": seconds, "pace": pace, "topology": topology, "switch": switch}
     return {"experiment": "churn", "manifest": manifest(seed, parameters), **report}
 
 

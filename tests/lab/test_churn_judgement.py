@@ -44,6 +44,13 @@ def test_cut_link_excuses_its_rack_if_it_was_long() -> None:
     assert verdicts(failed("h3"), Disruption("cut-link", "core tor2", 10.0, 11.0)) == [None]
 
 
+def test_p4_switch_that_was_away_excuses_its_racks_if_it_was_long() -> None:
+    assert verdicts(failed("h3"), Disruption("kill-switch", "tor2", 12.0, 15.0)) == ["kill-switch"]
+    assert verdicts(failed("h3"), Disruption("pause-switch", "core tor1 tor2 tor3", 12.0, 16.0)) == ["pause-switch"]
+    assert verdicts(failed("h5"), Disruption("kill-switch", "tor2", 12.0, 15.0)) == [None]
+    assert verdicts(failed("h3"), Disruption("kill-switch", "tor2", 12.0, 13.0)) == [None]
+
+
 def test_wrong_bytes_and_failures_without_words_are_never_excused() -> None:
     killed = Disruption("kill-agent", "h3", 12.0, 13.0)
     assert verdicts(failed("h3", never_excused=True), killed) == [None]

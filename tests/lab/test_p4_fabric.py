@@ -5,13 +5,16 @@ On the reference target in a mixed fabric, and on BMv2 in a pure one where it is
 
 from __future__ import annotations
 
+import re
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from rostrum.lab import p4switches
+from rostrum.lab.churn.inventory import Inventory, tables
 from rostrum.lab.lab import Lab
 
 from tests.lab.objects import check, data_of, forget, send, until
@@ -175,6 +178,20 @@ def test_switch_killed_under_a_transfer__it_goes_on_to_the_end(lab: Lab) -> None
 
 def _up(lab: Lab, switch: str) -> bool:
     return bool(next(row for row in lab.rest.get("/v1/switches")["switches"] if row["name"] == switch)["up"])
+
+
+def test_dump__is_what_the_manager_knows_of(lab: Lab) -> None:
+    path = request(lab, sender="h1", receivers=["h3", "h5"], kind="packet")
+    shown = lab.execute("manager", [sys.executable, "-m", "rostrum.lab.p4switches", str(lab.run / "topology.yaml")])
+    for rack in ("tor1", "tor2", "tor3"):
+        (number,) = re.findall(
+            rf"^flows {rack} .*nw_dst={re.escape(path['group'])} .*group:(\d+)$", shown, re.MULTILINE
+        )
+        assert f"groups {rack} group_id={number}\n" in shown
+    known = {(row["switch"], row["group"]) for row in lab.rest.get("/v1/rules")["rules"]}
+    found = Inventory()
+    tables(shown, known, known, found)
+    assert not found.unexplained and found.flows and found.openflow_groups
 
 
 def test_stranger_on_the_data_port__is_refused_too(lab: Lab) -> None:
