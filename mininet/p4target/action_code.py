@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rostrum.lab.p4target.checksum_code import calculation_source
-from rostrum.lab.p4target.expressions import Data, Translator, constant, literal, unwrap
-from rostrum.lab.p4target.program import Action, Header, Program, ProgramError, construct
+from rostrum.lab.p4target.expressions import Data, Translator, constant, literal
+from rostrum.lab.p4target.program import Action, Program, ProgramError, construct
 from rostrum.lab.p4target.source import Source
 
 BINARY = {
@@ -33,11 +32,8 @@ class ActionCode:
             "modify_field": self._assign,
             "assign_header": self._assign_header,
             "copy_header": self._assign_header,
-            "assign_header_stack": self._assign_stack,
             "add_header": self._add_header,
             "remove_header": self._remove_header,
-            "push": self._push,
-            "pop": self._pop,
             "mark_to_drop": lambda *_: self._drop(),
             "drop": self._drop,
             "no_op": lambda: None,
@@ -46,17 +42,7 @@ class ActionCode:
             "execute_meter": self._meter,
             "register_read": self._register_read,
             "register_write": self._register_write,
-            "generate_digest": lambda _, number: self._note("digest", number),
-            "clone_ingress_pkt_to_egress": self._clone,
-            "clone_egress_pkt_to_egress": self._clone,
-            "resubmit": lambda number: self._note("resubmitted", number),
-            "recirculate": lambda number: self._note("recirculated", number),
-            "modify_field_with_hash_based_offset": self._hash,
-            "modify_field_rng_uniform": self._random,
-            "truncate": lambda size: self.out.line(f"trunc = min(trunc, {self.translate.data(size).source})"),
-            "log_msg": self._log,
-            "assert": lambda condition: self._check(condition, "assert"),
-            "assume": lambda condition: self._check(condition, "assume"),
+            "generate_digest": lambda _, number: self.out.line(f"digest = {self.translate.data(number).source}"),
         }
 
     def action(self, action: Action) -> None:
@@ -105,67 +91,21 @@ class ActionCode:
     def _assign(self, target: Any, source: Any) -> None:
         self.out.lines(self.translate.assign(target, self.translate.data(source)))
 
-    def _each(self, node: Any, write: Callable[[Header], None]) -> None:
-        """Code for the header of an expression, under conditions if it is known only at run time."""
-        for condition, header in self.translate.headers(node):
-            if condition is None:
-                write(header)
-            else:
-                with self.out.block(f"if {condition}:"):
-                    write(header)
-
     def _assign_header(self, target: Any, source: Any) -> None:
-        def read(header: Header) -> None:
-            self.out.line(f"t, u = h{header.index}, v{header.index}")
-
-        def write(header: Header) -> None:
-            self.out.line(f"h{header.index}, v{header.index} = t, u")
-
-        if len(self.translate.headers(source)) > 1:
-            self.out.line("t, u = 0, False")
-        self._each(source, read)
-        self._each(target, write)
-
-    def _assign_stack(self, target: Any, source: Any) -> None:
-        to, of = self.translate.stack(target), self.translate.stack(source)
-        self.out.line(f"x{to.index} = x{of.index}")
-        for one, other in zip(to.headers, of.headers, strict=True):
-            self.out.line(f"h{one.index}, v{one.index} = h{other.index}, v{other.index}")
+        to, of = self.translate.header(target).index, self.translate.header(source).index
+        self.out.line(f"h{to}, v{to} = h{of}, v{of}")
 
     def _add_header(self, node: Any) -> None:
-        def write(header: Header) -> None:
-            with self.out.block(f"if not v{header.index}:"):
-                self.out.line(f"h{header.index}, v{header.index} = 0, True")
-                self.out.line(f"plen += {header.width_bytes}")
-
-        self._each(node, write)
+        header = self.translate.header(node)
+        with self.out.block(f"if not v{header.index}:"):
+            self.out.line(f"h{header.index}, v{header.index} = 0, True")
+            self.out.line(f"plen += {header.width_bytes}")
 
     def _remove_header(self, node: Any) -> None:
-        def write(header: Header) -> None:
-            with self.out.block(f"if v{header.index}:"):
-                self.out.line(f"h{header.index}, v{header.index} = 0, False")
-                self.out.line(f"plen -= {header.width_bytes}")
-
-        self._each(node, write)
-
-    def _shifted(self, node: Any, amount: Any, forward: bool) -> None:
-        stack, by = self.translate.stack(node), constant(amount)
-        if by is None:
-            raise ProgramError("the number of headers is no constant")
-        indexes, count = [header.index for header in stack.headers], len(stack.headers)
-        by = min(by, count)
-        sources = [None] * by + indexes[: count - by] if forward else indexes[by:] + [None] * by
-        left = [f"h{index}, v{index}" for index in indexes]
-        right = ["0, False" if source is None else f"h{source}, v{source}" for source in sources]
-        self.out.line(f"{', '.join(left)} = {', '.join(right)}")
-        name = f"x{stack.index}"
-        self.out.line(f"{name} = min({count}, {name} + {by})" if forward else f"{name} = max(0, {name} - {by})")
-
-    def _push(self, node: Any, amount: Any) -> None:
-        self._shifted(node, amount, True)
-
-    def _pop(self, node: Any, amount: Any) -> None:
-        self._shifted(node, amount, False)
+        header = self.translate.header(node)
+        with self.out.block(f"if v{header.index}:"):
+            self.out.line(f"h{header.index}, v{header.index} = 0, False")
+            self.out.line(f"plen -= {header.width_bytes}")
 
     # -- what becomes of the packet -----------------------------------------------------------------------------
 
@@ -177,14 +117,7 @@ class ActionCode:
         if group := self.translate.standard("intrinsic_metadata.mcast_grp"):
             self.out.line(f"{group} = 0")
 
-    def _note(self, name: str, number: Any) -> None:
-        self.out.line(f"{name} = {self.translate.data(number).source}")
-
-    def _clone(self, session: Any, field_list: Any) -> None:
-        fields = self.translate.data(field_list).source
-        self.out.line(f"cloned = ({self.translate.data(session).source} & 0x7fff, {fields})")
-
-    # -- counters, meters, registers, hashes --------------------------------------------------------------------
+    # -- counters, meters, registers ----------------------------------------------------------------------------
 
     def _index(self, index: Any, size: int) -> str:
         """Puts an index into `i`; a condition under which it is one."""
@@ -217,27 +150,3 @@ class ActionCode:
             source = f"{source} & {literal((1 << register.width_bits) - 1)}"
         with self.out.block(self._index(index, register.size)):
             self.out.line(f"R{register.index}[i] = {source}")
-
-    def _hash(self, target: Any, base: Any, calculation: Any, size: Any) -> None:
-        item = self.program.calculations[calculation["value"]]
-        with construct(f"calculation {calculation['value']}"):
-            value = calculation_source(item, self.translate, self.out)
-        low, count = self.translate.data(base).source, self.translate.data(size).source
-        self.out.line(f"t = {value} % (({count}) or 1) + {low}")
-        self.out.lines(self.translate.assign(target, Data("t", None)))
-
-    def _random(self, target: Any, low: Any, high: Any) -> None:
-        self.out.line(f"t, u = {self.translate.data(low).source}, {self.translate.data(high).source}")
-        with self.out.block("if t <= u:"):
-            self.out.lines(self.translate.assign(target, Data("random_between(t, u)", None)))
-
-    # -- telling --------------------------------------------------------------------------------------------------
-
-    def _log(self, text: Any, values: Any) -> None:
-        sources = [self.translate.data(value).source for value in values["value"]]
-        self.out.line(f"log({text['value']!r}, ({''.join(f'{source}, ' for source in sources)}))")
-
-    def _check(self, condition: Any, name: str) -> None:
-        leaf = unwrap(condition)
-        with self.out.block(f"if not {self.translate.boolean(leaf)}:"):
-            self.out.line(f"raise Abandoned({name!r})")

@@ -1,4 +1,4 @@
-"""CounterEntry, MeterEntry, RegisterEntry and ValueSetEntry: written and read."""
+"""CounterEntry, MeterEntry and RegisterEntry: written and read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from finsy.proto import p4r
 from rostrum.lab.p4target.info import Info, of
-from rostrum.lab.p4target.status import beyond, decode, encode, full, invalid, unsupported
+from rostrum.lab.p4target.status import beyond, decode, encode, invalid, unsupported
 from rostrum.lab.p4target.table_entries import check_counts, config_of, only_modify, rates
 
 
@@ -95,35 +95,3 @@ class ArrayEntries:
                 entry = p4r.RegisterEntry(register_id=item.preamble.id, index=p4r.Index(index=index))
                 entry.data.bitstring = encode(cells[index])
                 yield p4r.Entity(register_entry=entry)
-
-    # -- value sets ---------------------------------------------------------------------------------------------
-
-    def write_value_set(self, kind: int, message: Any) -> None:
-        item = of(self.info.value_sets, message.value_set_id, "value set")
-        only_modify(kind, "a value set")
-        if len(message.members) > item.size:
-            raise full(f"value set {item.preamble.name} has room for {item.size} members")
-        members = {self._member(item, member) for member in message.members}
-        current = self.info.pipeline.value_sets[item.preamble.name]
-        current.clear()
-        current.update(members)
-
-    @staticmethod
-    def _member(item: Any, member: Any) -> tuple[int, ...]:
-        given = {each.field_id: each for each in member.match}
-        values = []
-        for field in item.match:
-            each = given.get(field.id)
-            if each is None or each.WhichOneof("field_match_type") != "exact":
-                raise invalid(f"value set {item.preamble.name}: match field {field.id} has no exact value")
-            values.append(decode(each.exact.value, field.bitwidth, f"value set {item.preamble.name}"))
-        return tuple(values)
-
-    def read_value_set(self, message: Any) -> Iterator[Any]:
-        for item in self._selected(self.info.value_sets, message.value_set_id, "value set"):
-            entry = p4r.ValueSetEntry(value_set_id=item.preamble.id)
-            for values in sorted(self.info.pipeline.value_sets[item.preamble.name]):
-                member = entry.members.add()
-                for field, value in zip(item.match, values, strict=True):
-                    member.match.add(field_id=field.id).exact.value = encode(value)
-            yield p4r.Entity(value_set_entry=entry)

@@ -1,24 +1,22 @@
-"""Generates calculations (hashes over fields) and the checksums made of them."""
+"""Generates checksums over fields."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from rostrum.lab.p4target.expressions import Data, Translator, literal, unwrap
-from rostrum.lab.p4target.hashes import ALGORITHMS
-from rostrum.lab.p4target.program import Field, Header, Program, ProgramError, construct
+from rostrum.lab.p4target.program import Field, Header, ProgramError, construct
 from rostrum.lab.p4target.source import Source
 
 
 def calculation_source(item: dict[str, Any], translate: Translator, out: Source) -> str:
     """Code that collects the input; the source of the result."""
-    algorithm = item["algo"]
-    if algorithm not in ALGORITHMS:
-        raise ProgramError(f"algorithm {algorithm!r} is not supported")
+    if item["algo"] not in ("csum16", "cksum16"):
+        raise ProgramError(f"algorithm {item['algo']!r} is not supported")
     inputs = _inputs(item["input"], translate)
     payload = any(part["type"] == "payload" for part in item["input"])
     conditions = {part.condition for part in inputs}
-    if algorithm in ("csum16", "cksum16") and len(conditions) <= 1 and not payload:
+    if len(conditions) <= 1 and not payload:
         # A sum of 16-bit words with end-around carry is the remainder modulo 65535. An invalid header's value is 0.
         width = sum(part.width_bits for part in inputs)
         out.line(f"bits = {_joined(inputs, -width % 16)}")
@@ -30,13 +28,8 @@ def calculation_source(item: dict[str, Any], translate: Translator, out: Source)
         _collect(inputs, out)
     out.line("buffer = (bits << -wide % 8).to_bytes((wide + 7) // 8, 'big')")
     if payload:
-        # BMv2 counts a truncated packet's bytes from the payload's begin.
-        out.line("buffer += data[pos:pos + trunc]" if truncates(translate.program) else "buffer += data[pos:]")
-    return f"hash_{algorithm}(buffer)"
-
-
-def truncates(program: Program) -> bool:
-    return any(item["op"] == "truncate" for action in program.actions.values() for item in action.primitives)
+        out.line("buffer += data[pos:]")
+    return "csum16(buffer)"
 
 
 class Input(NamedTuple):

@@ -1,7 +1,7 @@
 """Expressions of the program as Python source.
 
 Naming in generated code: `h3`, `v3` value (an int, the whole header) and validity of header 3; `m2_5` field 5 of
-metadata instance 2; `x1` how many headers stack 1 has; `p0` an action's parameter. An invalid header's value is 0.
+metadata instance 2; `p0` an action's parameter. An invalid header's value is 0.
 Arithmetic is done on unbounded integers and cut to width where p4c says so or where a field is assigned, as in BMv2.
 """
 
@@ -103,22 +103,12 @@ class Translator:
             raise ProgramError(f"no header {name!r}")
         return self.program.headers[name]
 
-    def headers(self, node: Any) -> list[tuple[str | None, Header]]:
-        """The header of an expression; for a stack's element whose index is known only at run time, all that it may
-        be, each with its condition."""
+    def header(self, node: Any) -> Header:
+        """The header of an expression."""
         leaf = unwrap(node)
-        if leaf.get("type") == "header":
-            return [(None, self.header_named(leaf["value"]))]
-        if leaf.get("op") == "dereference_header_stack":
-            stack, index = self.stack(leaf["left"]), self.data(leaf["right"])
-            return [(f"{index.source} == {number}", header) for number, header in enumerate(stack.headers)]
-        raise ProgramError(f"{leaf.get('op') or leaf.get('type')!r} is no header")
-
-    def stack(self, node: Any) -> Any:
-        leaf = unwrap(node)
-        if leaf.get("type") != "header_stack" or leaf["value"] not in self.program.stacks:
-            raise ProgramError(f"{leaf.get('value')!r} is no header stack")
-        return self.program.stacks[leaf["value"]]
+        if leaf.get("type") != "header":
+            raise ProgramError(f"{leaf.get('op') or leaf.get('type')!r} is no header")
+        return self.header_named(leaf["value"])
 
     def assign(self, node: Any, value: Data) -> list[str]:
         """Statements that put a value into a field, cut to the field's width."""
@@ -129,13 +119,6 @@ class Translator:
             if header.metadata:
                 return [f"{self.metadata(header, member)} = {cut(value, info, pattern=False)}"]
             return self.store(header, info, value)
-        if leaf.get("op") == "access_field":
-            lines = [f"t = {value.source}"]
-            for condition, header in self.headers(leaf["left"]):
-                info = list(header.fields.values())[leaf["right"]]
-                stored = self.store(header, info, Data("t", value.bits))
-                lines += stored if condition is None else [f"if {condition}:", *(f"    {line}" for line in stored)]
-            return lines
         raise ProgramError(f"{leaf.get('type') or leaf.get('op')!r} cannot be assigned to")
 
     def store(self, header: Header, info: Field, value: Data) -> list[str]:
@@ -156,10 +139,6 @@ class Translator:
             return self.is_boolean(leaf["left"])
         return leaf.get("type") == "bool" or leaf.get("op") in BOOLEAN
 
-    def is_header(self, node: Any) -> bool:
-        leaf = unwrap(node)
-        return leaf.get("type") == "header" or leaf.get("op") == "dereference_header_stack"
-
     def boolean(self, node: Any) -> str:
         """Source of a truth value."""
         leaf = unwrap(node)
@@ -175,7 +154,7 @@ class Translator:
                     return f"v{self.header_named(inner['value'][0]).index}"
                 return f"({self.data(inner).source} != 0)"
             if op == "valid":
-                return self._valid(leaf["right"])
+                return f"v{self.header(leaf['right']).index}"
             if op == "not":
                 return f"(not {self.boolean(leaf['right'])})"
             if op in ("and", "or"):
@@ -183,23 +162,16 @@ class Translator:
             if op == "?":
                 cond, left, right = (self.boolean(leaf[side]) for side in ("cond", "left", "right"))
                 return f"({left} if {cond} else {right})"
-            if self.is_header(leaf["left"]):
+            if unwrap(leaf["left"]).get("type") == "header":
                 return self._same_headers(leaf)
             if self.is_boolean(leaf["left"]):
                 return f"({self.boolean(leaf['left'])} {op} {self.boolean(leaf['right'])})"
             return f"({self.data(leaf['left']).source} {COMPARISON[op]} {self.data(leaf['right']).source})"
 
-    def _valid(self, node: Any) -> str:
-        found = self.headers(node)
-        if found[0][0] is None:
-            return f"v{found[0][1].index}"
-        return "(" + " or ".join(f"({condition} and v{header.index})" for condition, header in found) + ")"
-
     def _same_headers(self, leaf: dict[str, Any]) -> str:
-        left, right = self.headers(leaf["left"]), self.headers(leaf["right"])
-        if len(left) > 1 or len(right) > 1 or leaf["op"] not in ("==", "!="):
-            raise ProgramError("comparing elements of stacks by an index known at run time is not supported")
-        a, b = left[0][1].index, right[0][1].index
+        if leaf["op"] not in ("==", "!="):
+            raise ProgramError("headers are equal or not, and in no order")
+        a, b = self.header(leaf["left"]).index, self.header(leaf["right"]).index
         same = f"(v{a} and v{b} and h{a} == h{b})"
         return same if leaf["op"] == "==" else f"(not {same})"
 
@@ -222,8 +194,6 @@ class Translator:
             return Data(f"p{value}", self.parameters[value])
         if kind == "bool":
             return Data("1" if value else "0", 1)
-        if kind == "stack_field":
-            return self.last(*value)
         if kind == "register":
             array = self.program.registers[value[0]]
             return Data(f"register(R{array.index}, {self.data(value[1]).source})", array.width_bits)
@@ -243,16 +213,6 @@ class Translator:
             source = f"({source} & {literal((1 << width_bits) - 1)})"
         return Data(source, width_bits)
 
-    def last(self, name: str, member: str) -> Data:
-        """A field of the last header that was extracted into a stack."""
-        stack = self.program.stacks[name]
-        parts = [
-            f"{self.member(header, header.fields[member]).source} if x{stack.index} == {number + 1}"
-            for number, header in enumerate(stack.headers)
-        ]
-        width = stack.headers[0].fields[member]
-        return Data(f"({' else '.join(parts)} else 0)", None if width.signed else width.width_bits)
-
     def _operation(self, leaf: dict[str, Any]) -> Data:
         op = leaf["op"]
         if op in BOOLEAN or (op == "?" and self.is_boolean(leaf)):
@@ -262,11 +222,6 @@ class Translator:
         if op == "?":
             left, right = self.data(leaf["left"]), self.data(leaf["right"])
             return Data(f"({left.source} if {self.boolean(leaf['cond'])} else {right.source})", widest(left, right))
-        if op in ("last_stack_index", "size_stack"):
-            name = f"x{self.stack(leaf['right'] if leaf.get('left') is None else leaf['left']).index}"
-            return Data(f"({name} - 1)", None) if op == "last_stack_index" else Data(name, 8)
-        if op == "access_field":
-            return self._element(leaf)
         if op == "~":
             return Data(f"(~{self.data(leaf['right']).source})", None)
         left, right = self.data(leaf["left"]), self.data(leaf["right"])
@@ -280,17 +235,6 @@ class Translator:
         if op == "&" and mask is not None and mask >= 0:
             return masked(left, mask)
         return self._arithmetic(op, left, right)
-
-    def _element(self, leaf: dict[str, Any]) -> Data:
-        found = self.headers(leaf["left"])
-        infos = [list(header.fields.values())[leaf["right"]] for _, header in found]
-        if found[0][0] is None:
-            return self.member(found[0][1], infos[0])
-        parts = [
-            f"{self.member(header, info).source} if {condition}"
-            for (condition, header), info in zip(found, infos, strict=True)
-        ]
-        return Data(f"({' else '.join(parts)} else 0)", None if infos[0].signed else infos[0].width_bits)
 
     def _cast(self, op: str, left: Data, width: int | None) -> Data:
         if width is None or not 1 <= width <= SHIFT_MAX_BITS:

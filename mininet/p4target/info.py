@@ -75,7 +75,6 @@ class Info:
         self.counters = self._named(p4info.counters, pipeline.counters, "counter")
         self.meters = self._named(p4info.meters, pipeline.meters, "meter")
         self.registers = self._named(p4info.registers, pipeline.registers, "register")
-        self.value_sets = self._named(p4info.value_sets, pipeline.value_sets, "value set")
         learned = {learn.name: learn.id for learn in program.learn_lists.values()}
         self.digests = self._named(p4info.digests, learned, "digest")
         self.digest_by_learn = {learned[item.preamble.name]: number for number, item in self.digests.items()}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rostrum.lab.p4target.expressions import Data, Translator, literal, unwrap
-from rostrum.lab.p4target.program import Header, Program, ProgramError, Stack, construct
+from rostrum.lab.p4target.program import Header, Program, ProgramError, construct
 from rostrum.lab.p4target.source import Source
 
 STATES_MAX = 512  # a parser that does not end by then has a loop without extracting anything
@@ -23,7 +23,6 @@ class ParserCode:
         """`primitive` writes the code of a statement that actions may have too."""
         self.program, self.translate, self.out, self.primitive = program, translate, out, primitive
         self.numbers = {name: number for number, name in enumerate(program.parser_states)}
-        self.value_sets = {name: number for number, name in enumerate(program.value_sets)}
 
     def error(self, name: str) -> int:
         """An error's value; 0 if the program does not name it, as it cannot look at it then."""
@@ -106,8 +105,6 @@ class ParserCode:
             header = self.translate.header_named(what["value"])
             self._need(str(header.width_bytes))
             self._read(header)
-        elif what["type"] == "stack":
-            self._extract_next(self.program.stacks[what["value"]])
         else:
             raise ProgramError(f"extracting into a {what['type']!r} is not supported")
 
@@ -116,16 +113,6 @@ class ParserCode:
         self.out.line(f"h{header.index} = int.from_bytes(data[pos:pos + {width}], 'big')")
         self.out.line(f"v{header.index} = True")
         self.out.line(f"pos += {width}")
-
-    def _extract_next(self, stack: Stack) -> None:
-        out, count = self.out, f"x{stack.index}"
-        with out.block(f"if {count} >= {len(stack.headers)}:"):
-            self._fail("StackOutOfBounds")
-        self._need(str(stack.headers[0].width_bytes))
-        for number, header in enumerate(stack.headers):
-            with out.block(f"{'el' if number else ''}if {count} == {number}:"):
-                self._read(header)
-        out.line(f"{count} += 1")
 
     def _set(self, target: dict[str, Any], source: dict[str, Any]) -> None:
         leaf = unwrap(source)
@@ -152,7 +139,7 @@ class ParserCode:
         for number, part in enumerate(state["transition_key"]):
             if part["type"] == "lookahead":
                 self._need(str((part["value"][0] + part["value"][1] + 7) // 8))
-            elif part["type"] not in ("field", "stack_field"):
+            elif part["type"] != "field":
                 raise ProgramError(f"a key of type {part['type']!r} is not supported")
             value = self.translate.data(part)
             if value.bits is None:
@@ -164,8 +151,6 @@ class ParserCode:
 
     def _signed(self, part: dict[str, Any]) -> int:
         name, member = part["value"]
-        if part["type"] == "stack_field":
-            name = self.program.stacks[name].headers[0].name
         return self.program.field_of(name, member).width_bits
 
     def _transitions(self, state: dict[str, Any]) -> None:
@@ -189,9 +174,6 @@ class ParserCode:
                 self.out.line("break")
 
     def _condition(self, transition: dict[str, Any], widths: list[int]) -> str:
-        if transition["type"] == "parse_vset":
-            number = self.value_sets[transition["value"]]
-            return f"({', '.join(f'k{place}' for place in range(len(widths)))},) in VS{number}"
         if transition["type"] != "hexstr":
             raise ProgramError(f"type {transition['type']!r} is not supported")
         value = int(transition["value"], 16)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import builtins
-import random
 from typing import Any, Protocol
 
 from rostrum.lab.p4target.expressions import SHIFT_MAX_BITS
-from rostrum.lab.p4target.hashes import ALGORITHMS
 from rostrum.lab.p4target.meters import Meters
 from rostrum.lab.p4target.pipeline_code import PipelineCode
 from rostrum.lab.p4target.program import MALFORMED, Program, ProgramError
@@ -27,12 +25,6 @@ ATTRIBUTES = {
     "colour",
 }
 
-Kept = tuple[int, tuple[int, ...]] | None
-
-
-class Abandoned(Exception):
-    """An assert or assume of the program does not hold; the packet is dropped."""
-
 
 class Around(Protocol):
     """What generated code calls of the switch around it."""
@@ -41,11 +33,8 @@ class Around(Protocol):
 
     def enqueue(self, port: int, priority: int, rid: int, shared: tuple[Any, ...]) -> None: ...
     def replicate(self, group: int, priority: int, shared: tuple[Any, ...]) -> None: ...
-    def clone(self, session: int, shared: tuple[Any, ...], passes: int) -> None: ...
-    def again(self, data: bytes, port: int, kind: int, kept: Kept, passes: int) -> None: ...
     def learn(self, number: int, values: tuple[int, ...]) -> None: ...
     def dropped(self, why: str) -> None: ...
-    def log(self, text: str, values: tuple[int, ...]) -> None: ...
     def clock_us(self) -> int: ...
 
 
@@ -68,7 +57,6 @@ class Pipeline:
         }
         self.registers = {name: [0] * array.size for name, array in program.registers.items()}
         self.meters = {name: Meters(array.unit, array.size, around.clock_us) for name, array in program.meters.items()}
-        self.value_sets: dict[str, set[tuple[int, ...]]] = {name: set() for name in program.value_sets}
         try:
             self.source = PipelineCode(program, around.drop_port).text()
             code = compile(self.source, "<p4 program>", "exec")
@@ -86,28 +74,24 @@ class Pipeline:
     @staticmethod
     def _check_names(module: dict[str, Any]) -> None:
         """Nothing the code uses is missing: better now than when the first packet comes by."""
-        for name in ("ingress", "egress", "reparse"):
-            if name in module:
-                unknown = set(module[name].__code__.co_names) - set(module) - set(dir(builtins)) - ATTRIBUTES
-                if unknown:
-                    raise ProgramError(f"{name} uses what it never sets ({', '.join(sorted(unknown))})")
+        for name in ("ingress", "egress"):
+            unknown = set(module[name].__code__.co_names) - set(module) - set(dir(builtins)) - ATTRIBUTES
+            if unknown:
+                raise ProgramError(f"{name} uses what it never sets ({', '.join(sorted(unknown))})")
 
     def _module(self, around: Around) -> dict[str, Any]:
         program = self.program
         module: dict[str, Any] = {
             "DROP_PORT": around.drop_port,
-            "Abandoned": Abandoned,
-            "random_between": random.Random(1).randint,
+            "csum16": csum16,
             "shift_left": shift_left,
             "shift_right": shift_right,
             "divide": divide,
             "modulo": modulo,
             "register": register,
         }
-        for name in ("enqueue", "replicate", "clone", "again", "learn", "dropped", "log", "clock_us"):
+        for name in ("enqueue", "replicate", "learn", "dropped", "clock_us"):
             module[name] = getattr(around, name)
-        for name, function in ALGORITHMS.items():
-            module[f"hash_{name}"] = function
         for table in self.tables.values():
             module[f"T{table.info.index}"] = table
             module[f"F{table.info.index}"] = table.find.get
@@ -118,14 +102,18 @@ class Pipeline:
             module[f"R{program.registers[name].index}"] = cells
         for name, meters in self.meters.items():
             module[f"M{program.meters[name].index}"] = meters
-        for number, name in enumerate(program.value_sets):
-            module[f"VS{number}"] = self.value_sets[name]
         return module
 
     def table(self, name: str) -> Table:
         if name not in self.tables:
             raise TableError("invalid", f"the program has no table {name}")
         return self.tables[name]
+
+
+def csum16(data: bytes) -> int:
+    """The Internet checksum (RFC 1071). A sum of 16-bit words with end-around carry is a remainder modulo 65535."""
+    value = int.from_bytes(data + b"\0" if len(data) % 2 else data, "big")
+    return 0xFFFF - (value % 0xFFFF or (0xFFFF if value else 0))
 
 
 def shift_left(value: int, by: int) -> int:

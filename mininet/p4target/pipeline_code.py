@@ -1,12 +1,10 @@
-"""Generates the module that forwards packets: functions `ingress`, `egress` and `reparse`.
+"""Generates the module that forwards packets: functions `ingress` and `egress`.
 
-    ingress(data, port, kind, kept, passes)   parser, checksums, ingress control, then `enqueue` for every copy
-    egress(port, rid, shared, queued)         egress control, checksums, deparser: the frame, or None if it is dropped
-    reparse(data, port, kept, passes)         the state in which an ingress clone begins its egress
+    ingress(data, port)                 parser, checksums, ingress control, then `enqueue` for every copy
+    egress(port, rid, shared, queued)   egress control, checksums, deparser: the frame, or None if it is dropped
 
 All state of a packet is in local variables (expressions.py). What crosses from ingress to egress, through the queues,
-is the tuple `shared`. `kept`: metadata preserved over resubmission, recirculation or cloning, (field list, values) or
-None.
+is the tuple `shared`.
 """
 
 from __future__ import annotations
@@ -22,9 +20,8 @@ from rostrum.lab.p4target.parser_code import ParserCode
 from rostrum.lab.p4target.program import Program, ProgramError, construct
 from rostrum.lab.p4target.source import Source
 
-NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
-NOT_TRUNCATED = "0x40000000"
-ALWAYS_SHARED = ("data", "pos", "length", "passes")
+NORMAL, REPLICATED = 0, 5  # v1model's instance_type
+ALWAYS_SHARED = ("data", "pos", "length")
 QUEUE_FIELDS = ("enq_timestamp", "enq_qdepth", "deq_timedelta", "deq_qdepth", "qid")
 
 
@@ -47,7 +44,7 @@ class PipelineCode:
             self._egress_body(egress)
         inside = parser.variables() | ingress.variables() | self._ingress_variables() | {"plen"}
         begun = self._begun_in_egress()
-        in_egress = egress.variables() | ({"trunc"} & inside)
+        in_egress = egress.variables()
         if self._required("packet_length") in in_egress:
             in_egress.add("plen")
         shared = sorted(name for name in in_egress - begun if not name.startswith("m") or name in inside)
@@ -55,8 +52,6 @@ class PipelineCode:
         out = Source()
         self._write_ingress(out, before, shared, parser, ingress)
         self._write_egress(out, shared, sorted(in_egress - set(shared) - begun), egress)
-        if self._uses("clone_ingress_pkt_to_egress"):
-            self._write_reparse(out, before, shared, parser)
         return out.text
 
     # -- names --------------------------------------------------------------------------------------------------
@@ -82,14 +77,7 @@ class PipelineCode:
         names += ["intrinsic_metadata.ingress_global_timestamp", "intrinsic_metadata.mcast_grp"]
         names += [f"standard_metadata.{name}" for name in ("ingress_port", "packet_length", "instance_type")]
         names += ["standard_metadata.egress_spec", "intrinsic_metadata.priority"]
-        return {variable for name in names if (variable := self._standard(name))} | self._kept_variables()
-
-    def _kept_variables(self) -> set[str]:
-        return {self._place(target) for fields in self.program.field_lists.values() for target in fields}
-
-    def _place(self, target: tuple[str, str]) -> str:
-        with construct("field_lists"):
-            return self.translate.place(target)
+        return {variable for name in names if (variable := self._standard(name))}
 
     # -- bodies -------------------------------------------------------------------------------------------------
 
@@ -97,16 +85,9 @@ class PipelineCode:
         actions = ActionCode(self.program, self.translate, out)
         ControlCode(self.program.ingress, self.translate, actions, out).write()
         out.line("")
-        if self._uses("clone_ingress_pkt_to_egress"):
-            with out.block("if cloned is not None:"):
-                out.line(f"clone(cloned[0], reparse(data, port, {self._kept('cloned[1]')}, passes + 1), passes)")
         for learn in self.program.learn_lists.values():
             with construct(f"learn list {learn.name}"), out.block(f"if digest == {learn.id}:"):
                 out.line(f"learn({learn.id}, {self._sample(learn.elements)})")
-        if self._uses("resubmit"):
-            with out.block("if resubmitted:"):
-                out.line(f"again(data, port, {RESUBMITTED}, {self._kept('resubmitted')}, passes + 1)")
-                out.line("return")
 
     def _sample(self, elements: list[dict[str, Any]]) -> str:
         """A digest's values, each as the bit pattern of its width."""
@@ -123,9 +104,6 @@ class PipelineCode:
         actions = ActionCode(self.program, self.translate, out)
         ControlCode(self.program.egress, self.translate, actions, out).write()
         out.line("")
-        if self._uses("clone_egress_pkt_to_egress"):
-            with out.block("if cloned is not None:"):
-                out.line("CLONE")
         with out.block(f"if {self._required('egress_spec')} == DROP_PORT:"):
             out.line("dropped('egress')")
             out.line("return None")
@@ -135,24 +113,7 @@ class PipelineCode:
             header = self.program.headers[name]
             with out.block(f"if v{header.index}:"):
                 out.line(f"head += h{header.index}.to_bytes({header.width_bytes}, 'big')")
-        out.line("frame = head + data[pos:]")
-        if self._uses("recirculate"):
-            with out.block("if recirculated:"):
-                port = self._required("ingress_port")
-                out.line(f"again(frame, {port}, {RECIRCULATED}, {self._kept('recirculated')}, passes + 1)")
-                out.line("return None")
-        out.line("return frame[:trunc]" if self._uses("truncate") else "return frame")
-
-    def _uses(self, primitive: str) -> bool:
-        return any(item["op"] == primitive for action in self.program.actions.values() for item in action.primitives)
-
-    def _kept(self, number: str) -> str:
-        """The fields of the field list with the number in a variable, as `kept`."""
-        source = "None"
-        for identity, fields in self.program.field_lists.items():
-            values = "".join(f"{self._place(target)}, " for target in fields)
-            source = f"({identity}, ({values})) if {number} == {identity} else {source}"
-        return f"({source})"
+        out.line("return head + data[pos:]")
 
     # -- functions ------------------------------------------------------------------------------------------------
 
@@ -163,29 +124,19 @@ class PipelineCode:
     @staticmethod
     def _clear(out: Source, variables: Iterable[str]) -> None:
         """Variables as they are before anything happens to a packet."""
-        for first, value in (("h", "0"), ("v", "False"), ("m", "0"), ("x", "0"), ("t", NOT_TRUNCATED)):
+        for first, value in (("h", "0"), ("v", "False"), ("m", "0")):
             if names := sorted(name for name in variables if name.startswith(first)):
                 out.line(f"{' = '.join(names)} = {value}")
-
-    def _restore(self, out: Source) -> None:
-        if not self.program.field_lists:
-            return
-        with out.block("if kept is not None:"):
-            for number, fields in self.program.field_lists.items():
-                if fields:
-                    with out.block(f"if kept[0] == {number}:"):
-                        out.line("".join(f"{self._place(target)}, " for target in fields) + "= kept[1]")
 
     def _write_ingress(
         self, out: Source, variables: set[str], shared: list[str], parser: Source, control: Source
     ) -> None:
-        with out.block("def ingress(data, port, kind, kept, passes):"):
+        with out.block("def ingress(data, port):"):
             self._begin(out, variables)
             out.line("length = size")
             out.line(f"{self._required('ingress_port')} = port")
-            self._restore(out)
             out.line(f"{self._required('packet_length')} = size")
-            out.line(f"{self._required('instance_type')} = kind")
+            out.line(f"{self._required('instance_type')} = {NORMAL}")
             time = self._standard("intrinsic_metadata.ingress_global_timestamp")
             if time in control.variables() | parser.variables() | set(shared):
                 out.line(f"{time} = clock_us() & 0xffffffffffff")
@@ -196,8 +147,7 @@ class PipelineCode:
             if (variable := self._standard("standard_metadata.checksum_error")) in wanted:
                 verify_checksums(self.translate, out)
                 out.line(f"{variable} = wrong")
-            out.line("cloned = None")
-            out.line("digest = resubmitted = 0")
+            out.line("digest = 0")
             out.lines(control.text.splitlines())
             self._after_ingress(out, shared)
 
@@ -210,9 +160,7 @@ class PipelineCode:
         if group := self._standard("intrinsic_metadata.mcast_grp"):
             with out.block(f"if {group}:"):
                 out.line(f"{kind} = {REPLICATED}")
-                # As in BMv2, copies are whole whatever `truncate` said.
-                whole = [NOT_TRUNCATED if name == "trunc" else name for name in shared]
-                out.line(f"replicate({group}, {priority}, {self._tuple(whole)})")
+                out.line(f"replicate({group}, {priority}, {self._tuple(shared)})")
                 out.line("return")
         with out.block(f"if {port} == DROP_PORT:"):
             out.line("dropped('ingress')")
@@ -234,13 +182,7 @@ class PipelineCode:
             if (variable := self._standard("intrinsic_metadata.egress_global_timestamp")) in used:
                 out.line(f"{variable} = clock_us() & 0xffffffffffff")
             self._queue_fields(out, used)
-            out.line("cloned = None")
-            out.line("recirculated = 0")
-            for line in body.text.splitlines():
-                if line.strip() == "CLONE":
-                    self._clone_in_egress(out, line, shared)
-                else:
-                    out.line(line)
+            out.lines(body.text.splitlines())
 
     def _queue_fields(self, out: Source, used: set[str]) -> None:
         for place, name in enumerate(QUEUE_FIELDS):
@@ -253,31 +195,3 @@ class PipelineCode:
         target = self.program.standard("standard_metadata.egress_spec")
         assert target is not None
         return self.program.field_of(*target).mask
-
-    def _clone_in_egress(self, out: Source, line: str, shared: list[str]) -> None:
-        """Headers as they are; metadata as if new, but for the field list and the kind of packet."""
-        indent = line[: len(line) - len(line.lstrip())]
-        names = ["0" if name.startswith("m") else name for name in shared]
-        names = [NOT_TRUNCATED if name == "trunc" else name for name in names]
-        kind = self._required("instance_type")
-        plain = [str(EGRESS_CLONE) if name == kind else value for name, value in zip(shared, names, strict=True)]
-        out.line(f"{indent}copy = ({', '.join(['data', 'pos', 'length', 'passes + 1', *plain])})")
-        for number, fields in self.program.field_lists.items():
-            kept = {self._place(target) for target in fields} - {kind}
-            values = [name if name in kept else value for name, value in zip(shared, plain, strict=True)]
-            if values != plain:
-                out.line(f"{indent}if cloned[1] == {number}:")
-                out.line(f"{indent}    copy = ({', '.join(['data', 'pos', 'length', 'passes + 1', *values])})")
-        out.line(f"{indent}clone(cloned[0], copy, passes)")
-
-    def _write_reparse(self, out: Source, variables: set[str], shared: list[str], parser: Source) -> None:
-        with out.block("def reparse(data, port, kept, passes):"):
-            self._begin(out, variables)
-            out.line("length = size")
-            out.line(f"{self._required('ingress_port')} = port")
-            out.lines(parser.text.splitlines())
-            if names := sorted(name for name in variables if name.startswith("m")):
-                out.line(f"{' = '.join(names)} = 0")
-            self._restore(out)
-            out.line(f"{self._required('instance_type')} = {INGRESS_CLONE}")
-            out.line(f"return {self._tuple(shared)}")

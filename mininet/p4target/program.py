@@ -70,13 +70,6 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Stack:
-    name: str
-    index: int
-    headers: tuple[Header, ...]
-
-
-@dataclass(frozen=True)
 class Action:
     id: int
     name: str
@@ -168,12 +161,10 @@ class Learn:
 @dataclass
 class Program:
     headers: dict[str, Header] = field(default_factory=dict)
-    stacks: dict[str, Stack] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     aliases: dict[str, tuple[str, str]] = field(default_factory=dict)
     parser_first: str | None = None
     parser_states: dict[str, dict[str, Any]] = field(default_factory=dict)
-    value_sets: dict[str, int] = field(default_factory=dict)
     deparser_order: list[str] = field(default_factory=list)
     actions: dict[int, Action] = field(default_factory=dict)
     ingress: Control = Control("ingress", None, {})
@@ -184,7 +175,6 @@ class Program:
     calculations: dict[str, dict[str, Any]] = field(default_factory=dict)
     checksums: list[dict[str, Any]] = field(default_factory=list)
     learn_lists: dict[int, Learn] = field(default_factory=dict)
-    field_lists: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -243,16 +233,17 @@ class _Reader:
         for kind in ("header_union_types", "header_unions", "header_union_stacks"):
             if root.get(kind):
                 raise ProgramError(f"{kind}: header unions are not supported")
+        for kind in ("header_stacks", "parse_vsets"):
+            if root.get(kind):
+                raise ProgramError(f"{kind}: not supported")
         if root.get("extern_instances"):
             raise ProgramError("extern_instances: externs beyond v1model are not supported")
         self._types: dict[str, tuple[dict[str, Field], int]] = {}
         self._tables = 0
         self.each("header_types", self._header_type)
         self.each("headers", self._header)
-        self.each("header_stacks", self._stack)
         self._names()
         self.only("parsers", self._parser)
-        self.each("parse_vsets", self._value_set)
         self.only("deparsers", self._deparser)
         self.each("counter_arrays", self._counter)
         self.each("meter_arrays", self._meter)
@@ -302,13 +293,6 @@ class _Reader:
         name, index = item["name"], len(self.program.headers)
         self.program.headers[name] = Header(name, index, item["header_type"], metadata, fields, total)
 
-    def _stack(self, item: dict[str, Any]) -> None:
-        by_id = {header["id"]: header["name"] for header in self.root["headers"]}
-        members = tuple(self.program.headers[by_id[number]] for number in item["header_ids"])
-        # p4c keeps arrays of metadata as stacks too, and reaches their elements by name.
-        if not any(member.metadata for member in members):
-            self.program.stacks[item["name"]] = Stack(item["name"], len(self.program.stacks), members)
-
     def _names(self) -> None:
         program = self.program
         with construct("errors"):
@@ -318,23 +302,15 @@ class _Reader:
             for target in program.aliases.values():
                 program.field_of(*target)
         self.each("learn_lists", self._learn)
-        self.each("field_lists", self._field_list)
 
     def _learn(self, item: dict[str, Any]) -> None:
         self.program.learn_lists[item["id"]] = Learn(item["id"], item["name"], item["elements"])
-
-    def _field_list(self, item: dict[str, Any]) -> None:
-        kept = [(each["value"][0], each["value"][1]) for each in item["elements"] if each["type"] == "field"]
-        self.program.field_lists[item["id"]] = kept
 
     def _parser(self, item: dict[str, Any]) -> None:
         self.program.parser_first = item["init_state"]
         self.program.parser_states = {state["name"]: state for state in item["parse_states"]}
         if self.program.parser_first is not None:
             _ = self.program.parser_states[self.program.parser_first]
-
-    def _value_set(self, item: dict[str, Any]) -> None:
-        self.program.value_sets[item["name"]] = item["compressed_bitwidth"]
 
     def _deparser(self, item: dict[str, Any]) -> None:
         self.program.deparser_order = list(item["order"])

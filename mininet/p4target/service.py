@@ -56,7 +56,6 @@ class Configuration:
             "counter_entry": (arrays.write_counter, arrays.read_counter),
             "meter_entry": (arrays.write_meter, arrays.read_meter),
             "register_entry": (arrays.write_register, arrays.read_register),
-            "value_set_entry": (arrays.write_value_set, arrays.read_value_set),
             "packet_replication_engine_entry": (replication.write, replication.read),
             "digest_entry": (self.digests.write, self.digests.read),
         }
@@ -227,7 +226,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     def _commit(self, made: Configuration) -> None:
         with self.switch.lock:
-            self.switch.commit(made.pipeline, made.replication.groups, made.replication.sessions)
+            self.switch.commit(made.pipeline, made.replication.groups)
         self.active, self._saved = made, None
         log.info("a pipeline was committed: %d tables", len(made.pipeline.tables))
 

@@ -6,22 +6,16 @@ but for what a busy port leaves in its queues (`resume`). Who uses it from sever
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from rostrum.lab.p4target.pipeline import Abandoned, Kept, Pipeline
+from rostrum.lab.p4target.pipeline import Pipeline
 from rostrum.lab.p4target.program import Program
 
-log = logging.getLogger("p4target")
-
 DROP_PORT = 511  # simple_switch's
-FRAME_BYTES_MAX = 65535
-PASSES_MAX = 32  # through ingress or egress again, by resubmission, recirculation or clones of clones
-AGAIN_MAX = 1024  # frames that wait to be parsed again
 
 
 class FairLock:
@@ -49,8 +43,8 @@ class Port:
 
 
 class Switch:
-    """`drops`: how many packets ended here, by reason: ingress, egress, priority, queue, no port, no group, loop,
-    program, no pipeline, oversized."""
+    """`drops`: how many packets ended here, by reason: ingress, egress, priority, queue, no port, no group,
+    no pipeline."""
 
     def __init__(
         self,
@@ -65,11 +59,9 @@ class Switch:
         self.lock = FairLock()
         self.ports: dict[int, Port] = {}
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
-        self.sessions: dict[int, tuple[tuple[int, int], ...]] = {}
         self.drops: Counter[str] = Counter()
         self.pipeline: Pipeline | None = None
         self.on_digest = on_digest
-        self._again: deque[tuple[bytes, int, int, Kept, int]] = deque()
         self._began_ns = time.monotonic_ns()
         self._everywhere: Callable[[int, bytes], None] | None = None
 
@@ -80,22 +72,15 @@ class Switch:
         return Pipeline(program, self)
 
     def load(self, program: Program) -> Pipeline:
-        """Forwards by a program from now on. Groups and clone sessions are gone, as is what the queues held."""
+        """Forwards by a program from now on. Groups are gone, as is what the queues held."""
         return self.commit(self.compile(program))
 
-    def commit(
-        self,
-        pipeline: Pipeline,
-        groups: dict[int, tuple[tuple[int, int], ...]] | None = None,
-        sessions: dict[int, tuple[tuple[int, int], ...]] | None = None,
-    ) -> Pipeline:
-        """Forwards by a pipeline, with its groups and clone sessions, from now on."""
+    def commit(self, pipeline: Pipeline, groups: dict[int, tuple[tuple[int, int], ...]] | None = None) -> Pipeline:
+        """Forwards by a pipeline, with its groups, from now on."""
         for port in self.ports.values():
             for queue in port.queues:
                 queue.clear()
-        self._again.clear()
         self.groups = {} if groups is None else groups
-        self.sessions = {} if sessions is None else sessions
         self.pipeline = pipeline
         return pipeline
 
@@ -111,13 +96,7 @@ class Switch:
         if pipeline is None:
             self.drops["no pipeline"] += 1
             return
-        try:
-            pipeline.ingress(data, port, 0, None, 0)
-            while self._again:
-                pipeline.ingress(*self._again.popleft())
-        except Abandoned as reason:
-            self.drops["program"] += 1
-            log.error("port %d: a packet was dropped, %s of the program does not hold", port, reason)
+        pipeline.ingress(data, port)
 
     def inject(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         """One frame in; the frames that come out, each with its port. For tests: every port is there and never busy."""
@@ -152,12 +131,7 @@ class Switch:
     def _egress(
         self, pipeline: Pipeline, port: Port, rid: int, shared: tuple[Any, ...], queued: tuple[int, ...]
     ) -> None:
-        try:
-            frame = pipeline.egress(port.number, rid, shared, queued)
-        except Abandoned as reason:
-            self.drops["program"] += 1
-            log.error("port %d: a packet was dropped, %s of the program does not hold", port.number, reason)
-            return
+        frame = pipeline.egress(port.number, rid, shared, queued)
         if frame is not None and not port.send(frame):
             port.unsent, port.busy = frame, True
 
@@ -202,32 +176,12 @@ class Switch:
         for port, rid in copies:
             self.enqueue(port, priority, rid, shared)
 
-    def clone(self, session: int, shared: tuple[Any, ...], passes: int) -> None:
-        if passes >= PASSES_MAX:
-            self.drops["loop"] += 1
-            return
-        for port, rid in self.sessions.get(session, ()):
-            self.enqueue(port, 0, rid, shared)
-
-    def again(self, data: bytes, port: int, kind: int, kept: Kept, passes: int) -> None:
-        if passes >= PASSES_MAX or len(self._again) >= AGAIN_MAX:
-            self.drops["loop"] += 1
-        elif len(data) > FRAME_BYTES_MAX:
-            self.drops["oversized"] += 1
-        else:
-            self._again.append((data, port, kind, kept, passes))
-
     def learn(self, number: int, values: tuple[int, ...]) -> None:
         if self.on_digest is not None:
             self.on_digest(number, values)
 
     def dropped(self, why: str) -> None:
         self.drops[why] += 1
-
-    def log(self, text: str, values: tuple[int, ...]) -> None:
-        parts: Iterable[str] = text.split("{}")
-        filled = "".join(f"{part}{value}" for part, value in zip(parts, (*values, ""), strict=False))
-        log.info("program: %s", filled)
 
     def clock_us(self) -> int:
         return (time.monotonic_ns() - self._began_ns) // 1000

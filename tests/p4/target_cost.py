@@ -15,7 +15,7 @@ import time
 from finsy import P4MulticastGroupEntry, P4Schema, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.p4entity import encode_updates
 from finsy.proto import U128, p4r
-from rostrum.lab.p4target.hashes import csum16
+from rostrum.lab.p4target.pipeline import csum16
 
 from tests.p4.target_client import DEVICE, Client
 from tests.p4.test_target_frames import PORTS, Wire

@@ -120,20 +120,14 @@ class Builder:
     def _control(name: str) -> Node:
         return {"name": name, "id": 0, "init_table": None, "tables": [], "conditionals": []}
 
-    def header(self, name: str, *fields: tuple[Any, ...], metadata: bool = False, stack_of: int = 0) -> Builder:
+    def header(self, name: str, *fields: tuple[Any, ...], metadata: bool = False) -> Builder:
         """Fields: (name, bits[, signed[, saturating]])."""
         kind = f"{name}_t"
         self.root["header_types"].append({"name": kind, "id": 0, "fields": [list(item) for item in fields]})
-        names = [f"{name}[{index}]" for index in range(stack_of)] or [name]
-        ids = []
-        for each in names:
-            ids.append(len(self.root["headers"]))
-            item = {"name": each, "id": ids[-1], "header_type": kind, "metadata": metadata}
-            self.root["headers"].append(item)
-        if stack_of:
-            self.root["header_stacks"].append({"name": name, "id": 0, "header_type": kind, "header_ids": ids})
+        item = {"name": name, "id": len(self.root["headers"]), "header_type": kind, "metadata": metadata}
+        self.root["headers"].append(item)
         if not metadata:
-            self.root["deparsers"][0]["order"] += names
+            self.root["deparsers"][0]["order"].append(name)
         return self
 
     def metadata(self, *fields: tuple[Any, ...]) -> Builder:

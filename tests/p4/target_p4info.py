@@ -9,7 +9,7 @@ from finsy.proto import p4i
 from tests.p4.target_json import Builder
 
 MATCH = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5}
-ACTION, TABLE, VALUE_SET, HEADER = 0x01000000, 0x02000000, 0x03000000, 0x04000000
+ACTION, TABLE, HEADER = 0x01000000, 0x02000000, 0x04000000
 COUNTER, DIRECT_COUNTER, METER, DIRECT_METER = 0x12000000, 0x13000000, 0x14000000, 0x15000000
 REGISTER, DIGEST = 0x16000000, 0x17000000
 
@@ -61,10 +61,6 @@ def arrays(info: Any, root: dict[str, Any], tables: dict[str, Any]) -> None:
         item = info.registers.add(size=each["size"])
         name(item, REGISTER + number, each["name"])
         item.type_spec.bitstring.bit.bitwidth = each["bitwidth"]
-    for number, each in enumerate(root["parse_vsets"], 1):
-        item = info.value_sets.add(size=each["max_size"])
-        name(item, VALUE_SET + number, each["name"])
-        item.match.add(id=1, bitwidth=each["compressed_bitwidth"], match_type=MATCH["exact"])
 
 
 def name(item: Any, identity: int, text: str) -> None:

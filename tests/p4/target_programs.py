@@ -20,7 +20,7 @@ from google.protobuf import text_format
 from tests.p4.target_client import INSERT, Client
 
 FOLDER = Path(__file__).parent / "programs"
-NAMES = ("arithmetic", "stacks", "lookups", "copies")
+NAMES = ("arithmetic", "lookups")
 COMPILER = "p4c-bm2-ss"
 PORTS = (1, 2, 3, 4)
 SEED = 20260401
@@ -74,7 +74,7 @@ def frames(name: str, seed: int, count: int = FRAMES) -> list[Frame]:
     rng = random.Random(f"{name} {seed}")
     made: list[Frame] = []
     while len(made) < count:
-        data = {"arithmetic": arithmetic, "stacks": stacks, "lookups": lookups, "copies": copies}[name](rng)
+        data = {"arithmetic": arithmetic, "lookups": lookups}[name](rng)
         if data[12:14] not in (b"\x81\x00", b"\x88\xa8"):  # the kernel would take it for a tag
             made.append((rng.choice(PORTS), data))
     return made
@@ -85,17 +85,6 @@ def arithmetic(rng: random.Random) -> bytes:
     return edges + rng.randbytes(rng.randrange(8))
 
 
-def stacks(rng: random.Random) -> bytes:
-    version, skip = rng.choice((4, 4, 6, 6, 5)), rng.choice((0, 0, 1, 3, 15))
-    kind = rng.choice((0x0100, 0x01FE, 0x0200, 0x0280, 0x02FF, 0x0300, 7, 0))
-    labels = b"".join((rng.randrange(1 << 15) << 1).to_bytes(2, "big") for _ in range(rng.randrange(5)))
-    last = (rng.randrange(1 << 15) << 1 | 1).to_bytes(2, "big")
-    tail = bytes((rng.choice((0x00, 0x31, 0x01, 0x03)), rng.choice((0x00, 0x10, 0x1F, 0x31)))) + rng.randbytes(4)
-    data = bytes((version << 4 | skip, rng.randrange(6))) + kind.to_bytes(2, "big") + rng.randbytes(skip)
-    data += labels + last + tail
-    return data[: rng.choice((len(data), len(data), 14, 16, 19))].ljust(14, b"\1")
-
-
 def lookups(rng: random.Random) -> bytes:
     head = bytes((rng.choice((0, 1, 2, 3, 0x13)), rng.randrange(4)))
     words = rng.choice((0, 1, 0x1234, 0xFF00)).to_bytes(2, "big")
@@ -103,16 +92,8 @@ def lookups(rng: random.Random) -> bytes:
     return head + words + b"\0\0" + bytes((rng.randrange(4),)) + rng.randbytes(10)
 
 
-def copies(rng: random.Random) -> bytes:
-    head = bytes((rng.randrange(10), rng.randrange(1, 5), rng.randrange(7), 0))
-    body = rng.randbytes(8) + bytes((rng.randrange(8), 0)) + rng.randbytes(rng.choice((0, 1, 30, 60)))
-    sums = (0xFFFF - sum(int.from_bytes(head[i : i + 2], "big") for i in (0, 2)) % 0xFFFF) & 0xFFFF
-    right = sums.to_bytes(2, "big") if rng.random() < 0.7 else rng.randbytes(2)
-    return head + right + body
-
-
 def updates(name: str, seed: int) -> list[Update]:
-    """Entries for all tables, groups and clone sessions."""
+    """Entries for all tables and groups."""
     rng, info = random.Random(f"{name} {seed} entries"), p4info(name)
     made: list[Update] = []
     for table in info.tables:
@@ -130,8 +111,6 @@ def updates(name: str, seed: int) -> list[Update]:
             for port, instance in {(rng.choice(PORTS), rng.randrange(1, 4)) for _ in range(number)}
         ]
         made.append((INSERT, p4r.MulticastGroupEntry(multicast_group_id=number, replicas=replicas)))
-        one = [p4r.Replica(egress_port=rng.choice(PORTS), instance=1)]
-        made.append((INSERT, p4r.CloneSessionEntry(session_id=number, replicas=one)))
     for digest in info.digests:
         timing = p4r.DigestEntry.Config(max_list_size=1)
         made.append((INSERT, p4r.DigestEntry(digest_id=digest.preamble.id, config=timing)))

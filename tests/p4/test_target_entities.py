@@ -25,7 +25,7 @@ from tests.p4.target_json import (
     state,
     to_port,
 )
-from tests.p4.target_p4info import ACTION, COUNTER, DIGEST, METER, REGISTER, TABLE, VALUE_SET, controller_header, p4info
+from tests.p4.target_p4info import ACTION, COUNTER, DIGEST, METER, REGISTER, TABLE, controller_header, p4info
 
 DROP, SEND, LEARN = ACTION + 1, ACTION + 2, ACTION + 3
 EXACT, LPM, TERNARY, RANGE, CONSTANT = (TABLE + number for number in range(1, 6))
@@ -278,21 +278,6 @@ def test_arrays__wrong_ones(target: Target) -> None:
         target.read(counter)
 
 
-def test_value_sets(target: Target) -> None:
-    built = Builder().header("h", ("a", 8))
-    built.add("parse_vsets", name="vs", compressed_bitwidth=8, max_size=2)
-    start = state("start", [extract("h")], [field("h.a")])
-    start["transitions"].insert(0, {"type": "parse_vset", "value": "vs", "mask": None, "next_state": None})
-    target.push(built.parser(start).statements("ingress", [to_port(1)]))
-    members = [p4r.ValueSetMember(match=[exact(value)]) for value in (7, 3)]
-    target.write((MODIFY, p4r.ValueSetEntry(value_set_id=VALUE_SET + 1, members=members)))
-    assert target.switch.pipeline.value_sets["vs"] == {(3,), (7,)}
-    [found] = target.read(p4r.ValueSetEntry())
-    assert list(found.members) == members[::-1]
-    many = p4r.ValueSetEntry(value_set_id=VALUE_SET + 1, members=members * 2)
-    assert refused(target, MODIFY, many)[0] == FULL
-
-
 def group(number: int, *replicas: tuple[int, int]) -> Any:
     made = [p4r.Replica(port=bytes([port]), instance=instance) for port, instance in replicas]
     return p4r.MulticastGroupEntry(multicast_group_id=number, replicas=made, metadata=b"m")
@@ -319,6 +304,8 @@ def test_multicast_groups(target: Target) -> None:
         refused(target, INSERT, group(4, (1, 1 << 16))),
     ]
     assert [code for code, _ in codes] == [EXISTS, NOT_FOUND, *[INVALID] * 4]
+    assert refused(target, INSERT, p4r.CloneSessionEntry(session_id=5))[0] == UNIMPLEMENTED
+    assert target.read(p4r.CloneSessionEntry()) == []
     backup = group(4, (1, 1))
     backup.replicas[0].backup_replicas.add(port=b"\2")
     assert refused(target, INSERT, backup)[0] == UNIMPLEMENTED
@@ -333,17 +320,6 @@ def test_calls_that_were_refused_do_not_use_up_the_connection(target: Target) ->
             assert refused(target, MODIFY, group(3))[0] == NOT_FOUND
     finally:
         gc.enable()
-
-
-def test_clone_sessions(target: Target) -> None:
-    session = p4r.CloneSessionEntry(session_id=5, replicas=[p4r.Replica(port=b"\4", instance=2)])
-    target.write((INSERT, session))
-    assert target.switch.sessions == {5: ((4, 2),)}
-    assert [found.clone_session_entry for found in target.read(p4r.CloneSessionEntry())] == [session]
-    session.packet_length_bytes = 64
-    assert refused(target, MODIFY, session)[0] == UNIMPLEMENTED
-    target.write((DELETE, session))
-    assert target.switch.sessions == {}
 
 
 def test_digests(target: Target) -> None:

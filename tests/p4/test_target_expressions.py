@@ -1,13 +1,11 @@
-"""Expressions, assignments and hashes of the reference target, against a plain evaluation of the same."""
+"""Expressions, assignments and checksums of the reference target, against a plain evaluation of the same."""
 
 from __future__ import annotations
-
-import zlib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rostrum.lab.p4target import hashes
+from rostrum.lab.p4target.pipeline import csum16
 from rostrum.lab.p4target.switch import Switch
 
 from tests.p4.target_json import (
@@ -135,34 +133,6 @@ def test_shift_by_a_huge_amount__gives_zero_and_takes_no_memory() -> None:
     assert result(huge, 40) == 0
 
 
-def test_stack__elements_by_index_push_and_pop() -> None:
-    built = Builder().header("n", ("count", 8)).header("s", ("v", 8), stack_of=3)
-    more = {"type": "stack", "value": "s"}
-    last = {"type": "stack_field", "value": ["s", "v"]}
-    built.parser(
-        state("start", [extract("n")], default="next"),
-        state("next", [call("extract", more)], [last], rows=[(0, 0x80, "next")], default=None),
-    )
-
-    def element(index: Node) -> Node:
-        place = op("dereference_header_stack", {"type": "header_stack", "value": "s"}, index)
-        return op("access_field", place, 0)
-
-    statements = [
-        call("assign", element(field("n.count")), number(0x55)),
-        call("push", {"type": "header_stack", "value": "s"}, number(1)),
-        call("add_header", header("s[0]")),
-        assign("s[0].v", element(number(2))),
-        call("pop", {"type": "header_stack", "value": "s"}, number(0)),
-        to_port(1),
-    ]
-    switch = built.statements("ingress", statements).switch()
-    # Two elements, the second marked as the last; element 1 is changed, then all move by one.
-    assert switch.inject(1, b"\1\x01\x82rest") == [(1, b"\1\x55\x01\x55rest")]
-    # Four do not fit: the parser stops, what was parsed is there.
-    assert switch.inject(1, b"\7\1\2\3\4")[0][1] == b"\7\2\1\2\4"
-
-
 def checksum_program(inputs: list[Node], algorithm: str = "csum16", **more: object) -> Switch:
     built = Builder().header("h", ("a", 16), ("b", 16), ("sum", 16), ("c", 16)).header("g", ("x", 8))
     known = state("start", [extract("h")], [field("h.a") | {"bytes": 2}], rows=[(0x4567, None, "g")])
@@ -213,29 +183,4 @@ def test_checksum__only_under_its_condition() -> None:
 
 @given(st.binary(max_size=60))
 def test_csum16__is_the_internet_checksum(data: bytes) -> None:
-    assert hashes.csum16(data) == internet_checksum(data)
-
-
-def test_crc__check_values_of_the_catalogue() -> None:
-    digits = b"123456789"
-    assert hashes.crc16(digits) == 0xBB3D  # CRC-16/ARC
-    assert hashes.crc_ccitt(digits) == 0x29B1  # CRC-16/CCITT-FALSE
-    assert zlib.crc32(digits) == 0xCBF43926
-    assert hashes.ALGORITHMS["crc32"] is zlib.crc32
-    assert hashes.identity(digits) == int.from_bytes(b"12345678", "big")
-    assert hashes.xor16(b"\1\2\3\4\5") == 0x0102 ^ 0x0304 ^ 0x0500
-
-
-def test_hash__with_base_and_range() -> None:
-    built = byte_header().metadata(("x", 16))
-    built.add("calculations", name="calc", algo="crc32", input=[field("h.a"), field("h.b"), field("s.ingress_port")])
-    calculation = {"type": "calculation", "value": "calc"}
-    statements = [
-        call("modify_field_with_hash_based_offset", field("m.x"), number(100), calculation, number(7)),
-        assign("h.d", field("m.x")),
-        to_port(1),
-    ]
-    switch = built.statements("ingress", statements).switch()
-    # 8 + 8 + 9 bits side by side, filled up with zeros.
-    packed = ((1 << 17 | 2 << 9 | 5) << 7).to_bytes(4, "big")
-    assert switch.inject(5, b"\1\2\0\0")[0][1][3] == zlib.crc32(packed) % 7 + 100
+    assert csum16(data) == internet_checksum(data)

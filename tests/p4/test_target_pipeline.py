@@ -11,13 +11,11 @@ from tests.p4.target_json import (
     assign,
     byte_header,
     call,
-    extract,
     field,
     header,
     number,
     op,
     parameter,
-    state,
     to_port,
 )
 
@@ -245,31 +243,6 @@ def test_digest__carries_the_fields_of_the_last_call() -> None:
     assert learned == [(1, (7, 6))]
 
 
-def test_random__stays_between_its_ends() -> None:
-    built = byte_header()
-    statements = [call("modify_field_rng_uniform", field("h.b"), number(3), number(5)), to_port(1)]
-    switch = built.statements("ingress", statements).switch()
-    assert {switch.inject(1, bytes(4))[0][1][1] for _ in range(60)} == {3, 4, 5}
-
-
-def test_truncate_and_log_and_assert(caplog: pytest.LogCaptureFixture) -> None:
-    built = byte_header()
-    values = {"type": "parameters_vector", "value": [field("h.a"), field("s.ingress_port")]}
-    statements = [
-        call("log_msg", {"type": "string", "value": "a is {} from {}"}, values),
-        call("assert", op("!=", field("h.a"), number(3))),
-        call("truncate", number(5)),
-        to_port(1),
-    ]
-    switch = built.statements("ingress", statements).switch()
-    with caplog.at_level("INFO", "p4target"):
-        assert switch.inject(2, bytes((1, 0, 0, 0, 5, 6))) == [(1, bytes((1, 0, 0, 0, 5)))]
-        assert switch.inject(2, bytes((3, 0, 0, 0))) == []
-    assert "program: a is 1 from 2" in caplog.text
-    assert "assert of the program does not hold" in caplog.text
-    assert switch.drops == {"program": 1}
-
-
 def test_headers__are_added_removed_and_copied() -> None:
     built = byte_header().header("g", ("a", 16)).header("i", ("a", 16))
     statements = [
@@ -305,16 +278,3 @@ def test_parser_without_states__forwards_everything_as_payload() -> None:
     built = Builder().statements("ingress", [to_port(1)])
     assert built.switch().inject(1, b"anything") == [(1, b"anything")]
     assert built.switch().inject(1, b"") == [(1, b"")]
-
-
-def test_value_set__selects_what_was_put_into_it() -> None:
-    built = Builder().header("h", ("a", 8)).header("g", ("a", 8))
-    built.add("parse_vsets", name="vs", compressed_bitwidth=8, max_size=4)
-    start = state("start", [extract("h")], [field("h.a")])
-    start["transitions"].insert(0, {"type": "parse_vset", "value": "vs", "mask": None, "next_state": "more"})
-    built.parser(start, state("more", [extract("g")]))
-    built.conditional("ingress", "c", op("valid", None, header("g")), "yes", "no")
-    built.statements("ingress", [to_port(1)], "yes").statements("ingress", [to_port(2)], "no")
-    switch = built.switch()
-    switch.pipeline.value_sets["vs"].add((5,))
-    assert [switch.inject(9, bytes((a, 0)))[0][0] for a in (5, 6)] == [1, 2]

@@ -58,9 +58,12 @@ def loop(built: Builder) -> None:
     ("edit", "words"),
     [
         (change(header_unions=[{"name": "u"}]), "header unions are not supported"),
+        (change(header_stacks=[{"name": "s"}]), "header_stacks: not supported"),
+        (change(parse_vsets=[{"name": "v"}]), "parse_vsets: not supported"),
         (change(extern_instances=[{"name": "x"}]), "externs beyond v1model"),
         (change(__meta__={"version": [3, 0]}), "reads version 2"),
         (change(parsers=[]), "parsers: v1model has exactly one"),
+        (primitive(call("resubmit", number(1))), "primitive resubmit: not supported"),
         (primitive(call("frobnicate")), "ingress: t: action send: primitive frobnicate: not supported"),
         (primitive(assign("h.q", number(1))), "primitive assign: header 'h' has no field 'q'"),
         (primitive(assign("q.a", number(1))), "primitive assign: no header 'q'"),

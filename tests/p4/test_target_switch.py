@@ -1,12 +1,10 @@
-"""Replication, clones, resubmission, recirculation and queues of the reference target."""
+"""Replication and queues of the reference target."""
 
 from __future__ import annotations
 
-from rostrum.lab.p4target.switch import AGAIN_MAX, PASSES_MAX, Switch
+from rostrum.lab.p4target.switch import Switch
 
-from tests.p4.target_json import Builder, Node, assign, byte_header, call, field, header, number, op, to_port
-
-INSTANCES = {"normal": 0, "ingress clone": 1, "egress clone": 2, "recirculated": 4, "replicated": 5, "resubmitted": 6}
+from tests.p4.target_json import Builder, assign, byte_header, call, field, header, number, op, to_port
 
 
 def multicast() -> Builder:
@@ -45,69 +43,6 @@ def test_drop__wins_over_an_earlier_group() -> None:
     switch = built.switch()
     switch.groups[1] = ((1, 0),)
     assert switch.inject(2, bytes(4)) == []
-
-
-def keep(*fields: str) -> dict[str, object]:
-    return {"name": "kept", "elements": [field(name) for name in fields]}
-
-
-def test_clone_of_ingress__is_the_frame_as_it_came_with_the_fields_kept() -> None:
-    built = byte_header().metadata(("x", 8), ("y", 8)).add("field_lists", **keep("m.x"))
-    statements = [assign("h.a", number(9)), assign("m.x", number(3)), assign("m.y", number(4)), to_port(1)]
-    built.statements("ingress", [*statements, call("clone_ingress_pkt_to_egress", number(5), number(1))])
-    marks = [assign("h.b", field("m.x")), assign("h.c", field("m.y")), assign("h.d", field("s.instance_type"))]
-    switch = built.statements("egress", marks).switch()
-    switch.sessions[5] = ((2, 0),)
-    assert switch.inject(7, b"\1\0\0\0z") == [(2, b"\1\3\0\1z"), (1, b"\x09\3\4\0z")]
-    switch.sessions.clear()
-    assert switch.inject(7, b"\1\0\0\0z") == [(1, b"\x09\3\4\0z")]
-
-
-def test_clone_of_egress__has_the_changed_headers() -> None:
-    built = byte_header().metadata(("x", 8)).add("field_lists", **keep("m.x"))
-    built.statements("ingress", [assign("m.x", number(3)), to_port(1)])
-    first = op("==", field("s.instance_type"), number(0))
-    built.conditional("egress", "first", first, "clone", "mark")
-    cloned = [assign("h.a", number(8)), call("clone_egress_pkt_to_egress", number(5), number(1))]
-    built.statements("egress", cloned, "clone", "mark")
-    built.statements("egress", [assign("h.b", field("m.x")), assign("h.d", field("s.instance_type"))], "mark")
-    switch = built.switch()
-    switch.sessions[5] = ((2, 0),)
-    assert switch.inject(7, b"\1\0\0\0z") == [(2, b"\x08\3\0\2z"), (1, b"\x08\3\0\0z")]
-
-
-def looping(primitive: str, control: str, condition: Node) -> Builder:
-    built = byte_header().metadata(("x", 8)).add("field_lists", **keep("m.x"))
-    if control == "egress":
-        built.statements("ingress", [to_port(1)])
-    built.conditional(control, "again", condition, "yes", "no")
-    built.statements(control, [assign("m.x", op("+", field("m.x"), number(1))), call(primitive, number(1))], "yes")
-    no = [assign("h.b", field("m.x")), assign("h.d", field("s.instance_type"))]
-    return built.statements(control, [*no, *([to_port(1)] if control == "ingress" else [])], "no")
-
-
-def test_resubmit__starts_again_with_the_frame_as_it_came() -> None:
-    switch = looping("resubmit", "ingress", op("<", field("m.x"), number(3))).switch()
-    assert switch.inject(6, b"\1\0\0\0z") == [(1, b"\1\3\0\6z")]
-
-
-def test_recirculate__starts_again_with_what_was_deparsed() -> None:
-    built = looping("recirculate", "egress", op("<", field("m.x"), number(2)))
-    built.root["actions"][1]["primitives"].insert(0, assign("h.a", op("+", field("h.a"), number(1))))
-    assert built.switch().inject(6, b"\1\0\0\0z") == [(1, b"\3\2\0\0z")]
-
-
-def test_loops_without_end__are_cut_off() -> None:
-    always = op("==", number(0), number(0))
-    for primitive, control in (("resubmit", "ingress"), ("recirculate", "egress")):
-        switch = looping(primitive, control, always).switch()
-        assert switch.inject(6, bytes(4)) == []
-        assert switch.drops["loop"] == 1
-    built = byte_header().statements("ingress", [to_port(1)])
-    switch = built.statements("egress", [call("clone_egress_pkt_to_egress", number(1), number(0))]).switch()
-    switch.sessions[1] = ((2, 0),)
-    assert len(switch.inject(1, bytes(4))) == PASSES_MAX + 1
-    assert AGAIN_MAX >= PASSES_MAX
 
 
 class BusyPort:
@@ -175,13 +110,13 @@ def test_no_program_no_port__are_counted() -> None:
     assert switch.drops == {"no port": 1}
 
 
-def test_another_program__forgets_groups_sessions_and_what_waits() -> None:
+def test_another_program__forgets_groups_and_what_waits() -> None:
     switch = prioritized().switch()
     port = BusyPort(switch, 1, 0)
     switch.receive(2, bytes(4))
     switch.receive(2, bytes(4))
-    switch.groups[1], switch.sessions[1] = ((1, 0),), ((1, 0),)
+    switch.groups[1] = ((1, 0),)
     switch.load(multicast().program())
-    assert (switch.groups, switch.sessions) == ({}, {})
+    assert switch.groups == {}
     port.allow(9)
     assert len(port.frames) == 1  # the one that was on its way out
