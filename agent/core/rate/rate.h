@@ -28,6 +28,7 @@ typedef struct {
     int64_t got_through_bps; /* at the last of several cuts: the capacity, it seems; 0 = unknown */
     uint32_t plateau, climb; /* clean epochs near it, and away from it */
     rs_time epoch, epoch_end, cut_at;
+    uint64_t from_pos;           /* what was sent before this position says nothing of the present rate */
     const rs_loss_watch *trying; /* whom the last cut was for, while it is not known what it did */
 } rs_rate;
 

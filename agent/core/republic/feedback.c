@@ -10,7 +10,6 @@
 #define STEADY_MOST (4 * RS_MS)
 #define FIRST_BYTES (64 << 10) /* a round trip of start-up begins with */
 #define FIRST_TRIP (RS_MS / 2) /* and takes at least that long: hosts are slow to look at their first packets */
-#define HOST_QUEUE (6 * RS_MS) /* may stand in a receiver's host: it is busy with something else */
 #define LOGS_MOST 8            /* rate cuts told a person, per session */
 
 /* The receiver's side. */
@@ -121,14 +120,14 @@ static void find_slowest(rs_sending *x, rs_time now) {
     x->rate_of = NULL;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (rs_holds_back(x, r, now) && r->road.wanted_bps &&
-            (!x->rate_of || r->road.wanted_bps < x->rate_of->road.wanted_bps))
+        if (rs_holds_back(x, r, now) && r->rate.road.wanted_bps &&
+            (!x->rate_of || r->rate.road.wanted_bps < x->rate_of->rate.road.wanted_bps))
             x->rate_of = r;
     }
     if (rs_road_is_known(x))
         x->rate.road_bps = 0;
     else if (x->rate_of)
-        x->rate.road_bps = x->rate_of->road.wanted_bps;
+        x->rate.road_bps = x->rate_of->rate.road.wanted_bps;
 }
 
 /* Start-up begins with about FIRST_BYTES in a round trip, which any queue takes. */
@@ -143,10 +142,10 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
     rs_marks_start(&x->marks, now, REPORTS_EACH * x->recipient_count, REPORTS_STARTING);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        r->trip_pos = 0;
-        r->road.based = false; /* time went by in which nothing was sent at high rate */
-        if (!r->road.wanted_bps)
-            rs_road_start(&r->road, wire_bytes(x), first);
+        r->rate.trip_pos = 0;
+        r->rate.road.based = false; /* time went by in which nothing was sent at high rate */
+        if (!r->rate.road.wanted_bps)
+            rs_road_start(&r->rate.road, wire_bytes(x), first);
     }
     x->high_pos = x->pos;
     x->first_window = FIRST_BYTES / wire_bytes(x) + 2;
@@ -172,12 +171,12 @@ void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x) {
     rs_window_anew(node, now, x);
 }
 
-static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r, uint64_t expected, uint64_t lost) {
+static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r) {
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
     rs_words(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s%s",
-             (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)lost, (unsigned long long)expected,
-             r->dropped ? ", dropped at its socket" : "",
-             r->watch.cut_ppm ? "" : "; a lower rate does not lessen that, so it is not lowered");
+             (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)r->rate.lost,
+             (unsigned long long)r->rate.expected, r->rate.dropped ? ", dropped at its socket" : "",
+             r->rate.watch.cut_ppm ? "" : "; a lower rate does not lessen that, so it is not lowered");
     rs_emit(node, &event);
 }
 
@@ -189,83 +188,48 @@ static rs_time steady_reports(const rs_sending *x) {
 
 /* In start-up reports are asked for more often, and again when the window holds little of them. */
 static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
-    rs_time every = slowest->road.found || rs_road_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
+    rs_time every = slowest->rate.road.found || rs_road_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
     rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
     rs_marks_every(&x->marks, quarter < every ? quarter : every);
 }
 
-/* A round trip of the road alone: less what the packet waited in the receiver's host, as far as its socket may fill
- * without harm, and less what this host came late to look at the report, by the time it should have sent. */
-static rs_time trip_of(const rs_sending *x, rs_time now, const rs_road_report *report, rs_time waited) {
+/* No more came than was sent, or the network made copies: a receiver does not make the road faster by lying. */
+static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recipient *r, uint64_t pos,
+                                const rs_message *m) {
     const rs_timer *data = &x->data_timer;
-    rs_time late = data->at && data->due < now ? now - data->due : 0;
-    rs_time trip = now - report->sent_at - late - (waited < HOST_QUEUE ? waited : HOST_QUEUE);
-    return trip > 1 ? trip : 1;
+    return (rs_rate_sample){.now = now,
+                            .pos = pos,
+                            .at = (rs_time)m->rate.at,
+                            .waited = (rs_time)m->rate.waited,
+                            .received = at_most(m->rate.received, x->pos),
+                            .repairs = at_most(m->rate.repairs, x->repair.number),
+                            .dropped = m->rate.dropped,
+                            .sent = x->pos,
+                            .idle = x->pacer.lost,
+                            .late = data->at && data->due < now ? now - data->due : 0,
+                            .reports_every = x->marks.every,
+                            .room = 2 * rs_window_room(x, r),
+                            .rate_is_known = rs_road_is_known(x)};
 }
 
-static void follow_road(rs_sending *x, rs_time now, rs_recipient *r, uint64_t pos, const rs_message *m) {
-    const rs_mark *mark = rs_marks_at(&x->marks, pos);
-    /* No more came than was sent, or the network made copies: a receiver does not make the road faster by lying. */
-    uint64_t sent = x->pos, repairs = x->repair.number;
-    rs_road_report report = {.now = now,
-                             .at = (rs_time)m->rate.at,
-                             .pos = pos,
-                             .sent_at = rs_marks_time(&x->marks, pos),
-                             .received = at_most(m->rate.received, sent),
-                             .repairs = at_most(m->rate.repairs, repairs),
-                             .under_way = x->pos - pos,
-                             .idle = x->pacer.lost};
-    if (mark && mark->pos > r->trip_pos) {
-        r->trip_pos = mark->pos;
-        report.trip = trip_of(x, now, &report, (rs_time)m->rate.waited);
-    }
-    r->road.room = 2 * rs_window_room(x, r);
-    r->road.reports_every = x->marks.every;
-    bool starting = !r->road.found;
-    if (!rs_road_heard(&r->road, &report))
+static void follow_road(rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
+    if (!rs_control_path(&x->rate, &r->rate, &x->marks, sample))
         return;
-    if (starting && r->road.found)
-        x->rate_from_pos = x->pos; /* start-up goes too fast on purpose */
-    if (r == x->rate_of || !x->rate_of || r->road.wanted_bps < x->rate.road_bps) {
-        find_slowest(x, now);
+    if (r == x->rate_of || !x->rate_of || r->rate.road.wanted_bps < x->rate.road_bps) {
+        find_slowest(x, sample->now);
         if (x->rate_of)
             pace_marks(x, x->rate_of);
     }
 }
 
-static void take_losses(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, const rs_message *m) {
-    if (r->aside)
-        return; /* it loses for the others' sake */
-    bool usable =
-        r->rated && r->rated_pos >= x->rate_from_pos && pos >= r->rated_pos && m->rate.received >= r->rated_received;
-    if (usable) {
-        uint64_t expected = pos - r->rated_pos, got = m->rate.received - r->rated_received;
-        r->expected += expected;
-        r->lost += got < expected ? expected - got : 0;
-        r->dropped |= m->rate.dropped > r->rated_dropped;
-    } else {
-        r->expected = r->lost = 0;
-        r->dropped = false;
-    }
-    r->rated = true;
-    r->rated_pos = pos;
-    r->rated_received = m->rate.received;
-    r->rated_dropped = m->rate.dropped;
-    bool by_queue = !rs_road_is_known(x) && (!r->road.found || rs_road_speaks(&r->road, now));
-    rs_loss_verdict verdict = by_queue && !r->dropped
-                                  ? RS_LOSS_FINE
-                                  : rs_rate_feedback(&x->rate, now, &r->watch, r->expected, r->lost, r->dropped);
-    if (verdict == RS_LOSS_UNSURE)
-        return;
-    if (verdict == RS_LOSS_CUT) {
-        x->rate_from_pos = x->pos;
-        if (r->dropped) /* others may use that socket, or it takes less than was said */
-            r->room = rs_window_room(x, r) * 2 / 4 * 3 * (x->t.fragment_size + RS_DATA_HEADER);
-        if (x->cuts_logged++ < LOGS_MOST)
-            log_cut(node, x, r, r->expected, r->lost);
-    }
-    r->expected = r->lost = 0;
-    r->dropped = false;
+static void take_losses(rs_node *node, rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
+    if (r->aside || rs_control_losses(&x->rate, &r->rate, sample) != RS_LOSS_CUT)
+        return;          /* one that is aside loses for the others' sake */
+    if (r->rate.dropped) /* others may use that socket, or it takes less than was said */
+        r->room = rs_window_room(x, r) * 2 / 4 * 3 * (x->t.fragment_size + RS_DATA_HEADER);
+    if (x->cuts_logged++ < LOGS_MOST)
+        log_cut(node, x, r);
+    rs_control_losses_done(&r->rate);
 }
 
 /* The position of the newest sn a receiver has seen: in the one round of this session that concerns it, which began
@@ -291,8 +255,9 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
             return RS_RX_BAD;
         uint64_t pos = position(x, r, m->rate.highest);
         rs_window_seen(node, now, x, r, pos);
-        follow_road(x, now, r, pos, m);
-        take_losses(node, now, x, r, pos, m);
+        rs_rate_sample sample = sample_of(x, now, r, pos, m);
+        follow_road(x, r, &sample);
+        take_losses(node, x, r, &sample);
         rs_rate_tick(&x->rate, now);
         rs_straggler_look(node, now, x);
     }

@@ -132,7 +132,7 @@ const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x) 
 
 static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     x->stats.high_rate_at = now;
-    x->rate_from_pos = x->pos;
+    x->rate.from_pos = x->pos;
     x->rate.epoch_end = now + x->rate.epoch;
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
     rs_rate_begin(x, now);
@@ -145,7 +145,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
 static void resume(rs_node *node, rs_time now, rs_sending *x) {
     if (x->phase != RS_PHASE_HIGH_RATE)
         return;
-    x->rate_from_pos = x->pos;
+    x->rate.from_pos = x->pos;
     x->rate.epoch_end = now + x->rate.epoch;
     rs_rate_begin(x, now);
     rs_window_start(x, now);

@@ -19,7 +19,7 @@
 
 static bool is_slow(const rs_sending *x, const rs_recipient *r, rs_time now) {
     bool shut = x->window_of == r && x->pos >= x->window_pos;
-    return r->road.found && (shut || rs_road_speaks(&r->road, now));
+    return r->rate.road.found && (shut || rs_road_speaks(&r->rate.road, now));
 }
 
 /* Notes who holds the others back. False if nobody does, or so many that they are the usual case. */
@@ -49,7 +49,7 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
         if (!rs_holds_back(x, r, now) || !r->slow_since || now - r->slow_since < SLOW_FOR)
             continue;
         r->aside = any = true;
-        r->slow_bps = rs_road_rate(&r->road);
+        r->slow_bps = rs_road_rate(&r->rate.road);
     }
     if (!any)
         return;
@@ -58,7 +58,7 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
     x->rate.found_bps = x->rate.ceiling_bps;
     for (uint32_t i = 0; i < x->recipient_count; i++)
         if (rs_holds_back(x, &x->recipients[i], now))
-            rs_road_again(&x->recipients[i].road);
+            rs_road_again(&x->recipients[i].rate.road);
     rs_rate_anew(node, now, x);
 }
 
@@ -68,12 +68,12 @@ static int64_t median(const rs_sending *x, rs_time now) {
     for (uint32_t i = 0; i < x->recipient_count; i++)
         count += rs_holds_back(x, &x->recipients[i], now);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
-        int64_t rate = rs_road_rate(&x->recipients[i].road);
+        int64_t rate = rs_road_rate(&x->recipients[i].rate.road);
         uint32_t less = 0, same = 0;
         if (!rs_holds_back(x, &x->recipients[i], now))
             continue;
         for (uint32_t k = 0; k < x->recipient_count; k++) {
-            int64_t other = rs_road_rate(&x->recipients[k].road);
+            int64_t other = rs_road_rate(&x->recipients[k].rate.road);
             if (!rs_holds_back(x, &x->recipients[k], now))
                 continue;
             less += other < rate;

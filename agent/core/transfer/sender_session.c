@@ -31,10 +31,7 @@ void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
             continue;
         if (r->light == RS_LIGHT_LIT)
             r->light = RS_LIGHT_AWAITED;
-        r->rated = r->dropped = false;
-        r->expected = r->lost = 0;
-        r->watch = (rs_loss_watch){0};
-        r->road = (rs_road){0};
+        r->rate = (rs_receiver_rate){0};
         rs_say(node, now, &r->link, RS_SAY_OPEN);
         rs_unsay(node, now, &r->link, RS_SAY_DATA_FNSD); /* of the session before; OPEN says as much */
         if (r->link.peer->up && !r->link.peer->rtt.smoothed)
@@ -49,7 +46,7 @@ static void begin_session(rs_node *node, rs_time now, rs_sending *x, uint64_t fi
     x->first = first;
     x->end = end;
     x->t.session = x->sessions++;
-    x->pos = x->stop_pos = x->rate_from_pos = 0;
+    x->pos = x->stop_pos = 0;
     rs_sender_join(node, now, x);
     x->fnsd_said = false;
     x->fnsd_due = RS_NEVER;

@@ -9,10 +9,8 @@
 #include "core/base/seqset.h"
 #include "core/base/timers.h"
 #include "core/base/wire.h"
-#include "core/rate/marks.h"
+#include "core/rate/control.h"
 #include "core/rate/pacer.h"
-#include "core/rate/rate.h"
-#include "core/rate/road.h"
 #include "core/rate/rtt.h"
 #include "core/repair/loss_cases.h"
 #include "core/repair/table.h"
@@ -173,16 +171,10 @@ typedef struct {
     uint64_t asked;    /* Fragments it asked for at high rate, while the choice of repair_sender.c is open. */
     uint32_t answered; /* It saw repair packets up to that number. */
     /* Republic: reports */
-    uint64_t seen_pos; /* It saw data packets up to that position, */
-    rs_time seen_at;   /* as it said then. */
-    bool rated;        /* The next three are of its last report in this session. */
-    uint64_t rated_pos, rated_received, rated_dropped;
-    uint64_t expected, lost; /* Of the sample of losses that is being taken... */
-    bool dropped;            /* ...and some of them were dropped at its socket. */
-    rs_loss_watch watch;     /* What is known of its losses. */
-    rs_road road;            /* The model of the way to it. */
-    uint64_t trip_pos;       /* It has reported marks up to that position. */
-    int64_t share_bps;       /* So much of its NIC is left for this transfer, by its word; 0: unknown. */
+    uint64_t seen_pos;     /* It saw data packets up to that position, */
+    rs_time seen_at;       /* as it said then. */
+    rs_receiver_rate rate; /* What its reports have shown of its path and its losses. */
+    int64_t share_bps;     /* So much of its NIC is left for this transfer, by its word; 0: unknown. */
     /* Republic: stragglers */
     rs_time slow_at;    /* It was seen to hold the others back last; */
     rs_time slow_since; /* without a break since then; 0: it is not. */
@@ -295,7 +287,6 @@ struct rs_sending {
     uint32_t cuts_logged;      /* Rate cuts that a person was told in this session. */
     rs_marks marks;            /* Of high rate: when what was sent, and where reports are asked for. */
     rs_recipient *rate_of;     /* The one whose way is the slowest; NULL: none is known. */
-    uint64_t rate_from_pos;    /* What was sent before says nothing of the present rate. */
     uint64_t high_pos;         /* High rate began there... */
     uint64_t first_window;     /* ...with so many packets that may be under way. */
     rs_recipient *window_of;   /* The one that holds the data channel back; NULL: nobody does. */

@@ -1,0 +1,65 @@
+#include "core/rate/control.h"
+
+/* May stand in a receiver's host without a queue on the path: it is busy with something else for so long. */
+#define HOST_QUEUE INT64_C(6000000)
+
+/* A round trip of the path alone: less what the packet waited in the receiver's host, as far as its socket may fill
+ * without harm, and less what this host came late to look at the report. */
+static rs_time trip_of(const rs_rate_sample *s, rs_time sent_at) {
+    rs_time trip = s->now - sent_at - s->late - (s->waited < HOST_QUEUE ? s->waited : HOST_QUEUE);
+    return trip > 1 ? trip : 1;
+}
+
+bool rs_control_path(rs_rate *rate, rs_receiver_rate *r, const rs_marks *marks, const rs_rate_sample *s) {
+    const rs_mark *mark = rs_marks_at(marks, s->pos);
+    rs_road_report report = {.now = s->now,
+                             .at = s->at,
+                             .pos = s->pos,
+                             .sent_at = rs_marks_time(marks, s->pos),
+                             .received = s->received,
+                             .repairs = s->repairs,
+                             .under_way = s->sent - s->pos,
+                             .idle = s->idle};
+    if (mark && mark->pos > r->trip_pos) {
+        r->trip_pos = mark->pos;
+        report.trip = trip_of(s, report.sent_at);
+    }
+    r->road.room = s->room;
+    r->road.reports_every = s->reports_every;
+    bool starting = !r->road.found;
+    if (!rs_road_heard(&r->road, &report))
+        return false;
+    if (starting && r->road.found)
+        rate->from_pos = s->sent; /* start-up goes too fast on purpose */
+    return true;
+}
+
+void rs_control_losses_done(rs_receiver_rate *r) {
+    r->expected = r->lost = 0;
+    r->dropped = false;
+}
+
+rs_loss_verdict rs_control_losses(rs_rate *rate, rs_receiver_rate *r, const rs_rate_sample *s) {
+    if (r->based && r->base_pos >= rate->from_pos && s->pos >= r->base_pos && s->received >= r->base_received) {
+        uint64_t expected = s->pos - r->base_pos, got = s->received - r->base_received;
+        r->expected += expected;
+        r->lost += got < expected ? expected - got : 0;
+        r->dropped |= s->dropped > r->base_dropped;
+    } else {
+        rs_control_losses_done(r);
+    }
+    r->based = true;
+    r->base_pos = s->pos;
+    r->base_received = s->received;
+    r->base_dropped = s->dropped;
+    /* In start-up, and while a queue stands, the path model says it better. */
+    bool by_queue = !s->rate_is_known && (!r->road.found || rs_road_speaks(&r->road, s->now));
+    rs_loss_verdict verdict = by_queue && !r->dropped
+                                  ? RS_LOSS_FINE
+                                  : rs_rate_feedback(rate, s->now, &r->watch, r->expected, r->lost, r->dropped);
+    if (verdict == RS_LOSS_CUT)
+        rate->from_pos = s->sent;
+    if (verdict == RS_LOSS_FINE)
+        rs_control_losses_done(r);
+    return verdict;
+}
