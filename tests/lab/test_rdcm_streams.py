@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -174,6 +175,41 @@ def test_a_slow_reader_within_the_bound_gets_all(lab: Lab, seed: int) -> None:
         writer.join(BOUND_S)
     assert done and done[0].ok, done
     assert got == data and readers["h3"].end().has(data)
+
+
+def test_its_path_is_taken_back_and_all_get_all(lab: Lab, seed: int) -> None:
+    """It goes on to each receiver by its control channel."""
+    data = data_of(30_000_000, seed)
+    name, readers = begin(lab, RECEIVERS)
+    with Agent(lab.agent_socket("h1")) as agent, agent.stream_send(name, RECEIVERS) as out:
+        out.write(data[:10_000_000])
+        (path,) = lab.rest.get("/v1/paths?state=active")["paths"]
+        status, _ = lab.rest.call("DELETE", f"/v1/paths/{path['id']}")
+        assert status == 200
+        out.write(data[10_000_000:])
+        result = out.finish(BOUND_S)
+    assert result.ok and result.size == len(data), failed(result)
+    assert all(reader.end().has(data) for reader in readers.values())
+    assert not lab.rest.get("/v1/paths?state=active")["paths"]
+
+
+@pytest.mark.parametrize("seconds", [4, 10])
+def test_the_senders_agent_is_stopped_and_all_get_all(lab: Lab, seed: int, seconds: float) -> None:
+    """Readers and writer wait."""
+    data = data_of(20_000_000, seed)
+    name, readers = begin(lab, RECEIVERS)
+    with Agent(lab.agent_socket("h1")) as agent, agent.stream_send(name, RECEIVERS) as out:
+        out.write(data[:5_000_000])
+        lab.signal("h1", signal.SIGSTOP)
+        timer = threading.Timer(seconds, lab.signal, ("h1", signal.SIGCONT))
+        timer.start()
+        try:
+            out.write(data[5_000_000:])
+            result = out.finish(BOUND_S)
+        finally:
+            timer.join()
+    assert result.ok and result.size == len(data), failed(result)
+    assert all(reader.end().has(data) for reader in readers.values())
 
 
 def test_a_killed_receiver_does_not_stop_the_others(lab: Lab, seed: int) -> None:

@@ -240,6 +240,9 @@ static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *ne
     case RS_NEWS_GROWN:
         rs_rdcm_stream_grown(node, now, (rs_sending *)t);
         break;
+    case RS_NEWS_PATH_LOST:
+        rs_rdcm_stream_lost_path(node, now, (rs_sending *)t);
+        break;
     case RS_NEWS_TAKEN:
         rs_rdcm_stream_taken(node, now, (rs_receiving *)t);
         break;

@@ -111,6 +111,7 @@ bool rs_rdcm_starves(const rs_rdcm *r, rs_ring_kind kind);
 void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r);
 bool rs_rdcm_lacks(const rs_receiving *x, uint64_t sn); /* it is not here, and there is room for it */
 void rs_rdcm_stream_taken(rs_node *node, rs_time now, rs_receiving *x);
+void rs_rdcm_stream_lost_path(rs_node *node, rs_time now, rs_sending *x);
 void rs_rdcm_stream_grown(rs_node *node, rs_time now, rs_sending *x);
 
 #endif

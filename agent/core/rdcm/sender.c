@@ -138,10 +138,57 @@ static bool probe_is_due(rs_time now, const rs_sending *x) {
            rs_rdcm_set_fits(&rs_rdcm_of(&x->t)->all.acked, x->pos);
 }
 
+static void sent_new(rs_node *node, rs_time now, rs_sending *x) {
+    rs_rdcm *r = x->t.own;
+    x->pos++;
+    r->here.cum = r->here.top = x->pos;
+    rs_rdcm_note_owed(r, now, rs_watch_timeout(node, &r->all));
+    rs_passes_note(&r->passes, now, x->pos, rs_watch_timeout(node, &r->all) / 16);
+    rs_watch_grown(node, now, r, &r->all);
+}
+
+static void probed(rs_rdcm *r) {
+    r->probe_pause = 2 * r->probe_pause < PROBE_MOST ? 2 * r->probe_pause : PROBE_MOST;
+    r->probe_due = RS_NEVER;
+}
+
+static void patch_all(rs_node *node, rs_time now, rs_sending *x, uint64_t from, uint64_t to) {
+    for (uint32_t i = 0; i < x->recipient_count && from < to; i++)
+        if (rs_is_active(&x->recipients[i]))
+            rs_sender_patch(node, now, &x->recipients[i], from, to);
+}
+
+/* A stream without a path: what may go, goes to each receiver by its control channel, in windows as by the tree. */
+static void feed(rs_node *node, rs_time now, rs_sending *x) {
+    rs_rdcm *r = x->t.own;
+    uint64_t from = x->pos, most = limit(node, x);
+    if (from >= most && probe_is_due(now, x)) {
+        most = from + 1;
+        probed(r);
+    } else if (from < most) {
+        r->probe_due = RS_NEVER;
+    }
+    while (x->pos < most)
+        sent_new(node, now, x);
+    patch_all(node, now, x, from, x->pos);
+}
+
+/* What no child has acknowledged is sent anew: it went by a tree of which nothing is known. */
+void rs_rdcm_stream_lost_path(rs_node *node, rs_time now, rs_sending *x) {
+    rs_rdcm *r = x->t.own;
+    r->progress_at = now;
+    if (x->phase == RS_PHASE_HIGH_RATE)
+        patch_all(node, now, x, r->all.acked.cum, x->pos);
+    rs_rdcm_schedule(node, now, x);
+    rs_sender_arm(node, x);
+}
+
 void rs_rdcm_schedule(rs_node *node, rs_time now, rs_sending *x) {
     rs_rdcm *r = x->t.own;
-    bool open = x->pos < limit(node, x);
-    if (x->phase != RS_PHASE_HIGH_RATE || !(open || r->all.look_at <= now || probe_is_due(now, x))) {
+    if (x->t.stream.by_unicast && x->phase == RS_PHASE_HIGH_RATE)
+        feed(node, now, x);
+    bool open = x->pos < limit(node, x), tree = !x->t.stream.by_unicast;
+    if (x->phase != RS_PHASE_HIGH_RATE || !tree || !(open || r->all.look_at <= now || probe_is_due(now, x))) {
         rs_data_stop(node, x);
         if (x->phase == RS_PHASE_HIGH_RATE && x->pos < sendable(x) && r->probe_due == RS_NEVER) {
             r->probe_pause = r->probe_pause ? r->probe_pause : PROBE_LEAST + 2 * rs_watch_timeout(node, &r->all);
@@ -176,15 +223,6 @@ static void data_packet(rs_sending *x, uint64_t sn, uint64_t most, bool report, 
     x->stats.packets_sent++;
 }
 
-static void sent_new(rs_node *node, rs_time now, rs_sending *x) {
-    rs_rdcm *r = x->t.own;
-    x->pos++;
-    r->here.cum = r->here.top = x->pos;
-    rs_rdcm_note_owed(r, now, rs_watch_timeout(node, &r->all));
-    rs_passes_note(&r->passes, now, x->pos, rs_watch_timeout(node, &r->all) / 16);
-    rs_watch_grown(node, now, r, &r->all);
-}
-
 /* A packet that no child acknowledged, or the next one, or one more than receivers expect if nothing else makes them
  * speak. False: nothing now. */
 bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
@@ -198,8 +236,7 @@ bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out 
     } else if (probe_is_due(now, x)) {
         data_packet(x, x->pos, x->pos + 1, true, out);
         sent_new(node, now, x);
-        r->probe_pause = 2 * r->probe_pause < PROBE_MOST ? 2 * r->probe_pause : PROBE_MOST;
-        r->probe_due = RS_NEVER;
+        probed(r);
     } else {
         rs_data_stop(node, x);
         rs_sender_arm(node, x);
@@ -344,8 +381,10 @@ static void give_up_the_tree(rs_node *node, rs_time now, rs_sending *x) {
     char words[RS_CAUSE_MAX];
     rs_words(words, sizeof words, "no receiver acknowledged anything new in %lld ms",
              (long long)((now - rs_rdcm_of(&x->t)->progress_at) / RS_MS));
-    if (x->t.stream.on)
+    if (x->t.stream.on && x->t.stream.by_unicast)
         rs_sender_fail_all(node, now, x, words);
+    else if (x->t.stream.on)
+        rs_stream_unicast(node, now, x, words);
     else
         rs_sender_unicast(node, now, x, words);
 }
@@ -381,6 +420,8 @@ rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x) {
     if (!rs_list_empty(&x->in_ready) || x->data_timer.at != 0)
         return due; /* it looks at the rest when it sends */
     due = r->probe_due < due ? r->probe_due : due;
+    if (x->t.stream.by_unicast)
+        return due; /* what is lost there comes again without us */
     return r->all.look_at < due ? r->all.look_at : due;
 }
 

@@ -23,6 +23,7 @@ typedef enum {
     RS_NEWS_RECEIVERS,  /* after that, once for all of them: what follows for those that are left */
     RS_NEWS_PATH_MOVED, /* the path is of `kind` from now on */
     RS_NEWS_PATH_LIGHT, /* the switches see data packets arrive at every receiver's */
+    RS_NEWS_PATH_LOST,  /* of a stream: it goes on over the control channels (rs_stream.by_unicast) */
     RS_NEWS_RESUMED,    /* after a pause of the process, or a hold: what was measured across it means nothing */
     RS_NEWS_GROWN,      /* more of a stream may be sent; the session may not have begun yet */
     /* at a receiver */

@@ -317,7 +317,7 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
     }
     if (x->t.stream.on) {
         rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
-        rs_sender_fail_all(node, now, x, log.cause);
+        rs_stream_unicast(node, now, x, log.cause);
         return RS_OK;
     }
     rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");

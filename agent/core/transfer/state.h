@@ -99,6 +99,7 @@ typedef struct {
     uint64_t released;  /* Nobody needs from here what is below. */
     uint64_t taken;     /* The caller does not need what is below; UINT64_MAX: it takes all at once. */
     uint64_t available; /* At the sender so many may be sent. */
+    bool by_unicast;    /* At the sender its path is gone: each receiver gets all by its control channel. */
 } rs_stream;
 
 struct rs_transfer {
@@ -499,6 +500,7 @@ void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *ou
 /* transfer/stream.c */
 void rs_stream_released(rs_node *node, rs_transfer *t, uint64_t low); /* below, nobody needs anything from here */
 uint64_t rs_stream_past(const rs_transfer *t);                        /* one past what there is room for */
+void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
 bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size); /* false: it went further */
 
 /* transmit.c: the data channel's output */

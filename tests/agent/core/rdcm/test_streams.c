@@ -1,0 +1,174 @@
+/* Streams whose path fails, or leads nowhere: they go on to each receiver by its control channel, in windows as before;
+ * receivers mend each other as before. */
+#include "check.h"
+
+#include <stdio.h>
+
+#include "core/rdcm/options.h"
+#include "rdcm/overlay.h"
+
+#define FRAGMENT 1000
+#define ALL 4000
+#define RECEIVERS 8
+#define WINDOW 512
+
+typedef struct {
+    net *n;
+    rs_xfer xfer;
+    uint64_t given;
+    bool dark; /* nothing gets to anybody by the tree */
+    rs_time at;
+} world;
+
+static void run(world *w, rs_time time) {
+    w->at += time;
+    net_at(w->n, w->at);
+}
+
+static bool by_the_tree(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    const world *w = context;
+    (void)n, (void)to, (void)h;
+    return w->dark;
+}
+
+static void begin(world *w, uint64_t seed) {
+    static overlay o;
+    static rs_rdcm_config options;
+    options = (rs_rdcm_config){.stream_bytes = WINDOW * FRAGMENT};
+    rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .options[RS_PROTOCOL_RDCM] = &options};
+    *w = (world){.n = net_new(RECEIVERS + 1, &c, seed)};
+    overlay_make(&o, RECEIVERS, seed, NULL);
+    net_knobs *k = net_knob(w->n);
+    k->path.protocol = RS_PROTOCOL_RDCM;
+    k->quiet = true;
+    k->drop = by_the_tree;
+    k->drop_context = w;
+    w->xfer = net_stream_all(w->n, 1, ALL);
+    run(w, 5 * MS);
+    overlay_tell(w->n, &o, RECEIVERS, w->xfer, 1);
+}
+
+/* The program gives what there is room for, 40 fragments at most. */
+static void extend_to(world *w, uint64_t until) {
+    uint64_t first, here, past;
+    rs_node *node = net_node(w->n, 0);
+    assert_int_equal(rs_stream_window(node, w->xfer, &first, &here, &past), RS_OK);
+    assert_true(past - first <= WINDOW * FRAGMENT);
+    uint64_t next = w->given + 40 < past / FRAGMENT ? w->given + 40 : past / FRAGMENT;
+    w->given = next < until ? next : until;
+    bool last = w->given == ALL;
+    net_call(w->n, 0,
+             rs_stream_extend(node, net_knob(w->n)->now, w->xfer, w->given * FRAGMENT - (last ? 400 : 0), last));
+}
+
+static void give(world *w, uint64_t until, rs_time bound) {
+    for (rs_time end = w->at + bound; w->given < until && w->at < end;) {
+        extend_to(w, until);
+        run(w, MS);
+    }
+    assert_int_equal(w->given, until);
+}
+
+static void fails(world *w) {
+    w->dark = true;
+    net_call(w->n, 0, rs_path_failed(net_node(w->n, 0), net_knob(w->n)->now, w->xfer, "a test"));
+}
+
+static void all_have_it(world *w, rs_peer but) {
+    run(w, 20 * SEC);
+    const net_told *done = net_event(w->n, 0, RS_EV_SEND_DONE, ANYONE);
+    if (!done)
+        net_show(w->n);
+    assert_non_null(done);
+    assert_int_equal(done->event.ok, but == 0);
+    for (rs_peer i = 1; i <= RECEIVERS; i++)
+        if (i != but && !net_has(w->n, i, 1))
+            fail_msg("%d lacks some of it: %s", (int)i, done->event.cause);
+    assert_int_equal(net_events(w->n, 0, RS_EV_PEER_FAILED, ANYONE), but != 0);
+    net_free(w->n);
+}
+
+static void its_path_fails__all_get_all(void **state) {
+    (void)state;
+    static const uint64_t after[] = {0, 1, 300, 2000, ALL - 1, ALL};
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        world w;
+        begin(&w, seed);
+        give(&w, after[seed - 1], 5 * SEC);
+        fails(&w);
+        give(&w, ALL, 20 * SEC);
+        assert_true(net_events(w.n, 0, RS_EV_LOG, ANYONE) > 0);
+        assert_true(net_memory_most(w.n, 0) < 160 * 1024); /* as by the tree */
+        all_have_it(&w, 0);
+    }
+}
+
+static void its_tree_leads_nowhere__all_get_all(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        world w;
+        begin(&w, seed);
+        give(&w, 500 * seed, 5 * SEC);
+        w.dark = true; /* and nobody says so */
+        give(&w, ALL, 30 * SEC);
+        all_have_it(&w, 0);
+    }
+}
+
+static void its_path_fails__who_reads_slowly_holds_it_back(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        world w;
+        begin(&w, seed);
+        give(&w, 300, 5 * SEC);
+        rs_peer slow = 1 + (rs_peer)seed % RECEIVERS;
+        rs_xfer in = net_receiving(w.n, slow);
+        uint64_t first, here, end;
+        net_call(w.n, slow, rs_stream_taken(net_node(w.n, slow), net_knob(w.n)->now, in, 0));
+        fails(&w);
+        uint64_t before = w.given;
+        for (rs_time at = 0; at < 4000; at += 5) { /* takes nothing: no more is given than there is room for */
+            extend_to(&w, ALL - 1);
+            run(&w, 5 * MS);
+            assert_int_equal(rs_stream_window(net_node(w.n, slow), in, &first, &here, &end), RS_OK);
+            assert_true(here <= (300 + WINDOW) * FRAGMENT);
+        }
+        assert_in_range(w.given - before, 1, 2 * WINDOW);
+        for (int i = 0; i < 4000 && w.given < ALL; i++) {
+            if (rs_stream_window(net_node(w.n, slow), in, &first, &here, &end) == RS_OK)
+                net_call(w.n, slow, rs_stream_taken(net_node(w.n, slow), net_knob(w.n)->now, in, here));
+            extend_to(&w, ALL);
+            run(&w, 5 * MS);
+        }
+        for (int i = 0; i < 400 && rs_stream_window(net_node(w.n, slow), in, &first, &here, &end) == RS_OK; i++) {
+            net_call(w.n, slow, rs_stream_taken(net_node(w.n, slow), net_knob(w.n)->now, in, here));
+            run(&w, 5 * MS);
+        }
+        assert_int_equal(w.given, ALL);
+        all_have_it(&w, 0);
+    }
+}
+
+static void its_path_fails_and_one_dies__others_get_all(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        world w;
+        begin(&w, seed);
+        give(&w, 700, 5 * SEC);
+        fails(&w);
+        give(&w, 1000, 5 * SEC);
+        net_kill(w.n, (rs_peer)seed);
+        give(&w, ALL, 60 * SEC);
+        all_have_it(&w, (rs_peer)seed);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(its_path_fails__all_get_all),
+        cmocka_unit_test(its_tree_leads_nowhere__all_get_all),
+        cmocka_unit_test(its_path_fails__who_reads_slowly_holds_it_back),
+        cmocka_unit_test(its_path_fails_and_one_dies__others_get_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
