@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from rostrum.client import Agent, NotFound, SendResult
+from rostrum.client import Agent, NotFound, SendHandle, SendResult, TimedOut
 from rostrum.lab.lab import Lab
 
 Found = TypeVar("Found")
@@ -27,6 +27,33 @@ def send(lab: Lab, sender: str, receivers: Sequence[str], data: bytes, *, wait: 
         number = next(_ids)
         agent.add(number, data)
         return agent.send(number, receivers, wait=wait).wait(SEND_BOUND_S)
+
+
+def under_way(
+    lab: Lab,
+    agent: Agent,
+    receivers: Sequence[str],
+    data: bytes,
+    seen: Callable[[], Found | None],
+    protocol: str = "auto",
+) -> tuple[SendHandle, int, Found]:
+    """A new object on its way from this agent, caught when `seen` gives something: the send, its number and that. Sent
+    anew if it was there too soon.
+    """
+    for _ in range(6):
+        number = next(_ids)
+        agent.add(number, data)
+        handle = agent.send(number, receivers, protocol=protocol)
+        while True:
+            if found := seen():
+                return handle, number, found
+            try:
+                handle.wait(0.001)
+            except TimedOut:
+                continue
+            break
+        forget(lab, [agent.server, *receivers], number)
+    raise AssertionError("it was over before it was seen, six times")
 
 
 def read(lab: Lab, server: str, data_id: int, wait: float = 60.0) -> bytes:

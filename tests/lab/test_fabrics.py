@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from click.testing import CliRunner
 from rostrum.client import Agent
@@ -10,7 +12,7 @@ from rostrum.lab import links
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError
 
-from tests.lab.objects import check, data_of, forget, send, until
+from tests.lab.objects import check, data_of, forget, send, under_way, until
 
 pytestmark = pytest.mark.lab
 
@@ -43,11 +45,14 @@ def test_fat_tree__one_to_many_over_one_core(fat_tree: Lab, seed: int) -> None:
 
 def test_fat_tree__a_link_fails_during_a_session_and_nobody_is_told(fat_tree: Lab, seed: int) -> None:
     """Whoever is behind it gets the object by repairs of other receivers."""
-    receivers, data, number = ["h1-0-0", "h1-1-1", "h2-0-0", "h3-1-0"], data_of(24_000_000, seed), 77_001
+    receivers, data = ["h1-0-0", "h1-1-1", "h2-0-0", "h3-1-0"], data_of(24_000_000, seed)
     with Agent(fat_tree.agent_socket("h0-0-0")) as agent:
-        agent.add(number, data)
-        sending = agent.send(number, receivers, protocol="rdcm")
-        path = until(lambda: fat_tree.rest.get("/v1/paths?state=active")["paths"], "an active path")[0]["id"]
+
+        def active() -> list[dict[str, Any]]:
+            return list(fat_tree.rest.get("/v1/paths?state=active")["paths"])
+
+        sending, number, paths = under_way(fat_tree, agent, receivers, data, active, "rdcm")
+        path = paths[0]["id"]
         overlay = fat_tree.rest.get(f"/v1/paths/{path}/overlay")
         link = next(one for one in overlay["tree"] if one[1].startswith("agg2"))
         links.cut(fat_tree, link[0], link[1], only_multicast=True)

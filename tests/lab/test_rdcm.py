@@ -8,7 +8,7 @@ import pytest
 from rostrum.client import Agent, SendResult
 from rostrum.lab.lab import Lab
 
-from tests.lab.objects import SEND_BOUND_S, check, data_of, forget, until
+from tests.lab.objects import SEND_BOUND_S, check, data_of, forget, under_way
 
 pytestmark = pytest.mark.lab
 
@@ -59,15 +59,12 @@ def test_an_object_can_be_deleted_while_others_may_need_repairs(lab: Lab, seed: 
 def test_status_tells_of_the_overlay(lab: Lab, seed: int) -> None:
     data = data_of(40_000_000, seed)
     with Agent(lab.agent_socket("h1")) as agent, Agent(lab.agent_socket("h5")) as other:
-        number = next(_ids)
-        agent.add(number, data)
-        handle = agent.send(number, RECEIVERS, protocol="rdcm")
 
         def in_status() -> bool:
             rows = [row for row in other.status().transfers if row.protocol == "rdcm" and row.view and row.acks_sent]
             return bool(rows) and rows[0].window >= 2 and rows[0].ack_timeout_ns > 0
 
-        until(in_status, "a transfer by rdcm in the status of h5")
+        handle, number, _ = under_way(lab, agent, RECEIVERS, data, in_status, "rdcm")
         assert handle.wait(SEND_BOUND_S).ok
     forget(lab, ["h1", *RECEIVERS], number)
 
@@ -75,10 +72,11 @@ def test_status_tells_of_the_overlay(lab: Lab, seed: int) -> None:
 def test_a_receiver_dies_and_the_others_do_not_notice(lab: Lab, seed: int) -> None:
     data = data_of(60_000_000, seed)
     with Agent(lab.agent_socket("h1")) as agent, Agent(lab.agent_socket("h4")) as victim:
-        number = next(_ids)
-        agent.add(number, data)
-        handle = agent.send(number, RECEIVERS, protocol="rdcm")
-        until(lambda: [row for row in victim.status().transfers if row.bytes > 4_000_000], "bytes at h4")
+
+        def in_status() -> bool:
+            return any(4_000_000 < row.bytes < len(data) for row in victim.status().transfers)
+
+        handle, number, _ = under_way(lab, agent, RECEIVERS, data, in_status, "rdcm")
         lab.kill("h4")
         result = handle.wait(SEND_BOUND_S)
     others = [name for name in RECEIVERS if name != "h4"]

@@ -99,10 +99,10 @@ def test_readers_wait_for_one_transfer(lab: Lab, seed: int) -> None:
     """Readers that come before the object get it as soon as it is whole, all from one transfer."""
     data, number = data_of(2_000_000, seed), 70_000
     with ThreadPoolExecutor(3) as pool:
-        readers = [pool.submit(read, lab, "h7", number, 20.0) for _ in range(3)]
+        readers = [pool.submit(read, lab, "h7", number, 60.0) for _ in range(3)]
         with Agent(lab.agent_socket("h2")) as agent:
             agent.add(number, data)
-            result = agent.send(number, ["h7"]).wait(30)
+            result = agent.send(number, ["h7"]).wait(60)
         assert result.ok
         assert all(reader.result() == data for reader in readers)
     transfers = [row for row in lab.rest.get("/v1/transfers")["transfers"] if row["data_id"] == number]
@@ -121,7 +121,7 @@ def test_unicast_goes_on_beside_multicast(lab: Lab, seed: int) -> None:
     asker = threading.Thread(target=lambda: lost.append(lab.execute("h2", ping)))
     asker.start()
     result = send(lab, "h1", ["h3", "h5"], data)
-    asker.join(30)
+    asker.join(60)
     check(lab, result, ["h3", "h5"], data)
     assert lost and "100% packet loss" not in lost[0] and " 0% packet loss" in lost[0], lost
     forget(lab, EVERYONE, result.data_id)
