@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 PROTOCOLS = ("plain", "ricochet")  # that this manager can give to groups
 ORDERS = ("none", "fifo")
-R_MAX, C_MAX, STAGGER_MAX = 32, 64, 64  # what agents can run (agent/core/groups/messages.h; a test compares)
+R_MAX, C_MAX, STAGGER_MAX = 32, 64, 64  # what agents can run (agent/core/ricochet/ricochet.c; a test compares)
 
 
 @dataclass(frozen=True)
