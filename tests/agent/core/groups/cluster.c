@@ -262,8 +262,7 @@ static void delivered(cluster *c, rs_peer to, const rs_messages_event *event) {
     message->had[to]++;
     c->account.by_via[event->via]++;
     c->account.late_sum[event->via] += event->late;
-    if (event->late > c->account.slowest_since_discovery)
-        c->account.slowest_since_discovery = event->late;
+    c->account.slow += event->late > 250 * MS;
     if (c->now - message->at > c->account.slowest)
         c->account.slowest = c->now - message->at;
 }

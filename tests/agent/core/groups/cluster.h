@@ -62,7 +62,7 @@ typedef struct {
     uint64_t lost_events;
     uint64_t packets_lost; /* data packets the network lost */
     rs_time slowest;       /* from publishing to delivery */
-    rs_time slowest_since_discovery;
+    uint64_t slow;         /* more than 250 ms after they were found missing */
     uint64_t by_via[3];
     rs_time late_sum[3]; /* since discovery */
 } cluster_account;
