@@ -315,13 +315,12 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
         rs_sender_fail_all(node, now, x, log.cause);
         return RS_OK;
     }
-    if (x->t.stream.on) {
-        rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
-        rs_stream_unicast(node, now, x, log.cause);
-        return RS_OK;
-    }
     rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
-    if (rs_sender_others(x))
+    if (x->t.stream.on && x->t.own)
+        rs_stream_unicast(node, now, x, log.cause);
+    else if (x->t.stream.on)
+        rs_sender_fail_all(node, now, x, log.cause);
+    else if (rs_sender_others(x))
         part_by_unicast(node, now, x, held, log.cause);
     else
         rs_sender_unicast(node, now, x, log.cause);
