@@ -40,8 +40,8 @@
 
 /* -------------------------------------------------------------------------------------------------------- the pump */
 
-/* What the core has to say goes to those who do it, packets to their roads. Only here is the core asked. What is said
- * may lead to more. */
+/* What the core has to say goes to those who do it, packets to their channels. Only here is the core asked. What is
+ * said may lead to more. */
 
 static void peer_wanted(rs_agent *agent, rs_peer peer) {
     if (rs_control_is_up(agent->control, peer))

@@ -225,7 +225,7 @@ static void all_take_part(packet_io *io, bool join) {
     }
 }
 
-/* The new road is opened before the old one is closed: packets in between may come twice, none is lost. */
+/* The new socket is opened before the old one is closed: packets in between may come twice, none is lost. */
 static void set_dense(packet_io *io, bool dense) {
     if (dense && !rs_packet_filter_attach(io->ring.fd, &io->members))
         return;

@@ -34,7 +34,7 @@ MAY_CALL: dict[str, tuple[str, ...]] = {
 
 
 def room_of(name: str) -> str:
-    """agent/core/rate/road.c -> agent/core/rate; agent/daemon/store/store.c -> agent/daemon."""
+    """agent/core/rate/path_model.c -> agent/core/rate; agent/daemon/store/store.c -> agent/daemon."""
     return max((room for room in MAY_CALL if name.startswith(room + "/")), key=len, default="")
 
 

@@ -53,7 +53,10 @@ def test_no_large_circle_of_calls(under: str) -> None:
 
 def test_outward__tells_a_call_from_the_rate_law_into_a_transfer() -> None:
     edges = {
-        "agent/core/rate/road.c": {"agent/core/transfer/node.c": {"rs_now"}, "agent/core/base/ranges.c": {"rs_add"}},
+        "agent/core/rate/path_model.c": {
+            "agent/core/transfer/node.c": {"rs_now"},
+            "agent/core/base/ranges.c": {"rs_add"},
+        },
         "agent/core/rdcm/ack.c": {
             "agent/core/transfer/node.c": {"rs_now"},
             "agent/core/republic/sender.c": {"rs_send"},
@@ -61,7 +64,7 @@ def test_outward__tells_a_call_from_the_rate_law_into_a_transfer() -> None:
         "agent/daemon/agent.c": {"agent/core/rdcm/ack.c": {"rs_ack"}},
     }
     assert outward(edges) == {
-        ("agent/core/rate", "agent/core/transfer"): {"agent/core/rate/road.c: rs_now"},
+        ("agent/core/rate", "agent/core/transfer"): {"agent/core/rate/path_model.c: rs_now"},
         ("agent/core/rdcm", "agent/core/republic"): {"agent/core/rdcm/ack.c: rs_send"},
     }
 

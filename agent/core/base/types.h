@@ -36,7 +36,7 @@ static inline bool rs_digest_follows(const rs_digest *digest) {
     return digest->algorithm != 0 && digest->length == 0;
 }
 
-/* Which of the node's three roads a packet takes. The agent maps them to UDP multicast, UDP unicast and TCP; the
+/* Which of the node's three channels a packet takes. The agent maps them to UDP multicast, UDP unicast and TCP; the
  * simulator to its links. */
 typedef enum {
     RS_CH_GROUP,         /* data channel, one to many, unreliable */

@@ -12,24 +12,24 @@ static rs_time trip_of(const rs_rate_sample *s, rs_time sent_at) {
 
 bool rs_control_path(rs_rate *rate, rs_receiver_rate *r, const rs_marks *marks, const rs_rate_sample *s) {
     const rs_mark *mark = rs_marks_at(marks, s->pos);
-    rs_road_report report = {.now = s->now,
-                             .at = s->at,
-                             .pos = s->pos,
-                             .sent_at = rs_marks_time(marks, s->pos),
-                             .received = s->received,
-                             .repairs = s->repairs,
-                             .under_way = s->sent - s->pos,
-                             .idle = s->idle};
+    rs_path_model_report report = {.now = s->now,
+                                   .at = s->at,
+                                   .pos = s->pos,
+                                   .sent_at = rs_marks_time(marks, s->pos),
+                                   .received = s->received,
+                                   .repairs = s->repairs,
+                                   .under_way = s->sent - s->pos,
+                                   .idle = s->idle};
     if (mark && mark->pos > r->trip_pos) {
         r->trip_pos = mark->pos;
         report.trip = trip_of(s, report.sent_at);
     }
-    r->road.room = s->room;
-    r->road.reports_every = s->reports_every;
-    bool starting = !r->road.found;
-    if (!rs_road_heard(&r->road, &report))
+    r->model.room = s->room;
+    r->model.reports_every = s->reports_every;
+    bool starting = !r->model.found;
+    if (!rs_path_model_heard(&r->model, &report))
         return false;
-    if (starting && r->road.found)
+    if (starting && r->model.found)
         rate->from_pos = s->sent; /* start-up goes too fast on purpose */
     return true;
 }
@@ -53,7 +53,7 @@ rs_loss_verdict rs_control_losses(rs_rate *rate, rs_receiver_rate *r, const rs_r
     r->base_received = s->received;
     r->base_dropped = s->dropped;
     /* In start-up, and while a queue stands, the path model says it better. */
-    bool by_queue = !s->rate_is_known && (!r->road.found || rs_road_speaks(&r->road, s->now));
+    bool by_queue = !s->rate_is_known && (!r->model.found || rs_path_model_has_queue(&r->model, s->now));
     rs_loss_verdict verdict = by_queue && !r->dropped
                                   ? RS_LOSS_FINE
                                   : rs_rate_feedback(rate, s->now, &r->watch, r->expected, r->lost, r->dropped);

@@ -1,17 +1,17 @@
 /* Rate control on the data channel: takes samples (a receiver's report, with what the sender knew when it came) and
  * returns verdicts. It knows no node and no transfer, and can be run alone against a trace
  * (tests/agent/core/rate/test_trace.c). Of several receivers the caller sends as the slowest of those that count can
- * take: the least `path.wanted_bps` goes into rs_rate.road_bps. */
+ * take: the least `path.wanted_bps` goes into rs_rate.model_bps. */
 #ifndef RS_CORE_RATE_CONTROL_H
 #define RS_CORE_RATE_CONTROL_H
 
 #include "core/rate/marks.h"
+#include "core/rate/path_model.h"
 #include "core/rate/rate.h"
-#include "core/rate/road.h"
 
 /* What one receiver's reports have shown. All zero at first, and again when a session begins. */
 typedef struct {
-    rs_road road;        /* The path to it. rs_road_start before the first sample. */
+    rs_path_model model; /* The path to it. rs_path_model_start before the first sample. */
     rs_loss_watch watch; /* What its losses are taken for. */
     uint64_t trip_pos;   /* The newest mark that a round trip was taken from. */
     /* The report that losses are counted from; `based`: there is one. */
@@ -42,7 +42,7 @@ typedef struct {
     bool rate_is_known;    /* The path carries nobody else and its rate was told: only losses count. */
 } rs_rate_sample;
 
-/* The verdict of the path model. True: it is known better than before, `road.wanted_bps` may have changed. */
+/* The verdict of the path model. True: it is known better than before, `model.wanted_bps` may have changed. */
 bool rs_control_path(rs_rate *rate, rs_receiver_rate *r, const rs_marks *marks, const rs_rate_sample *sample);
 /* The verdict of losses, after that of the path. With RS_LOSS_CUT `rate` was changed: r->expected, r->lost and
  * r->dropped tell why. */

@@ -1,6 +1,6 @@
 /* When which position of the data channel was sent, and which packets ask for a report (RS_DATA_REPORT).
  *
- * Reports are asked for by the clock, so that the control loop sees the road several times in what is under way, and
+ * Reports are asked for by the clock, so that the control loop sees the path several times in what is under way, and
  * never more often than all receivers together may answer. The sending time of a position gives round trips and the
  * time over which what was delivered had been sent. Ours; the paper has no feedback while data flows. */
 #ifndef RS_CORE_MARKS_H

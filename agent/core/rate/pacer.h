@@ -9,7 +9,7 @@
 #include "core/base/types.h"
 
 #define RS_PACER_QUANTUM 250000 /* 0.25 ms */
-/* What a late caller may catch up: about what fits into the queue that roads are held at (road.c), empty by then. */
+/* What a late caller may catch up: about what fits into the queue that a path is held at (path_model.c). */
 #define RS_PACER_DEPTH_BITS (256000 * 8)
 #define RS_PACER_DEPTH_LEAST 1000000 /* 1 ms */
 #define RS_PACER_DEPTH_MOST 4000000

@@ -27,8 +27,8 @@ int64_t rs_rate_bps(const rs_rate *r) {
     int64_t rate = r->found_bps;
     if (r->share_bps && r->share_bps < rate)
         rate = r->share_bps;
-    if (r->road_bps && r->road_bps < rate)
-        rate = r->road_bps;
+    if (r->model_bps && r->model_bps < rate)
+        rate = r->model_bps;
     if (r->ceiling_bps < rate)
         rate = r->ceiling_bps;
     int64_t least = r->ceiling_bps < RS_RATE_LEAST ? r->ceiling_bps : RS_RATE_LEAST;

@@ -1,7 +1,7 @@
-/* The rate of one transfer on the data channel: the least of what path, NICs and roads take (road.h), and of what loss
- * feedback allows.
+/* The rate of one transfer on the data channel: the least of what circuit, NICs and the paths to receivers take
+ * (path_model.h), and of what loss feedback allows.
  *
- * Roads show congestion by the queue it makes. What has too little room for a queue, or a receiver's socket, shows it
+ * Paths show congestion by the queue it makes. What has too little room for a queue, or a receiver's socket, shows it
  * by loss alone: a cut goes straight to the rate that got through. Loss that cuts do not lessen is not congestion (a
  * dim circuit, say): it becomes that receiver's baseline and the cuts are undone; patches make up for it. Ours; the
  * paper sends at line rate. */
@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
     int64_t ceiling_bps;     /* path and NIC */
     int64_t share_bps;       /* the least any receiver's NIC has left for this transfer; 0 = unknown */
-    int64_t road_bps;        /* the least any road takes; 0 = unknown */
+    int64_t model_bps;       /* the least any path takes; 0 = unknown */
     int64_t found_bps;       /* what loss feedback allows */
     int64_t got_through_bps; /* at the last of several cuts: the capacity, it seems; 0 = unknown */
     uint32_t plateau, climb; /* clean epochs near it, and away from it */

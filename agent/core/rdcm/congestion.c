@@ -1,5 +1,5 @@
 /* Congestion control at a receiver (Sec. 3.5): losses on the tree shrink its window, packets that come by the tree let
- * it grow. Repairs do neither: they take other roads.
+ * it grow. Repairs do neither: they take other paths.
  *
  * Ours: the window grows only while it is what holds the sender back. The sender says in each packet up to where it may
  * go; that was said by the slowest receiver, which so knows itself. (TCP sees its own flight, RFC 7661.) */

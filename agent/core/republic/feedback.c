@@ -112,7 +112,7 @@ void rs_rate_apply(rs_node *node, rs_sending *x) {
     x->pacer.rate_bps = rs_rate_bps(&x->rate);
 }
 
-bool rs_road_is_known(const rs_sending *x) {
+bool rs_path_rate_is_known(const rs_sending *x) {
     return x->grant.kind == RS_PATH_CIRCUIT && x->grant.rate_bps > 0;
 }
 
@@ -120,14 +120,14 @@ static void find_slowest(rs_sending *x, rs_time now) {
     x->rate_of = NULL;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (rs_holds_back(x, r, now) && r->rate.road.wanted_bps &&
-            (!x->rate_of || r->rate.road.wanted_bps < x->rate_of->rate.road.wanted_bps))
+        if (rs_holds_back(x, r, now) && r->rate.model.wanted_bps &&
+            (!x->rate_of || r->rate.model.wanted_bps < x->rate_of->rate.model.wanted_bps))
             x->rate_of = r;
     }
-    if (rs_road_is_known(x))
-        x->rate.road_bps = 0;
+    if (rs_path_rate_is_known(x))
+        x->rate.model_bps = 0;
     else if (x->rate_of)
-        x->rate.road_bps = x->rate_of->rate.road.wanted_bps;
+        x->rate.model_bps = x->rate_of->rate.model.wanted_bps;
 }
 
 /* Start-up begins with about FIRST_BYTES in a round trip, which any queue takes. */
@@ -143,13 +143,13 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         r->rate.trip_pos = 0;
-        r->rate.road.based = false; /* time went by in which nothing was sent at high rate */
-        if (!r->rate.road.wanted_bps)
-            rs_road_start(&r->rate.road, wire_bytes(x), first);
+        r->rate.model.based = false; /* time went by in which nothing was sent at high rate */
+        if (!r->rate.model.wanted_bps)
+            rs_path_model_start(&r->rate.model, wire_bytes(x), first);
     }
     x->high_pos = x->pos;
     x->first_window = FIRST_BYTES / wire_bytes(x) + 2;
-    x->rate.road_bps = rs_road_is_known(x) ? 0 : first;
+    x->rate.model_bps = rs_path_rate_is_known(x) ? 0 : first;
     find_slowest(x, now);
 }
 
@@ -188,12 +188,12 @@ static rs_time steady_reports(const rs_sending *x) {
 
 /* In start-up reports are asked for more often, and again when the window holds little of them. */
 static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
-    rs_time every = slowest->rate.road.found || rs_road_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
+    rs_time every = slowest->rate.model.found || rs_path_rate_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
     rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
     rs_marks_every(&x->marks, quarter < every ? quarter : every);
 }
 
-/* No more came than was sent, or the network made copies: a receiver does not make the road faster by lying. */
+/* No more came than was sent, or the network made copies: a receiver does not make the path faster by lying. */
 static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recipient *r, uint64_t pos,
                                 const rs_message *m) {
     const rs_timer *data = &x->data_timer;
@@ -209,13 +209,13 @@ static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recip
                             .late = data->at && data->due < now ? now - data->due : 0,
                             .reports_every = x->marks.every,
                             .room = 2 * rs_window_room(x, r),
-                            .rate_is_known = rs_road_is_known(x)};
+                            .rate_is_known = rs_path_rate_is_known(x)};
 }
 
-static void follow_road(rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
+static void follow_model(rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
     if (!rs_control_path(&x->rate, &r->rate, &x->marks, sample))
         return;
-    if (r == x->rate_of || !x->rate_of || r->rate.road.wanted_bps < x->rate.road_bps) {
+    if (r == x->rate_of || !x->rate_of || r->rate.model.wanted_bps < x->rate.model_bps) {
         find_slowest(x, sample->now);
         if (x->rate_of)
             pace_marks(x, x->rate_of);
@@ -256,7 +256,7 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
         uint64_t pos = position(x, r, m->rate.highest);
         rs_window_seen(node, now, x, r, pos);
         rs_rate_sample sample = sample_of(x, now, r, pos, m);
-        follow_road(x, r, &sample);
+        follow_model(x, r, &sample);
         take_losses(node, x, r, &sample);
         rs_rate_tick(&x->rate, now);
         rs_straggler_look(node, now, x);

@@ -72,7 +72,7 @@ void rs_repair_begin_session(rs_node *node, rs_sending *x);
 void rs_repair_high_rate(rs_sending *x);
 void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t from, uint64_t to);
 rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
-void rs_repair_left(rs_time now, rs_sending *x, const rs_recipient *r); /* done, failed, its road down */
+void rs_repair_left(rs_time now, rs_sending *x, const rs_recipient *r); /* done, failed, its connection down */
 bool rs_repair_poll(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out);
 void rs_repair_data_sent(rs_sending *x);
 bool rs_repair_tail(rs_node *node, rs_time now,
@@ -92,7 +92,7 @@ bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* 
 void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x);                /* others count than before */
 /* A circuit carries nobody else, and the manager told its rate: there is nothing to find, and what takes longer on the
  * way waits in a busy host. Window and losses still hold the sender back where receivers are slower. */
-bool rs_road_is_known(const rs_sending *x);
+bool rs_path_rate_is_known(const rs_sending *x);
 void rs_rate_begin(rs_sending *x, rs_time now); /* high rate begins */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);

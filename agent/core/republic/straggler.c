@@ -1,7 +1,7 @@
 /* Receivers that hold the others back, and what a transfer's policy does with them: wait for them, demote them (they
  * leave the data channel and get what they miss by unicast, at the pace of their control channel), or evict them.
  *
- * As long as all wait for the slowest, nobody knows what the others would take. So a receiver on whose road a queue
+ * As long as all wait for the slowest, nobody knows what the others would take. So a receiver on whose path a queue
  * stands, or whose window is shut, while most of the others show neither, for SLOW_FOR, is set aside for a TRIAL: rate
  * and window follow the others, whose start-up begins anew. If it took less than SHARE of the median of what they take
  * then, the policy is carried out, for the rest of the transfer; otherwise it counts again, and the next trial waits
@@ -19,7 +19,7 @@
 
 static bool is_slow(const rs_sending *x, const rs_recipient *r, rs_time now) {
     bool shut = x->window_of == r && x->pos >= x->window_pos;
-    return r->rate.road.found && (shut || rs_road_speaks(&r->rate.road, now));
+    return r->rate.model.found && (shut || rs_path_model_has_queue(&r->rate.model, now));
 }
 
 /* Notes who holds the others back. False if nobody does, or so many that they are the usual case. */
@@ -49,7 +49,7 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
         if (!rs_holds_back(x, r, now) || !r->slow_since || now - r->slow_since < SLOW_FOR)
             continue;
         r->aside = any = true;
-        r->slow_bps = rs_road_rate(&r->rate.road);
+        r->slow_bps = rs_path_model_rate(&r->rate.model);
     }
     if (!any)
         return;
@@ -58,7 +58,7 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
     x->rate.found_bps = x->rate.ceiling_bps;
     for (uint32_t i = 0; i < x->recipient_count; i++)
         if (rs_holds_back(x, &x->recipients[i], now))
-            rs_road_again(&x->recipients[i].rate.road);
+            rs_path_model_again(&x->recipients[i].rate.model);
     rs_rate_anew(node, now, x);
 }
 
@@ -68,12 +68,12 @@ static int64_t median(const rs_sending *x, rs_time now) {
     for (uint32_t i = 0; i < x->recipient_count; i++)
         count += rs_holds_back(x, &x->recipients[i], now);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
-        int64_t rate = rs_road_rate(&x->recipients[i].rate.road);
+        int64_t rate = rs_path_model_rate(&x->recipients[i].rate.model);
         uint32_t less = 0, same = 0;
         if (!rs_holds_back(x, &x->recipients[i], now))
             continue;
         for (uint32_t k = 0; k < x->recipient_count; k++) {
-            int64_t other = rs_road_rate(&x->recipients[k].rate.road);
+            int64_t other = rs_path_model_rate(&x->recipients[k].rate.model);
             if (!rs_holds_back(x, &x->recipients[k], now))
                 continue;
             less += other < rate;

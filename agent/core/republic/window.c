@@ -22,12 +22,12 @@ uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {
 }
 
 uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
-    rs_time time = AHEAD + 2 * r->rate.road.least + 3 * x->marks.every;
+    rs_time time = AHEAD + 2 * r->rate.model.least + 3 * x->marks.every;
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, rs_rate_bps(&x->rate));
     uint64_t packets = (uint64_t)(time / packet);
     uint64_t fits = rs_window_room(x, r);
     packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;
-    if (!r->rate.road.found && !rs_road_is_known(x)) { /* slow start (RFC 5681): it doubles in a round trip */
+    if (!r->rate.model.found && !rs_path_rate_is_known(x)) { /* slow start (RFC 5681): it doubles in a round trip */
         uint64_t seen = r->seen_pos > x->high_pos ? r->seen_pos - x->high_pos : 0;
         fits = x->first_window + seen < fits ? x->first_window + seen : fits;
     }
@@ -98,7 +98,7 @@ void rs_window_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipien
 /* When a shut window lets some packets through. */
 static rs_time probe_due(const rs_sending *x) {
     const rs_recipient *r = x->window_of;
-    rs_time after = (PROBE_AFTER + 2 * r->rate.road.least + x->marks.every) << x->probes;
+    rs_time after = (PROBE_AFTER + 2 * r->rate.model.least + x->marks.every) << x->probes;
     return (x->probes && x->probed_at > r->seen_at ? x->probed_at : r->seen_at) + after;
 }
 

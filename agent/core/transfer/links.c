@@ -1,4 +1,4 @@
-/* Roads to peers: what is to be said to whom, and when the road is there. */
+/* Connections to peers: what is to be said to whom, and when the connection is there. */
 #include "core/rdcm/rdcm.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #define RETRY_FIRST (20 * RS_MS)
 #define RETRY_MOST (500 * RS_MS)
 
-static bool wants_road(const rs_peer_state *p) {
+static bool wants_connection(const rs_peer_state *p) {
     return !rs_list_empty(&p->talking) || !rs_list_empty(&p->patching);
 }
 
@@ -16,7 +16,7 @@ static void update(rs_node *node, rs_time now, rs_peer_state *p) {
     bool open = p->up && p->writable;
     rs_list_keep(&node->talking, &p->in_talking, open && (!rs_list_empty(&p->talking) || p->stray_count));
     rs_list_keep(&node->patching, &p->in_patching, open && !rs_list_empty(&p->patching));
-    if (p->up || p->wanted || !wants_road(p)) {
+    if (p->up || p->wanted || !wants_connection(p)) {
         rs_timer_set(&node->timers, &p->timer, RS_NEVER);
         return;
     }
@@ -55,7 +55,7 @@ void rs_link_end(rs_node *node, rs_link *link) {
     rs_list_remove(&link->in_talking);
     rs_list_remove(&link->in_patching);
     link->peer = NULL;
-    if (!wants_road(p))
+    if (!wants_connection(p))
         rs_timer_set(&node->timers, &p->timer, RS_NEVER);
     rs_list_keep(&node->talking, &p->in_talking,
                  p->up && p->writable && (!rs_list_empty(&p->talking) || p->stray_count));
@@ -278,7 +278,7 @@ rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cau
         p->down_since = now;
     rs_words(p->down_cause, sizeof p->down_cause, "%s", cause ? cause : "no reason given");
     if (was_up && now - p->up_at > RS_MS * 1000)
-        p->backoff = 0; /* it was a good road: try again at once */
+        p->backoff = 0; /* it was a good connection: try again at once */
     p->retry_at = now + p->backoff;
     p->backoff = p->backoff == 0 ? RETRY_FIRST : p->backoff < RETRY_MOST / 2 ? p->backoff * 2 : RETRY_MOST;
     if (was_up)

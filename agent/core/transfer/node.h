@@ -221,9 +221,9 @@ rs_time rs_deadline(const rs_node *node);                        /* RS_NEVER if 
 bool rs_poll_tx(rs_node *node, rs_time now, rs_packet_out *out); /* false: nothing to send now */
 bool rs_poll_event(rs_node *node, rs_event *out);
 
-/* The caller's road to a peer. Packets on RS_CH_PEER_RELIABLE come out only for peers that are up and writable. After
- * rs_peer_down what was handed out may be lost: the core repeats what still matters when the peer is up again, within
- * the silence bound. RS_CH_PEER_DATAGRAM needs none of this: what the caller cannot send is lost. */
+/* The caller's connection to a peer. Packets on RS_CH_PEER_RELIABLE come out only for peers that are up and writable.
+ * After rs_peer_down what was handed out may be lost: the core repeats what still matters when the peer is up again,
+ * within the silence bound. RS_CH_PEER_DATAGRAM needs none of this: what the caller cannot send is lost. */
 rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer);
 rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause);
 rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writable);

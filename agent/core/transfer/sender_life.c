@@ -1,4 +1,4 @@
-/* A sending transfer from open to SEND_DONE: recipients done and failed, waits that end, roads that come and go. */
+/* A sending transfer from open to SEND_DONE: recipients done and failed, waits that end, connections up and down. */
 #include "core/transfer/engine.h"
 
 #include <string.h>

@@ -25,7 +25,7 @@
 enum { RS_TIMER_PEER = 1, RS_TIMER_SENDING, RS_TIMER_RECEIVING, RS_TIMER_DATA };
 
 /* Things to say to a peer about a transfer, said in this order. There is no queue of messages: what is to be said is a
- * bit, and the message is made from the state when the peer's road is free. So nothing can pile up, and saying it
+ * bit, and the message is made from the state when the peer's connection is free. So nothing can pile up, and saying it
  * again after a lost connection is setting the bit again. */
 enum {
     RS_SAY_CONNECT = 1 << 0, /* nothing yet, but have a connection ready */
@@ -438,7 +438,7 @@ void rs_emit(rs_node *node, const rs_event *event);
 void rs_words(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void rs_clean_words(char *text); /* no control characters: causes come from strangers and go to terminals */
 
-/* links.c: roads to peers */
+/* links.c: connections to peers */
 void rs_link_attach(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now);
 void rs_link_end(rs_node *node, rs_link *link);
 void rs_say(rs_node *node, rs_time now, rs_link *link, uint32_t what);

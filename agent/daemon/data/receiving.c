@@ -303,9 +303,9 @@ bool rs_receiving_predict(void *context, rs_group group, uint32_t ahead, uint8_t
     return *place != NULL;
 }
 
-static void count_bad(rs_agent *agent, const char *road, const char *from) {
+static void count_bad(rs_agent *agent, const char *channel, const char *from) {
     agent->packets_bad++;
-    rs_log_limited(&agent->malformed, 5, RS_LOG_WARNING, "receive", "malformed on=%s from=%s", road, rs_quote(from));
+    rs_log_limited(&agent->malformed, 5, RS_LOG_WARNING, "receive", "malformed on=%s from=%s", channel, rs_quote(from));
 }
 
 /* On the data channel nobody can be answered: whose agent it is, its control connection tells. */

@@ -105,7 +105,7 @@ void net_bad_digest(net *n, rs_peer server);
 void net_wrong_piece(net *n, rs_peer server, uint64_t offset, uint64_t length, uint32_t times);
 void net_bytes_change(net *n, rs_peer sender); /* what it digests again is not what it was */
 /* The memory of a server changes these fragments as they come: what it stores, and repairs others with. Of a sender: as
- * it sends them, by whatever road. A receiver of a stream finds wrong what comes, as agents do by its check; of an
+ * it sends them, by whatever channel. A receiver of a stream finds wrong what comes, as agents do by its check; of an
  * object by its digest, and fetches the piece again. */
 void net_spoils(net *n, rs_peer server, uint64_t from, uint64_t to);
 uint64_t net_wrong(const net *n, rs_peer server, uint64_t data); /* fragments of it that are wrong there now */

@@ -125,7 +125,7 @@ void pump(net *n, rs_peer server); /* events and packets out, until there are no
 bool step(net *n, rs_time bound);  /* to the next thing that happens; false if that is later */
 net_connection *between(net *n, rs_peer a, rs_peer b);
 
-/* net_roads.c: packets that a node gives out */
+/* net_links.c: packets that a node gives out */
 void put_control(net *n, rs_peer from, const rs_packet_out *out);
 void put_data(net *n, rs_peer from, const rs_packet_out *out);
 void put_datagram(net *n, rs_peer from, const rs_packet_out *out);

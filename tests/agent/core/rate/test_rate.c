@@ -68,14 +68,14 @@ static void loss_that_a_cut_lessens__was_congestion(void **state) {
     assert_int_equal(w.baseline_ppm, 0);
 }
 
-static void share_road_and_floor__bound_it(void **state) {
+static void share_model_and_floor__bound_it(void **state) {
     (void)state;
     rs_rate r;
     rs_loss_watch w = {0};
     rs_rate_start(&r, 0, CEILING, 10 * MS);
     r.share_bps = CEILING / 3;
     assert_int_equal(rs_rate_bps(&r), CEILING / 3);
-    r.road_bps = CEILING / 4;
+    r.model_bps = CEILING / 4;
     assert_int_equal(rs_rate_bps(&r), CEILING / 4);
     for (int i = 0; i < 20; i++) {
         rs_rate_feedback(&r, i * MS, &w, 100, 100, true);
@@ -90,7 +90,7 @@ int main(void) {
         cmocka_unit_test(clean_epochs__raise_it_to_the_ceiling),
         cmocka_unit_test(loss_that_a_cut_does_not_lessen__is_taken_as_given),
         cmocka_unit_test(loss_that_a_cut_lessens__was_congestion),
-        cmocka_unit_test(share_road_and_floor__bound_it),
+        cmocka_unit_test(share_model_and_floor__bound_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,13 +30,13 @@ typedef struct {
 static void start(control *c, rs_time now, int64_t ceiling_bps, uint32_t packet_bytes, int64_t first_bps) {
     *c = (control){0};
     rs_rate_start(&c->rate, now, ceiling_bps, EPOCH);
-    rs_road_start(&c->receiver.road, packet_bytes, first_bps);
-    c->rate.road_bps = first_bps;
+    rs_path_model_start(&c->receiver.model, packet_bytes, first_bps);
+    c->rate.model_bps = first_bps;
 }
 
 static int64_t take(control *c, const rs_rate_sample *s) {
     if (rs_control_path(&c->rate, &c->receiver, &c->marks, s))
-        c->rate.road_bps = s->rate_is_known ? 0 : c->receiver.road.wanted_bps;
+        c->rate.model_bps = s->rate_is_known ? 0 : c->receiver.model.wanted_bps;
     if (rs_control_losses(&c->rate, &c->receiver, s) == RS_LOSS_CUT)
         rs_control_losses_done(&c->receiver);
     rs_rate_tick(&c->rate, s->now);
@@ -125,7 +125,7 @@ static void run(const link_case *l, FILE *trace, outcome *out) {
             s.reports_every = c.marks.every;
             sample_line(trace, &s);
             pacer.rate_bps = out->bps[out->reports++] = take(&c, &s);
-            rs_marks_every(&c.marks, c.receiver.road.found ? MS : MS / 5);
+            rs_marks_every(&c.marks, c.receiver.model.found ? MS : MS / 5);
             continue;
         }
         if (!rs_pacer_ready(&pacer, now)) {

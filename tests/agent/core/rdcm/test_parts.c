@@ -142,9 +142,9 @@ static void bic__small_windows_halve_and_losses_in_a_row_make_room(void **state)
     assert_int_equal(bic.last_max, window * (1024 + 819) / 2048);
 }
 
-/* A window that holds the sender, of whose packets some are lost: always, or where it is larger than the road. Returns
+/* A window that holds the sender, of whose packets some are lost: always, or where it is larger than the path. Returns
  * the mean window of the second half. */
-static double window_on(double loss, uint32_t road, rs_losses *l, uint64_t *seed) {
+static double window_on(double loss, uint32_t path, rs_losses *l, uint64_t *seed) {
     rs_bic bic;
     double sum = 0;
     rs_bic_start(&bic, 4000);
@@ -152,7 +152,7 @@ static double window_on(double loss, uint32_t road, rs_losses *l, uint64_t *seed
     for (uint64_t sn = 0; sn < 400000; sn++) {
         *seed = *seed * 6364136223846793005u + 1442695040888963407u;
         double dice = (double)(*seed >> 11) / 9007199254740992.0;
-        if (dice < loss || (bic.window > road && dice < 0.2))
+        if (dice < loss || (bic.window > path && dice < 0.2))
             rs_losses_lost(l, &bic, sn, sn + 1, sn + 1 + bic.window, true);
         if (!rs_losses_passed(l, &bic, sn + 1) && !l->trial_packets)
             rs_bic_packet(&bic);
@@ -167,8 +167,8 @@ static void losses__half_the_window_tells_which_are_usual(void **state) {
     rs_losses l;
     uint64_t seed = 1;
     for (int run = 0; run < 5; run++) {
-        double of_the_road = window_on(0, 300, &l, &seed);
-        assert_true(of_the_road > 200 && of_the_road < 301);
+        double of_the_path = window_on(0, 300, &l, &seed);
+        assert_true(of_the_path > 200 && of_the_path < 301);
         assert_int_equal(l.usual.gaps, 0);
         double rare = window_on(0.002, UINT32_MAX, &l, &seed);
         assert_true(l.usual.gaps > 0 && rare > 1000);
@@ -179,8 +179,8 @@ static void losses__half_the_window_tells_which_are_usual(void **state) {
         assert_true(both > 150 && both < 310);
         double too_many = window_on(0.3, UINT32_MAX, &l, &seed); /* that is congestion, whatever half a window shows */
         assert_true(too_many < 10);
-        printf("windows: %.0f of a road for 300, %.0f at 0.2 %% loss, %.0f at 5 %%, %.0f on a road with 1 %%\n",
-               of_the_road, rare, many, both);
+        printf("windows: %.0f of a path for 300, %.0f at 0.2 %% loss, %.0f at 5 %%, %.0f on a path with 1 %%\n",
+               of_the_path, rare, many, both);
     }
 }
 

@@ -1,6 +1,6 @@
-/* The pace of the data channel as a whole (road.c, rate.c, window.c, feedback.c) over links of many kinds: how soon it
- * is found, how well the link is used after that, and that queues do not overflow. PACE=<n> runs one, PACE_SHOW=1 shows
- * what came of each. */
+/* The pace of the data channel as a whole (path_model.c, rate.c, window.c, feedback.c) over links of many kinds: how
+ * soon it is found, how well the link is used after that, and that queues do not overflow. PACE=<n> runs one,
+ * PACE_SHOW=1 shows what came of each. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -20,12 +20,12 @@ typedef struct {
     rs_time found; /* start-up is over by then */
     double taken;  /* the link's second of data takes at most so many seconds, start-up aside */
     double late;   /* share of packets lost to the queue after start-up */
-} road;
+} path;
 
 #define ROOM (UINT64_C(8) << 20)
 
 /* Losses at receivers cost repairs on the same link. */
-static const road roads[] = {
+static const path paths[] = {
     {"100M, 1500", 100000000, 128 << 10, 100 * US, 0, 0, 0, 3, 1408, ROOM, 20 * MS, 1.03, 0.002},
     {"100M, 9000", 100000000, 256 << 10, 100 * US, 0, 0, 0, 3, 8896, ROOM, 30 * MS, 1.03, 0.002},
     {"300M, 1500", 300000000, 256 << 10, 100 * US, 400 * US, 0, 0, 3, 1408, ROOM, 10 * MS, 1.02, 0.002},
@@ -45,7 +45,7 @@ static const road roads[] = {
     {"1G, 64 receivers", 1000000000, 2 << 20, 100 * US, 400 * US, 0, 0, 64, 8896, ROOM, 80 * MS, 1.02, 0.002},
 };
 
-static void check(const road *r, rs_time found, rs_time done, uint64_t late, uint64_t packets) {
+static void check(const path *r, rs_time found, rs_time done, uint64_t late, uint64_t packets) {
     if (getenv("PACE_SHOW"))
         print_message("%-24s found in %6.2f ms, data done in %8.2f ms, %llu of %llu lost late\n", r->name,
                       (double)found / 1e6, (double)done / 1e6, (unsigned long long)late, (unsigned long long)packets);
@@ -59,7 +59,7 @@ static void check(const road *r, rs_time found, rs_time done, uint64_t late, uin
 }
 
 /* An object of one second of the link. */
-static void run(const road *r, uint64_t seed) {
+static void run(const path *r, uint64_t seed) {
     const rs_config config = {.fragment_size = r->fragment, .nic_rate_bps = 25000000000};
     net *n = net_new(r->receivers + 1, &config, seed);
     net_knobs *k = net_knob(n);
@@ -101,9 +101,9 @@ static void run(const road *r, uint64_t seed) {
 static void pace__is_found_and_held(void **state) {
     (void)state;
     const char *one = getenv("PACE");
-    for (size_t i = 0; i < sizeof roads / sizeof roads[0]; i++)
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         if (!one || strtoul(one, NULL, 10) == i)
-            run(&roads[i], 1 + i);
+            run(&paths[i], 1 + i);
 }
 
 int main(void) {

@@ -461,8 +461,8 @@ static void the_digest_never_comes__it_is_given_up(void **state) {
     net_free(n);
 }
 
-/* The peer connected while the caller was about to: it hears PEER_WANTED, finds the road up, and says so again. */
-static void the_road_is_up_again__nobody_is_to_connect(void **state) {
+/* The peer connected while the caller was about to: it hears PEER_WANTED, finds it up, and says so again. */
+static void the_connection_is_up_again__nobody_is_to_connect(void **state) {
     (void)state;
     net *n = net_new(2, &usual, 17);
     net_send_all(n, 1, 500 * FRAGMENT);
@@ -523,7 +523,7 @@ int main(void) {
         cmocka_unit_test(the_digest_follows__all_is_sent_and_then_checked),
         cmocka_unit_test(the_digest_follows__who_has_it_waits_for_it),
         cmocka_unit_test(the_digest_never_comes__it_is_given_up),
-        cmocka_unit_test(the_road_is_up_again__nobody_is_to_connect),
+        cmocka_unit_test(the_connection_is_up_again__nobody_is_to_connect),
         cmocka_unit_test(bad_calls__change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The roads of the network in virtual time: what nodes give out, and what becomes of it on the way. */
+/* The links of the network in virtual time: what nodes give out, and what becomes of it on the way. */
 #include "net_state.h"
 
 #include <setjmp.h>

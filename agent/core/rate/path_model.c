@@ -1,4 +1,4 @@
-#include "core/rate/road.h"
+#include "core/rate/path_model.h"
 
 #include "core/base/wire.h"
 
@@ -28,11 +28,11 @@
 #define GAIN_STEP (ONE / 4) /* for a queue one target away from the target */
 #define GAIN_LEAST (ONE / 4 * 3)
 
-void rs_road_start(rs_road *r, uint32_t packet_bytes, int64_t first_bps) {
-    *r = (rs_road){.packet_bytes = packet_bytes, .room = UINT32_MAX, .wanted_bps = first_bps};
+void rs_path_model_start(rs_path_model *r, uint32_t packet_bytes, int64_t first_bps) {
+    *r = (rs_path_model){.packet_bytes = packet_bytes, .room = UINT32_MAX, .wanted_bps = first_bps};
 }
 
-void rs_road_again(rs_road *r) {
+void rs_path_model_again(rs_path_model *r) {
     r->found = false;
     r->full_bps = r->round_best_bps = 0;
     r->flat = 0;
@@ -40,16 +40,16 @@ void rs_road_again(rs_road *r) {
     r->queued_time = 0;
 }
 
-int64_t rs_road_rate(const rs_road *r) {
+int64_t rs_path_model_rate(const rs_path_model *r) {
     return r->rate_bps;
 }
 
 /* The least of the latest trips: of TRIPS of the last TRIPS_FOR, but two at least; of two in start-up. */
-static rs_time standing(const rs_road *r, rs_time now) {
+static rs_time standing(const rs_path_model *r, rs_time now) {
     uint32_t most = r->trip_count < TRIPS ? r->trip_count : TRIPS;
     rs_time least = 0;
     for (uint32_t i = 1; i <= most; i++) {
-        uint32_t at = (r->trip_count - i) % RS_ROAD_TRIPS;
+        uint32_t at = (r->trip_count - i) % RS_PATH_TRIPS;
         if (i > 2 && (!r->found || now - r->trips_at[at] > TRIPS_FOR))
             break;
         if (i == 1 || r->trips[at] < least)
@@ -60,7 +60,7 @@ static rs_time standing(const rs_road *r, rs_time now) {
 
 /* What is under way cannot queue for much longer than it takes to leave at the best pace seen: a trip that is longer is
  * a busy host's, or jitter. So a rate that has become low is not lowered by them any further. */
-rs_time rs_road_queue(const rs_road *r, rs_time now) {
+rs_time rs_path_model_queue(const rs_path_model *r, rs_time now) {
     rs_time queue = r->trip_count ? standing(r, now) - r->least : 0;
     if (!r->found || r->full_bps == 0)
         return queue;
@@ -69,16 +69,16 @@ rs_time rs_road_queue(const rs_road *r, rs_time now) {
 }
 
 /* The queue wanted where there is room for it. */
-static rs_time usual(const rs_road *r) {
-    int64_t rate = rs_road_rate(r);
+static rs_time usual(const rs_path_model *r) {
+    int64_t rate = rs_path_model_rate(r);
     rs_time queue = rate ? (rs_time)(TARGET_BITS * 1e9 / (double)rate) : TARGET_LEAST;
     queue = queue < TARGET_LEAST ? TARGET_LEAST : queue > TARGET_MOST ? TARGET_MOST : queue;
     return queue + (r->least + r->reports_every) / 2;
 }
 
-static rs_time target(const rs_road *r) {
+static rs_time target(const rs_path_model *r) {
     rs_time wanted = usual(r);
-    int64_t rate = rs_road_rate(r);
+    int64_t rate = rs_path_model_rate(r);
     uint64_t bits = r->room / 4 * r->packet_bytes * 8;
     rs_time fits = rate ? (rs_time)((double)bits * 1e9 / (double)rate) : wanted;
     if (r->shallow && r->shallow < wanted)
@@ -86,25 +86,25 @@ static rs_time target(const rs_road *r) {
     return wanted < fits ? wanted : fits > 1 ? fits : 1;
 }
 
-bool rs_road_speaks(const rs_road *r, rs_time now) {
-    return rs_road_queue(r, now) * 4 > target(r);
+bool rs_path_model_has_queue(const rs_path_model *r, rs_time now) {
+    return rs_path_model_queue(r, now) * 4 > target(r);
 }
 
-static int64_t bps(const rs_road *r, uint64_t packets, rs_time time) {
+static int64_t bps(const rs_path_model *r, uint64_t packets, rs_time time) {
     double rate = (double)packets * r->packet_bytes * 8e9 / (double)time;
     return (int64_t)(rate < (double)RS_RATE_BPS_MAX ? rate : (double)RS_RATE_BPS_MAX);
 }
 
-/* Behind a queue the pace at which the receiver moves on is the road's own, in the mean. What did not come counts too:
- * random losses are no slower road, and to take them for one, sample after sample, would go down to nothing; where a
+/* Behind a queue the pace at which the receiver moves on is the path's own, in the mean. What did not come counts too:
+ * random losses are no slower path, and to take them for one, sample after sample, would go down to nothing; where a
  * queue overflows they make this too fast, but then the queue is long and lessens it (follow), or too short to be
- * seen, and that is found out from the losses (doubt_room). Without a queue the road may take more than it was sent: by
+ * seen, and that is found out from the losses (doubt_room). Without a queue the path may take more than it was sent: by
  * a sender that is busy, or held back by another receiver. */
-static void take_rate(rs_road *r, const rs_road_report *n, rs_time time) {
+static void take_rate(rs_path_model *r, const rs_path_model_report *n, rs_time time) {
     uint64_t repairs = n->repairs - r->base.repairs, came = n->received - r->base.received + repairs;
     rs_time since = n->at - r->base.at;
     bool idle = n->idle - r->base.idle > time / IDLE_PART;
-    if (!rs_road_speaks(r, n->now) || idle) {
+    if (!rs_path_model_has_queue(r, n->now) || idle) {
         int64_t rate = bps(r, idle ? came : n->pos - r->base.pos + repairs, time);
         r->rate_bps = rate > r->rate_bps ? rate : r->rate_bps;
         r->queued_time = 0;
@@ -118,13 +118,13 @@ static void take_rate(rs_road *r, const rs_road_report *n, rs_time time) {
 }
 
 /* Start-up: each round trip shows whether more came out of it than in those before. */
-static void start_up(rs_road *r, const rs_road_report *n, rs_time time) {
-    rs_time queue = rs_road_queue(r, n->now);
+static void start_up(rs_path_model *r, const rs_path_model_report *n, rs_time time) {
+    rs_time queue = rs_path_model_queue(r, n->now);
     uint64_t repairs = n->repairs - r->base.repairs;
     int64_t rate = bps(r, n->pos - r->base.pos + repairs, time);
     int64_t got = bps(r, n->received - r->base.received + repairs, time);
     got = got < rate ? got : rate;
-    int64_t grown = (rs_road_speaks(r, n->now) ? got : rate) / GROWTH_DEN * GROWTH_NUM;
+    int64_t grown = (rs_path_model_has_queue(r, n->now) ? got : rate) / GROWTH_DEN * GROWTH_NUM;
     r->wanted_bps = grown > r->wanted_bps ? grown : r->wanted_bps;
     r->round_best_bps = got > r->round_best_bps ? got : r->round_best_bps;
     r->found = queue > target(r);
@@ -145,7 +145,7 @@ static void start_up(rs_road *r, const rs_road_report *n, rs_time time) {
 
 /* So much less was sent than came out that most of the queue must be gone, and the trip is as long as before: it is a
  * longer way, or a busy receiver, and no queue. */
-static void doubt_queue(rs_road *r, const rs_road_report *n, rs_time stands) {
+static void doubt_queue(rs_path_model *r, const rs_path_model_report *n, rs_time stands) {
     rs_time queue = stands - r->least;
     uint64_t sent = n->pos + n->under_way;
     if (queue <= usual(r)) {
@@ -161,7 +161,7 @@ static void doubt_queue(rs_road *r, const rs_road_report *n, rs_time stands) {
     }
     r->stood = stands > r->stood ? stands : r->stood;
     double drained = (double)(n->received - r->stood_received) - (double)(sent - r->stood_sent);
-    double queued = (double)(r->stood - r->least) * (double)rs_road_rate(r) / 8e9 / r->packet_bytes;
+    double queued = (double)(r->stood - r->least) * (double)rs_path_model_rate(r) / 8e9 / r->packet_bytes;
     if (drained < queued / 4 * 3)
         r->drained_at = 0;
     else if (r->drained_at == 0)
@@ -175,7 +175,7 @@ static void doubt_queue(rs_road *r, const rs_road_report *n, rs_time stands) {
 
 /* Losses while a queue stands may come from a queue that is full: a shorter one must lessen them. They come in bursts
  * in any case, so a sample has as many packets as it takes to be sure. */
-static void doubt_room(rs_road *r, rs_time now, uint64_t passed, uint64_t came) {
+static void doubt_room(rs_path_model *r, rs_time now, uint64_t passed, uint64_t came) {
     r->passed += passed;
     r->missed += came < passed ? passed - came : 0;
     if (r->passed < LOSS_SAMPLE)
@@ -184,7 +184,7 @@ static void doubt_room(rs_road *r, rs_time now, uint64_t passed, uint64_t came) 
     double above = share - r->missed_always * 1.5 - LOSS_MUCH;
     bool tried = r->missed_before > 0, settling = r->settling;
     bool sure = above > 0 && above * above > 4 * LOSS_BURST * share / (double)r->passed; /* two deviations */
-    bool much = sure && rs_road_speaks(r, now);
+    bool much = sure && rs_path_model_has_queue(r, now);
     bool whole = r->passed >= (tried ? LOSS_SAMPLE_TRIED : LOSS_SAMPLE_MOST);
     if (!whole && (tried || !much))
         return;
@@ -199,7 +199,7 @@ static void doubt_room(rs_road *r, rs_time now, uint64_t passed, uint64_t came) 
     } else if (much) {
         r->missed_before = share;
         r->settling = true;
-        r->shallow = rs_road_queue(r, now) / 2;
+        r->shallow = rs_path_model_queue(r, now) / 2;
         r->shallow = r->shallow > SHALLOW_LEAST ? r->shallow : SHALLOW_LEAST;
     } else {
         r->missed_before = 0;
@@ -210,28 +210,28 @@ static void doubt_room(rs_road *r, rs_time now, uint64_t passed, uint64_t came) 
     }
 }
 
-static void follow(rs_road *r, const rs_road_report *n) {
-    rs_time queue = rs_road_queue(r, n->now), wanted = target(r);
+static void follow(rs_path_model *r, const rs_path_model_report *n) {
+    rs_time queue = rs_path_model_queue(r, n->now), wanted = target(r);
     int64_t gain;
     doubt_queue(r, n, r->least + queue);
-    queue = rs_road_queue(r, n->now);
+    queue = rs_path_model_queue(r, n->now);
     gain = ONE + (int64_t)((double)GAIN_STEP * (double)(wanted - queue) / (double)wanted);
     gain = gain < GAIN_LEAST ? GAIN_LEAST : gain;
-    r->wanted_bps = rs_road_rate(r) / ONE * gain;
+    r->wanted_bps = rs_path_model_rate(r) / ONE * gain;
 }
 
-static void take_trip(rs_road *r, const rs_road_report *n) {
+static void take_trip(rs_path_model *r, const rs_path_model_report *n) {
     if (n->trip <= 0)
         return;
-    r->trips_at[r->trip_count % RS_ROAD_TRIPS] = n->now;
-    r->trips[r->trip_count++ % RS_ROAD_TRIPS] = n->trip;
+    r->trips_at[r->trip_count % RS_PATH_TRIPS] = n->now;
+    r->trips[r->trip_count++ % RS_PATH_TRIPS] = n->trip;
     if (r->least == 0 || n->trip < r->least)
         r->least = n->trip;
 }
 
 /* The time one more sample took: no shorter than it took to send it, or a receiver that had stood still and caught up
  * would seem fast. 0: too short yet. */
-static rs_time sample_time(const rs_road *r, const rs_road_report *n) {
+static rs_time sample_time(const rs_path_model *r, const rs_path_model_report *n) {
     rs_time came = n->at - r->base.at, sent = n->sent_at - r->base.sent_at;
     rs_time least = r->found ? SAMPLE_LEAST : SAMPLE_STARTING;
     if (n->sent_at == RS_NEVER || r->base.sent_at == RS_NEVER)
@@ -240,7 +240,7 @@ static rs_time sample_time(const rs_road *r, const rs_road_report *n) {
     return time >= least ? time : 0;
 }
 
-bool rs_road_heard(rs_road *r, const rs_road_report *n) {
+bool rs_path_model_heard(rs_path_model *r, const rs_path_model_report *n) {
     take_trip(r, n);
     r->under_way = n->under_way;
     if (!r->based || n->pos < r->base.pos || n->at < r->base.at || n->received < r->base.received ||

@@ -1,17 +1,17 @@
-/* The road of the data channel to one receiver, as its reports show it: how fast packets come out of it, how long they
+/* The path of the data channel to one receiver, as its reports show it: how fast packets come out of it, how long they
  * are on it, and so how fast to send if there were no other receiver.
  *
  * A model, not a reaction to loss, after BBR (Cardwell et al., ACM Queue 2016): the rate at which the receiver moves on
- * is the road's, once it no longer grows with ours. Loss does not enter it (see rate.h for the loss that is
+ * is the path's, once it no longer grows with ours. Loss does not enter it (see rate.h for the loss that is
  * congestion). Unlike BBR, which probes now and then, the rate is held where a small queue stands in front of the
  * narrowest place, as long as a target (as Vegas and Copa do): the place is never idle, a rate that rises is noticed at
  * once, and an estimate that is a little wrong corrects itself by the queue it makes or drains. Ours. */
-#ifndef RS_CORE_ROAD_H
-#define RS_CORE_ROAD_H
+#ifndef RS_CORE_PATH_MODEL_H
+#define RS_CORE_PATH_MODEL_H
 
 #include "core/base/types.h"
 
-#define RS_ROAD_TRIPS 8
+#define RS_PATH_TRIPS 8
 
 /* What one report says. */
 typedef struct {
@@ -20,11 +20,11 @@ typedef struct {
     uint64_t pos;       /* the newest position it saw */
     rs_time sent_at;    /* when that was sent; RS_NEVER = forgotten */
     uint64_t received;  /* packets it has counted */
-    uint64_t repairs;   /* and repair packets, which take their share of the road but have no position */
+    uint64_t repairs;   /* and repair packets, which take their share of the path but have no position */
     uint64_t under_way; /* packets sent after that position */
     rs_time idle;       /* time so far in which the sender sent less than it might: it was late, or held back */
     rs_time trip;       /* from a packet being sent to the report of it; 0 = no such packet */
-} rs_road_report;
+} rs_path_model_report;
 
 typedef struct {
     uint32_t packet_bytes; /* on the wire */
@@ -34,11 +34,11 @@ typedef struct {
     bool found;         /* start-up is over */
     /* what came out of it */
     bool based;
-    rs_road_report base;
+    rs_path_model_report base;
     int64_t rate_bps; /* the most while no queue stood: it may have had less to carry later; else its own rate */
     double queued_packets, queued_time; /* while one stands: how far it moved on, faded; 0 = none stands */
     /* how long packets are on it */
-    rs_time trips[RS_ROAD_TRIPS], trips_at[RS_ROAD_TRIPS];
+    rs_time trips[RS_PATH_TRIPS], trips_at[RS_PATH_TRIPS];
     uint32_t trip_count;
     rs_time least; /* round trip without a queue; 0 = unknown */
     uint64_t under_way;
@@ -56,18 +56,18 @@ typedef struct {
     uint64_t round_pos;
     int64_t round_best_bps, full_bps; /* full_bps: later on the best rate seen */
     uint32_t flat;
-} rs_road;
+} rs_path_model;
 
-void rs_road_start(rs_road *road, uint32_t packet_bytes, int64_t first_bps);
-/* Takes a report in. True if the road is known better than before: `wanted_bps` may have changed. */
-bool rs_road_heard(rs_road *road, const rs_road_report *report);
-/* The road may be wider than it could show so far: start-up begins anew, from what is known. */
-void rs_road_again(rs_road *road);
+void rs_path_model_start(rs_path_model *model, uint32_t packet_bytes, int64_t first_bps);
+/* Takes a report in. True if the path is known better than before: `wanted_bps` may have changed. */
+bool rs_path_model_heard(rs_path_model *model, const rs_path_model_report *report);
+/* The path may be wider than it could show so far: start-up begins anew, from what is known. */
+void rs_path_model_again(rs_path_model *model);
 /* The rate that came out of it lately; 0 = unknown. */
-int64_t rs_road_rate(const rs_road *road);
+int64_t rs_path_model_rate(const rs_path_model *model);
 /* The queue that stands on it, as time. */
-rs_time rs_road_queue(const rs_road *road, rs_time now);
-/* That queue is long enough to tell how the road is doing: losses need not be asked. */
-bool rs_road_speaks(const rs_road *road, rs_time now);
+rs_time rs_path_model_queue(const rs_path_model *model, rs_time now);
+/* That queue is long enough to tell how the path is doing: losses need not be asked. */
+bool rs_path_model_has_queue(const rs_path_model *model, rs_time now);
 
 #endif
