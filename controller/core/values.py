@@ -73,6 +73,11 @@ class PathRequest:
     tenant: str = TENANT  # whose quota it counts against
     splits: bool = False  # a path for some of the receivers will do: whoever asks, asks again for the others
 
+    @property
+    def streams(self) -> bool:
+        """It is for a stream: an agent's request of no size. That goes by RDCM alone, to one receiver too."""
+        return self.origin != REST and self.data_size == 0
+
 
 @dataclass(frozen=True)
 class ServerAddress:

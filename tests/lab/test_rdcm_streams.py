@@ -212,6 +212,24 @@ def test_the_senders_agent_is_stopped_and_all_get_all(lab: Lab, seed: int, secon
     assert all(reader.end().has(data) for reader in readers.values())
 
 
+def test_a_receivers_agent_is_stopped_within_its_bound_and_all_get_all(lab: Lab, seed: int) -> None:
+    """More is written than what the stream's windows hold: the others wait for it, and it lacks nothing."""
+    data = data_of(60_000_000, seed)
+    name, readers = begin(lab, RECEIVERS)
+    with Agent(lab.agent_socket("h1")) as agent, agent.stream_send(name, RECEIVERS) as out:
+        out.write(data[:5_000_000])
+        lab.signal("h5", signal.SIGSTOP)
+        timer = threading.Timer(0.7 * SILENCE_S, lab.signal, ("h5", signal.SIGCONT))
+        timer.start()
+        try:
+            out.write(data[5_000_000:])
+            result = out.finish(BOUND_S)
+        finally:
+            timer.join()
+    assert result.ok and result.size == len(data), failed(result)
+    assert all(reader.end().has(data) for reader in readers.values())
+
+
 def test_a_killed_receiver_does_not_stop_the_others(lab: Lab, seed: int) -> None:
     data = data_of(30_000_000, seed)
     name, readers = begin(lab, RECEIVERS)

@@ -261,14 +261,14 @@ static bool speaks_for_itself(const rs_rdcm *r) {
  * be gone too. */
 void rs_rdcm_note_owed(rs_rdcm *r, rs_time now, rs_time timeout) {
     rs_time bound = LATE_MANY * timeout > r->silent ? LATE_MANY * timeout : r->silent;
-    if (now - r->owed_next < bound)
+    if (now - r->owed[r->owed_parts] < bound / r->owed_parts)
         return;
-    r->owed_at = r->owed_next;
-    r->owed_next = now;
+    memmove(r->owed, r->owed + 1, r->owed_parts * sizeof *r->owed);
+    r->owed[r->owed_parts] = now;
 }
 
 bool rs_rdcm_is_silent(const rs_rdcm *r, const rs_rdcm_child *child) {
-    return child->heard_at < r->owed_at;
+    return child->heard_at < r->owed[0];
 }
 
 /* Where all those below are silent, its own word is the only one there is. */

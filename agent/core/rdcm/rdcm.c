@@ -57,10 +57,13 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
     r->transfer = transfer;
     r->capacity = transfer->stream.capacity = capacity_for(node, transfer);
     transfer->stream.taken = UINT64_MAX;
-    /* For those below a dead child nobody says what they expect until there is a new overlay: a stream waits for it, or
-     * it would leave them behind. Of an object they can ask for all of it at any time. */
-    r->owed_at = r->owed_next = INT64_MIN / 2;
-    r->silent = r->transfer->stream.on ? node->config.receiver_silence_bound / 2 : RS_RDCM_SILENT_LEAST;
+    /* A stream waits for who is stopped as long as that one may be silent, and for those below a dead child, for whom
+     * nobody says what they expect until there is a new overlay: it would leave them behind. Of an object they can ask
+     * for all of it at any time. */
+    for (int i = 0; i <= RS_RDCM_OWED; i++)
+        r->owed[i] = INT64_MIN / 2;
+    r->owed_parts = r->transfer->stream.on ? RS_RDCM_OWED : 1;
+    r->silent = r->transfer->stream.on ? node->config.receiver_silence_bound : RS_RDCM_SILENT_LEAST;
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         r->rings[i] = (rs_rdcm_ring){.predecessor = RS_NO_PEER, .parent = RS_NO_PEER, .ready = true};
         r->rings[i].successor.peer = RS_NO_PEER;

@@ -389,11 +389,28 @@ static void give_up_the_tree(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_unicast(node, now, x, words);
 }
 
+/* Who is stopped answers nothing by any way: that says nothing of the tree, and has a bound of its own. */
+static bool somebody_is_there(const rs_node *node, rs_time now, const rs_sending *x) {
+    rs_time bound = node->config.receiver_silence_bound / 4;
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (rs_is_active(&x->recipients[i]) && now - x->recipients[i].link.heard_at < bound)
+            return true;
+    return false;
+}
+
 static rs_time stall_due(const rs_node *node, const rs_sending *x) {
     const rs_rdcm *r = x->t.own;
-    rs_time bound = node->config.receiver_silence_bound / 2;
+    rs_time all = node->config.receiver_silence_bound, bound = x->t.stream.by_unicast ? all : all / 2;
     bool waits = r->started && x->phase == RS_PHASE_HIGH_RATE && (r->all.acked.cum < x->pos || x->pos < sendable(x));
-    return waits ? r->progress_at + (bound > STALL_LEAST ? bound : STALL_LEAST) : RS_NEVER;
+    rs_time due = r->progress_at + (bound > STALL_LEAST ? bound : STALL_LEAST);
+    return !waits ? RS_NEVER : due > r->stall_later ? due : r->stall_later;
+}
+
+static void stalled(rs_node *node, rs_time now, rs_sending *x) {
+    if (x->t.stream.on && !somebody_is_there(node, now, x))
+        rs_rdcm_of(&x->t)->stall_later = now + node->config.receiver_silence_bound / 8;
+    else
+        give_up_the_tree(node, now, x);
 }
 
 void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
@@ -401,7 +418,7 @@ void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
     if (!r->started)
         rs_rdcm_advance(node, now, x);
     if (now >= stall_due(node, x)) {
-        give_up_the_tree(node, now, x);
+        stalled(node, now, x);
         return;
     }
     if (x->phase != RS_PHASE_HIGH_RATE)

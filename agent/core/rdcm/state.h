@@ -15,6 +15,7 @@
 #define RS_RDCM_GAPS 16    /* losses on the tree not told to congestion control yet */
 #define RS_RDCM_SAID 32    /* expectations said last */
 #define RS_RDCM_CHILDREN 4096
+#define RS_RDCM_OWED 4
 
 typedef struct {
     uint64_t sn;
@@ -121,9 +122,10 @@ typedef struct rs_rdcm {
     rs_rdcm_news news[2];  /* rs_ring_kind */
     uint64_t settled_told; /* gaps below have been told in the proxy ring */
     rs_time silent;        /* a child that says nothing so long after a packet passed here holds nobody back */
-    /* When such packets passed: all children have had `silent` at least to answer that of `owed_at`, and those that
-     * were not heard since are silent. `owed_next` takes its place once that long ago. */
-    rs_time owed_at, owed_next;
+    /* When such packets passed, the oldest first, each a part of `silent` after the one before: all children have had
+     * `silent` at least to answer the oldest, and those that were not heard since are silent. */
+    rs_time owed[RS_RDCM_OWED + 1];
+    uint32_t owed_parts;
 
     /* receiver: congestion control */
     rs_bic bic;
@@ -153,6 +155,7 @@ typedef struct rs_rdcm {
     rs_time start_due, view_due;
     uint64_t expected; /* the least of the children's */
     rs_time progress_at;
+    rs_time stall_later; /* nothing is concluded from a stall before */
     rs_time probe_due;
     rs_time trip_least, trip_least_at; /* the way without a queue */
     uint64_t pace;                     /* packets a second that children acknowledge, at most lately */

@@ -15,6 +15,7 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, FailureKind, RingKind
 
 CONFIRM_NS = 3000 * MS  # a receiver whose agent is heard must be accused for so long to count as gone
+STREAM_NS = 6000 * MS  # of a stream, any receiver that has not left: it is waited for up to its bound on silence, 5 s
 FORGET_NS = 1000 * MS  # an accusation that is not repeated within this is over: something came from there
 HOLD_NS = 40 * MS  # a word about links waits so long for others that speak against it
 DOUBT_NS = 400 * MS  # so long if there are such
@@ -129,18 +130,24 @@ def _link(core: Core, path: Path, backup: Backup, ring: Ring, server: str, origi
 
 def _accused(core: Core, path: Path, backup: Backup, origin: str, server: str, now: int) -> None:
     """Who is gone, or so busy that it looks like it? A receiver with a living agent gets time, and needs to be accused
-    again after that: to go on without one that is only slow costs it the object.
+    again after that: to go on without one that is only slow costs it the object. One whose agent is silent, too, may be
+    stopped: of an object it asks for all when it goes on, a stream would leave it behind.
     """
     accusers = backup.accused.setdefault(server, {})
     first, last = accusers.get(origin, (now, now))
     first = now if now > last + FORGET_NS else first
     accusers[origin] = (first, now)
-    agent = core.agents.get(server)
-    silent = agent is None or not agent.connected or now > agent.heard + core.settings.lease_ns // 2
-    if silent or (now >= first + CONFIRM_NS and not _cut_off(backup, origin, server)):
+    bound = STREAM_NS if path.request.streams else CONFIRM_NS
+    if _gone(core, path, server, now) or (now >= first + bound and not _cut_off(backup, origin, server)):
         _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
     else:
         core.look_at("accused", now + FORGET_NS)
+
+
+def _gone(core: Core, path: Path, server: str, now: int) -> bool:
+    agent = core.agents.get(server)
+    silent = agent is not None and now > agent.heard + core.settings.lease_ns // 2
+    return agent is None or not agent.connected or (silent and not path.request.streams)
 
 
 def _cut_off(backup: Backup, accuser: str, accused: str) -> bool:
@@ -158,10 +165,10 @@ def judge(core: Core, now: int) -> None:
             for origin, (_, last) in list(by.items()):
                 if server in backup.accused and now > last + FORGET_NS:
                     del by[origin]
-                elif server in backup.accused and not _cut_off(backup, origin, server):
-                    agent = core.agents.get(server)
-                    if agent is None or not agent.connected or now > agent.heard + core.settings.lease_ns // 2:
-                        _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
+                elif (
+                    server in backup.accused and not _cut_off(backup, origin, server) and _gone(core, path, server, now)
+                ):
+                    _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
         backup.accused = {server: by for server, by in backup.accused.items() if by}
         if backup.accused:
             core.look_at("accused", now + FORGET_NS)

@@ -40,9 +40,7 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
             f"the agent of {request.origin} asked for a path from {_short(request.sender)}; "
             "only that server's agent can"
         )
-    # An agent's request of size 0 is for a stream, which goes by RDCM alone, to one receiver too.
-    streams = request.origin != REST and request.data_size == 0
-    if request.protocol is Protocol.RDCM and len(request.receivers) < 2 and not streams:
+    if request.protocol is Protocol.RDCM and len(request.receivers) < 2 and not request.streams:
         found.append("protocol rdcm is for two or more receivers, who mend each other's losses; leave it to auto")
     if request.protocol is Protocol.RDCM and request.wanted is Wanted.CIRCUIT:
         found.append("protocol rdcm runs on packet trees; leave out kind circuit, or the protocol")

@@ -36,11 +36,13 @@ FABRICS = ["fat-tree-4", "bcube-4-1", "vl2-4-4"]
 class Group:
     """A granted path of RDCM on a fabric. `views`: the newest one that each server was told."""
 
-    def __init__(self, fabric: str, sender: str, receivers: list[str], settings: Settings | None = None) -> None:
+    def __init__(
+        self, fabric: str, sender: str, receivers: list[str], settings: Settings | None = None, size: int = 1 << 20
+    ) -> None:
         self.line = Timeline(load(fabric), settings)
         for server in self.line.topology.servers:
             self.line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm",)))
-        self.path = self.line.ask(sender, *receivers, origin=sender)
+        self.path = self.line.ask(sender, *receivers, origin=sender, size=size)
         self.sender = sender
 
     @property
@@ -350,6 +352,29 @@ def test_receiver_failure__a_slow_one_is_forgiven() -> None:
         for server in made.line.topology.servers:
             made.line.do(ev.KeepAlive(server))
     assert len(made.receivers) == 3 and not made.path.backup.accused  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])  # a stream, an object
+def test_receiver_failure__of_a_stopped_one__a_stream_waits_for_its_bound(size: int) -> None:
+    """Its agent is connected and silent; of an object it can ask for all when it goes on."""
+    made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h1-0-1", "h2-0-0"], size=size)
+    began = made.line.now
+    while "h1-0-1" in made.receivers and made.line.now < began + 8 * S:
+        made.report("h1-0-0", FailureKind.RECEIVER, RingKind.LEAF, "h1-0-1")
+        made.line.wait(750)
+        for server in made.line.topology.servers.keys() - {"h1-0-1"}:
+            made.line.do(ev.KeepAlive(server))
+    waited_s = (made.line.now - began) / S
+    assert made.receivers == {"h1-0-0", "h2-0-0"}
+    assert 5.5 < waited_s < 7.5 if size == 0 else waited_s < 4.0
+    made.check()
+
+
+def test_receiver_failure__of_one_that_left_a_stream__it_is_out_at_once() -> None:
+    made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h1-0-1", "h2-0-0"], size=0)
+    made.line.do(ev.AgentDown("h1-0-1", 1, "killed"))
+    made.report("h1-0-0", FailureKind.RECEIVER, RingKind.LEAF, "h1-0-1")
+    assert made.receivers == {"h1-0-0", "h2-0-0"}
 
 
 def test_reports__of_strangers_of_what_is_over_and_of_older_trees_do_nothing() -> None:

@@ -1,5 +1,5 @@
 /* Streams whose path fails, or leads nowhere: they go on to each receiver by its control channel, in windows as before;
- * receivers mend each other as before. */
+ * receivers mend each other as before. And receivers that are stopped: the stream waits for them up to their bound. */
 #include "check.h"
 
 #include <stdio.h>
@@ -31,13 +31,13 @@ static bool by_the_tree(net *n, rs_peer to, const rs_data_header *h, void *conte
     return w->dark;
 }
 
-static void begin(world *w, uint64_t seed) {
+static void begin_with(world *w, rs_peer receivers, uint64_t seed) {
     static overlay o;
     static rs_rdcm_config options;
     options = (rs_rdcm_config){.stream_bytes = WINDOW * FRAGMENT};
     rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .options[RS_PROTOCOL_RDCM] = &options};
-    *w = (world){.n = net_new(RECEIVERS + 1, &c, seed)};
-    overlay_make(&o, RECEIVERS, seed, NULL);
+    *w = (world){.n = net_new(receivers + 1, &c, seed)};
+    overlay_make(&o, receivers, seed, NULL);
     net_knobs *k = net_knob(w->n);
     k->path.protocol = RS_PROTOCOL_RDCM;
     k->quiet = true;
@@ -45,7 +45,11 @@ static void begin(world *w, uint64_t seed) {
     k->drop_context = w;
     w->xfer = net_stream_all(w->n, 1, ALL);
     run(w, 5 * MS);
-    overlay_tell(w->n, &o, RECEIVERS, w->xfer, 1);
+    overlay_tell(w->n, &o, receivers, w->xfer, 1);
+}
+
+static void begin(world *w, uint64_t seed) {
+    begin_with(w, RECEIVERS, seed);
 }
 
 /* The program gives what there is room for, 40 fragments at most. */
@@ -74,14 +78,14 @@ static void fails(world *w) {
     net_call(w->n, 0, rs_path_failed(net_node(w->n, 0), net_knob(w->n)->now, w->xfer, "a test"));
 }
 
-static void all_have_it(world *w, rs_peer but) {
+static void all_have_it(world *w, rs_peer but, rs_peer receivers) {
     run(w, 20 * SEC);
     const net_told *done = net_event(w->n, 0, RS_EV_SEND_DONE, ANYONE);
     if (!done)
         net_show(w->n);
     assert_non_null(done);
     assert_int_equal(done->event.ok, but == 0);
-    for (rs_peer i = 1; i <= RECEIVERS; i++)
+    for (rs_peer i = 1; i <= receivers; i++)
         if (i != but && !net_has(w->n, i, 1))
             fail_msg("%d lacks some of it: %s", (int)i, done->event.cause);
     assert_int_equal(net_events(w->n, 0, RS_EV_PEER_FAILED, ANYONE), but != 0);
@@ -99,7 +103,7 @@ static void its_path_fails__all_get_all(void **state) {
         give(&w, ALL, 20 * SEC);
         assert_true(net_events(w.n, 0, RS_EV_LOG, ANYONE) > 0);
         assert_true(net_memory_most(w.n, 0) < 160 * 1024); /* as by the tree */
-        all_have_it(&w, 0);
+        all_have_it(&w, 0, RECEIVERS);
     }
 }
 
@@ -111,7 +115,7 @@ static void its_tree_leads_nowhere__all_get_all(void **state) {
         give(&w, 500 * seed, 5 * SEC);
         w.dark = true; /* and nobody says so */
         give(&w, ALL, 30 * SEC);
-        all_have_it(&w, 0);
+        all_have_it(&w, 0, RECEIVERS);
     }
 }
 
@@ -145,7 +149,7 @@ static void its_path_fails__who_reads_slowly_holds_it_back(void **state) {
             run(&w, 5 * MS);
         }
         assert_int_equal(w.given, ALL);
-        all_have_it(&w, 0);
+        all_have_it(&w, 0, RECEIVERS);
     }
 }
 
@@ -159,7 +163,50 @@ static void its_path_fails_and_one_dies__others_get_all(void **state) {
         give(&w, 1000, 5 * SEC);
         net_kill(w.n, (rs_peer)seed);
         give(&w, ALL, 60 * SEC);
-        all_have_it(&w, (rs_peer)seed);
+        all_have_it(&w, (rs_peer)seed, RECEIVERS);
+    }
+}
+
+/* A fragment now and then. */
+static void drip(world *w, rs_time time) {
+    for (rs_time end = w->at + time; w->at < end; run(w, 50 * MS))
+        extend_to(w, w->given + 1);
+}
+
+/* At any time of a stream; then bytes are given as long as there is room: all of them, if nobody held them back. */
+static void one_is_stopped__within_its_bound_all_get_all(void **state) {
+    (void)state;
+    static const rs_time lengths[] = {500 * MS, 2400 * MS, 2600 * MS, 4 * SEC, 4700 * MS};
+    uint64_t seed = 1;
+    for (rs_peer receivers = 1; receivers <= RECEIVERS; receivers += RECEIVERS - 1)
+        for (rs_peer who = 1; who <= receivers; who++)
+            for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++, seed++) {
+                world w;
+                begin_with(&w, receivers, seed);
+                drip(&w, (rs_time)(seed % 12) * 500 * MS);
+                give(&w, w.given + seed % 7 * 130, 5 * SEC);
+                net_pause(w.n, who, lengths[l]);
+                give(&w, ALL, 20 * SEC);
+                run(&w, 5 * SEC);
+                const net_told *failed = net_event(w.n, 0, RS_EV_PEER_FAILED, ANYONE);
+                if (failed)
+                    fail_msg("%d of %d stopped for %lld ms, seed %d: %s", (int)who, (int)receivers,
+                             (long long)(lengths[l] / MS), (int)seed, failed->event.cause);
+                assert_true(net_memory_most(w.n, 0) < 160 * 1024);
+                all_have_it(&w, 0, receivers);
+            }
+}
+
+static void one_is_stopped__beyond_its_bound_it_fails_alone(void **state) {
+    (void)state;
+    for (rs_peer who = 1; who <= RECEIVERS; who++) {
+        world w;
+        begin_with(&w, RECEIVERS, 70 + who);
+        drip(&w, (rs_time)who * 700 * MS);
+        give(&w, w.given + 500, 5 * SEC);
+        net_pause(w.n, who, 9 * SEC);
+        give(&w, ALL, 30 * SEC);
+        all_have_it(&w, who, RECEIVERS);
     }
 }
 
@@ -169,6 +216,8 @@ int main(void) {
         cmocka_unit_test(its_tree_leads_nowhere__all_get_all),
         cmocka_unit_test(its_path_fails__who_reads_slowly_holds_it_back),
         cmocka_unit_test(its_path_fails_and_one_dies__others_get_all),
+        cmocka_unit_test(one_is_stopped__within_its_bound_all_get_all),
+        cmocka_unit_test(one_is_stopped__beyond_its_bound_it_fails_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
