@@ -58,6 +58,14 @@ class Inventory:
     journal_log_bytes: int = 0  # its write-ahead log, which is moved into it whenever it has some MiB
     unexplained: list[str] = field(default_factory=list)
 
+    @property
+    def busy(self) -> bool:
+        """Something is under way, or is just being taken away: message groups' rules go two seconds after their last
+        program.
+        """
+        under_way = (self.paths, self.transfers, self.cross_connects, self.flows, self.openflow_groups)
+        return any(under_way) or bool(self.unexplained)
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 

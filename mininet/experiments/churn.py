@@ -141,7 +141,7 @@ def _quiet(lab: Lab) -> inventory.Inventory:
     while True:
         try:
             found = inventory.take(lab)
-            if not (found.paths or found.transfers or found.unexplained or found.cross_connects):
+            if not found.busy:
                 return found
         except (LabError, RostrumError):
             if time.monotonic() > deadline:

@@ -123,3 +123,8 @@ def test_tables_of_switches_are_counted__and_what_nobody_uses_is_named() -> None
     found = Inventory()
     tables(SHOWN, set(), set(), found)
     assert len(found.unexplained) == 3 and not found.flows
+
+
+def test_quiet_is_when_nothing_is_used_or_being_taken_away() -> None:
+    assert not Inventory(other_flows=97, message_groups=2, objects=3).busy
+    assert Inventory(flows=1).busy and Inventory(paths=1).busy and Inventory(unexplained=["a flow"]).busy
