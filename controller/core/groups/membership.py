@@ -34,6 +34,9 @@ from rostrum.controller.core.values import MS, S
 FLUSH_MAX = 256  # groups changed in one step; others wait for the next, so that paths get their turn
 RULES_WAIT_NS = 1 * S  # views do not wait longer for switches
 EMPTY_NS = 30 * S  # a group that nobody is in keeps its id and address that long
+# The way out of a rack stays that long after a publisher, which may come again. Switches confirm a rule before their
+# caches follow (Open vSwitch: those of the last 10 s): a way that is taken out and set again drops the first packets.
+LATELY_NS = 15 * S
 
 
 def joined(core: Core, event: ev.GroupJoined, now: int) -> None:
@@ -60,6 +63,8 @@ def joined(core: Core, event: ev.GroupJoined, now: int) -> None:
     else:
         group.members |= bit
     group.fresh |= bit
+    group.lately &= ~bit
+    m.lately.pop((group.name, server), None)
     m.of_server.setdefault(server, {})[group.name] = None
     m.empty.pop(group.name, None)
     if server in m.unconfirmed:
@@ -177,6 +182,13 @@ def expire(core: Core, now: int) -> None:
         if until <= now:
             del m.unconfirmed[server]
             _drop(core, server, names, now)
+    while m.lately and next(iter(m.lately.values())) <= now:
+        name, server = next(iter(m.lately))
+        del m.lately[name, server]
+        if name in m.groups:
+            m.groups[name].lately &= ~(1 << server)
+            m.dirty[name] = None
+            _wake(core, now)
     while m.empty and next(iter(m.empty.values())) <= now:
         _forget(core, m.groups[next(iter(m.empty))])
         _wake(core, now)
@@ -279,6 +291,10 @@ def _out(core: Core, group: Group, server: int, now: int) -> None:
         del m.of_server[server]
     # `reborn` stays: a view under way may have it, and it may be back before that is told.
     group.fresh &= ~(1 << server)
+    group.lately |= 1 << server
+    m.lately.pop((group.name, server), None)  # the newest is last
+    m.lately[group.name, server] = now + LATELY_NS
+    core.members.wake_at(now + LATELY_NS)
     if not group.everybody and not group.kept:
         m.empty[group.name] = now + EMPTY_NS
         core.members.wake_at(now + EMPTY_NS)
@@ -328,7 +344,8 @@ def _start(core: Core, now: int) -> None:
         if before is None and not group.everybody:
             continue  # made by REST: its address comes with whoever is the first in it
         try:
-            here = m.sharing.place(group.id, (group.members, group.senders), now, LINGER_NS, m.bad_roots)
+            masks = (group.members, group.senders)
+            here = m.sharing.place(group.id, masks, now, LINGER_NS, m.bad_roots, group.lately)
         except NoRoom as error:
             _no_room(core, group, str(error), now)
             continue

@@ -23,6 +23,7 @@ from rostrum.controller.core.model import ANY_PORT, MulticastRule
 from rostrum.topologies.model import Topology
 
 OWN_SHARE = 0.8  # of the budget for groups with an address of their own; what shared ones may grow by is the rest
+LATELY_SHARE = 0.5  # of a switch's budget: beyond, the rules of who left go at once
 EVERYBODY_MAX = 2  # addresses that may reach everybody: one in use, one left because its root failed
 LOOKED_AT = 64  # shared addresses compared for a group that needs one: of the same racks, and as many others
 TRIED = 8  # of them, the best first
@@ -100,11 +101,17 @@ class Sharing:
         need = EVERYBODY_MAX * self.cost[short[0]]
         return f"a budget of {self.budget} group rules per switch is too small: {short[0]} needs {need}"
 
-    def place(self, group: int, masks: Masks, now: int, linger_ns: int, bad_roots: Collection[str] = ()) -> Shared:
-        """Where a group with these receivers and senders (those who do not receive) is from now on. Raises NoRoom."""
+    def place(
+        self, group: int, masks: Masks, now: int, linger_ns: int, bad_roots: Collection[str] = (), lately: int = 0
+    ) -> Shared:
+        """Where a group with these receivers and senders (those who do not receive) is from now on. `lately`: who left
+        it a moment ago; while rules are plentiful its tree still leads out of their racks. Raises NoRoom.
+        """
         here = self.at.get(group)
-        if here and not here.broken and here.root not in bad_roots and self._grow(here, group, masks):
-            return here
+        if here and not here.broken and here.root not in bad_roots:
+            kept = (masks[0], masks[1] | lately & ~masks[0]) if lately and self._is_roomy(here) else masks
+            if self._grow(here, group, kept):
+                return here
         there = (
             self._own(group, masks, bad_roots)
             or self._with_others(group, masks, bad_roots, here)
@@ -258,6 +265,9 @@ class Sharing:
                 self._grow(shared, group, masks)
                 return shared
         return None
+
+    def _is_roomy(self, shared: Shared) -> bool:
+        return all(self.used[one] <= self.budget * LATELY_SHARE for one in shared.ports)
 
     def _room_for_own(self, masks: Masks, bad_roots: Collection[str]) -> bool:
         """Not at the brink: what is freed and filled at once would send groups to and fro."""

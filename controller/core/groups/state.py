@@ -27,7 +27,8 @@ class Group:
     of `version`, the last one told.
 
     `fresh`: to be told the whole view. `reborn`: restarted since the last view. `kept`: made by REST, stays when it is
-    empty. `held_until`: an earlier manager had it, and its members have not all come back: no view before that.
+    empty. `lately`: left it a moment ago, and may publish again. `held_until`: an earlier manager had it, and its
+    members have not all come back: no view before that.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Group:
     told_facts: GroupFacts | None = None
     fresh: int = 0
     reborn: int = 0
+    lately: int = 0
     held_until: int = 0
 
     @property
@@ -173,6 +175,7 @@ class Membership:
         self.unconfirmed: dict[int, tuple[set[str], int]] = {}  # came back: groups not told again -> until when
         self.empty: dict[str, int] = {}  # groups without anybody -> when they go
         self.held: dict[str, int] = {}
+        self.lately: dict[tuple[str, int], int] = {}  # (group, server that left) -> until when it is in Group.lately
         self.tidy_at: int | None = None
         self.relieve_at: int | None = None
         self.unsure: dict[str, tuple[int, int]] = {}  # switches that failed an order: (read again at, wait before that)

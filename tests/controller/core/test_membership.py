@@ -143,6 +143,49 @@ def test_use__a_publisher_reaches_the_members_and_gets_nothing() -> None:
     assert copies.keys() == {"h5"}, "the publisher's rack has a tree that leads out of it only"
 
 
+def rule_orders(line: GroupLine) -> list[act.Action]:
+    return [*line.of(act.InstallRules), *line.of(act.RemoveRules)]
+
+
+def test_use__a_publisher_that_comes_again_seconds_later_finds_its_way_as_it_was() -> None:
+    """A switch confirms a rule before what it caches follows: the first packet by a way that was taken out and set
+    again can be dropped."""
+    line = GroupLine()
+    line.join("news", "h3")
+    line.use("news", "h1")
+    line.wait(QUARTER_S)
+    before = line.network.rules()
+    line.actions.clear()
+    for pause_ms in (100, 2_000, 13_000):
+        line.leave("news", "h1", sends_only=True)
+        line.wait_alive(pause_ms)
+        line.assert_told()
+        assert not line.senders("news"), "nobody believes it, nor waits for it"
+        line.use("news", "h1")
+        line.wait(QUARTER_S)
+        line.assert_told()
+        line.assert_delivered()
+    assert not rule_orders(line) and line.network.rules() == before
+    line.leave("news", "h1", sends_only=True)
+    line.wait_alive(20_000)
+    assert line.of(act.RemoveRules) and not line.network.rules(), "not for ever"
+    assert not line.manager.core.members.lately
+
+
+def test_use__a_publisher_that_left_takes_no_rules_from_others() -> None:
+    line = GroupLine(settings=Settings(group_rules=16))
+    for group in "abcdefghij":
+        line.join(group, "h3")
+        line.use(group, "h1")
+    line.wait(QUARTER_S)
+    held = len(line.network.rules())
+    for group in "abcdefghij":
+        line.leave(group, "h1", sends_only=True)
+    line.wait(QUARTER_S)
+    assert len(line.network.rules()) < held, "where rules are scarce they go at once"
+    line.assert_within_budget()
+
+
 def test_use__a_publisher_hears_who_the_members_are() -> None:
     line = GroupLine()
     line.join("news", "h3")
