@@ -9,6 +9,7 @@
 
 #define DEFAULT_WAIT_MS 60000u      /* for the manager's first word */
 #define QUEUED_WAIT_MS 3600000u     /* it waits as it was told to (--wait): no longer than its longest */
+#define BACK_WAIT (10 * RS_SECOND)  /* a manager that is there again has as long as a join gives it */
 #define WAIT_MARGIN (2 * RS_SECOND) /* the manager gives up first, with better words */
 
 static const char *kind_text(rs_path_kind kind) {
@@ -26,6 +27,11 @@ static void fail_path(rs_agent *agent, rs_sending *s, rs_path *path, rostrum_cod
 rs_time rs_paths_wait(uint32_t wait_ms, bool queued) {
     uint32_t wait = wait_ms ? wait_ms : queued ? QUEUED_WAIT_MS : DEFAULT_WAIT_MS;
     return (rs_time)wait * RS_MILLISECOND + WAIT_MARGIN;
+}
+
+rs_time rs_paths_bound_back(rs_time bound, rs_time now, uint32_t wait_ms) {
+    rs_time wait = rs_paths_wait(wait_ms, false), least = now + (wait < BACK_WAIT ? wait : BACK_WAIT);
+    return bound > least ? bound : least;
 }
 
 /* When the wait for a path that is asked for now, or whose turn it is now, is over. */
@@ -437,10 +443,12 @@ void rs_paths_link_state(rs_agent *agent, bool up) {
         rs_sending *s = rs_sending_of(t);
         if (s->path.state != RS_PATH_STATE_REQUESTED)
             continue; /* for the next session's path there is time */
-        if (up)
-            rs_sending_tell_phase(agent, s, "queued", "the manager is there: asking for a path");
-        else
+        if (!up) {
             tell_away(agent, s);
+            continue;
+        }
+        s->path.bound_at = rs_paths_bound_back(s->path.bound_at, rs_agent_now(agent), s->wait_ms);
+        rs_sending_tell_phase(agent, s, "queued", "the manager is there: asking for a path");
     }
 }
 

@@ -11,6 +11,9 @@ void rs_paths_link_state(rs_agent *agent, bool up);
 /* How long a request waits for its answer. Without a wait of the program's (0) the manager's own counts, which
  * is not known here: it is waited for once the manager has said that the request is `queued`. */
 rs_time rs_paths_wait(uint32_t wait_ms, bool queued);
+/* When the wait ends that would end at `bound`, as the manager is there (again) since `now`: it must hear of its
+ * switches before it can answer. No longer after that than the program would have waited at all. */
+rs_time rs_paths_bound_back(rs_time bound, rs_time now, uint32_t wait_ms);
 /* Asks the manager for a path. */
 void rs_paths_request(rs_agent *agent, rs_sending *sending, uint64_t remaining);
 /* The present session's data channel is done: its path goes back, the next session's takes its place. */
