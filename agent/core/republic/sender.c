@@ -32,8 +32,27 @@ static void set_attempt_interval(const rs_node *node, rs_sending *x) {
  * made together, and differ by less than half of the time that they take. Whoever is still dark then is most likely
  * alone with that (a firewall, say), and is finished by patches unless its light comes while the others are served. */
 static rs_time light_grace(const rs_sending *x) {
+    if (x->lone)
+        return GRACE_MOST;
     rs_time grace = x->grant.reconfiguration / 2;
     return grace < GRACE_LEAST ? GRACE_LEAST : grace > GRACE_MOST ? GRACE_MOST : grace;
+}
+
+/* The only receiver that is left gets packets of its own as well by unicast as by multicast: it is not waited for as
+ * long as several would be, whose unicast costs the sender many times as much. */
+static void try_lone(rs_time now, rs_sending *x) {
+    const rs_recipient *only = NULL;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (!r->member || !rs_is_active(r))
+            continue;
+        if (only)
+            return;
+        only = r;
+    }
+    x->lone = x->all_dark = only != NULL;
+    if (only && rs_has_accepted(only))
+        x->grace_due = now + light_grace(x);
 }
 
 /* How long to wait for light, measured from now. On the path of a further session the others do not wait again for a
@@ -52,6 +71,7 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
     x->dark_passed = x->path_lit = false;
     x->light_at = 0;
     x->all_dark = !moved;
+    x->lone = false;
     x->grace_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
@@ -69,6 +89,8 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
     }
     if (x->grace_due != RS_NEVER)
         x->light_at = x->grace_due - light_grace(x);
+    else if (!x->all_dark && x->grant.kind == RS_PATH_PACKET)
+        try_lone(now, x);
 }
 
 /* Light before the circuit can have been made is that of receivers in the sender's own rack, and tells nothing of the

@@ -271,7 +271,8 @@ struct rs_sending {
     uint64_t stop_pos;               /* The last lit receiver has had a whole round there. */
     uint32_t members, waiting, lit;  /* Active receivers; those whose light is awaited; those that have it. */
     bool dark_passed;                /* Light was waited for long enough. */
-    bool all_dark;                   /* Nobody of the session is expected to have light. */
+    bool all_dark;                   /* Nobody of the session is expected to have light, or it is `lone`. */
+    bool lone;                       /* One receiver on a packet path: by unicast it costs no more, after a trial. */
     bool path_lit;                   /* The path's switches have seen light, */
     uint64_t light_pos;              /* when this position was next. */
     rs_time path_at;                 /* The path was granted or moved then. */

@@ -222,6 +222,51 @@ static void dark_receiver__alone_and_named_by_the_grant_is_finished_soon(void **
     net_free(n);
 }
 
+/* Nobody knows yet that it is dark: a light bound of the circuit, a short trial on packets, then unicast. */
+static void dark_receiver__alone_is_finished_soon_after_the_path_moved(void **state) {
+    (void)state;
+    static const rs_peer to[] = {3};
+    for (int packet = 0; packet < 2; packet++) { /* at once, or after a circuit */
+        net *n = with_dark(37, 3);
+        if (packet) {
+            net_knob(n)->path.reconfiguration = 0;
+            net_knob(n)->path.kind = RS_PATH_PACKET;
+        }
+        rs_xfer xfer;
+        assert_int_equal(net_send(n, 0, 1, 500 * FRAGMENT, 1, to, &xfer), RS_OK);
+        rs_time path = 0;
+        if (!packet) {
+            net_at(n, 415 * MS);
+            assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, 3), 1);
+            net_call(n, 0, rs_path_moved(net_node(n, 0), net_knob(n)->now, xfer, RS_PATH_PACKET));
+            path = 415 * MS;
+        }
+        net_at(n, 5 * SEC);
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        assert_in_range(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START - path, 200 * MS, 350 * MS);
+        assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 3)->event.bytes, 500);
+        assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, 3), packet ? 1 : 2); /* of each path */
+        net_free(n);
+    }
+}
+
+/* Its light comes late, but within the trial: no word of darkness, and nothing by unicast. */
+static void light_of_one_alone_that_comes_late__is_waited_for(void **state) {
+    (void)state;
+    static const rs_peer to[] = {3};
+    net *n = with_dark(38, ANYONE);
+    net_knob(n)->path.reconfiguration = 0;
+    net_knob(n)->path.kind = RS_PATH_PACKET;
+    net_dark_until(n, 3, 200 * MS);
+    rs_xfer xfer;
+    assert_int_equal(net_send(n, 0, 1, 500 * FRAGMENT, 1, to, &xfer), RS_OK);
+    net_at(n, 5 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_int_equal(net_event(n, 0, RS_EV_PEER_DONE, 3)->event.bytes, 0);
+    assert_int_equal(net_events(n, 0, RS_EV_NO_LIGHT, ANYONE), 0);
+    net_free(n);
+}
+
 /* The same with many receivers: one look at all of them a grace, and all others are served in time. */
 static void dark_receiver__one_of_hundreds_holds_nobody(void **state) {
     (void)state;
@@ -511,6 +556,8 @@ int main(void) {
         cmocka_unit_test(dark_receiver__named_by_the_grant_is_not_waited_for_at_all),
         cmocka_unit_test(dark_receiver__named_by_the_grant_takes_part_if_it_has_light),
         cmocka_unit_test(dark_receiver__alone_and_named_by_the_grant_is_finished_soon),
+        cmocka_unit_test(dark_receiver__alone_is_finished_soon_after_the_path_moved),
+        cmocka_unit_test(light_of_one_alone_that_comes_late__is_waited_for),
         cmocka_unit_test(dark_receiver__one_of_hundreds_holds_nobody),
         cmocka_unit_test(light_that_comes_late__is_taken_while_the_others_are_served),
         cmocka_unit_test(path_failed__the_rest_goes_by_patches),
