@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
-from rostrum.controller.core.groups.values import PROTOCOLS
 from rostrum.topologies.units import Duration
 
 _OPTIONS = (
@@ -34,10 +33,9 @@ _OPTIONS = (
     ),
     click.option(
         "--group-protocol",
-        type=click.Choice(PROTOCOLS),
         default="plain",
         show_default=True,
-        help="Of groups made by a join that does not name one.",
+        help="Of groups made by a join that names none: one that the agents have (rostrum groups protocols).",
     ),
 )
 

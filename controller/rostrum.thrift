@@ -54,6 +54,23 @@ struct LivePath {
   6: required i64 accepted_size
 }
 
+/** An option of an engine, for people who choose its value: a decimal number, here in thousandths. */
+struct EngineOption {
+  1: required string name,
+  2: required i64 least_milli,
+  3: required i64 most_milli,
+  /** What it is where nobody says anything. */
+  4: required i64 usual_milli,
+  /** It may have up to three digits behind the point; else it is a whole number. */
+  5: required bool fraction
+}
+
+/** A protocol that an agent has an engine for, and the options that it takes. */
+struct Engine {
+  1: required string name,
+  2: required list<EngineOption> options (max = "16")
+}
+
 struct AgentInfo {
   1: required i32 version,
   2: required string server,
@@ -63,8 +80,9 @@ struct AgentInfo {
   5: required list<LivePath> live_paths (max = "4096"),
   /** Ours: call Agent.light for the paths it holds. */
   6: optional bool wants_light,
-  /** Ours: the protocols of groups it has engines for (GroupOptions.protocol); groups of others are refused to it. Absent = it knows no groups. */
-  8: optional list<string> group_protocols (max = "16"),
+  /** Ours: the engines of groups it has (GroupOptions.protocol); groups of others, or with options that are none of theirs, are refused to it.
+   *  Absent = it knows no groups. (8 was group_protocols, names alone.) */
+  13: optional list<Engine> group_engines (max = "16"),
   /** Ours: the secret that makes this agent known to a manager that asks for one (rostrum-manager --agent-tokens). */
   9: optional string token (max = "4096"),
   /** Ours: the release of its program. */
@@ -203,15 +221,14 @@ struct TransferReport {
   9: required list<ReceiverReport> receivers (max = "1024")
 }
 
-/** How the messages of a group travel; texts, so that engines can be added: "plain" (unreliable), "ricochet"; later "qsm". */
+/** How the messages of a group travel; texts, so that engines can be added. (3 to 5 were r, c and stagger, of "ricochet".) */
 struct GroupOptions {
+  /** The name of the engine: "plain" (unreliable), "ricochet". */
   1: required string protocol,
   /** Delivery: "none" or "fifo" (per sender). */
   2: required string order,
-  /** Ricochet: each member sends a repair of r data packets to c others; `stagger` repair bins in turn (1 = none). 0 where the protocol has none. */
-  3: required i32 r,
-  4: required i32 c,
-  5: required i32 stagger
+  /** "name=value,name=value": the engine's own. In facts all that the engine has; in a use what is not named is as the group has it, or as usual. */
+  6: required string options
 }
 
 /** A group to join or to publish to. */

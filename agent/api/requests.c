@@ -80,8 +80,12 @@ static bool check_join(const rs_api_request *request, rs_error *error) {
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's protocol is a name such as plain or ricochet");
     if ((protocol[0] || order[0]) && strcmp(order, "none") != 0 && strcmp(order, "fifo") != 0)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's order is none or fifo");
-    if ((request->r | request->c | request->stagger) > INT32_MAX)
-        return rs_error_set(error, ROSTRUM_ERR_INVALID, "r, c and stagger are small numbers");
+    const char *options = request->options ? request->options : "";
+    if (options[0] && !protocol[0])
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "options of a group go with its protocol");
+    if (strnlen(options, 256) > 255 || (options[0] && !is_name(options, strlen(options))))
+        return rs_error_set(error, ROSTRUM_ERR_INVALID,
+                            "a group's options are name=value,name=value, 255 bytes at most");
     return true;
 }
 
@@ -133,12 +137,10 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         if (!check_join(request, error))
             return false;
         rs_put_u32(out, request->flags);
-        rs_put_u32(out, request->r);
-        rs_put_u32(out, request->c);
-        rs_put_u32(out, request->stagger);
         rs_put_text(out, request->group);
         rs_put_text(out, request->protocol);
         rs_put_text(out, request->order);
+        rs_put_text(out, request->options);
         break;
     default:
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "there is no request of type %u", request->type);
@@ -211,12 +213,10 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
         return in->bad || check_receivers(out, error);
     case RS_API_JOIN:
         out->flags = rs_get_u32(in);
-        out->r = rs_get_u32(in);
-        out->c = rs_get_u32(in);
-        out->stagger = rs_get_u32(in);
         out->group = get_name(in, out, &used);
         out->protocol = get_name(in, out, &used);
         out->order = get_name(in, out, &used);
+        out->options = get_name(in, out, &used);
         return in->bad || check_join(out, error);
     default:
         return rs_error_set(error, ROSTRUM_ERR_PROTOCOL, "there is no request of type %u", out->type);

@@ -27,10 +27,10 @@ typedef enum {
     RS_API_SUBSCRIBE = 10,
     RS_API_UNSUBSCRIBE = 11,
     RS_API_CANCEL = 12,
-    RS_API_JOIN = 13,
     RS_API_STREAM_SEND = 14, /* with a descriptor: the stream's bytes come from it */
     RS_API_STREAM_END = 15,
     RS_API_STREAM_RECEIVE = 16, /* with a descriptor: the stream's bytes go there */
+    RS_API_JOIN = 17,           /* 13 had Ricochet's options spelled out */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,
@@ -65,9 +65,10 @@ typedef struct {
     uint32_t flags, wait_ms, deadline_ms;
     uint32_t receiver_count;
     const char *receivers[ROSTRUM_RECEIVERS_MAX];
-    const char *group, *protocol, *order; /* JOIN; the last two "" = as the group is */
-    uint32_t r, c, stagger;               /* JOIN */
-    char text[RS_API_MESSAGE_MAX];        /* of a parsed request: where the names are */
+    const char *group;             /* JOIN */
+    const char *protocol, *order;  /* JOIN: "" = as the group is */
+    const char *options;           /* JOIN: of the protocol's engine; what is not named is as the group has it */
+    char text[RS_API_MESSAGE_MAX]; /* of a parsed request: where the names are */
 } rs_api_request;
 
 typedef struct {

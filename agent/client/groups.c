@@ -69,9 +69,7 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
     if (options && options->protocol) {
         request->protocol = options->protocol;
         request->order = options->order ? options->order : "none";
-        request->r = options->r;
-        request->c = options->c;
-        request->stagger = options->stagger;
+        request->options = options->options;
     }
     rostrum_code code = rostrum_ask(agent, 0, -1, &outcome, error);
     if (code)

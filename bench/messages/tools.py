@@ -50,7 +50,8 @@ class Peer:
 class Ours(Peer):
     """rostrum as its users have it: rostrumd on every host, the manager, programs with librostrum.
 
-    `protocol`: the group's, with r, c, stagger if they are not to be the manager's; each has a group of its own."""
+    `protocol`: the group's, with options if they are not to be as usual (ricochet,r=4,c=2); each has a group of its
+    own."""
 
     def __init__(self, place: Path, name: str, protocol: str) -> None:
         super().__init__(place)
@@ -158,6 +159,6 @@ class JGroups(Peer):
 
 def all_tools(place: Path) -> dict[str, MessageTool]:
     """By name; `place`: where install.py put Java's things."""
-    ours = [Ours(place, "rostrum", "ricochet,16,2,2"), Ours(place, "rostrum-plain", "plain")]
+    ours = [Ours(place, "rostrum", "ricochet,r=16,c=2,stagger=2"), Ours(place, "rostrum-plain", "plain")]
     tools: list[MessageTool] = [*ours, Norm(place), JGroups(place), Aeron(place)]
     return {tool.name: tool for tool in tools}

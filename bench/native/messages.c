@@ -3,7 +3,7 @@
  *   messages receive SOCKET GROUP PROTOCOL COUNT
  *   messages send SOCKET GROUP PROTOCOL COUNT BYTES RATE GO
  *
- * RATE messages a second, 0 = as many as can be. PROTOCOL: PROTOCOL[,R,C,STAGGER]. */
+ * RATE messages a second, 0 = as many as can be. PROTOCOL: PROTOCOL[,OPTION=VALUE...]. */
 #include "stamps.h"
 
 #include <err.h>
@@ -17,10 +17,10 @@ static rostrum_group *enter(char **words, bool subscribe) {
     rostrum *agent;
     rostrum_error error;
     rostrum_group *group;
+    const char *given = strchr(words[4], ',');
     char protocol[32];
-    rostrum_group_options options = {.protocol = protocol};
-    if (sscanf(words[4], "%31[^,],%u,%u,%u", protocol, &options.r, &options.c, &options.stagger) < 1)
-        errx(2, "%s is no protocol", words[4]);
+    snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(words[4], ","), words[4]);
+    const rostrum_group_options options = {.protocol = protocol, .options = given ? given + 1 : NULL};
     if (rostrum_connect(words[2], app, NULL, &agent, &error) ||
         (subscribe ? rostrum_subscribe : rostrum_publisher)(agent, words[3], &options, &group, &error))
         errx(1, "%s", error.words);

@@ -19,7 +19,8 @@ def groups(context: click.Context, manager: str | None, lab: str, as_json: bool)
     """Message groups: list them, make one, look at one, delete it. Without a command: list them.
 
     \b
-      rostrum groups create ticks --protocol ricochet --r 8 --c 5
+      rostrum groups protocols       what they can run, and the options of each
+      rostrum groups create ticks --protocol ricochet --option r=8 --option c=5
       rostrum groups show ticks      its members, its address, who gets its messages without wanting them
       rostrum groups delete ticks
     """
@@ -63,26 +64,37 @@ def list_groups(api: Api, as_json: bool, server: str | None) -> None:
 
 @groups.command("create")
 @click.argument("name")
-@click.option("--protocol", default="plain", show_default=True, help="plain or ricochet.")
+@click.option("--protocol", default="plain", show_default=True, help="plain, ricochet, ...: rostrum groups protocols.")
 @click.option("--order", type=click.Choice(["none", "fifo"]), default="none", show_default=True)
-@click.option("--r", type=int, help="ricochet: a repair for so many packets.")
-@click.option("--c", type=int, help="ricochet: to so many members.")
-@click.option("--stagger", type=int, help="ricochet: repair bins that take turns, against bursts of losses.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the protocol; may be repeated.")
 @with_api
-def create_group(
-    api: Api,
-    as_json: bool,
-    name: str,
-    protocol: str,
-    order: str,
-    r: int | None,
-    c: int | None,
-    stagger: int | None,
-) -> None:
-    """Make a group that stays until it is deleted."""
-    body = {"name": name, "protocol": protocol, "order": order, "r": r, "c": c, "stagger": stagger}
-    made = api.call("POST", "/v1/groups", {key: value for key, value in body.items() if value is not None})
+def create_group(api: Api, as_json: bool, name: str, protocol: str, order: str, options: tuple[str, ...]) -> None:
+    """Make a group that stays until it is deleted.
+
+    `rostrum groups protocols` lists the protocols that agents have, and the options of each with their ranges.
+    """
+    body = {"name": name, "protocol": protocol, "order": order, "options": ",".join(options)}
+    made = api.call("POST", "/v1/groups", body)
     print_json(made) if as_json else _print_group(made)
+
+
+@groups.command("protocols")
+@with_api
+def list_protocols(api: Api, as_json: bool) -> None:
+    """Protocols that agents have, and the options of each: --option NAME=VALUE of create."""
+    found = api.call("GET", "/v1/engines")
+    if as_json:
+        print_json(found)
+        return
+    table = Table("protocol", "option", "usual", "range", box=None, pad_edge=False)
+    for engine in found["groups"]:
+        rows = [
+            (one["name"], f"{one['usual']:g}", f"{one['least']:g} to {one['most']:g}{', whole' * one['whole']}")
+            for one in engine["options"]
+        ] or [("-", "", "")]
+        for place, row in enumerate(rows):
+            table.add_row("" if place else engine["name"], *row)
+    OUT.print(table if found["groups"] else "no agent has told which protocols it has")
 
 
 @groups.command("show")
@@ -111,10 +123,8 @@ def _segment(text: str) -> str:
 
 
 def _runs(one: dict[str, Any]) -> str:
-    text = str(one["protocol"])
-    if text == "ricochet":
-        text += f" ({one['r']}, {one['c']})" + (f" stagger {one['stagger']}" if one["stagger"] > 1 else "")
-    return text + (", fifo" if one["order"] == "fifo" else "")
+    chosen = f" ({one['options']})" if one["options"] else ""
+    return f"{one['protocol']}{chosen}{', fifo' if one['order'] == 'fifo' else ''}"
 
 
 def _print_group(one: dict[str, Any]) -> None:

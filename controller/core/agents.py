@@ -33,7 +33,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
         now,
         wants_light=event.wants_light,
         protocols=event.protocols,
-        group_protocols=event.group_protocols,
+        group_engines=event.group_engines,
     )
     core.durable.mark("agent", event.server)
     membership.agent_up(

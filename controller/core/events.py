@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rostrum.controller.core.groups.values import GroupOptions, GroupUse
+from rostrum.controller.core.groups.values import Engine, GroupOptions, GroupUse
 from rostrum.controller.core.model import CrossConnect, Light, MulticastRule, Sighting
 from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, Quota, TransferReport
 
@@ -51,7 +51,7 @@ class AgentUp:
     control_port: int
     live_paths: tuple[LivePath, ...] = ()
     wants_light: bool = False  # to hear when every receivers' rack of a path has light
-    group_protocols: tuple[str, ...] = ()  # it has engines for
+    group_engines: tuple[Engine, ...] = ()  # that it has
     protocols: tuple[str, ...] = ()  # of objects, it has engines for
 
 

@@ -16,6 +16,7 @@ from rostrum.controller.core.circuits.circuits import FOREVER, Circuit, Foreign
 from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.groups.addresses import Groups
 from rostrum.controller.core.groups.state import Membership
+from rostrum.controller.core.groups.values import Engine
 from rostrum.controller.core.model import MulticastRule, Pair, UnicastRule
 from rostrum.controller.core.packet import rules as rule_making
 from rostrum.controller.core.packet.failed_links import Silence
@@ -51,7 +52,7 @@ class Agent:
     cause: str = ""
     wants_light: bool = False
     protocols: tuple[str, ...] = ()
-    group_protocols: tuple[str, ...] = ()
+    group_engines: tuple[Engine, ...] = ()
     lapsed: bool = False
     left: int = 0  # when it went while it was silent: it has a lease to come back
 

@@ -61,7 +61,7 @@ class Member:
         self.next = 0
 
     def join(self, names: Sequence[str]) -> None:
-        self.groups = [self.agent.join(name, protocol="ricochet", r=8, c=5) for name in names]
+        self.groups = [self.agent.join(name, protocol="ricochet", options="r=8,c=5") for name in names]
 
     def knows(self, size: int) -> bool:
         """The views of all its groups are complete."""

@@ -15,7 +15,7 @@ from collections import deque
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.groups.values import GroupUse
+from rostrum.controller.core.groups.values import Engine, GroupUse
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.values import MS, Settings
 
@@ -34,7 +34,7 @@ class Run:
         for name in self.topology.switches:
             self.do(ev.SwitchUp(name))
         for name in self.topology.servers:
-            self.do(ev.AgentUp(name, 1, 7071, group_protocols=("plain",)))
+            self.do(ev.AgentUp(name, 1, 7071, group_engines=(Engine("plain"),)))
 
     def do(self, event: ev.Event) -> None:
         events = deque([event])

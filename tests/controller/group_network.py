@@ -8,13 +8,23 @@ from ipaddress import IPv4Address, IPv4Network
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.groups.values import GroupFacts, GroupOptions, GroupUse, GroupView
+from rostrum.controller.core.groups.values import Engine, EngineOption, GroupFacts, GroupOptions, GroupUse, GroupView
 from rostrum.controller.core.values import Settings
 from rostrum.topologies.model import End, Link, Server, Switch, Topology
 
 from tests.controller.timeline import Timeline, hybrid
 
-PROTOCOLS = ("plain", "ricochet")
+ENGINES = (
+    Engine("plain"),
+    Engine(
+        "ricochet",
+        (
+            EngineOption("r", 1000, 32_000, 8000),
+            EngineOption("c", 0, 64_000, 5000, fraction=True),
+            EngineOption("stagger", 1000, 64_000, 1000),
+        ),
+    ),
+)
 
 
 def spine(racks: int, servers: int, cores: int, southbound: str = "openflow") -> Topology:
@@ -140,13 +150,13 @@ class GroupLine(Timeline):
                     listener.groups.pop(action.group, None)
         return done
 
-    def up(self, *servers: str, boot: int = 1, port: int = 7071, knows: tuple[str, ...] = PROTOCOLS) -> None:
+    def up(self, *servers: str, boot: int = 1, port: int = 7071, knows: tuple[Engine, ...] = ENGINES) -> None:
         for name in servers:
             old = self.listeners.get(name)
             self.listeners[name] = Listener(name, boot)
             if old and old.boot == boot:
                 self.listeners[name].groups = old.groups
-            self.do(ev.AgentUp(name, boot, port, group_protocols=knows))
+            self.do(ev.AgentUp(name, boot, port, group_engines=knows))
 
     def join(self, group: str, *servers: str, options: GroupOptions | None = None, use: GroupUse | None = None) -> None:
         for name in servers:

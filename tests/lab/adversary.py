@@ -422,7 +422,8 @@ def attack_thrift(plan: Plan) -> Done:
         ]  # fmt: skip
         return call("hello", info=idl.AgentInfo(1, server, boot, CONTROL, live, wants_light=True, knows_probes=True,
                                                 protocols=["republic", "rdcm"],
-                                                group_protocols=["plain", "ricochet"]))  # fmt: skip
+                                                group_engines=[idl.Engine("plain", []), idl.Engine("ricochet", [])],
+                                                ))  # fmt: skip
 
     def about_others(plan: Plan, rng: random.Random) -> bytes:
         request, response = rng.choice([*plan.paths, (f"x{rng.getrandbits(64)}", f"p-{rng.randrange(100)}")])

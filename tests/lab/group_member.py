@@ -21,7 +21,8 @@ KEEPALIVE_S = 0.5
 def main(manager: str, port: str, server: str, how: str, *groups: str) -> None:
     link = socket.create_connection((manager, int(port)), timeout=10)
     link.settimeout(None)
-    hello = idl.AgentInfo(1, server, time.time_ns(), 7071, [], group_protocols=["plain", "ricochet"])
+    engines = [idl.Engine("plain", []), idl.Engine("ricochet", [])]
+    hello = idl.AgentInfo(1, server, time.time_ns(), 7071, [], group_engines=engines)
     link.sendall(encode("Manager", "hello", {"info": hello}))
     for group in groups:
         link.sendall(encode("Manager", f"{how}_group", {"group": idl.GroupUse(group=group)}))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.lab
 
 BOUND_S = 60.0
 EVERY_S = 0.004
-OPTIONS: dict[str, Any] = {"protocol": "ricochet", "order": "fifo", "r": 4, "c": 2}
+OPTIONS: dict[str, Any] = {"protocol": "ricochet", "order": "fifo", "options": "r=4,c=2"}
 SANITIZERS = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error")
 
 

@@ -61,7 +61,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 def test_every_subscriber_gets_every_message_in_its_senders_order_despite_losses(lab: Lab) -> None:
     with agent(lab, "h1") as one, agent(lab, "h3") as three, agent(lab, "h5") as five:
-        options = {"protocol": "ricochet", "order": "fifo", "r": 8, "c": 2}
+        options = {"protocol": "ricochet", "order": "fifo", "options": "r=8,c=2"}
         with three.join("all", **options) as a, five.join("all", **options) as b, one.publisher("all") as out:
             wanted = [b"%d " % number + b"x" * (number % 3000) for number in range(2000)]
             assert out.publish_all(wanted) == len(wanted)
@@ -75,7 +75,7 @@ def test_every_subscriber_gets_every_message_in_its_senders_order_despite_losses
 def test_what_waits_to_be_read_is_not_taken_for_lost(lab: Lab) -> None:
     """A member that is behind finds repairs of others beside the packets they were made of."""
     with agent(lab, "h1") as one, agent(lab, "h3") as three, agent(lab, "h5") as five:
-        options = {"protocol": "ricochet", "r": 16, "c": 2}
+        options = {"protocol": "ricochet", "options": "r=16,c=2"}
         with three.join("behind", **options) as quick, five.join("behind", **options) as slow:
             with one.publisher("behind") as out:
                 before, count = late(lab, "h5"), 800

@@ -434,32 +434,26 @@ class Agent:
         call.result(ANSWER_BOUND_S)
         return Subscription(self._connection, tag, call)
 
-    def join(
-        self, group: str, protocol: str | None = None, order: str = "none", r: int = 0, c: int = 0, stagger: int = 0
-    ) -> Group:
+    def join(self, group: str, protocol: str | None = None, order: str = "none", options: str = "") -> Group:
         """Subscribes to a message group: what others publish from now on comes, and it may publish too.
 
         Args:
             protocol: "plain" (what is lost is lost) or "ricochet" (receivers mend each other's losses), with `order`
-                ("none", or "fifo" of each sender) and r, c, stagger (0: the manager's). A group that is there must have
-                them; None: as the group is.
+                ("none", or "fifo" of each sender). A group that is there must have them; None: as the group is.
+            options: Of the protocol, such as "r=4,c=2"; what is not named is as the group has it, or as usual.
 
         Raises:
             RostrumError: DENIED in the manager's words, UNAVAILABLE without a manager (one that is away is waited for
                 for 60 s), TIMEOUT, LIMIT.
         """
-        return self._join(group, True, protocol, order, r, c, stagger)
+        return self._join(group, True, protocol, order, options)
 
-    def publisher(
-        self, group: str, protocol: str | None = None, order: str = "none", r: int = 0, c: int = 0, stagger: int = 0
-    ) -> Group:
+    def publisher(self, group: str, protocol: str | None = None, order: str = "none", options: str = "") -> Group:
         """The same to publish only: this server need not receive the group's messages."""
-        return self._join(group, False, protocol, order, r, c, stagger)
+        return self._join(group, False, protocol, order, options)
 
-    def _join(
-        self, group: str, subscribe: bool, protocol: str | None, order: str, r: int, c: int, stagger: int
-    ) -> Group:
-        body = wire.join_body(group, subscribe, protocol or "", order, r, c, stagger)
+    def _join(self, group: str, subscribe: bool, protocol: str | None, order: str, options: str) -> Group:
+        body = wire.join_body(group, subscribe, protocol or "", order, options)
         answer = self._connection.ask(wire.JOIN, body, f"joining {group}", JOIN_BOUND_S)
         has_protocol, has_order, message_bytes = answer.value
         return Group(group, has_protocol, has_order, message_bytes, _fd_of(answer))

@@ -24,18 +24,17 @@ def _group_options(function: Callable[..., Any]) -> Callable[..., Any]:
                                         "new group; one that is there must have it. Default: as the group is."),
         click.option("--order", type=click.Choice(["none", "fifo"]), default="none", show_default=True,
                      help="With --protocol: fifo keeps each sender's order."),
-        click.option("--r", type=click.IntRange(1), help="ricochet: packets in a repair."),
-        click.option("--c", type=click.IntRange(1), help="ricochet: members each repair goes to."),
-        click.option("--stagger", type=click.IntRange(1), help="ricochet: mends bursts of so many packets."),
+        click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
+                     help="With --protocol: of the protocol, may be repeated (rostrum groups protocols lists them)."),
     )):  # fmt: skip
         function = option(function)
     return function
 
 
-def _chosen(protocol: str | None, order: str, r: int | None, c: int | None, stagger: int | None) -> dict[str, Any]:
-    if not protocol and (order != "none" or r or c or stagger):
-        raise click.UsageError("--order, --r, --c and --stagger go with --protocol")
-    return {"protocol": protocol, "order": order, "r": r or 0, "c": c or 0, "stagger": stagger or 0}
+def _chosen(protocol: str | None, order: str, options: tuple[str, ...]) -> dict[str, Any]:
+    if not protocol and (order != "none" or options):
+        raise click.UsageError("--order and --option go with --protocol")
+    return {"protocol": protocol, "order": order, "options": ",".join(options)}
 
 
 @click.command()

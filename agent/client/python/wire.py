@@ -30,7 +30,8 @@ MAGIC, VERSION = 0x5241, 1
 MESSAGE_MAX = 65536
 HEADER = struct.Struct("<HBBIQ")
 
-REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, UNSUBSCRIBE, CANCEL, JOIN = range(1, 14)
+REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, UNSUBSCRIBE, CANCEL = range(1, 13)
+JOIN = 17
 STREAM_SEND, STREAM_END, STREAM_RECEIVE = range(14, 17)
 (DONE, ERROR, REGISTERED, ADDED, CREATED, OBJECT, RECEIVERS, SENT, EVENT, TRANSFERS, OBJECTS, STATE, GROUP, GROUPS,
  STREAMED) = range(128, 143)  # fmt: skip
@@ -80,10 +81,12 @@ def send_body(data_id: int, receivers: Sequence[str], flags: int, wait_ms: int, 
     return head + b"".join(map(text, receivers))
 
 
-def join_body(group: str, subscribe: bool, protocol: str, order: str, r: int, c: int, stagger: int) -> bytes:
+def join_body(group: str, subscribe: bool, protocol: str, order: str, options: str) -> bytes:
     """Fields of JOIN; `protocol` "": as the group is."""
-    head = struct.pack("<IIII", JOIN_SUBSCRIBE if subscribe else 0, r, c, stagger)
-    texts = [one.encode()[:255] for one in (protocol, order if protocol else "")]
+    head = struct.pack("<I", JOIN_SUBSCRIBE if subscribe else 0)
+    texts = [one.encode() for one in (protocol, order if protocol else "", options)]
+    if any(len(one) > 255 for one in texts):
+        raise RostrumError("a group's protocol, order and options have 255 bytes each at most", Code.INVALID)
     return head + text(group) + b"".join(bytes([len(one)]) + one for one in texts)
 
 

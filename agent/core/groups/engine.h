@@ -13,7 +13,7 @@
 #include "core/groups/messages.h"
 
 #define RS_GROUP_OPTIONS_MOST 8u
-#define RS_GROUP_OPTIONS_TEXT 160u /* bytes of all options of a group as text, with the 0 behind them */
+#define RS_GROUP_OPTIONS_TEXT 256u /* bytes of all options of a group as text, with the 0 behind them */
 #define RS_GROUP_HEAD_MOST 672u    /* bytes in the first piece of a datagram of two */
 #define RS_GROUP_KIND_OWN 32u      /* kinds of datagrams from here on are free for engines */
 

@@ -206,9 +206,10 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
 rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group group);
 /* Why the last rs_messages_set_view, _change_view or _check_options was refused, in words for people. */
 const char *rs_messages_refusal(const rs_messages *node);
-/* Asks the engine of that name about options: RS_ERR_PROTOCOL, RS_ERR_INVALID; else all of them as text, the usual
- * values too (`complete` has room for RS_GROUP_OPTIONS_TEXT bytes). */
-rs_status rs_messages_check_options(rs_messages *node, const char *protocol, const char *options, char *complete);
+/* Asks the engine of that name about options: RS_ERR_PROTOCOL, RS_ERR_INVALID; else all of them as text (`complete` has
+ * room for RS_GROUP_OPTIONS_TEXT bytes): what `options` does not name is as `has` says, and else as usual. */
+rs_status rs_messages_check_options(rs_messages *node, const char *protocol, const char *has, const char *options,
+                                    char *complete);
 /* The engines of this node; NULL behind the last. */
 const rs_group_engine *rs_messages_engine(const rs_messages *node, uint32_t number);
 

@@ -54,11 +54,14 @@ static bool says_range(const rs_group_engine *engine, const rs_group_option *o, 
     return false;
 }
 
+void rs_group_options_usual(const rs_group_engine *engine, uint32_t milli[RS_GROUP_OPTIONS_MOST]) {
+    for (uint32_t i = 0; i < engine->option_count; i++)
+        milli[i] = engine->options[i].usual_milli;
+}
+
 bool rs_group_options_read(const rs_group_engine *engine, const char *text, uint32_t milli[RS_GROUP_OPTIONS_MOST],
                            char *why, size_t size) {
     uint32_t named = 0;
-    for (uint32_t i = 0; i < engine->option_count; i++)
-        milli[i] = engine->options[i].usual_milli;
     for (const char *at = text ? text : ""; *at;) {
         size_t length = strcspn(at, ","), name = strcspn(at, "=,");
         uint32_t i = 0;

@@ -37,12 +37,15 @@ static const rs_group_engine *engine_named(rs_messages *node, const char *name) 
     return NULL;
 }
 
-rs_status rs_messages_check_options(rs_messages *node, const char *protocol, const char *options, char *complete) {
+rs_status rs_messages_check_options(rs_messages *node, const char *protocol, const char *has, const char *options,
+                                    char *complete) {
     uint32_t milli[RS_GROUP_OPTIONS_MOST];
     const rs_group_engine *engine = engine_named(node, protocol);
     if (!engine)
         return RS_ERR_PROTOCOL;
-    if (!rs_group_options_read(engine, options, milli, node->refusal, sizeof node->refusal))
+    rs_group_options_usual(engine, milli);
+    if (!rs_group_options_read(engine, has, milli, node->refusal, sizeof node->refusal) ||
+        !rs_group_options_read(engine, options, milli, node->refusal, sizeof node->refusal))
         return RS_ERR_INVALID;
     rs_group_options_write(engine, milli, complete);
     return RS_OK;
@@ -232,6 +235,7 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
                         .publisher_count = view->publisher_count};
     if (!engine)
         return RS_ERR_PROTOCOL;
+    rs_group_options_usual(engine, next.option);
     if (!rs_group_options_read(engine, view->options, next.option, node->refusal, sizeof node->refusal))
         return RS_ERR_INVALID;
     if (view->member_count > RS_GM_MEMBERS_MOST || view->publisher_count > RS_GM_MEMBERS_MOST ||

@@ -298,9 +298,7 @@ static void serve_join(rs_api_server *server, const rs_api_call *call, const rs_
                               .group = request->group,
                               .protocol = request->protocol,
                               .order = request->order,
-                              .r = request->r,
-                              .c = request->c,
-                              .stagger = request->stagger};
+                              .options = request->options};
     if (server->handlers.on_join)
         server->handlers.on_join(server->handlers.context, &join);
     else

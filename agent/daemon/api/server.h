@@ -50,7 +50,7 @@ typedef struct {
     rs_api_call call;
     bool subscribe;
     const char *group, *protocol, *order; /* the last two "" = as the group is */
-    uint32_t r, c, stagger;               /* 0 = the manager's */
+    const char *options;                  /* of the protocol's engine: what is not named is as the group has it */
 } rs_api_join;
 
 /* What the daemon does. Pointers in arguments are valid during the call only (an rs_object as long as the store says).

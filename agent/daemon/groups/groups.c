@@ -46,7 +46,7 @@ static void unlink_id(rs_groups *g, const rs_local_group *group) {
 
 void rs_group_tell(rs_groups *g, rs_local_group *group, rs_link_group_call call, bool held) {
     rs_link *link = g->agent->link;
-    rs_link_group_options options = {group->protocol, group->order, group->r, group->c, group->stagger};
+    rs_link_group_options options = {group->protocol, group->order, group->options};
     const rs_link_group_options *given = group->viewed ? &options : NULL;
     for (const rs_group_stream *s = group->streams; s && !given; s = rs_stream_next(s))
         if (rs_stream_options(s)->protocol[0])
@@ -134,18 +134,24 @@ static rs_local_group *make_group(rs_groups *g, const char *name) {
 }
 
 /* What of `join` is other than the group is, in words; false: nothing. */
-static bool differs(const rs_local_group *group, const rs_api_join *join, char *words, size_t size) {
+static bool differs(rs_groups *g, const rs_local_group *group, const rs_api_join *join, char *words, size_t size) {
+    char has[RS_GROUP_OPTIONS_TEXT], wanted[RS_GROUP_OPTIONS_TEXT];
     if (!group->viewed || !join->protocol[0])
         return false;
     if (strcmp(group->protocol, join->protocol) == 0 && strcmp(group->order, join->order) == 0 &&
-        (!join->r || join->r == group->r) && (!join->c || join->c == group->c) &&
-        (!join->stagger || join->stagger == group->stagger))
+        rs_messages_check_options(g->node, group->protocol, NULL, group->options, has) == RS_OK &&
+        rs_messages_check_options(g->node, group->protocol, has, join->options, wanted) == RS_OK &&
+        strcmp(has, wanted) == 0)
         return false;
-    snprintf(words, size,
-             "%.128s runs %s with order %s (r %u, c %u, stagger %u), other than was asked for; leave the "
-             "options out",
-             group->name, group->protocol, group->order, group->r, group->c, group->stagger);
+    snprintf(words, size, "%.64s runs %s with order %s%s%.64s, other than was asked for; leave the options out",
+             group->name, group->protocol, group->order, group->options[0] ? " and " : "", group->options);
     return true;
+}
+
+/* What an engine that is here says against the options; false: nothing, or there is no such engine. */
+static bool is_wrong(rs_groups *g, const rs_api_join *join) {
+    char complete[RS_GROUP_OPTIONS_TEXT];
+    return rs_messages_check_options(g->node, join->protocol, NULL, join->options, complete) == RS_ERR_INVALID;
 }
 
 void rs_groups_api(void *context, const rs_api_join *join) {
@@ -159,7 +165,11 @@ void rs_groups_api(void *context, const rs_api_join *join) {
                            "this agent has no manager (rostrumd --manager), which groups need");
         return;
     }
-    if (group && differs(group, join, words, sizeof words)) {
+    if (join->protocol[0] && is_wrong(g, join)) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_INVALID, "%s", rs_messages_refusal(g->node));
+        return;
+    }
+    if (group && differs(g, group, join, words, sizeof words)) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_DENIED, "%s", words);
         return;
     }
@@ -381,8 +391,8 @@ void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbac
     callbacks->on_group_peer = rs_groups_peer;
     callbacks->on_group_view = rs_groups_view;
     callbacks->on_group_refused = rs_groups_refused;
-    for (uint32_t i = 0; i < rs_group_engine_count; i++)
-        options->group_protocols[options->group_protocol_count++] = rs_group_engines_known[i]->name;
+    options->group_engines = rs_group_engines_known;
+    options->group_engine_count = rs_group_engine_count;
 }
 
 rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {

@@ -56,8 +56,7 @@ struct rs_local_group {
     uint32_t id;
     uint64_t version;
     rs_group channel;
-    char protocol[32], order[8];
-    uint32_t r, c, stagger;
+    char protocol[32], order[8], options[RS_GROUP_OPTIONS_TEXT];
     int32_t *members, *senders; /* ids of peers, ascending */
     uint32_t member_count, sender_count;
     rs_flow flow;

@@ -31,7 +31,7 @@ struct rs_group_stream {
     rs_api_call call;
     rs_time deadline;
     rs_link_group_options options;
-    char protocol[32], order[8];
+    char protocol[32], order[8], option_text[RS_GROUP_OPTIONS_TEXT];
     int fd;
     rs_watch watch;
     uint8_t *in, *out;
@@ -340,12 +340,8 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
     s->watch = (rs_watch){.ready = ready, .context = s};
     snprintf(s->protocol, sizeof s->protocol, "%s", join->protocol);
     snprintf(s->order, sizeof s->order, "%s", join->order);
-    s->options = (rs_link_group_options){s->protocol, s->order, join->r, join->c, join->stagger};
-    if (strcmp(s->protocol, "plain") != 0) { /* as docs/groups.md has them; the manager wants all */
-        s->options.r += s->options.r ? 0 : 8;
-        s->options.c += s->options.c ? 0 : 5;
-        s->options.stagger += s->options.stagger ? 0 : 1;
-    }
+    snprintf(s->option_text, sizeof s->option_text, "%s", join->options);
+    s->options = (rs_link_group_options){s->protocol, s->order, s->option_text};
     s->next = group->streams;
     group->streams = s;
     group->stream_count++;

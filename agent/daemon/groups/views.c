@@ -227,9 +227,7 @@ static void take_facts(rs_local_group *group, const rs_link_group_view *view) {
     const rs_link_group_options *o = &view->options;
     snprintf(group->protocol, sizeof group->protocol, "%s", o->protocol);
     snprintf(group->order, sizeof group->order, "%s", o->order);
-    group->r = o->r;
-    group->c = o->c;
-    group->stagger = o->stagger;
+    snprintf(group->options, sizeof group->options, "%s", o->options);
 }
 
 /* Addresses and incarnations of those in a list, behind what is there; who is not in the topology any more is left
@@ -252,7 +250,6 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
     rs_peer *peers = calloc(most, sizeof *peers);
     uint32_t *incarnations = calloc(most, sizeof *incarnations), self = g->agent->options.address;
     rs_time now = rs_agent_now(g->agent);
-    char options[64] = "";
     rs_messages_view view = {.group = group->id,
                              .version = group->version,
                              .channel = group->channel,
@@ -260,10 +257,8 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
                              .incarnations = incarnations,
                              .order = strcmp(group->order, "fifo") == 0 ? RS_ORDER_FIFO : RS_ORDER_NONE,
                              .protocol = group->protocol,
-                             .options = options};
+                             .options = group->options};
     rs_status status = peers && incarnations ? RS_OK : RS_ERR_MEMORY;
-    if (group->stagger)
-        snprintf(options, sizeof options, "r=%u,c=%u,stagger=%u", group->r, group->c, group->stagger);
     group->member = false;
     if (status == RS_OK) {
         view.member_count = look_up(g, group->members, group->member_count, peers, incarnations, 0);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/groups/engine.h"
 #include "core/transfer/node.h"
 #include "thrift_schema.h"
 
@@ -90,36 +91,50 @@ static void free_paths(rs_thrift_live_path *paths, uint32_t count) {
     free(paths);
 }
 
+/* The options of a group engine, one behind the other from `out` on; returns how many. */
+static uint32_t engine_options(const rs_group_engine *engine, rs_thrift_engine_option *out) {
+    for (uint32_t i = 0; i < engine->option_count; i++) {
+        const rs_group_option *o = &engine->options[i];
+        out[i] = (rs_thrift_engine_option){o->name, o->least_milli, o->most_milli, o->usual_milli, o->fraction};
+    }
+    return engine->option_count;
+}
+
 rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path_fn *live_path, void *context,
                                rs_link_frame *out) {
-    if (!is_named(options->server))
+    if (!is_named(options->server) || options->group_engine_count > RS_LINK_ENGINES_MAX)
         return RS_ERR_INVALID;
     rs_thrift_live_path *paths = calloc(LIVE_PATHS_MAX, sizeof *paths);
     char(*groups)[ADDRESS_SIZE] = calloc(LIVE_PATHS_MAX, sizeof *groups);
     rs_status status = RS_ERR_MEMORY;
     const char *protocols[RS_LINK_PROTOCOLS_MAX];
+    rs_thrift_engine engines[RS_LINK_ENGINES_MAX];
+    rs_thrift_engine_option group_options[RS_LINK_ENGINES_MAX][RS_GROUP_OPTIONS_MOST];
     uint32_t count = 0, protocol_count = 0;
+    for (uint32_t i = 0; i < options->group_engine_count; i++) {
+        uint32_t of_engine = engine_options(options->group_engines[i], group_options[i]);
+        engines[i] = (rs_thrift_engine){options->group_engines[i]->name, {group_options[i], of_engine}};
+    }
     for (uint32_t e = 0; e < RS_ENGINES_MOST && protocol_count < RS_LINK_PROTOCOLS_MAX; e++)
         if (rs_engine_word(e))
             protocols[protocol_count++] = rs_engine_word(e);
     if (paths && groups) {
         count = live_paths(live_path, context, paths, groups);
-        const rs_thrift_manager_hello args = {
-            .info = {.version = RS_THRIFT_VERSION,
-                     .server = options->server,
-                     .boot_id = (int64_t)options->boot_id,
-                     .control_port = options->control_port,
-                     .live_paths = {paths, count},
-                     .has_wants_light = options->wants_light,
-                     .wants_light = options->wants_light,
-                     .has_protocols = true,
-                     .protocols = texts(protocols, protocol_count),
-                     .has_group_protocols = true,
-                     .group_protocols = texts(options->group_protocols, options->group_protocol_count),
-                     .token = options->token,
-                     .software = options->software,
-                     .has_knows_probes = true,
-                     .knows_probes = true}};
+        const rs_thrift_manager_hello args = {.info = {.version = RS_THRIFT_VERSION,
+                                                       .server = options->server,
+                                                       .boot_id = (int64_t)options->boot_id,
+                                                       .control_port = options->control_port,
+                                                       .live_paths = {paths, count},
+                                                       .has_wants_light = options->wants_light,
+                                                       .wants_light = options->wants_light,
+                                                       .has_protocols = true,
+                                                       .protocols = texts(protocols, protocol_count),
+                                                       .has_group_engines = true,
+                                                       .group_engines = {engines, options->group_engine_count},
+                                                       .token = options->token,
+                                                       .software = options->software,
+                                                       .has_knows_probes = true,
+                                                       .knows_probes = true}};
         status = encode(RS_THRIFT_MANAGER_HELLO, &args, out);
     }
     free_paths(paths, count);
@@ -276,8 +291,7 @@ rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const
     }
     rs_thrift_group_options given = {0};
     if (options)
-        given = (rs_thrift_group_options){options->protocol, options->order, (int32_t)options->r, (int32_t)options->c,
-                                          (int32_t)options->stagger};
+        given = (rs_thrift_group_options){options->protocol, options->order, options->options};
     char address[ADDRESS_SIZE];
     rs_thrift_group_use use = {.group = group, .options = options ? &given : NULL};
     if (held) {
@@ -451,11 +465,9 @@ static bool fill_group_view(const rs_thrift_group_view *from, rs_link_group_view
     const rs_thrift_group_options *options = &facts->options;
     to->group = facts->group;
     to->port = (uint16_t)facts->data_port;
-    to->options = (rs_link_group_options){options->protocol, options->order, (uint32_t)options->r, (uint32_t)options->c,
-                                          (uint32_t)options->stagger};
+    to->options = (rs_link_group_options){options->protocol, options->order, options->options};
     return facts->group[0] && parse_ipv4(facts->address, &to->address) && IN_MULTICAST(to->address) &&
-           facts->data_port >= 1 && facts->data_port <= UINT16_MAX && options->r >= 0 && options->c >= 0 &&
-           options->stagger >= 0;
+           facts->data_port >= 1 && facts->data_port <= UINT16_MAX;
 }
 
 /* What is no peer or no view is left out: the manager is asked again for what is missing then. */

@@ -33,6 +33,7 @@ typedef enum { RS_LINK_AUTO = 1, RS_LINK_REPUBLIC = 2, RS_LINK_RDCM = 3 } rs_lin
 
 #define RS_LINK_STANDBYS_MAX 3u
 #define RS_LINK_PROTOCOLS_MAX 4u
+#define RS_LINK_ENGINES_MAX 16u /* of groups */
 
 #define RS_LINK_READ 1u
 #define RS_LINK_WRITE 2u
@@ -112,8 +113,7 @@ typedef struct {
 
 /* Message groups (structs of the same names in controller/rostrum.thrift). */
 typedef struct {
-    const char *protocol, *order;
-    uint32_t r, c, stagger;
+    const char *protocol, *order, *options;
 } rs_link_group_options;
 
 typedef struct {
@@ -194,8 +194,8 @@ typedef struct {
     uint64_t boot_id;   /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
     uint16_t control_port;
     bool wants_light;
-    const char *group_protocols[RS_LINK_PROTOCOLS_MAX]; /* it has engines for; must stay */
-    uint32_t group_protocol_count;
+    const struct rs_group_engine *const *group_engines; /* those it has; must stay */
+    uint32_t group_engine_count;
     rs_tls_files tls;        /* all NULL = no TLS; read again for each connection if they changed; must stay */
     const char *token;       /* NULL = none; must stay */
     const char *software;    /* NULL = not said; must stay */

@@ -24,12 +24,12 @@ extern "C" {
 /* A group that this program is in. */
 typedef struct rostrum_group rostrum_group;
 
-/* Of a group that is not there yet; of one that is, they must be as it has them. r, c, stagger: 0 = 8, 5, 1. */
+/* Of a group that is not there yet; of one that is, they must be as it has them. */
 typedef struct {
     const char *protocol; /* "plain": what is lost is lost; "ricochet": receivers mend each other's losses */
     const char *order;    /* NULL or "none": as messages come; "fifo": of each sender as it published them */
-    uint32_t r, c;        /* ricochet: each receiver sends a repair of r packets to c others */
-    uint32_t stagger;     /* ricochet: bursts of so many lost packets are mended well */
+    const char *options;  /* of the protocol, such as "r=4,c=2"; what is not named, or NULL: as the group has it, or as
+                           * usual (docs/groups.md lists them) */
 } rostrum_group_options;
 
 /* Subscribes: what others publish from now on comes by rostrum_next, and rostrum_publish may be called too. What this

@@ -23,7 +23,7 @@ from rostrum.controller.core.groups.values import (
     GroupFacts,
     GroupOptions,
     GroupUse,
-    options,
+    WrongOptions,
     wrong_name,
     wrong_options,
 )
@@ -45,15 +45,18 @@ def joined(core: Core, event: ev.GroupJoined, now: int) -> None:
     if server is None:
         return
     group = m.groups.get(use.group)
-    reason = _refusal(core, event, server, group)
+    try:
+        reason = _refusal(core, event, server, group)
+        options = _options(core, event, group)
+    except WrongOptions as wrong:
+        options, reason = GroupOptions(), str(wrong)
     if reason:
         core.counts["groups_refused"] += 1
         core.emit(act.RefuseGroup(event.server, use.group, reason))
         return
     if group is None:
-        group = _make(core, use, _wanted(core, use), now)
-    elif use.options and not group.everybody and not group.kept:
-        group.options = use.options
+        group = _make(core, use, options, now)
+    group.options = options
     group.version = max(group.version, use.version)
     bit = 1 << server
     if not (group.uses if event.sends_only else group.members) & bit:
@@ -122,6 +125,7 @@ def agent_up(core: Core, event: ev.AgentUp, restarted: bool, moved: bool, now: i
     server = m.places.number[event.server]
     m.outbox.forget(server)
     m.lapsed.pop(server, None)
+    m.engines |= {one.name: one for one in event.group_engines}
     if restarted or moved:
         m.outbox.moved(server)
     names = m.of_server.get(server)
@@ -231,21 +235,37 @@ def finish_if_done(core: Core, now: int) -> None:
         _finish(core, now)
 
 
+def _options(core: Core, event: ev.GroupJoined, group: Group | None) -> GroupOptions:
+    """Those of the group that is joined, of a new one all of them. Raises WrongOptions: they cannot be had."""
+    use, asked = event.use, event.use.options
+    settled = group is not None and (group.everybody != 0 or group.kept)
+    wanted = group.options if group and (settled or not asked) else asked or GroupOptions(core.settings.group_protocol)
+    if asked and (wrong := wrong_options(asked)):
+        raise WrongOptions(wrong)
+    if asked and settled and (asked.protocol, asked.order) != (wanted.protocol, wanted.order):
+        raise _other(use.group, wanted, asked)
+    agent = core.agents.get(event.server)
+    engines = {one.name: one for one in agent.group_engines} if agent else {}
+    if wanted.protocol not in engines:
+        has = f"has {', '.join(engines)}" if engines else "knows no groups"
+        raise WrongOptions(f"{use.group} runs {wanted.protocol}; the agent of {event.server} {has}")
+    engine = engines[wanted.protocol]
+    if asked and settled and not engine.agree(asked.options, wanted.options):
+        raise _other(use.group, wanted, asked)
+    complete = engine.complete(wanted.options)
+    return wanted if settled else GroupOptions(wanted.protocol, wanted.order, complete)
+
+
+def _other(group: str, has: GroupOptions, asked: GroupOptions) -> WrongOptions:
+    return WrongOptions(f"{group} is there with other options: {described(has)}, not {described(asked)}")
+
+
 def _refusal(core: Core, event: ev.GroupJoined, server: int, group: Group | None) -> str:
-    """Why a join cannot be; empty = it can."""
+    """Why a join cannot be, whatever its options; empty = it can."""
     m, use, settings = core.members, event.use, core.settings
     wrong = wrong_name(use.group) or m.sharing.wrong_budget
-    wanted = group.options if group else _wanted(core, use)
-    wrong = wrong or wrong_options(wanted if use.options is None else use.options)
-    agent = core.agents.get(event.server)
-    knows = agent.group_protocols if agent else ()
     if wrong:
         return wrong
-    if group and use.options and use.options != group.options and (group.everybody or group.kept):
-        return f"{group.name} is there with other options: {described(group.options)}, not {described(use.options)}"
-    if wanted.protocol not in knows:
-        has = f"has {', '.join(knows)}" if knows else "knows no groups"
-        return f"{use.group} runs {wanted.protocol}; the agent of {event.server} {has}"
     if group is None and len(m.groups) >= settings.groups_max:
         return f"{settings.groups_max} groups are there already, the most that this manager takes (--groups)"
     names = m.of_server.get(server, {})
@@ -257,14 +277,8 @@ def _refusal(core: Core, event: ev.GroupJoined, server: int, group: Group | None
 
 
 def described(one: GroupOptions) -> str:
-    text = one.protocol
-    if one.protocol == "ricochet":
-        text += f" (r {one.r}, c {one.c}, stagger {one.stagger})"
-    return f"{text}, order {one.order}"
-
-
-def _wanted(core: Core, use: GroupUse) -> GroupOptions:
-    return use.options or options(core.settings.group_protocol)
+    chosen = f" ({one.options.replace(',', ', ')})" if one.options else ""
+    return f"{one.protocol}{chosen}, order {one.order}"
 
 
 def _make(core: Core, use: GroupUse, of: GroupOptions, now: int) -> Group:

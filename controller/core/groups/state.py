@@ -12,7 +12,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups.addresses import Groups
 from rostrum.controller.core.groups.sharing import Sharing
 from rostrum.controller.core.groups.trees import Places, bits
-from rostrum.controller.core.groups.values import GroupFacts, GroupOptions, GroupPeer, GroupView
+from rostrum.controller.core.groups.values import Engine, GroupFacts, GroupOptions, GroupPeer, GroupView
 from rostrum.controller.core.values import Settings
 from rostrum.topologies.model import Topology
 
@@ -165,6 +165,7 @@ class Membership:
             topology, self.places, settings.group_rules, settings.level, addresses.take, addresses.give_back, room
         )
         self.groups: dict[str, Group] = {}
+        self.engines: dict[str, Engine] = {}  # protocols that agents told of, as the last one has them
         self.of_server: dict[int, dict[str, None]] = {}  # names of the groups a server is in
         self.dirty: dict[str, None] = {}
         self.flush_at: int | None = None

@@ -7,53 +7,97 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-PROTOCOLS = ("plain", "ricochet")  # that this manager can give to groups
 ORDERS = ("none", "fifo")
-R_MAX, C_MAX, STAGGER_MAX = 32, 64, 64  # what agents can run (agent/core/ricochet/ricochet.c; a test compares)
+PROTOCOL = re.compile(r"[a-z0-9._-]{1,31}")
+OPTIONS_BYTES = 255
+_NUMBER = re.compile(r"0*(\d{1,7})(?:\.(\d{1,3}))?", re.ASCII)
+
+
+class WrongOptions(Exception):
+    """An engine does not take these options; the text says why."""
+
+
+@dataclass(frozen=True)
+class EngineOption:
+    """What an engine lets people choose: a decimal number, kept in thousandths; a whole one unless `fraction`."""
+
+    name: str
+    least_milli: int
+    most_milli: int
+    usual_milli: int
+    fraction: bool = False
+
+    def read(self, text: str, engine: str) -> int:
+        """The value in thousandths. Raises WrongOptions."""
+        found = _NUMBER.fullmatch(text)
+        value = int(found[1]) * 1000 + int((found[2] or "").ljust(3, "0")) if found else -1
+        if not self.least_milli <= value <= self.most_milli or (value % 1000 and not self.fraction):
+            kind = "" if self.fraction else "a whole number from "
+            raise WrongOptions(
+                f"{self.name} {text[:32]} is out of range: {self.name} of {engine} is {kind}"
+                f"{shown_milli(self.least_milli)} to {shown_milli(self.most_milli)}"
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A protocol that an agent says it can run, and the options it takes: "name=value,name=value" as text."""
+
+    name: str
+    options: tuple[EngineOption, ...] = ()
+
+    def read(self, text: str) -> dict[str, int]:
+        """What the text names, in thousandths. Raises WrongOptions, in the words of the agent's own check."""
+        known = {one.name: one for one in self.options}
+        named = dict[str, int]()
+        for part in text.split(",") if text else ():
+            name, _, value = part.partition("=")
+            if name not in known:
+                has = ", ".join(known) or "none"
+                raise WrongOptions(f"{self.name} has no option {name[:32]!r}; it has {has}")
+            if name in named:
+                raise WrongOptions(f"{name} is named twice in the options {text[:100]!r}")
+            named[name] = known[name].read(value, self.name)
+        return named
+
+    def complete(self, text: str) -> str:
+        """All options, those that are not named as usual: the same values are the same text. Raises WrongOptions."""
+        named = self.read(text)
+        values = ((one.name, named.get(one.name, one.usual_milli)) for one in self.options)
+        return ",".join(f"{name}={shown_milli(value)}" for name, value in values)
+
+    def agree(self, asked: str, has: str) -> bool:
+        """All that `asked` names is so in `has`. Raises WrongOptions."""
+        values = self.read(self.complete(has))
+        return all(values[name] == value for name, value in self.read(asked).items())
+
+
+def shown_milli(milli: int) -> str:
+    """A decimal number without needless zeros."""
+    whole, part = divmod(milli, 1000)
+    return f"{whole}.{part:03}".rstrip("0") if part else str(whole)
 
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """How a group's messages travel. `r`, `c`: a Ricochet member sends a repair of r data packets to c others;
-    `stagger` bins take turns. All three are 0 where the protocol has none.
+    """How a group's messages travel. `protocol`: the engine's name; `options`: the engine's own, of a group all of
+    them, of somebody who asks those that matter to him.
     """
 
     protocol: str = "plain"
     order: str = "none"
-    r: int = 0
-    c: int = 0
-    stagger: int = 0
-
-
-RICOCHET = GroupOptions("ricochet", "none", 8, 5, 1)  # the paper's (r, c), Sec. 5
-
-
-def options(
-    protocol: str, order: str = "none", r: int | None = None, c: int | None = None, stagger: int | None = None
-) -> GroupOptions:
-    """Options with the protocol's defaults for what is None."""
-    default = RICOCHET if protocol == "ricochet" else GroupOptions(protocol)
-    return GroupOptions(
-        protocol,
-        order,
-        default.r if r is None else r,
-        default.c if c is None else c,
-        default.stagger if stagger is None else stagger,
-    )
+    options: str = ""
 
 
 def wrong_options(one: GroupOptions) -> str:
-    """What is wrong with options, in words; empty = nothing."""
-    if one.protocol not in PROTOCOLS:
-        return f"there is no group protocol {one.protocol[:40]!r}; this manager has {', '.join(PROTOCOLS)}"
+    """What no engine would take, in words; empty = nothing."""
+    if not PROTOCOL.fullmatch(one.protocol):
+        return f"{one.protocol[:40]!r} cannot be a group protocol: 1 to 31 characters of a-z 0-9 . _ -"
     if one.order not in ORDERS:
         return f"there is no order {one.order[:40]!r}; it is one of {', '.join(ORDERS)}"
-    if one.protocol != "ricochet":
-        return f"r, c and stagger are of ricochet; {one.protocol} has none" if one.r or one.c or one.stagger else ""
-    if not (1 <= one.r <= R_MAX and 1 <= one.c <= C_MAX):
-        return f"(r, c) = ({one.r}, {one.c}) is out of range: r is 1 to {R_MAX}, c 1 to {C_MAX}"
-    if not 1 <= one.stagger <= STAGGER_MAX:
-        return f"stagger {one.stagger} is out of range: 1 to {STAGGER_MAX}"
+    if len(one.options.encode()) > OPTIONS_BYTES:
+        return f"options are {OPTIONS_BYTES} bytes at most, not {len(one.options.encode())}"
     return ""
 
 

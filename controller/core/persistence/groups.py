@@ -6,7 +6,7 @@ view after a restart is not one of those who were quickest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address
 
 from rostrum.controller.core.groups.membership import EMPTY_NS, mark
@@ -32,7 +32,7 @@ class GroupsPart:
         record = {
             "id": group.id,
             "version": group.version,
-            "options": [of.protocol, of.order, of.r, of.c, of.stagger],
+            "options": [of.protocol, of.order, of.options],
             "kept": group.kept,
             "members": m.places.named(group.members),
             "uses": m.places.named(group.uses),
@@ -56,7 +56,7 @@ class GroupsPart:
 
 def _restore(core: Core, key: str, record: Mapping[str, Json], now: int) -> None:
     m = core.members
-    of = GroupOptions(*record["options"])
+    of = _options(record["options"])
     wrong = wrong_name(key) or wrong_options(of)
     if wrong:
         raise ValueError(wrong)
@@ -76,6 +76,16 @@ def _restore(core: Core, key: str, record: Mapping[str, Json], now: int) -> None
         address = m.sharing.at[group.id].address
         group.told_facts = GroupFacts(key, address, core.topology.data_port, of)
     mark(core, group, now)
+
+
+def _options(record: Sequence[str | int]) -> GroupOptions:
+    """Older journals spell out r, c and stagger, which only Ricochet has."""
+    protocol, order, *rest = record
+    names = ("r", "c", "stagger")
+    if len(rest) != len(names):
+        return GroupOptions(str(protocol), str(order), str(rest[0]))
+    named = (f"{name}={int(value)}" for name, value in zip(names, rest, strict=True) if value)
+    return GroupOptions(str(protocol), str(order), ",".join(named))
 
 
 def _at(core: Core, group: Group, record: Mapping[str, Json], masks: Masks) -> bool:

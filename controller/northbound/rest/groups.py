@@ -31,11 +31,14 @@ class NewGroup(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: GroupName = Field(examples=["ticks.eu"])
-    protocol: str = Field("plain", max_length=64, description="plain (unreliable) or ricochet")
+    protocol: str = Field("plain", max_length=64, description="plain (unreliable) or ricochet: GET /v1/engines")
     order: Literal["none", "fifo"] = Field("none", description="Delivery: as it comes, or in order of each sender")
-    r: int | None = Field(None, ge=0, le=groups.R_MAX, description="ricochet: a repair for r packets (8)")
-    c: int | None = Field(None, ge=0, le=groups.C_MAX, description="ricochet: to c other members (5)")
-    stagger: int | None = Field(None, ge=0, le=groups.STAGGER_MAX, description="ricochet: repair bins in turn (1)")
+    options: str = Field(
+        "",
+        max_length=groups.OPTIONS_BYTES,
+        description="The protocol's own, name=value,name=value; what is not named is as usual: GET /v1/engines",
+        examples=["r=4,c=2"],
+    )
 
 
 class GroupRow(BaseModel):
@@ -46,9 +49,7 @@ class GroupRow(BaseModel):
     version: int
     protocol: str
     order: str
-    r: int
-    c: int
-    stagger: int
+    options: str = Field(description="The protocol's own, all of them", examples=["r=8,c=5,stagger=1,naks=1"])
     kept: bool = Field(description="Made by REST: it stays when nobody is in it")
     address: str | None = Field(description="IPv4 multicast; none while nobody has been in it")
     data_port: int
@@ -63,6 +64,25 @@ class GroupShown(GroupRow):
     senders: list[str] = Field(description="Servers that publish without having joined")
     root: str | None = Field(description="Switch where the tree has its root")
     switches: list[str] = Field(description="Those with a rule for its address")
+
+
+class OptionShown(BaseModel):
+    name: str
+    least: float
+    most: float
+    usual: float = Field(description="Where nobody says anything")
+    whole: bool = Field(description="A whole number; else up to three digits behind the point")
+
+
+class EngineShown(BaseModel):
+    """A protocol that agents have told of, and what can be chosen of it."""
+
+    name: str
+    options: list[OptionShown]
+
+
+class EngineList(BaseModel):
+    groups: list[EngineShown] = Field(description="Protocols of message groups, as the agent last connected has them")
 
 
 class GroupList(BaseModel):
@@ -86,6 +106,12 @@ def install(app: FastAPI, rest: Rest) -> None:
         more = rows[limit - 1].name if len(rows) > limit else None
         return GroupList(groups=rows[:limit], next=more, count=len(m.groups), addresses=len(m.sharing.all))
 
+    @app.get("/v1/engines", tags=["groups"])
+    async def list_engines() -> EngineList:
+        """Protocols that agents have told of, and their options with ranges; empty before the first agent."""
+        known = rest.core.members.engines
+        return EngineList(groups=[_engine(known[name]) for name in sorted(known)])
+
     @app.get("/v1/groups/{name}", tags=["groups"], responses=problems.responses(404))
     async def show_group(name: str) -> GroupShown:
         """One of them, with its members and what its address reaches."""
@@ -94,9 +120,8 @@ def install(app: FastAPI, rest: Rest) -> None:
     @app.post("/v1/groups", status_code=201, tags=["groups"], responses=problems.responses(409, 413, 422, 503))
     async def make_group(new: NewGroup, response: Response) -> GroupShown:
         """Makes a group that stays until it is deleted. Repeating it does no harm."""
-        options = groups.options(new.protocol, new.order, new.r, new.c, new.stagger)
-        wrong = groups.wrong_options(options) or rest.core.members.sharing.wrong_budget
-        if wrong:
+        options = _complete(rest.core, groups.GroupOptions(new.protocol, new.order, new.options))
+        if wrong := rest.core.members.sharing.wrong_budget:
             raise Refused(422, wrong)
         there = rest.core.members.groups.get(new.name)
         if there and there.options != options and (there.everybody or there.kept):
@@ -121,6 +146,22 @@ def install(app: FastAPI, rest: Rest) -> None:
         rest.owner.post(ev.GroupDeleted(name, f"{name} was deleted by {request.scope[CALLER].name}"))
         await rest.settled()
         return last
+
+
+def _complete(core: Core, asked: groups.GroupOptions) -> groups.GroupOptions:
+    """All options of a new group, by what agents have told of its protocol. Raises Refused."""
+    known = core.members.engines
+    if wrong := groups.wrong_options(asked):
+        raise Refused(422, wrong)
+    if not known:
+        raise Refused(503, "no agent has told yet which protocols of groups it has; ask again when one is connected")
+    if asked.protocol not in known:
+        has = ", ".join(sorted(known))
+        raise Refused(422, f"there is no group protocol {shown(asked.protocol)}; agents have {has}")
+    try:
+        return groups.GroupOptions(asked.protocol, asked.order, known[asked.protocol].complete(asked.options))
+    except groups.WrongOptions as error:
+        raise Refused(422, str(error)) from error
 
 
 def _find(core: Core, name: str) -> Group:
@@ -148,6 +189,20 @@ def _behind(names: Iterable[str], after: str | None) -> Iterable[str]:
     return found
 
 
+def _engine(one: groups.Engine) -> EngineShown:
+    options = [
+        OptionShown(
+            name=each.name,
+            least=each.least_milli / 1000,
+            most=each.most_milli / 1000,
+            usual=each.usual_milli / 1000,
+            whole=not each.fraction,
+        )
+        for each in one.options
+    ]
+    return EngineShown(name=one.name, options=options)
+
+
 def _row(core: Core, group: Group) -> GroupRow:
     shared, of = core.members.sharing.at.get(group.id), group.options
     return GroupRow(
@@ -156,9 +211,7 @@ def _row(core: Core, group: Group) -> GroupRow:
         version=group.version,
         protocol=of.protocol,
         order=of.order,
-        r=of.r,
-        c=of.c,
-        stagger=of.stagger,
+        options=of.options,
         kept=group.kept,
         address=str(shared.address) if shared else None,
         data_port=core.topology.data_port,

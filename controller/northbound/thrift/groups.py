@@ -6,11 +6,21 @@ from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
-from rostrum.controller.core.groups.values import GroupFacts, GroupOptions, GroupPeer, GroupUse, GroupView
+from rostrum.controller.core.groups.values import (
+    PROTOCOL,
+    Engine,
+    EngineOption,
+    GroupFacts,
+    GroupOptions,
+    GroupPeer,
+    GroupUse,
+    GroupView,
+)
 from rostrum.controller.northbound.thrift.codec import BadMessage, idl
 from rostrum.controller.northbound.thrift.values import need
 
 PROTOCOLS_MAX = 16  # an agent may have
+OPTIONS_MAX = 16  # of each
 
 
 def protocols(info: Any, field: str) -> tuple[str, ...]:
@@ -21,6 +31,36 @@ def protocols(info: Any, field: str) -> tuple[str, ...]:
     if len(named) > PROTOCOLS_MAX or not all(isinstance(one, str) and len(one) <= 64 for one in named):
         raise BadMessage(f"AgentInfo.{field} holds something else than up to {PROTOCOLS_MAX} short texts")
     return tuple(named)
+
+
+def engines(info: Any) -> tuple[Engine, ...]:
+    """The engines of groups that an agent tells in its hello. Raises BadMessage."""
+    told = info.group_engines
+    if not isinstance(told, list):
+        return ()
+    if len(told) > PROTOCOLS_MAX or not all(isinstance(one, idl.Engine) for one in told):
+        raise BadMessage(f"AgentInfo.group_engines holds something else than up to {PROTOCOLS_MAX} engines")
+    return tuple(map(_engine, told))
+
+
+def _engine(one: Any) -> Engine:
+    return Engine(_word(one, "name"), tuple(map(_option, need(one, "options", list)[:OPTIONS_MAX])))
+
+
+def _option(one: Any) -> EngineOption:
+    if not isinstance(one, idl.EngineOption):
+        raise BadMessage("Engine.options holds something else than options")
+    least, most, usual = (need(one, field, int) for field in ("least_milli", "most_milli", "usual_milli"))
+    if not 0 <= least <= usual <= most < 1 << 32:
+        raise BadMessage(f"option {one.name!r}: {usual} is not from {least} to {most} thousandths")
+    return EngineOption(_word(one, "name"), least, most, usual, need(one, "fraction", bool))
+
+
+def _word(one: Any, field: str) -> str:
+    word = str(need(one, field, str))
+    if not PROTOCOL.fullmatch(word):
+        raise BadMessage(f"{type(one).__name__}.{field} {word[:40]!r} is not 1 to 31 characters of a-z 0-9 . _ -")
+    return word
 
 
 def use(args: Any) -> GroupUse:
@@ -41,13 +81,7 @@ def use(args: Any) -> GroupUse:
 
 
 def _options(one: Any) -> GroupOptions:
-    return GroupOptions(
-        need(one, "protocol", str),
-        need(one, "order", str),
-        need(one, "r", int),
-        need(one, "c", int),
-        need(one, "stagger", int),
-    )
+    return GroupOptions(need(one, "protocol", str), need(one, "order", str), need(one, "options", str))
 
 
 def views(peers: Sequence[GroupPeer], known: Sequence[GroupView]) -> dict[str, Any]:
@@ -72,5 +106,5 @@ def views(peers: Sequence[GroupPeer], known: Sequence[GroupView]) -> dict[str, A
 def _facts(one: GroupFacts) -> Any:
     of = one.options
     return idl.GroupFacts(
-        one.group, str(one.address), one.data_port, idl.GroupOptions(of.protocol, of.order, of.r, of.c, of.stagger)
+        one.group, str(one.address), one.data_port, idl.GroupOptions(of.protocol, of.order, of.options)
     )

@@ -199,7 +199,7 @@ class ThriftService:
                 live,
                 wants_light=info.wants_light is True,
                 protocols=groups.protocols(info, "protocols"),
-                group_protocols=groups.protocols(info, "group_protocols"),
+                group_engines=groups.engines(info),
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.groups.values import GroupUse
+from rostrum.controller.core.groups.values import Engine, GroupUse
 from rostrum.controller.core.values import Settings, State, Wanted
 
 from tests.controller.timeline import Timeline
@@ -130,7 +130,7 @@ def test_full_switch_table__kept_rules_make_room_for_message_groups() -> None:
         line.release(line.path(ask(line, "h1", receiver)))
     line.network.room = dict.fromkeys(line.topology.switches, 3)
     for server in ("h1", "h3", "h5"):
-        line.do(ev.AgentUp(server, 1, 7071, (), group_protocols=("plain",)))
+        line.do(ev.AgentUp(server, 1, 7071, (), group_engines=(Engine("plain"),)))
         line.do(ev.GroupJoined(server, GroupUse("news")))
     for _ in range(4):
         line.wait(500)

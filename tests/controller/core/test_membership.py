@@ -8,12 +8,12 @@ import pytest
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups.sharing import Shared
-from rostrum.controller.core.groups.values import GroupOptions, GroupUse, options
+from rostrum.controller.core.groups.values import Engine, GroupOptions, GroupUse, WrongOptions
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.persistence import parts
 from rostrum.controller.core.values import MS, Settings
 
-from tests.controller.group_network import GroupLine, fat_tree, spine
+from tests.controller.group_network import ENGINES, GroupLine, fat_tree, spine
 
 QUARTER_S = 250
 
@@ -248,15 +248,15 @@ def test_use__and_join_and_leave_in_any_order() -> None:
 
 def test_join__without_an_engine_for_the_protocol_is_refused_with_words() -> None:
     line = GroupLine()
-    line.up("h1", knows=("plain",))
+    line.up("h1", knows=(Engine("plain"),))
     line.up("h2", knows=())
-    line.join("fast", "h3", options=options("ricochet"))
+    line.join("fast", "h3", options=GroupOptions("ricochet"))
     line.join("fast", "h1", "h2")
     line.join("odd", "h3", options=GroupOptions("telepathy"))
     line.wait(QUARTER_S)
     assert line.listeners["h1"].refused == {"fast": "fast runs ricochet; the agent of h1 has plain"}
     assert line.listeners["h2"].refused == {"fast": "fast runs ricochet; the agent of h2 knows no groups"}
-    assert "there is no group protocol 'telepathy'" in line.listeners["h3"].refused["odd"]
+    assert line.listeners["h3"].refused["odd"] == "odd runs telepathy; the agent of h3 has plain, ricochet"
     assert line.members("fast") == {"h3"}
     assert "odd" not in line.manager.core.members.groups
 
@@ -264,11 +264,42 @@ def test_join__without_an_engine_for_the_protocol_is_refused_with_words() -> Non
 def test_join__with_other_options_than_the_groups_is_refused() -> None:
     line = GroupLine()
     line.join("news", "h1")
-    line.join("news", "h2", options=options("ricochet"))
-    line.join("news", "h3", options=options("plain"))
-    expected = "news is there with other options: plain, order none, not ricochet (r 8, c 5, stagger 1), order none"
+    line.join("news", "h2", options=GroupOptions("ricochet"))
+    line.join("news", "h3", options=GroupOptions())
+    expected = "news is there with other options: plain, order none, not ricochet, order none"
     assert line.listeners["h2"].refused["news"] == expected
     assert line.members("news") == {"h1", "h3"}
+
+
+def test_join__options_are_checked_by_what_the_agent_told__the_rest_is_as_the_group_has_it() -> None:
+    line = GroupLine()
+    line.join("news", "h1", options=GroupOptions("ricochet", "none", "stagger=2,r=4"))
+    line.join("news", "h2", options=GroupOptions("ricochet", "none", "r=4.000"))
+    line.join("news", "h3", options=GroupOptions("ricochet", "none", "c=4"))
+    line.join("odd", "h4", options=GroupOptions("ricochet", "none", "r=33"))
+    line.wait(QUARTER_S)
+    assert line.listeners["h1"].groups["news"].facts.options.options == "r=4,c=5,stagger=2"
+    assert line.members("news") == {"h1", "h2"}
+    refused = line.listeners["h3"].refused["news"]
+    assert refused.startswith("news is there with other options: ricochet (r=4, c=5, stagger=2), order none, not ")
+    assert line.listeners["h4"].refused["odd"].startswith("r 33 is out of range")
+    line.up("h5", knows=(Engine("plain"), Engine("ricochet")))  # of another release
+    line.join("news", "h5")
+    assert line.listeners["h5"].refused["news"] == "ricochet has no option 'r'; it has none"
+
+
+@pytest.mark.parametrize("text", ["r", "r=", "=8", "r=8,", ",r=8", "r=-1", "r=8.5", "c=1.2345", "c=.5", "c=5.",
+                                  "r=8,r=8", "r= 8", "r=٨", "c=99999999999999", "lambda=3", "r=8,c"])  # fmt: skip
+def test_options__that_no_engine_would_take_are_refused(text: str) -> None:
+    with pytest.raises(WrongOptions):
+        ENGINES[1].complete(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("", "r=8,c=5,stagger=1"), ("stagger=10,c=2.50,r=08", "r=8,c=2.5,stagger=10"), ("c=0.001", "r=8,c=0.001,stagger=1"),
+])  # fmt: skip
+def test_options__are_completed_as_agents_write_them(text: str, expected: str) -> None:
+    assert ENGINES[1].complete(text) == expected
 
 
 def test_join__bounds_are_told() -> None:
@@ -373,11 +404,11 @@ def test_agent__restarted_is_a_new_peer_by_the_same_name() -> None:
 
 def test_made_by_rest__stays_empty_and_gives_its_options() -> None:
     line = GroupLine()
-    line.do(ev.GroupMade("ticks", options("ricochet", "fifo", 4, 2, 6)))
+    line.do(ev.GroupMade("ticks", GroupOptions("ricochet", "fifo", "r=4,c=2,stagger=6")))
     line.wait_alive(60_000)
     line.join("ticks", "h1", "h2")
     line.wait(QUARTER_S)
-    assert line.listeners["h1"].groups["ticks"].facts.options == GroupOptions("ricochet", "fifo", 4, 2, 6)
+    assert line.listeners["h1"].groups["ticks"].facts.options == GroupOptions("ricochet", "fifo", "r=4,c=2,stagger=6")
 
 
 def test_deleted__its_members_hear_why() -> None:
@@ -495,6 +526,18 @@ def reborn(line: GroupLine) -> GroupLine:
     line.manager.restore(records, line.now)
     line.all_up()
     return line
+
+
+@pytest.mark.parametrize(("record", "expected"), [
+    (["ricochet", "fifo", 4, 2, 6], GroupOptions("ricochet", "fifo", "r=4,c=2,stagger=6")),
+    (["plain", "none", 0, 0, 0], GroupOptions()),
+    (["ricochet", "none", "r=4,c=2.5"], GroupOptions("ricochet", "none", "r=4,c=2.5")),
+])  # fmt: skip
+def test_journal__of_an_older_manager_is_read(record: list[object], expected: GroupOptions) -> None:
+    manager = Manager(spine(2, 2, 1), Settings(boot_id=77), 0)
+    of = {"id": 5, "version": 3, "options": record, "kept": True, "members": [], "uses": []}
+    manager.restore({"group": {"ticks": of}}, 0)
+    assert manager.core.members.groups["ticks"].options == expected
 
 
 def test_manager__restarted_goes_on_where_it_was() -> None:

@@ -30,6 +30,15 @@ async def rest(manager: Running) -> AsyncIterator[Client]:
         yield Client(http, (await http.get("/openapi.json")).json())
 
 
+OPTIONS = {
+    "ricochet": [
+        idl.EngineOption("r", 1000, 32_000, 8000, False),
+        idl.EngineOption("c", 0, 64_000, 5000, True),
+        idl.EngineOption("stagger", 1000, 64_000, 1000, False),
+    ]
+}
+
+
 class Agent:
     """An agent's link, in a few lines."""
 
@@ -39,7 +48,8 @@ class Agent:
     @classmethod
     async def hello(cls, port: int, server: str, boot: int = 1, protocols: list[str] | None = None) -> Agent:
         agent = cls(*await asyncio.open_connection("127.0.0.1", port))
-        info = idl.AgentInfo(1, server, boot, 7071, [], group_protocols=protocols)
+        engines = None if protocols is None else [idl.Engine(one, OPTIONS.get(one, [])) for one in protocols]
+        info = idl.AgentInfo(1, server, boot, 7071, [], group_engines=engines)
         agent.call("hello", info=info)
         assert (await agent.next())[0] == "welcome"
         return agent
@@ -64,7 +74,7 @@ async def test_agents__join_and_use_and_get_views(manager: Running) -> None:
     assert method == "group_view"
     (view,) = told.views
     assert view.base_version is None and view.version == 1 and len(view.members) == 1
-    assert view.facts.options == idl.GroupOptions("plain", "none", 0, 0, 0) and view.facts.data_port == 7070
+    assert view.facts.options == idl.GroupOptions("plain", "none", "") and view.facts.data_port == 7070
     h3.call("use_group", group=idl.GroupUse(group="news"))
     _, told = await h3.next()
     assert told.views[0].facts.address == view.facts.address
@@ -73,7 +83,7 @@ async def test_agents__join_and_use_and_get_views(manager: Running) -> None:
     assert told.views[0].base_version == 1 and len(told.views[0].senders) == 1 and told.views[0].facts is None
     (peer,) = told.peers
     assert (peer.server, peer.address, peer.port, peer.boot_id) == ("h3", "10.0.2.1", 7071, 77)
-    h3.call("join_group", group=idl.GroupUse("fast", idl.GroupOptions("ricochet", "none", 8, 5, 1)))
+    h3.call("join_group", group=idl.GroupUse("fast", idl.GroupOptions("ricochet", "none", "r=8")))
     method, refused = await h3.next()
     assert (method, refused.group) == ("group_refused", "fast")
     assert refused.reason == "fast runs ricochet; the agent of h3 has plain"
@@ -82,12 +92,15 @@ async def test_agents__join_and_use_and_get_views(manager: Running) -> None:
 
 
 async def test_rest__makes_shows_and_deletes(manager: Running, rest: Client) -> None:
-    made = await rest.call("POST", "/v1/groups", 201, json={"name": "ticks", "protocol": "ricochet", "stagger": 6})
-    assert (made["r"], made["c"], made["stagger"], made["kept"], made["address"]) == (8, 5, 6, True, None)
-    await rest.call("POST", "/v1/groups", 201, json={"name": "ticks", "protocol": "ricochet", "stagger": 6})
-    other = await rest.call("POST", "/v1/groups", 409, json={"name": "ticks"})
-    assert "there with other options: ricochet (r 8, c 5, stagger 6)" in other["detail"]
+    early = await rest.call("POST", "/v1/groups", 503, json={"name": "ticks"})
+    assert early["detail"].startswith("no agent has told yet which protocols of groups it has")
     h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
+    wanted = {"name": "ticks", "protocol": "ricochet", "options": "stagger=6"}
+    made = await rest.call("POST", "/v1/groups", 201, json=wanted)
+    assert (made["options"], made["kept"], made["address"]) == ("r=8,c=5,stagger=6", True, None)
+    await rest.call("POST", "/v1/groups", 201, json={**wanted, "options": "c=5.0,stagger=06"})
+    other = await rest.call("POST", "/v1/groups", 409, json={"name": "ticks"})
+    assert "there with other options: ricochet (r=8, c=5, stagger=6)" in other["detail"]
     h1.call("join_group", group=idl.GroupUse(group="ticks"))
     h1.call("join_group", group=idl.GroupUse(group="news"))
     await h1.next()
@@ -109,13 +122,26 @@ async def test_rest__makes_shows_and_deletes(manager: Running, rest: Client) -> 
 
 @pytest.mark.parametrize(("body", "words"), [
     ({"name": "no spaces"}, "name"),
-    ({"name": "a", "protocol": "telepathy"}, "there is no group protocol 'telepathy'; this manager has plain, "),
-    ({"name": "a", "r": 3}, "r, c and stagger are of ricochet"),
-    ({"name": "a", "protocol": "ricochet", "r": 0}, "(r, c) = (0, 5) is out of range"),
+    ({"name": "a", "protocol": "telepathy"}, "there is no group protocol 'telepathy'; agents have plain, ricochet"),
+    ({"name": "a", "options": "r=3"}, "plain has no option 'r'; it has none"),
+    ({"name": "a", "protocol": "ricochet", "options": "r=0"}, "r of ricochet is a whole number from 1 to 32"),
+    ({"name": "a", "protocol": "ricochet", "options": "c=1,c=1"}, "c is named twice"),
+    ({"name": "a", "protocol": "ricochet", "options": "é" * 128}, "options are 255 bytes at most"),
     ({"name": "a", "order": "total"}, "order"),
 ])  # fmt: skip
-async def test_rest__refuses_with_words(rest: Client, body: dict[str, Any], words: str) -> None:
+async def test_rest__refuses_with_words(manager: Running, rest: Client, body: dict[str, Any], words: str) -> None:
+    h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
     assert words in (await rest.call("POST", "/v1/groups", 422, json=body))["detail"]
+    h1.close()
+
+
+async def test_rest__lists_the_protocols_that_agents_have_and_their_options(manager: Running, rest: Client) -> None:
+    assert (await rest.call("GET", "/v1/engines", 200))["groups"] == []
+    h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
+    plain, ricochet = (await rest.call("GET", "/v1/engines", 200))["groups"]
+    assert plain == {"name": "plain", "options": []}
+    assert ricochet["options"][1] == {"name": "c", "least": 0, "most": 64, "usual": 5, "whole": False}
+    h1.close()
 
 
 async def test_rest__unknown_places(rest: Client) -> None:
@@ -125,6 +151,7 @@ async def test_rest__unknown_places(rest: Client) -> None:
 
 
 async def test_events_and_metrics__tell_of_groups(manager: Running, rest: Client) -> None:
+    h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain"])
     async with rest.http.stream("GET", "/v1/events") as stream:
         lines = stream.aiter_lines()
         await rest.call("POST", "/v1/groups", 201, json={"name": "ticks"})
@@ -135,6 +162,7 @@ async def test_events_and_metrics__tell_of_groups(manager: Running, rest: Client
     page = (await rest.http.get("/metrics")).text
     assert "rostrum_groups 1.0" in page
     assert 'rostrum_group_rules{switch="tor1"} 0.0' in page
+    h1.close()
 
 
 async def test_command__makes_shows_lists_and_deletes(manager: Running) -> None:
@@ -144,9 +172,12 @@ async def test_command__makes_shows_lists_and_deletes(manager: Running) -> None:
         assert done.exit_code == 0, done.output
         return done.output
 
+    h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
     assert "no groups" in await run("list")
-    assert "runs ricochet (4, 2), fifo" in await run(
-        "create", "ticks", "--protocol", "ricochet", "--r", "4", "--c", "2", "--order", "fifo"
-    )
+    listed = await run("protocols")
+    assert "ricochet" in listed and "1 to 32, whole" in listed
+    words = ("--protocol", "ricochet", "--option", "r=4", "--option", "c=2.5", "--order", "fifo")
+    assert "runs ricochet (r=4,c=2.5,stagger=1), fifo" in await run("create", "ticks", *words)
     assert '"protocol": "ricochet"' in await run("show", "ticks", "--json")
     assert "ticks is deleted" in await run("delete", "ticks")
+    h1.close()

@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.groups.values import GroupUse
+from rostrum.controller.core.groups.values import Engine, GroupUse
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, PathKind
 from rostrum.controller.core.values import MS, Decision, PathRequest, S, Settings, State, Wanted
@@ -287,7 +287,7 @@ def test_request__repeated_by_an_agent_that_was_away_longer_than_its_lease_is_on
 def test_group__a_member_that_was_stopped_is_in_it_again_when_it_speaks() -> None:
     line = Timeline()
     for server in ("h1", "h3"):
-        line.do(ev.AgentUp(server, 1, 7071, (), group_protocols=("plain",)))
+        line.do(ev.AgentUp(server, 1, 7071, (), group_engines=(Engine("plain"),)))
         line.do(ev.GroupJoined(server, GroupUse("news")))
     line.do(ev.GroupJoined("h3", GroupUse("olds"), sends_only=True))
     line.wait(100)

@@ -113,14 +113,14 @@ static void options__are_checked_and_completed(void **state) {
     rs_messages *node = cluster_node(c, 0);
     const rs_group_engine *engine = engine_of(state);
     char complete[RS_GROUP_OPTIONS_TEXT], again[RS_GROUP_OPTIONS_TEXT], text[64];
-    assert_int_equal(rs_messages_check_options(node, engine->name, NULL, complete), RS_OK);
-    assert_int_equal(rs_messages_check_options(node, engine->name, complete, again), RS_OK);
+    assert_int_equal(rs_messages_check_options(node, engine->name, NULL, NULL, complete), RS_OK);
+    assert_int_equal(rs_messages_check_options(node, engine->name, NULL, complete, again), RS_OK);
     assert_string_equal(complete, again);
-    assert_int_equal(rs_messages_check_options(node, engine->name, "nonsense=1", again), RS_ERR_INVALID);
+    assert_int_equal(rs_messages_check_options(node, engine->name, NULL, "nonsense=1", again), RS_ERR_INVALID);
     assert_non_null(strstr(rs_messages_refusal(node), "has no option 'nonsense'"));
     for (uint32_t i = 0; i < engine->option_count; i++) {
         snprintf(text, sizeof text, "%s=%u", engine->options[i].name, engine->options[i].most_milli / 1000 + 1);
-        assert_int_equal(rs_messages_check_options(node, engine->name, text, again), RS_ERR_INVALID);
+        assert_int_equal(rs_messages_check_options(node, engine->name, NULL, text, again), RS_ERR_INVALID);
         assert_non_null(strstr(rs_messages_refusal(node), "is out of range"));
     }
     cluster_free(c);

@@ -216,7 +216,7 @@ static void engines__are_known_by_name(void **state) {
     assert_string_equal(rs_messages_engine(node, 1)->name, "ricochet");
     assert_string_equal(rs_messages_engine(node, 2)->name, "resend");
     assert_null(rs_messages_engine(node, 3));
-    assert_int_equal(rs_messages_check_options(node, "carrier pigeon", "", options), RS_ERR_PROTOCOL);
+    assert_int_equal(rs_messages_check_options(node, "carrier pigeon", NULL, "", options), RS_ERR_PROTOCOL);
     assert_non_null(strstr(rs_messages_refusal(node), "there is plain, ricochet, resend"));
     assert_non_null(strstr(rs_strerror(RS_ERR_PROTOCOL), "protocol"));
     rs_messages_free(node);

@@ -32,7 +32,7 @@ static void see(void *context, const rs_link_message *message) {
         s->right = v->full && strcmp(v->group, "ticks") == 0 && v->address == 0xefc00009 && v->port == 7070 &&
                    v->member_count == 3 && v->members[0] == 3 && v->members[2] == 2 && v->sender_count == 0 &&
                    strcmp(v->options.protocol, "ricochet") == 0 && strcmp(v->options.order, "fifo") == 0 &&
-                   v->options.r == 8 && v->options.c == 5;
+                   strcmp(v->options.options, "r=8,c=5") == 0;
 }
 
 static link_frame sample(void) {
@@ -41,8 +41,8 @@ static link_frame sample(void) {
                                                  {2, "h2", "nowhere", 7071, 5},
                                                  {3, "h3", "10.0.0.3", 0, 5},
                                                  {4, "h4", "10.0.0.4", 7071, 5}};
-    static const rs_thrift_group_facts good = {"ticks", "239.192.0.9", 7070, {"ricochet", "fifo", 8, 5, 1}},
-                                       bad = {"ticks", "10.0.0.9", 7070, {"ricochet", "fifo", 8, 5, 1}};
+    static const rs_thrift_group_facts good = {"ticks", "239.192.0.9", 7070, {"ricochet", "fifo", "r=8,c=5"}},
+                                       bad = {"ticks", "10.0.0.9", 7070, {"ricochet", "fifo", "r=8,c=5"}};
     static const rs_thrift_group_view views[] = {
         {.id = 9, .version = 4, .members = {members, 3}, .facts = &good},
         {.id = 10, .version = 1, .members = {members, 3}},                /* full, but without facts */
@@ -94,14 +94,14 @@ static void views__cut_short_or_changed_do_no_harm(void **state) {
 static void joins__go_as_the_manager_reads_them(void **state) {
     (void)state;
     rs_link_frame frame;
-    const rs_link_group_options options = {"ricochet", "fifo", 8, 5, 2};
+    const rs_link_group_options options = {"ricochet", "fifo", "stagger=2"};
     const rs_link_group_view held = {.id = 9, .version = 4, .address = 0xefc00009};
     assert_int_equal(rs_link_encode_group(RS_LINK_GROUP_JOIN, "ticks", &options, &held, &frame), RS_OK);
     const rs_thrift_manager_join_group *args = link_call_decode(frame.bytes + 4, frame.length - 4, "join_group");
     const rs_thrift_group_use *use = &args->group;
     assert_string_equal(use->group, "ticks");
     assert_string_equal(use->options->protocol, "ricochet");
-    assert_int_equal(use->options->stagger, 2);
+    assert_string_equal(use->options->options, "stagger=2");
     assert_true(use->has_id && use->has_version);
     assert_string_equal(use->address, "239.192.0.9");
     link_args_free(args);
