@@ -1,12 +1,9 @@
 #include "core/rate/control.h"
 
-/* May stand in a receiver's host without a queue on the path: it is busy with something else for so long. */
-#define HOST_QUEUE INT64_C(6000000)
-
 /* A round trip of the path alone: less what the packet waited in the receiver's host, as far as its socket may fill
  * without harm, and less what this host came late to look at the report. */
 static rs_time trip_of(const rs_rate_sample *s, rs_time sent_at) {
-    rs_time trip = s->now - sent_at - s->late - (s->waited < HOST_QUEUE ? s->waited : HOST_QUEUE);
+    rs_time trip = s->now - sent_at - s->late - (s->waited < RS_HOST_PAUSE ? s->waited : RS_HOST_PAUSE);
     return trip > 1 ? trip : 1;
 }
 

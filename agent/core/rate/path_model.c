@@ -1,32 +1,26 @@
 #include "core/rate/path_model.h"
 
 #include "core/base/wire.h"
+#include "core/rate/pacer.h"
 
-#define US INT64_C(1000)
 #define MS INT64_C(1000000)
-#define SAMPLE_LEAST (2 * MS)      /* time one sample of the rate is taken over */
-#define SAMPLE_STARTING (200 * US) /* the same in start-up */
-#define TRIPS 6                    /* a queue that was not there once in so many does not stand */
-#define TRIPS_FOR (6 * MS)
-/* The queue wanted, beside half the time that a change takes to show: long enough to keep the place busy while a host
- * does something else for a moment, short enough to fit anywhere. */
-#define TARGET_BITS (192e3 * 8)
-#define TARGET_LEAST (1 * MS)
-#define TARGET_MOST (6 * MS)
-#define LOSS_BURST 16 /* packets that may well be lost together without congestion */
-#define LOSS_SAMPLE_TRIED 2048
-#define LOSS_SAMPLE_MOST 8192
-#define LOSS_SAMPLE 512 /* packets */
-#define LOSS_MUCH 0.02
-#define IDLE_PART 16 /* of a sample's time: then the sender was the slow one */
-#define FADING 0.9   /* of what came behind a queue, each sample */
-#define SHALLOW_LEAST (200 * US)
-#define GROWTH_NUM 5 /* start-up: times 5/2 each round trip */
-#define GROWTH_DEN 2
-#define FLAT_ROUNDS 2       /* start-up: so many without growth end it */
-#define ONE 256             /* gains are in 1/256 */
-#define GAIN_STEP (ONE / 4) /* for a queue one target away from the target */
-#define GAIN_LEAST (ONE / 4 * 3)
+/* BBR (draft-ietf-ccwg-bbr): start-up grows by 2/ln 2 a round trip, which doubles what is delivered, and is over when
+ * three of them brought less than a quarter more; a queue drains at 3/4 of the rate. */
+#define GROWTH 2.885
+#define FULL_GROWTH 1.25
+#define FULL_ROUNDS 3
+#define DRAIN_LEAST 0.75
+#define TRIPS 6 /* a queue that was not there once in so many trips, all of the last RS_HOST_PAUSE, does not stand */
+/* The queue wanted, beside half the time that a change takes to show: some 20 frames of 9 KB, which bridges a pause of
+ * 1.5 ms at 1 Gbit/s and fits into half of what the smallest top-of-rack buffers give a port (384 KB). */
+#define QUEUE_BITS (192e3 * 8)
+#define QUEUE_LEAST RS_PACER_QUANTUM /* the sender's own batches make one so long */
+#define SHALLOW_PACKETS 8            /* half a run of losses: less cannot be told from the batches of a host */
+#define SAMPLE (2 * MS)              /* a sample of the rate takes so long: two reports, each late by a part of it */
+#define SAMPLE_STARTING (MS / 5)     /* and in start-up one report */
+#define IDLE_PART 16                 /* of a sample's time: then the sender was the slow one */
+#define FADES 10                     /* samples over which what came from behind a queue is averaged */
+#define GROWS 16 /* after a sample without more losses than usual the queue held may be 1/16 longer */
 
 void rs_path_model_start(rs_path_model *r, uint32_t packet_bytes, int64_t first_bps) {
     *r = (rs_path_model){.packet_bytes = packet_bytes, .room = UINT32_MAX, .wanted_bps = first_bps};
@@ -44,13 +38,13 @@ int64_t rs_path_model_rate(const rs_path_model *r) {
     return r->rate_bps;
 }
 
-/* The least of the latest trips: of TRIPS of the last TRIPS_FOR, but two at least; of two in start-up. */
+/* The least of the latest trips: of TRIPS of the last RS_HOST_PAUSE, but two at least; of two in start-up. */
 static rs_time standing(const rs_path_model *r, rs_time now) {
     uint32_t most = r->trip_count < TRIPS ? r->trip_count : TRIPS;
     rs_time least = 0;
     for (uint32_t i = 1; i <= most; i++) {
         uint32_t at = (r->trip_count - i) % RS_PATH_TRIPS;
-        if (i > 2 && (!r->found || now - r->trips_at[at] > TRIPS_FOR))
+        if (i > 2 && (!r->found || now - r->trips_at[at] > RS_HOST_PAUSE))
             break;
         if (i == 1 || r->trips[at] < least)
             least = r->trips[at];
@@ -71,8 +65,8 @@ rs_time rs_path_model_queue(const rs_path_model *r, rs_time now) {
 /* The queue wanted where there is room for it. */
 static rs_time usual(const rs_path_model *r) {
     int64_t rate = rs_path_model_rate(r);
-    rs_time queue = rate ? (rs_time)(TARGET_BITS * 1e9 / (double)rate) : TARGET_LEAST;
-    queue = queue < TARGET_LEAST ? TARGET_LEAST : queue > TARGET_MOST ? TARGET_MOST : queue;
+    rs_time queue = rate ? (rs_time)(QUEUE_BITS * 1e9 / (double)rate) : QUEUE_LEAST;
+    queue = queue < QUEUE_LEAST ? QUEUE_LEAST : queue > RS_HOST_PAUSE ? RS_HOST_PAUSE : queue;
     return queue + (r->least + r->reports_every) / 2;
 }
 
@@ -95,11 +89,11 @@ static int64_t bps(const rs_path_model *r, uint64_t packets, rs_time time) {
     return (int64_t)(rate < (double)RS_RATE_BPS_MAX ? rate : (double)RS_RATE_BPS_MAX);
 }
 
-/* Behind a queue the pace at which the receiver moves on is the path's own, in the mean. What did not come counts too:
- * random losses are no slower path, and to take them for one, sample after sample, would go down to nothing; where a
- * queue overflows they make this too fast, but then the queue is long and lessens it (follow), or too short to be
- * seen, and that is found out from the losses (doubt_room). Without a queue the path may take more than it was sent: by
- * a sender that is busy, or held back by another receiver. */
+/* Behind a queue the pace at which packets come out is the path's own, in the mean; what it loses whatever is sent
+ * (trial) has taken its time on it too. Losses that are not known as usual yet make the path seem slower by so much:
+ * the queue gets shorter, and where none stands any more nothing is learned from them. So random losses cost a part of
+ * the queue at first, not of the rate, and a queue that overflows shows the true rate at once. Without a queue the path
+ * may take more than it was sent: by a sender that is busy, or held back by another receiver. */
 static void take_rate(rs_path_model *r, const rs_path_model_report *n, rs_time time) {
     uint64_t repairs = n->repairs - r->base.repairs, came = n->received - r->base.received + repairs;
     rs_time since = n->at - r->base.at;
@@ -110,9 +104,10 @@ static void take_rate(rs_path_model *r, const rs_path_model_report *n, rs_time t
         r->queued_time = 0;
         return;
     }
-    r->queued_packets = r->queued_time > 0 ? r->queued_packets * FADING : 0;
-    r->queued_packets += (double)(n->pos - r->base.pos + repairs);
-    r->queued_time = r->queued_time * FADING + (double)(since > 0 ? since : time);
+    double sent = (double)(n->pos - r->base.pos + repairs), moved = (double)came / (1 - r->trial.usual);
+    double kept = r->queued_time > 0 ? 1 - 1.0 / FADES : 0;
+    r->queued_packets = r->queued_packets * kept + (moved < sent ? moved : sent);
+    r->queued_time = r->queued_time * kept + (double)(since > 0 ? since : time);
     r->rate_bps = (int64_t)(r->queued_packets * r->packet_bytes * 8e9 / r->queued_time);
     r->full_bps = r->rate_bps > r->full_bps ? r->rate_bps : r->full_bps;
 }
@@ -124,17 +119,17 @@ static void start_up(rs_path_model *r, const rs_path_model_report *n, rs_time ti
     int64_t rate = bps(r, n->pos - r->base.pos + repairs, time);
     int64_t got = bps(r, n->received - r->base.received + repairs, time);
     got = got < rate ? got : rate;
-    int64_t grown = (rs_path_model_has_queue(r, n->now) ? got : rate) / GROWTH_DEN * GROWTH_NUM;
+    int64_t grown = (int64_t)((double)(rs_path_model_has_queue(r, n->now) ? got : rate) * GROWTH);
     r->wanted_bps = grown > r->wanted_bps ? grown : r->wanted_bps;
     r->round_best_bps = got > r->round_best_bps ? got : r->round_best_bps;
     r->found = queue > target(r);
     if (n->pos >= r->round_pos) {
-        bool grew = r->round_best_bps >= r->full_bps / 4 * 5;
+        bool grew = (double)r->round_best_bps >= (double)r->full_bps * FULL_GROWTH;
         r->flat = grew ? 0 : r->flat + 1;
         r->full_bps = r->round_best_bps > r->full_bps ? r->round_best_bps : r->full_bps;
         r->round_best_bps = 0;
         r->round_pos = n->pos + n->under_way + 1;
-        r->found |= r->flat >= FLAT_ROUNDS;
+        r->found |= r->flat >= FULL_ROUNDS;
     }
     if (!r->found)
         return;
@@ -175,49 +170,35 @@ static void doubt_queue(rs_path_model *r, const rs_path_model_report *n, rs_time
 
 /* Losses while a queue stands may come from a queue that is full: a shorter one must lessen them. They come in bursts
  * in any case, so a sample has as many packets as it takes to be sure. */
-static void doubt_room(rs_path_model *r, rs_time now, uint64_t passed, uint64_t came) {
+static void doubt_room(rs_path_model *r, const rs_path_model_report *n, uint64_t passed, uint64_t came) {
     r->passed += passed;
     r->missed += came < passed ? passed - came : 0;
-    if (r->passed < LOSS_SAMPLE)
-        return;
-    double share = (double)r->missed / (double)r->passed;
-    double above = share - r->missed_always * 1.5 - LOSS_MUCH;
-    bool tried = r->missed_before > 0, settling = r->settling;
-    bool sure = above > 0 && above * above > 4 * LOSS_BURST * share / (double)r->passed; /* two deviations */
-    bool much = sure && rs_path_model_has_queue(r, now);
-    bool whole = r->passed >= (tried ? LOSS_SAMPLE_TRIED : LOSS_SAMPLE_MOST);
-    if (!whole && (tried || !much))
+    bool queued = rs_path_model_has_queue(r, n->now);
+    rs_trial_verdict verdict = rs_loss_trial_judge(&r->trial, r->passed, r->missed, queued);
+    if (verdict == RS_TRIAL_MORE)
         return;
     r->passed = r->missed = 0;
-    r->settling = false;
-    if (settling)
-        return;
-    if (tried && share > r->missed_before * 0.6) {
-        r->missed_always = share < 0.5 ? share : 0.5;
-        r->missed_before = 0;
+    if (verdict == RS_TRIAL_BEGINS) {
+        r->shallow = rs_path_model_queue(r, n->now) / 2;
+        rs_time least = SHALLOW_PACKETS * rs_wire_time(r->packet_bytes, r->rate_bps);
+        r->shallow = r->shallow > least ? r->shallow : least;
+        r->round_pos = n->pos + n->under_way + 1;
+    } else if (verdict == RS_TRIAL_FUTILE) {
         r->shallow = 0;
-    } else if (much) {
-        r->missed_before = share;
-        r->settling = true;
-        r->shallow = rs_path_model_queue(r, now) / 2;
-        r->shallow = r->shallow > SHALLOW_LEAST ? r->shallow : SHALLOW_LEAST;
-    } else {
-        r->missed_before = 0;
-        r->missed_always -= r->missed_always / 16;
-        r->shallow += r->shallow / 16; /* it may hold more by now */
-        if (r->shallow >= usual(r))
-            r->shallow = 0;
+    } else if (verdict == RS_TRIAL_FINE) {
+        r->shallow += r->shallow / GROWS; /* it may hold more by now */
+        r->shallow = r->shallow < usual(r) ? r->shallow : 0;
     }
 }
 
+/* A queue of more or less than is wanted goes away within twice the time in which this sender can see that: faster, and
+ * it would swing. */
 static void follow(rs_path_model *r, const rs_path_model_report *n) {
-    rs_time queue = rs_path_model_queue(r, n->now), wanted = target(r);
-    int64_t gain;
-    doubt_queue(r, n, r->least + queue);
-    queue = rs_path_model_queue(r, n->now);
-    gain = ONE + (int64_t)((double)GAIN_STEP * (double)(wanted - queue) / (double)wanted);
-    gain = gain < GAIN_LEAST ? GAIN_LEAST : gain;
-    r->wanted_bps = rs_path_model_rate(r) / ONE * gain;
+    rs_time wanted = target(r);
+    doubt_queue(r, n, r->least + rs_path_model_queue(r, n->now));
+    rs_time queue = rs_path_model_queue(r, n->now), within = 2 * (wanted + r->least + r->reports_every);
+    double gain = 1 + (double)(wanted - queue) / (double)within;
+    r->wanted_bps = (int64_t)((double)rs_path_model_rate(r) * (gain > DRAIN_LEAST ? gain : DRAIN_LEAST));
 }
 
 static void take_trip(rs_path_model *r, const rs_path_model_report *n) {
@@ -233,7 +214,7 @@ static void take_trip(rs_path_model *r, const rs_path_model_report *n) {
  * would seem fast. 0: too short yet. */
 static rs_time sample_time(const rs_path_model *r, const rs_path_model_report *n) {
     rs_time came = n->at - r->base.at, sent = n->sent_at - r->base.sent_at;
-    rs_time least = r->found ? SAMPLE_LEAST : SAMPLE_STARTING;
+    rs_time least = r->found ? SAMPLE : SAMPLE_STARTING;
     if (n->sent_at == RS_NEVER || r->base.sent_at == RS_NEVER)
         sent = 0;
     rs_time time = came > sent ? came : sent;
@@ -257,7 +238,7 @@ bool rs_path_model_heard(rs_path_model *r, const rs_path_model_report *n) {
         else
             take_rate(r, n, time);
         if (r->found && r->base.pos >= r->round_pos)
-            doubt_room(r, n->now, passed, came);
+            doubt_room(r, n, passed, came);
         r->base = *n;
     }
     if (r->found)

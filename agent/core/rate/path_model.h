@@ -9,9 +9,12 @@
 #ifndef RS_CORE_PATH_MODEL_H
 #define RS_CORE_PATH_MODEL_H
 
-#include "core/base/types.h"
+#include "core/rate/trial.h"
 
 #define RS_PATH_TRIPS 8
+/* A host does something else for so long now and then (seen on a virtual machine whose two cores are busy): no queue
+ * has to be longer to bridge that, and what waited so long in a host says nothing of the path. */
+#define RS_HOST_PAUSE INT64_C(6000000)
 
 /* What one report says. */
 typedef struct {
@@ -36,7 +39,8 @@ typedef struct {
     bool based;
     rs_path_model_report base;
     int64_t rate_bps; /* the most while no queue stood: it may have had less to carry later; else its own rate */
-    double queued_packets, queued_time; /* while one stands: how far it moved on, faded; 0 = none stands */
+    double queued_packets,
+        queued_time; /* while one stands: how much came out of it in which time, faded; 0 = none stands */
     /* how long packets are on it */
     rs_time trips[RS_PATH_TRIPS], trips_at[RS_PATH_TRIPS];
     uint32_t trip_count;
@@ -44,10 +48,8 @@ typedef struct {
     uint64_t under_way;
     /* a place with room for less than the queue wanted loses packets while the queue stands at that room */
     rs_time shallow;         /* the queue it holds, as far as losses show; 0 = what is wanted */
-    bool settling;           /* it was lessened just now: the next sample does not count */
     uint64_t passed, missed; /* packets of the present sample of losses, and those that did not come */
-    double missed_before;    /* share, before `shallow` was last lessened; 0 = it was not */
-    double missed_always;    /* share that a shorter queue did not lessen */
+    rs_loss_trial trial;     /* whether a shorter queue lessens them */
     /* a queue that does not go away when there is less under way is none */
     rs_time stood; /* 0 = no queue is being drained */
     uint64_t stood_sent, stood_received;

@@ -8,16 +8,15 @@
 #ifndef RS_CORE_RATE_H
 #define RS_CORE_RATE_H
 
-#include "core/base/types.h"
+#include "core/rate/trial.h"
 
 #define RS_RATE_SAMPLE 64     /* packets; of fewer, losses say nothing */
 #define RS_RATE_LEAST 1000000 /* bit/s: never below, or the transfer would not end */
 
 /* What is known of the losses of one receiver. */
 typedef struct {
-    uint32_t baseline_ppm, proven_ppm; /* loss that does not depend on the rate: its average; what it may be at most */
-    uint32_t cut_ppm;   /* when the rate was cut for it, to see whether that lessens it; 0 = it was not */
-    int64_t before_bps; /* rate before that */
+    rs_loss_trial trial; /* Whether a lower rate lessens them. */
+    int64_t before_bps;  /* Rate when that trial began. */
 } rs_loss_watch;
 
 typedef struct {
@@ -25,8 +24,8 @@ typedef struct {
     int64_t share_bps;       /* the least any receiver's NIC has left for this transfer; 0 = unknown */
     int64_t model_bps;       /* the least any path takes; 0 = unknown */
     int64_t found_bps;       /* what loss feedback allows */
-    int64_t got_through_bps; /* at the last of several cuts: the capacity, it seems; 0 = unknown */
-    uint32_t plateau, climb; /* clean epochs near it, and away from it */
+    int64_t got_through_bps; /* at the last cut: the capacity, it seems; 0 = unknown */
+    uint32_t climb;          /* clean epochs above it */
     rs_time epoch, epoch_end, cut_at;
     uint64_t from_pos;           /* what was sent before this position says nothing of the present rate */
     const rs_loss_watch *trying; /* whom the last cut was for, while it is not known what it did */
