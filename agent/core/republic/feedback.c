@@ -176,7 +176,9 @@ static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r) {
     rs_words(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s%s",
              (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)r->rate.lost,
              (unsigned long long)r->rate.expected, r->rate.dropped ? ", dropped at its socket" : "",
-             r->rate.watch.trial.before > 0 || r->rate.dropped ? "" : "; a lower rate does not lessen that, so it is not lowered");
+             r->rate.watch.trial.before > 0 || r->rate.dropped
+                 ? ""
+                 : "; a lower rate does not lessen that, so it is not lowered");
     rs_emit(node, &event);
 }
 
