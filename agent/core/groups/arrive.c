@@ -197,7 +197,8 @@ static void early_keep(rs_messages *node, rs_time now, rs_peer sender, const uin
     node->stats.early++;
 }
 
-bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
+static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length,
+                    rs_messages_via via) {
     rs_gm_id id;
     rs_gm_body body;
     bool fresh = false;
@@ -231,11 +232,20 @@ bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint
         rs_gm_stream_start(stream, id.sn);
     if (!wanted(node, now, stream, &id, &body))
         return true;
-    rs_gm_arrive(node, now, stream, &id, bytes, (uint32_t)length, RS_VIA_DATA);
+    rs_gm_arrive(node, now, stream, &id, bytes, (uint32_t)length, via);
     if (group->engine->received)
         group->engine->received(rs_gm_engine_own(node, group->engine), now, group, bytes, (uint32_t)length);
     arrived(node, now, group);
     return true;
+}
+
+bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
+    return receive(node, now, from, bytes, length, RS_VIA_DATA);
+}
+
+bool rs_gm_receive_carried(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length,
+                           rs_messages_via via) {
+    return rs_gm_get_kind(bytes, length) == RS_GM_KIND_DATA && receive(node, now, sender, bytes, length, via);
 }
 
 void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) {

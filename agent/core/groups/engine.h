@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
     bool recovers;   /* They may come yet, also those behind which nothing came: publishers tell how far they are. */
     bool naks;       /* They are asked for: of their sender first, then of other members in turn (naks.c). */
+    bool silent;     /* The engine itself tells how far publishers are: there are no heartbeats. */
     rs_time give_up; /* They are told as lost so long after they were found missing. */
 } rs_group_policy;
 
@@ -61,6 +62,8 @@ struct rs_group_engine {
     rs_status (*prepare)(void *own, const rs_gm_group *group, const rs_gm_group *next);
     /* Cannot fail. Called for the engine that the group leaves, too. */
     void (*change)(void *own, rs_gm_group *group, const rs_gm_group *next);
+    /* A region has a new view, or none any more (of no nodes). For engines whose groups travel in regions. */
+    rs_status (*region)(void *own, rs_time now, const rs_messages_region *view);
 
     /* ---- data */
     /* Bytes in front of a packet's body in the engine's longest datagram that carries one: bodies leave them room. */
@@ -68,6 +71,10 @@ struct rs_group_engine {
     /* The channels a data packet of this node goes to: the one of this turn, from 0; RS_NO_GROUP ends them. NULL: it
      * goes to the group's first channel alone. */
     rs_group (*channel)(const rs_gm_group *group, uint64_t sn, uint32_t turn);
+    /* Instead of `channel`: a sealed data packet of this node's stream is taken into datagrams of the engine's own, as
+     * far as there is room; what comes out of these at other nodes goes through rs_gm_receive_carried (arrive.h).
+     * False: not now; it is offered again with each poll. */
+    bool (*carry)(void *own, rs_time now, rs_gm_group *group, const uint8_t *datagram, uint32_t length);
     /* A new data packet came by multicast. */
     void (*received)(void *own, rs_time now, rs_gm_group *group, const uint8_t *datagram, uint32_t length);
     /* Packets have arrived, however they came: what they made possible may be done now. */

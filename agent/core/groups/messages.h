@@ -93,11 +93,29 @@ typedef struct {
      * the first one that is heard holds. NULL: none is known. It holds for all groups of that peer, until another view
      * tells of another one. */
     const uint32_t *incarnations;
+    /* Of engines whose groups travel in regions: those that together are the members, with views of their own
+     * (rs_messages_set_region), told before; copied. None: the members are one region. */
+    const uint32_t *regions;
+    uint32_t region_count;
     bool open; /* anybody may publish: for callers without a membership service (the simulator); agents never say so */
     const char *protocol; /* name of its engine, the same at all nodes of a group; NULL: the first one of the table */
     const char *options;  /* "name=value,name=value": the engine's; what it does not name is as usual, NULL: all */
     rs_messages_order order;
 } rs_messages_view;
+
+/* One immutable version of a region: nodes that are in the same groups, whose packets travel together. Several groups
+ * name it (rs_messages_view.regions), and each of its nodes is a member of all of them. A view with a larger version
+ * replaces the one before; one without nodes says that the region is of no interest here any more. */
+typedef struct {
+    const char *protocol; /* name of its engine */
+    const char *options;  /* as of a group */
+    uint32_t region;
+    uint64_t version;     /* from 1 */
+    rs_group channel;     /* RS_NO_GROUP: each node is sent to by unicast */
+    const rs_peer *nodes; /* copied */
+    uint32_t node_count;
+    bool open; /* as of a group */
+} rs_messages_region;
 
 /* A datagram out of the node: its bytes are the pieces one after the other. */
 typedef struct {
@@ -197,6 +215,8 @@ void rs_messages_free(rs_messages *node);
  * none of the engine's or out of its range, or a member is named twice; RS_ERR_LIMIT: max_groups, or a bound of the
  * engine; RS_ERR_MEMORY. rs_messages_refusal says it in words. After an error the group is as it was. */
 rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages_view *view);
+/* The same of a region. RS_ERR_INVALID: its engine has none. */
+rs_status rs_messages_set_region(rs_messages *node, rs_time now, const rs_messages_region *view);
 /* The same by what changed since version `from`: who joined, who left. RS_ERR_STATE: the view here is not `from`. */
 rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_group group, uint64_t from, uint64_t to,
                                   const rs_peer *joined, uint32_t joined_count, const rs_peer *left,

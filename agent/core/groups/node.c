@@ -244,13 +244,18 @@ rs_time rs_messages_deadline(const rs_messages *node) {
     return first;
 }
 
-bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out) {
-    if (rs_gm_poll_small(node, out) || rs_gm_poll_retransmit(node, out))
-        return true;
+static bool poll_engines(rs_messages *node, rs_time now, rs_messages_out *out) {
     for (uint32_t i = 0; i < node->engine_count; i++)
         if (node->engines[i]->poll && node->engines[i]->poll(node->engine_own[i], now, out))
             return true;
-    return rs_gm_poll_data(node, out);
+    return false;
+}
+
+bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out) {
+    if (rs_gm_poll_small(node, out) || rs_gm_poll_retransmit(node, out) || poll_engines(node, now, out))
+        return true;
+    node->carried = false;
+    return rs_gm_poll_data(node, now, out) || (node->carried && poll_engines(node, now, out));
 }
 
 void rs_messages_stats_get(const rs_messages *node, rs_messages_stats *out) {

@@ -127,7 +127,7 @@ static rs_time next_beat(const rs_messages *node, rs_time now, const rs_gm_group
 static void heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_timer_set(&node->heartbeats, &group->heartbeat, RS_NEVER);
     bool first = group->beats < node->config.heartbeats,
-         goes_on = group->published && (group->policy.recovers || !group->open);
+         goes_on = group->published && !group->policy.silent && (group->policy.recovers || !group->open);
     if (goes_on && (first || !group->open)) {
         if (now >= group->beat_at) {
             if (!first || is_due(node, group))
@@ -213,7 +213,7 @@ static rs_time round_wait(uint32_t round) {
 }
 
 void rs_gm_query_view(rs_messages *node, rs_time now, rs_gm_group *group) {
-    if (!group->member || group->open) {
+    if (!group->member || group->open || group->policy.silent) {
         rs_timer_set(&node->queries, &group->query, RS_NEVER);
         return;
     }

@@ -228,7 +228,7 @@ rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group i
     node->stats.published++;
     if (sn)
         *sn = group->published->high < next ? group->published->high : next;
-    if (group->policy.recovers || !group->open)
+    if (!group->policy.silent && (group->policy.recovers || !group->open))
         rs_gm_heartbeats_begin(node, now, group);
     return RS_OK;
 }
@@ -244,13 +244,32 @@ static rs_group channel_of(const rs_messages *node, const rs_gm_group *group, ui
     return node->turn == 0 ? group->channel : RS_NO_GROUP;
 }
 
-bool rs_gm_poll_data(rs_messages *node, rs_messages_out *out) {
+/* The datagram goes by its engine's own ones. False: not now. */
+static bool carry(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, uint8_t *datagram) {
+    const rs_group_engine *engine = stream->group->engine;
+    uint32_t length = RS_GM_DATA_LEAST + rs_gm_body_length(datagram + RS_GM_HEADER);
+    rs_gm_seal(datagram, length);
+    if (!engine->carry(rs_gm_engine_own(node, engine), now, stream->group, datagram, length))
+        return false;
+    stream->seen = sn;
+    node->stats.data_sent++;
+    node->carried = true;
+    return true;
+}
+
+bool rs_gm_poll_data(rs_messages *node, rs_time now, rs_messages_out *out) {
     while (node->sent < node->out.head) {
         uint64_t at = node->sent;
         const rs_gm_record *record = rs_gm_log_record(&node->out, at);
         rs_gm_stream *stream = record->stream == RS_GM_NO_STREAM ? NULL : rs_gm_stream_numbered(node, record->stream);
         const rs_gm_slot *slot = stream && stream->group && stream->own ? rs_gm_slot_of(stream, record->sn) : NULL;
         bool waits = slot && *slot == (at | RS_GM_RECORD);
+        if (waits && stream->group->engine->carry && node->turn == 0) {
+            if (!carry(node, now, stream, record->sn, rs_gm_log_datagram(&node->out, at)))
+                return false;
+            node->sent += record->span;
+            continue;
+        }
         rs_group channel = waits ? channel_of(node, stream->group, record->sn) : RS_NO_GROUP;
         if (channel == RS_NO_GROUP) {
             node->sent += record->span;

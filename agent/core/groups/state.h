@@ -126,6 +126,8 @@ struct rs_gm_group {
     rs_group channel;
     rs_group *more_channels; /* Further ones, for engines that use several. */
     uint32_t more_count;
+    uint32_t *regions; /* Those that together are its members; none: they are one. */
+    uint32_t region_count;
     const rs_group_engine *engine;
     void *own;                              /* The engine's. */
     uint32_t option[RS_GROUP_OPTIONS_MOST]; /* Thousandths, in the order of the engine's table. */
@@ -273,6 +275,7 @@ struct rs_messages {
     uint64_t sent; /* What is behind this place in `out` waits to be sent, */
     uint32_t turn; /* and the packet there has gone to so many channels already. */
     uint64_t last_published;
+    bool carried; /* An engine took packets that waited to be sent, and may have datagrams for them. */
 
     rs_gm_missing *missing;
     uint32_t missing_used, missing_free;

@@ -89,6 +89,7 @@ static void release_lists(rs_messages *node, const rs_gm_group *group) {
     rs_memory_give(&node->allocator, group->members);
     rs_memory_give(&node->allocator, group->publishers);
     rs_memory_give(&node->allocator, group->more_channels);
+    rs_memory_give(&node->allocator, group->regions);
 }
 
 /* The group goes to another engine: nothing waits for its packets at the one before. */
@@ -110,6 +111,8 @@ static void swap(rs_gm_group *group, rs_gm_group *next) {
     group->channel = next->channel;
     group->more_channels = next->more_channels;
     group->more_count = next->more_count;
+    group->regions = next->regions;
+    group->region_count = next->region_count;
     group->engine = next->engine;
     memcpy(group->option, next->option, sizeof group->option);
     group->policy = next->policy;
@@ -228,6 +231,7 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
                         .version = view->version,
                         .channel = view->channel,
                         .more_count = view->more_count,
+                        .region_count = view->region_count,
                         .engine = engine,
                         .order = view->order,
                         .open = view->open,
@@ -239,15 +243,17 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
     if (!rs_group_options_read(engine, view->options, next.option, node->refusal, sizeof node->refusal))
         return RS_ERR_INVALID;
     if (view->member_count > RS_GM_MEMBERS_MOST || view->publisher_count > RS_GM_MEMBERS_MOST ||
-        view->more_count > RS_MESSAGES_CHANNELS_MOST) {
-        rs_gm_refuse(node, "the view has more than %u members or publishers, or more than %u channels",
+        view->more_count > RS_MESSAGES_CHANNELS_MOST || view->region_count > RS_MESSAGES_CHANNELS_MOST) {
+        rs_gm_refuse(node, "the view has more than %u members or publishers, or more than %u channels or regions",
                      RS_GM_MEMBERS_MOST, RS_MESSAGES_CHANNELS_MOST + 1);
         return RS_ERR_INVALID;
     }
     next.members = sorted_copy(node, view->members, view->member_count);
     next.publishers = sorted_copy(node, view->publishers, view->publisher_count);
     next.more_channels = view->more_count ? copy(node, view->more_channels, view->more_count * sizeof(rs_group)) : NULL;
-    if (!next.members || !next.publishers || (view->more_count && !next.more_channels)) {
+    next.regions = view->region_count ? copy(node, view->regions, view->region_count * sizeof(uint32_t)) : NULL;
+    if (!next.members || !next.publishers || (view->more_count && !next.more_channels) ||
+        (view->region_count && !next.regions)) {
         release_lists(node, &next);
         return RS_ERR_MEMORY;
     }
@@ -259,6 +265,19 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
     take_incarnations(node, view);
     rs_gm_early_look(node, now, rs_gm_group_find(node, view->group));
     return RS_OK;
+}
+
+rs_status rs_messages_set_region(rs_messages *node, rs_time now, const rs_messages_region *view) {
+    rs_gm_take_back(node);
+    const rs_group_engine *engine = engine_named(node, view->protocol);
+    if (!engine)
+        return RS_ERR_PROTOCOL;
+    if (!engine->region || view->node_count > RS_GM_MEMBERS_MOST) {
+        rs_gm_refuse(node, "%s has no regions, or the view of one has more than %u nodes", engine->name,
+                     RS_GM_MEMBERS_MOST);
+        return RS_ERR_INVALID;
+    }
+    return engine->region(rs_gm_engine_own(node, engine), now, view);
 }
 
 rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_group id, uint64_t from, uint64_t to,
@@ -279,8 +298,10 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
     next.publishers = rs_memory_take(&node->allocator, (group->publisher_count + 1u) * sizeof(rs_peer));
     next.more_channels =
         group->more_count ? copy(node, group->more_channels, group->more_count * sizeof(rs_group)) : NULL;
+    next.regions = group->region_count ? copy(node, group->regions, group->region_count * sizeof(uint32_t)) : NULL;
     rs_gm_group gone = {.members = sorted_copy(node, left, left_count), .member_count = left_count};
-    if (!next.members || !next.publishers || !gone.members || (group->more_count && !next.more_channels)) {
+    if (!next.members || !next.publishers || !gone.members || (group->more_count && !next.more_channels) ||
+        (group->region_count && !next.regions)) {
         release_lists(node, &next);
         rs_memory_give(&node->allocator, gone.members);
         return RS_ERR_MEMORY;

@@ -1,5 +1,5 @@
-/* What every engine of groups must do, each row of the table in turn: plain, Ricochet, and one that is made for this
- * test (resend.c). What they deliver of few packets in a test's hands: groups/test_delivery.c. */
+/* What every engine of groups must do, each row of the table in turn: plain, Ricochet, QSM, and one that is made for
+ * this test (resend.c). What they deliver of few packets in a test's hands: groups/test_delivery.c. */
 #include <stdio.h>
 
 #include "cluster.h"
@@ -97,7 +97,8 @@ static void engines__that_change_in_the_middle(void **state) {
     cluster *c = cluster_new(&options);
     const rs_peer members[] = {0, 1, 2, 3, 4, 5};
     for (uint32_t turn = 0; turn < 12; turn++) {
-        const char *name = turn % 2 ? engine_of(state)->name : rs_group_engines_known[turn / 2 % 3]->name;
+        const char *name =
+            turn % 2 ? engine_of(state)->name : rs_group_engines_known[turn / 2 % rs_group_engine_count]->name;
         cluster_view(c, 0, members, 6, &(rs_messages_view){.protocol = name});
         publish(c, 60, 6, 1, 3000);
     }
@@ -126,7 +127,7 @@ static void options__are_checked_and_completed(void **state) {
     cluster_free(c);
 }
 
-#define ROWS 3u
+#define ROWS 4u
 
 int main(void) {
     struct CMUnitTest tests[5 * ROWS];

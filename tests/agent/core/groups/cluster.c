@@ -218,7 +218,8 @@ static void drain_packets(cluster *c, rs_peer from) {
             memcpy(bytes + length, out.piece[i].bytes, out.piece[i].length);
             length += out.piece[i].length;
         }
-        bool data = rs_gm_get_kind(bytes, length) == RS_GM_KIND_DATA;
+        unsigned kind = rs_gm_get_kind(bytes, length);
+        bool data = kind == RS_GM_KIND_DATA || kind == RS_QSM_KIND_DATA;
         if (out.channel == RS_CH_PEER_DATAGRAM) {
             assert_true(out.peer < c->options.nodes && out.peer != from);
             look_at_repair(c, out.peer, bytes, length);

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "core/groups/engine.h"
 #include "core/groups/wire.h"
+#include "core/qsm/wire.h"
 #include "core/ricochet/wire.h"
 
 #define MS INT64_C(1000000)

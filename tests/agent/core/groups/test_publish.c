@@ -214,10 +214,11 @@ static void engines__are_known_by_name(void **state) {
     char options[RS_GROUP_OPTIONS_TEXT];
     assert_string_equal(rs_messages_engine(node, 0)->name, "plain");
     assert_string_equal(rs_messages_engine(node, 1)->name, "ricochet");
-    assert_string_equal(rs_messages_engine(node, 2)->name, "resend");
-    assert_null(rs_messages_engine(node, 3));
+    assert_string_equal(rs_messages_engine(node, 2)->name, "qsm");
+    assert_string_equal(rs_messages_engine(node, 3)->name, "resend");
+    assert_null(rs_messages_engine(node, 4));
     assert_int_equal(rs_messages_check_options(node, "carrier pigeon", NULL, "", options), RS_ERR_PROTOCOL);
-    assert_non_null(strstr(rs_messages_refusal(node), "there is plain, ricochet, resend"));
+    assert_non_null(strstr(rs_messages_refusal(node), "there is plain, ricochet, qsm, resend"));
     assert_non_null(strstr(rs_strerror(RS_ERR_PROTOCOL), "protocol"));
     rs_messages_free(node);
 }

@@ -1,0 +1,149 @@
+#include "core/qsm/rate.h"
+
+#include <string.h>
+
+#define SECOND INT64_C(1000000000)
+#define MS INT64_C(1000000)
+#define LEAST 1000.0 /* mu_min, packets a second */
+#define BEGIN 5000.0 /* ours begins with so many */
+#define GROWTH 0.5   /* lambda of ours until a receiver falls behind, at each word of the region, and after that */
+#define SLOW_GROWTH 0.02
+#define PAPER_GROWTH 0.05
+#define KEEPS_UP 0.85 /* A receiver that gets less of what is sent falls behind. */
+#define MOST 5e6      /* packets a second */
+#define FAR 0.5       /* alpha stays within [1 - FAR, 1 + 2 FAR] */
+
+/* Intervals that are over become samples. */
+static void roll(rs_qsm_meter *meter, rs_time now) {
+    if (meter->began == 0)
+        meter->began = now;
+    if (now - meter->began > (rs_time)(2 * RS_QSM_SAMPLES) * meter->interval) {
+        memset(meter->sample, 0, sizeof meter->sample);
+        meter->filled = RS_QSM_SAMPLES;
+        meter->current = 0;
+        meter->began = now - now % meter->interval;
+    }
+    while (now - meter->began >= meter->interval) {
+        meter->sample[meter->place] = meter->current;
+        meter->place = (meter->place + 1) % RS_QSM_SAMPLES;
+        meter->filled += meter->filled < RS_QSM_SAMPLES;
+        meter->current = 0;
+        meter->began += meter->interval;
+    }
+}
+
+void rs_qsm_meter_add(rs_qsm_meter *meter, rs_time now, uint32_t packets) {
+    roll(meter, now);
+    meter->current += packets;
+}
+
+uint32_t rs_qsm_meter_rate(rs_qsm_meter *meter, rs_time now) {
+    uint64_t sum = 0;
+    roll(meter, now);
+    for (uint32_t i = 0; i < meter->filled; i++)
+        sum += meter->sample[i];
+    if (meter->filled == 0)
+        return 0;
+    uint64_t rate = sum * (uint64_t)SECOND / (meter->filled * (uint64_t)meter->interval);
+    return rate < UINT32_MAX ? (uint32_t)rate : UINT32_MAX;
+}
+
+void rs_qsm_control_init(rs_qsm_control *c, rs_qsm_law law, double lambda, double least, rs_time now) {
+    bool paper = law == RS_QSM_RATE_PAPER;
+    *c = (rs_qsm_control){.law = law,
+                          .lambda = lambda > 0 ? lambda
+                                    : paper    ? PAPER_GROWTH
+                                               : GROWTH,
+                          .least = least > 0 ? least : LEAST,
+                          .rho = 0.5,
+                          .low = 32,
+                          .high = 64,
+                          .most = 64,
+                          .alpha = 1,
+                          .credits = 64,
+                          .refill_from = now,
+                          .refill_at = RS_NEVER,
+                          .tuned_at = now};
+    c->target = paper || c->least > BEGIN ? c->least : BEGIN;
+    c->sent.interval = paper ? SECOND : 4 * MS;
+}
+
+static double rate(const rs_qsm_control *c) {
+    return c->alpha * c->target;
+}
+
+/* Formula 4. */
+static void set_timer(rs_qsm_control *c, rs_time now) {
+    double missing = c->high - c->credits;
+    missing = missing < c->most ? missing : c->most;
+    c->refill_at = now + 1 + (rs_time)(missing / rate(c) * (double)SECOND);
+}
+
+static void refill(rs_qsm_control *c, rs_time now) {
+    if (c->refill_at == RS_NEVER || now < c->refill_at)
+        return;
+    /* What elapsed while this process did not run is no reason for a burst. */
+    double more = (double)(now - c->refill_from) / (double)SECOND * rate(c);
+    c->credits += more < c->most ? more : c->most;
+    c->refill_from = now;
+    c->refill_at = RS_NEVER;
+    if (c->credits >= c->high)
+        c->credits = c->high;
+    else
+        set_timer(c, now);
+}
+
+/* Formula 3: once a second at most. */
+static void tune(rs_qsm_control *c, rs_time now) {
+    if (c->law != RS_QSM_RATE_PAPER || now - c->tuned_at < SECOND)
+        return;
+    double measured = (double)rs_qsm_meter_rate(&c->sent, now);
+    if (c->limited && measured > 0) {
+        c->alpha += c->rho * (c->target / measured - 1);
+        c->alpha = c->alpha < 1 - FAR ? 1 - FAR : c->alpha > 1 + 2 * FAR ? 1 + 2 * FAR : c->alpha;
+    }
+    c->tuned_at = now;
+    c->limited = false;
+}
+
+bool rs_qsm_control_may_send(rs_qsm_control *c, rs_time now) {
+    refill(c, now);
+    tune(c, now);
+    if (c->credits >= 1)
+        return true;
+    c->limited = true;
+    return false;
+}
+
+void rs_qsm_control_sent(rs_qsm_control *c, rs_time now) {
+    c->credits -= 1;
+    rs_qsm_meter_add(&c->sent, now, 1);
+    if (c->credits < c->low && c->refill_at == RS_NEVER) {
+        c->refill_from = now;
+        set_timer(c, now);
+    }
+}
+
+void rs_qsm_control_told(rs_qsm_control *c, rs_time now, uint32_t receives, uint32_t share) {
+    double next = c->target;
+    if (c->law == RS_QSM_RATE_PAPER)
+        next = (1 + c->lambda) * (double)share;
+    else {
+        double now_sent = (double)rs_qsm_meter_rate(&c->sent, now);
+        double sent = now_sent < c->sent_before ? now_sent : c->sent_before;
+        c->sent_before = now_sent;
+        if ((double)receives < KEEPS_UP * sent && sent > c->least) {
+            next = (double)receives;
+            c->behind = true;
+            c->limited = false;
+        } else if (c->limited) {
+            next = c->target * (1 + (c->behind ? SLOW_GROWTH : c->lambda));
+            c->limited = false;
+        }
+    }
+    c->target = next < c->least ? c->least : next > MOST ? MOST : next;
+}
+
+rs_time rs_qsm_control_at(const rs_qsm_control *c) {
+    return c->credits >= 1 ? RS_NEVER : c->refill_at;
+}

@@ -1,0 +1,52 @@
+/* Rate control (Sec. 2.4): how fast new packets come, and how fast a sender may send. */
+#ifndef RS_CORE_QSM_RATE_H
+#define RS_CORE_QSM_RATE_H
+
+#include "core/base/types.h"
+
+#define RS_QSM_SAMPLES 10u /* k */
+
+/* A moving average over k intervals that are over. */
+typedef struct {
+    rs_time interval, began; /* The interval that began then is not over yet. */
+    uint32_t sample[RS_QSM_SAMPLES];
+    uint32_t place, filled, current;
+} rs_qsm_meter;
+
+void rs_qsm_meter_add(rs_qsm_meter *meter, rs_time now, uint32_t packets);
+uint32_t rs_qsm_meter_rate(rs_qsm_meter *meter, rs_time now); /* packets a second */
+
+typedef enum {
+    RS_QSM_RATE_OURS = 0, /* As the paper's, but growth is fast until a receiver falls behind, and what an application
+                           * does not send is no reason to send slower. */
+    RS_QSM_RATE_PAPER = 1
+} rs_qsm_law;
+
+typedef struct {
+    rs_qsm_law law;
+    double lambda;          /* growth coefficient, formula 2 */
+    double least;           /* mu_min, packets a second */
+    double rho;             /* inertia, formula 3 */
+    double low, high, most; /* C_low, C_high and Delta_max of the credits, formula 4 */
+    double target;          /* mu_snd */
+    double alpha;           /* what the credits are recreated faster by than mu_snd, so that it is reached */
+    double credits;
+    rs_time refill_from,
+        refill_at;      /* Credits are recreated from then on, and counted then; RS_NEVER: there are enough. */
+    rs_time tuned_at;   /* alpha was adjusted then. */
+    bool limited;       /* Credits, not the application, set the pace since then. */
+    bool behind;        /* A receiver fell behind once. */
+    double sent_before; /* Packets a second that were sent at the region's last word. */
+    rs_qsm_meter sent;  /* mu'_snd */
+} rs_qsm_control;
+
+/* `lambda` and `least`: 0 is as usual. */
+void rs_qsm_control_init(rs_qsm_control *control, rs_qsm_law law, double lambda, double least, rs_time now);
+bool rs_qsm_control_may_send(rs_qsm_control *control, rs_time now);
+void rs_qsm_control_sent(rs_qsm_control *control, rs_time now);
+/* The region says at which rate its slowest node receives of this sender, and what the sender's fair share is. */
+void rs_qsm_control_told(rs_qsm_control *control, rs_time now, uint32_t rate, uint32_t share);
+/* When credits that are awaited come; RS_NEVER if there are some. */
+rs_time rs_qsm_control_at(const rs_qsm_control *control);
+
+#endif

@@ -1,0 +1,193 @@
+/* What the files of this folder know of one node. Sec. is of the paper.
+ *   wire.c    datagrams                          regions.c  region views: partitions, rings, leaders (2.1, 2.3.1)
+ *   streams.c what is here of one sender         token.c    tokens and loss recovery (2.3.2, 2.3.3)
+ *   send.c    what this node sends to a region   rate.c     rate control (2.4)
+ *   qsm.c     the engine's row: groups in regions (2.2) */
+#ifndef RS_CORE_QSM_STATE_H
+#define RS_CORE_QSM_STATE_H
+
+#include "core/base/list.h"
+#include "core/groups/state.h"
+#include "core/qsm/rate.h"
+#include "core/qsm/wire.h"
+
+#define RS_QSM_NOWHERE UINT32_MAX
+#define RS_QSM_WINDOW 65536u      /* packets of one sender between the first missing and the newest; a power of two */
+#define RS_QSM_SEND_WINDOW 32768u /* packets of this node that are not stable yet */
+#define RS_QSM_UNSENT 256u        /* packets of a region that wait for credits */
+#define RS_QSM_PARTS 64u          /* tokens that a round is split into at most */
+#define RS_QSM_ENTRIES 64u        /* senders in one token */
+#define RS_QSM_REPLICAS 5u        /* R, Sec. 2.2 */
+#define RS_QSM_OUTBOX 4096u       /* small datagrams, and packets to be forwarded, that wait to be sent */
+#define RS_QSM_FORWARD_RATE 20000 /* packets a second that a node forwards: fixed (end of Sec. 2.3.3) */
+#define RS_QSM_BUCKETS 1024u
+#define RS_QSM_RETRY (20 * INT64_C(1000000)) /* a token is passed again then, */
+#define RS_QSM_TRIES 3u                      /* so many times in all */
+#define RS_QSM_PATIENCE \
+    (3000 * INT64_C(1000000))                     /* a node that takes no token for so long is waited for no more: the
+                                                   * time after which the manager leaves it out, too (its lease) */
+#define RS_QSM_GIVE_UP (10000 * INT64_C(1000000)) /* a packet is lost when tokens bring it not for so long, */
+#define RS_QSM_GIVE_UP_DEAD (2000 * INT64_C(1000000)) /* ... or so long if its sender is gone */
+#define RS_QSM_LINGER (10000 * INT64_C(1000000))      /* an old region view ends so long after the next one came */
+
+enum { RS_QSM_OPTION_REPLICAS, RS_QSM_OPTION_TOKEN, RS_QSM_OPTION_RATE, RS_QSM_OPTION_LAMBDA, RS_QSM_OPTION_LEAST };
+
+typedef struct rs_qsm rs_qsm;
+typedef struct rs_qsm_view rs_qsm_view;
+
+/* A packet of the node's own partition, or its own, for whoever missed it. */
+typedef struct {
+    uint8_t *bytes;
+    uint32_t length;
+} rs_qsm_packet;
+
+/* What is here of one sender's packets in one region view. */
+typedef struct rs_qsm_stream {
+    rs_list in_view;
+    rs_qsm_view *view;
+    rs_peer sender;
+    uint32_t incarnation;
+    uint64_t prefix; /* Everything up to here has come, or is given up. */
+    uint64_t newest; /* It came, or the sender says that it was sent. */
+    uint64_t cutoff; /* What is missing up to here is lost (Sec. 2.3.3). */
+    uint64_t told;   /* At the leader: the newest one in the last round, the next one's cutoff. */
+    uint64_t stable, cached;
+    uint64_t spread; /* At the leader: all nodes were told that it is stable up to here. */
+    uint64_t asked;  /* Packets of other partitions up to here were asked for in `asked_round`. */
+    uint32_t asked_round;
+    uint64_t *bits; /* A ring of `window` bits: what has come after the prefix. */
+    uint32_t window;
+    uint64_t first_q;     /* The first of the own partition's packets that is missing. */
+    rs_qsm_packet *cache; /* A ring of `cache_room`: the own partition's from `cache_q` on. */
+    uint64_t cache_q;
+    uint32_t cache_room;
+    rs_time stuck; /* So long tokens brought nothing of what is missing first. */
+    uint64_t stuck_at;
+    rs_qsm_meter meter;
+} rs_qsm_stream;
+
+typedef struct {
+    uint8_t *bytes;
+    uint32_t length;
+    rs_time sent_at;
+} rs_qsm_own_packet;
+
+/* What this node sends to a region view. */
+typedef struct {
+    rs_qsm_own_packet *ring; /* `room` of them, a power of two; from `kept` on to `next`. */
+    uint32_t room;
+    uint64_t kept, sent, next; /* Numbers: the oldest kept, the first that is not sent, the first that is not made. */
+    uint64_t stable, cached;
+    uint64_t told, spread; /* If this node leads: as of a stream. */
+    rs_qsm_ranges naked;   /* What all of a partition missed, and is multicast again, */
+    uint32_t naked_partition, naked_range;
+    uint64_t naked_q; /* ... from here on. */
+    uint32_t turn;    /* Without a multicast address: the packet went to so many nodes. */
+    rs_time position_at;
+    uint32_t positions; /* Told without an answer. */
+    rs_qsm_control control;
+    rs_list waiting; /* In rs_qsm.sending while there is something to send. */
+    rs_qsm_view *view;
+} rs_qsm_out;
+
+/* A token that this node passes on, until it is acknowledged. */
+typedef struct {
+    rs_list in_view;
+    uint32_t place, phase;
+    uint32_t tries;
+    rs_time due;
+    rs_qsm_token token;
+    uint32_t length;
+    uint8_t bytes[];
+} rs_qsm_pass;
+
+/* Which token of a part came last. */
+typedef struct {
+    rs_peer leader;
+    uint32_t round;
+    uint32_t phases; /* a bit each */
+} rs_qsm_seen;
+
+struct rs_qsm_view {
+    rs_qsm_view *next; /* The next one in its bucket. */
+    rs_list active;    /* In rs_qsm.active while it has something to wait for. */
+    rs_qsm *own;
+    uint32_t region;
+    uint64_t version;
+    rs_group channel;
+    rs_peer *nodes; /* ascending */
+    uint32_t count;
+    uint32_t self; /* This node's place among them, or RS_QSM_NOWHERE. */
+    uint32_t partitions, partition;
+    uint32_t option[RS_GROUP_OPTIONS_MOST];
+    rs_time interval;
+    bool open, current;
+    rs_time retired_at; /* 0: it is current, or it was not looked at since. */
+    rs_list streams;
+    rs_qsm_stream **by_place; /* Of senders that are nodes; made with the first. */
+    rs_qsm_out *out;
+    rs_list passes;
+    rs_qsm_seen *seen; /* RS_QSM_PARTS of them; made with the first token. */
+    rs_time *silent;   /* By place: so long it takes no tokens; made with the first. */
+    rs_time token_at;  /* A token of another node, or the own one's return, was seen then. */
+    rs_time wake_at;   /* Nobody passes a token, and something is missing, or not stable: the leader is told then. */
+    uint32_t wakes;
+    /* At the leader. */
+    bool leads; /* in place of the first node, which does not answer */
+    uint32_t round, outstanding, parts;
+    rs_time round_at, next_at;
+    rs_time ticked_at; /* The last token was here then. */
+    rs_qsm_meter meter;
+};
+
+typedef struct {
+    rs_list order;
+    rs_peer peer;
+    uint32_t length;
+    uint8_t bytes[];
+} rs_qsm_small;
+
+typedef struct {
+    rs_qsm_view *view;
+    rs_peer sender, peer;
+    uint64_t sn;
+} rs_qsm_forward;
+
+typedef struct {
+    uint64_t data_sent, data_received, duplicates, again_sent, forwards_sent, forwards_received;
+    uint64_t tokens_sent, token_acks_sent, tokens_again, tokens_skipped, rounds, rounds_incomplete;
+    uint64_t acked, ack_us; /* Packets that all who cache them have, and how long that took, added up. */
+    uint64_t pulls_sent, acks_sent, naks_sent, positions_sent, packed, lost, refused, foreign;
+} rs_qsm_stats;
+
+struct rs_qsm {
+    rs_messages *node;
+    rs_qsm_view *views[RS_QSM_BUCKETS];
+    uint32_t view_count;
+    rs_list active, sending;
+    rs_list smalls, handed;
+    uint32_t small_count;
+    rs_qsm_forward *forwards; /* a ring */
+    uint32_t forward_head, forward_tail;
+    double forward_credits;
+    rs_time forward_at;
+    rs_qsm_view *prepared;
+    rs_qsm_entry *entries; /* RS_QSM_ENTRIES of them, of the token in hand */
+    uint32_t entry_count;
+    uint8_t *scratch; /* one message */
+    uint64_t cache_bytes, out_bytes;
+    rs_qsm_stats stats;
+    rs_time now; /* of the last timeout */
+};
+
+/* -------------------------------------------------------------------------------------------------- small things */
+
+static inline rs_time rs_qsm_earlier(rs_time a, rs_time b) {
+    return a < b ? a : b;
+}
+
+static inline uint64_t rs_qsm_sn_of(const rs_qsm_view *view, uint32_t partition, uint64_t q) {
+    return q * view->partitions + partition;
+}
+
+#endif
