@@ -261,8 +261,12 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
         rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
     x->next = RS_NEXT_NONE;
     x->answer_due = x->light_due = x->pass_over_due = x->grace_due = x->dark_due = x->path_done_due = RS_NEVER;
-    if (!sending && x->end == x->t.fragments)
-        return; /* the data channel had done its part */
+    if (!sending && x->end == x->t.fragments) { /* the data channel had done its part, but for repairs of a tail */
+        rs_engine_stop(node, &x->t);
+        if (!x->fnsd_said && x->fnsd_due == RS_NEVER)
+            x->fnsd_due = now;
+        return;
+    }
     for (uint32_t i = 0; i < x->recipient_count; i++)
         x->recipients[i].wanted = x->recipients[i].member;
     begin_session(node, now, x, sending ? x->first : x->end, x->t.fragments);

@@ -172,6 +172,36 @@ static void tail__on_a_packet_path_only(void **state) {
     }
 }
 
+/* The path fails in the tail: nothing more goes by it, and who misses something is patched at once. */
+static void tail__its_path_fails(void **state) {
+    (void)state;
+    uint32_t tails = 0;
+    for (rs_time after = 100; after < 12 * MS; after = after * 3 / 2) {
+        losses l = {.share = 0.25, .run = 3};
+        net *n = make(3, &l);
+        net_knob(n)->quiet = false;
+        rs_xfer xfer = net_send_all(n, 1, 4000 * FRAGMENT);
+        rs_time at = 0;
+        while (net_stats(n, 0, xfer).phase != RS_PHASE_PATCHING)
+            net_at(n, at += MS / 10);
+        net_at(n, at += after);
+        if (net_event(n, 0, RS_EV_PATH_DONE, ANYONE)) { /* the tail was over */
+            net_free(n);
+            break;
+        }
+        tails++;
+        net_call(n, 0, rs_path_failed(net_node(n, 0), net_knob(n)->now, xfer, "a test"));
+        uint64_t before = net_knob(n)->data_packets;
+        net_at(n, at + 20 * MS);
+        for (rs_peer to = 1; to <= 3; to++) /* an answer to it is a request for what is missing */
+            assert_true(net_has(n, to, 1) || net_messages(n, 0, to, RS_MSG_DATA_FNSD) == 1);
+        finish(n, 3, xfer, &l);
+        assert_int_equal(net_knob(n)->data_packets, before);
+        net_free(n);
+    }
+    assert_true(tails >= 3);
+}
+
 /* A receiver whose connection breaks, and one that dies, in the middle and in the tail of it. */
 static void connections_and_receivers_that_go__hold_nobody(void **state) {
     (void)state;
@@ -201,6 +231,7 @@ int main(void) {
         cmocka_unit_test(rare_or_one_receivers_loss__patched),
         cmocka_unit_test(repairs__do_not_stall_the_data_channel),
         cmocka_unit_test(tail__on_a_packet_path_only),
+        cmocka_unit_test(tail__its_path_fails),
         cmocka_unit_test(connections_and_receivers_that_go__hold_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
