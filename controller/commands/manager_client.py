@@ -7,6 +7,7 @@ import os
 import ssl
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,17 +40,34 @@ class Managers:
     def where(self) -> str:
         return self.places[0]
 
-    def request(self, method: str, path: str, body: Any, query: dict[str, Any], timeout_s: float) -> httpx.Response:
-        """What the leader answers. Raises httpx.HTTPError, of the last one that was tried, when none does."""
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: dict[str, Any],
+        timeout_s: float,
+        away_s: float = 0.0,
+        tell: Callable[[str], None] = lambda words: None,
+    ) -> httpx.Response:
+        """What the leader answers. `away_s`: how long one that is away is waited for; `tell` gets the words of that,
+        once. Raises httpx.HTTPError, of the last one that was tried, when none does.
+        """
         # Whoever does not answer may have heard it all the same: the next one must not do it again.
         headers = {"Idempotency-Key": str(uuid.uuid4())} if (method, path) == ("POST", "/v1/paths") else {}
         bounds = httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
         began = time.monotonic()
+        told, away_s = False, away_s if any(map(_may_come_back, self.places)) else 0.0
         while True:
-            answer, failure, standing = self._ask_each(method, path, body, query, headers, bounds)
+            answer, failure, standing = self._ask_each(method, path, body, query, headers, bounds, away_s > 0)
             if answer is not None:
                 return answer
             patience = TAKEOVER_S if standing is not None else REFUSED_S if len(self.places) > 1 else 0.0
+            if failure is not None and standing is None and away_s > patience:
+                patience = away_s
+                if not told:
+                    tell(f"waiting for the manager at {' or '.join(self.places)}, {away_s:g} s at most: {failure}")
+                told = True
             if time.monotonic() >= began + patience:
                 if standing is not None:
                     return standing
@@ -58,9 +76,18 @@ class Managers:
             time.sleep(LOOK_S)
 
     def _ask_each(
-        self, method: str, path: str, body: Any, query: dict[str, Any], headers: dict[str, str], bounds: httpx.Timeout
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: dict[str, Any],
+        headers: dict[str, str],
+        bounds: httpx.Timeout,
+        again: bool = False,
     ) -> tuple[httpx.Response | None, httpx.HTTPError | None, httpx.Response | None]:
-        """The leader's answer; else why the last one did not answer, and what somebody said who stands by."""
+        """The leader's answer; else why the last one did not answer, and what somebody said who stands by. `again`: all
+        are asked once more if none answers.
+        """
         failure: httpx.HTTPError | None = None
         standing: httpx.Response | None = None
         places, asked = list(self.places), set[str]()
@@ -78,7 +105,7 @@ class Managers:
                 continue
             except httpx.HTTPError as error:
                 failure = error
-                if safe and len(self.places) > 1 and not isinstance(error, httpx.ReadTimeout):
+                if safe and (again or len(self.places) > 1) and not isinstance(error, httpx.ReadTimeout):
                     continue
                 raise
             if answer.status_code == 307:
@@ -109,6 +136,11 @@ class Managers:
 def _place(name: str) -> str:
     """A unix socket's path, a folder with manager.sock, or a URL."""
     return name if name.startswith(("http://", "https://", "/", ".", "~")) else f"http://{name}"
+
+
+def _may_come_back(place: str) -> bool:
+    """Not one of a lab that does not run."""
+    return place.startswith("http") or Path(place).expanduser().parent.is_dir()
 
 
 def _of_lab(lab: str) -> list[str]:

@@ -21,6 +21,7 @@ from rostrum.topologies.units import Duration, Size
 OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)  # files are not narrow
 TIMEOUT_S = 10.0
 POLL_MARGIN_S = 5.0
+AWAY_S = 60.0  # for a manager that is away when a path is asked for, as `rostrum send` waits
 TRACE_MAX = 1000  # transfers; as many as a manager remembers
 MANAGER_HELP = "URLs or sockets of managers, with commas between; default: $ROSTRUM_MANAGER, the lab's, this machine's."
 
@@ -35,10 +36,19 @@ class Api:
     def where(self) -> str:
         return self._managers.where
 
-    def call(self, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S, **query: Any) -> Any:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        timeout_s: float = TIMEOUT_S,
+        away_s: float = 0.0,
+        **query: Any,
+    ) -> Any:
+        """`away_s`: how long a manager that is away is waited for, which people are told."""
         given = {key: value for key, value in query.items() if value is not None}
         try:
-            answer = self._managers.request(method, path, body, given, timeout_s)
+            answer = self._managers.request(method, path, body, given, timeout_s, away_s, _tell)
             value = answer.json()
         except httpx.TimeoutException as error:
             raise click.ClickException(f"the manager at {self.where} did not answer within {timeout_s:g} s") from error
@@ -54,6 +64,10 @@ class Api:
             detail = value.get("detail") if isinstance(value, dict) else None
             raise click.ClickException(str(detail or f"{method} {path}: HTTP {answer.status_code}"))
         return value
+
+
+def _tell(words: str) -> None:
+    click.echo(words, err=True)
 
 
 def with_api(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,14 +157,20 @@ def request_path(
     within: float | None,
     waits: bool,
 ) -> None:
-    """A path from SENDER to RECEIVERS. Any UDP sender can use it: send to its group, and join that at the receivers."""
+    """A path from SENDER to RECEIVERS. Any UDP sender can use it: send to its group, and join that at the receivers.
+
+    A manager that is away is waited for: as long as --within says, or a minute.
+    """
     body = {"sender": sender, "receivers": list(receivers), "kind": kind, "size": size}
     body |= {"lease_ms": _ms(lease), "wait_ms": _ms(within)}
-    made = api.call("POST", "/v1/paths", {key: value for key, value in body.items() if value is not None})
+    away_s = AWAY_S if within is None else within
+    given = {key: value for key, value in body.items() if value is not None}
+    made = api.call("POST", "/v1/paths", given, away_s=away_s)
     while waits and made["state"] in ("queued", "configuring"):
         if made["state"] == "queued" and not as_json:
             OUT.print(f"{made['id']} is queued: {made['reason']}")
-        made = api.call("GET", f"/v1/paths/{made['id']}", wait="active", timeout_ms=5000, timeout_s=5.0 + POLL_MARGIN_S)
+        path, timeout_s = f"/v1/paths/{made['id']}", 5.0 + POLL_MARGIN_S
+        made = api.call("GET", path, wait="active", timeout_ms=5000, timeout_s=timeout_s, away_s=away_s)
     print_json(made) if as_json else _print_path(made)
     if made["state"] == "failed":
         raise click.exceptions.Exit(1)

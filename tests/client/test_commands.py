@@ -11,12 +11,25 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
-from rostrum.client import Event, Receiver, SendResult, cli, names, report, stream_commands
+from rostrum.client import (
+    Event,
+    Receiver,
+    SendResult,
+    Unavailable,
+    cli,
+    commands,
+    group_commands,
+    names,
+    report,
+    stream_commands,
+)
 from rostrum.client.cli import main
+from rostrum.client.groups import Message
 
 from tests.client.conftest import Server
 
@@ -266,12 +279,78 @@ def test_the_agents_socket_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         living.listen()
         assert names.agent_socket("h3") == tmp_path / "third/h3/agent.sock"  # the other is what a killed lab left
     assert names.agent_socket("h2", "other") == tmp_path / "other/h2/agent.sock"
-    with pytest.raises(Exception, match="no agent of h9"):
+    with pytest.raises(Exception, match=r"h9 is no server of any lab \(lab, other, third\).*: h1, h2, h3"):
         names.agent_socket("h9")
+    with pytest.raises(Exception, match="h9 is no server of lab other; those with an agent: h2, h3"):
+        names.agent_socket("h9", "other")
+    with pytest.raises(Exception, match=r"no lab fourth .*: lab, other, third"):
+        names.agent_socket("h1", "fourth")
+    lab_with(tmp_path, *(f"large/s{number}" for number in range(1, 31)))
+    with pytest.raises(Exception, match=r"agent: s1, s2, s3.*, s16, and 14 more"):
+        names.agent_socket("s31", "large")
     (tmp_path / "system.sock").touch()
     assert names.agent_socket() == tmp_path / "system.sock"
     monkeypatch.setenv("ROSTRUM_SOCKET", "/elsewhere")
     assert names.agent_socket() == Path("/elsewhere")
+
+
+def test_a_lab_is_asked_for_where_none_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "labs_folder", lambda: tmp_path)
+    with pytest.raises(Exception, match=r"no lab runs here .*rostrum lab up"):
+        names.agent_socket("h1")
+
+
+class _LeavingAgent:
+    """Its group has a message for each life, after which it goes away; some lives it is not there at all."""
+
+    def __init__(self, lives: list[bytes | None]) -> None:
+        self.server, self._lives = "h3", lives
+        self.protocol, self.order = "plain", "none"
+
+    def __call__(self, *_: object, **__: object) -> _LeavingAgent:
+        if not self._lives or self._lives[0] is None:
+            del self._lives[:1]
+            raise Unavailable("no agent answers")
+        return self
+
+    def __enter__(self) -> _LeavingAgent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def status(self) -> SimpleNamespace:
+        return SimpleNamespace(manager_up=True, manager="up")
+
+    def join(self, group: str, **_: object) -> _LeavingAgent:
+        self._said = False
+        return self
+
+    def next(self, _: float | None) -> Message:
+        if self._said:
+            del self._lives[0]
+            raise Unavailable("the agent went away")
+        self._said = True
+        return Message("h1", 1, self._lives[0] or b"")
+
+
+def subscribe(monkeypatch: pytest.MonkeyPatch, lives: list[bytes | None], *options: str) -> Result:
+    monkeypatch.setattr(commands, "Agent", _LeavingAgent(lives))
+    monkeypatch.setattr(group_commands, "AGENT_LOOK_S", 0.0)
+    return CliRunner().invoke(main, ["sub", "ticks", "--socket", "/somewhere", *options])
+
+
+def test_sub_waits_for_an_agent_that_goes_away_and_joins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = subscribe(monkeypatch, [b"one", None, None, b"two", b"three"], "--count", "3")
+    assert result.exit_code == 0 and result.stdout.split() == ["one", "two", "three"]
+    assert "waiting for the agent, 60 s at most" in result.stderr and "h3 is again in ticks" in result.stderr
+
+
+def test_sub_says_what_to_do_when_its_agent_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = subscribe(monkeypatch, [b"one"], "--wait", "50ms")
+    assert result.exit_code == 1 and result.stdout.split() == ["one"]
+    assert "the agent went away, and is not back: start it" in result.stderr
+    assert "no agent answers" in subscribe(monkeypatch, []).stderr  # it never was there: that is said at once
 
 
 def test_data_ids() -> None:

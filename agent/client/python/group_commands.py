@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import click
@@ -13,9 +14,11 @@ import click
 from .agent import Agent
 from .commands import JSON, WAIT, which_agent
 from .groups import Group, Message
-from .values import TimedOut
+from .values import RostrumError, TimedOut, Unavailable
 
 Connect = Callable[[], Agent]
+AGENT_WAIT_S = 60.0  # for an agent that went away, as a join waits for a manager
+AGENT_LOOK_S = 0.25
 
 
 def _group_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,11 +142,10 @@ def sub(
       rostrum sub ticks --wait 5s --quiet            how many come
     """
     got, lost, short = 0, 0, False
-    with connect() as agent, _told_of_waiting(agent).join(group, **_chosen(**options)) as messages:
-        click.echo(f"{agent.server} is in {group} ({messages.protocol}, order {messages.order})", err=True)
+    with contextlib.closing(_messages(connect, group, _chosen(**options), wait)) as messages:
         try:
             while count is None or got < count:
-                message = messages.next(wait)
+                message = next(messages)
                 if message.lost is not None:
                     lost += message.lost
                     click.echo(f"lost: {message.lost or 'some'} {_of(message)}: {message.why}", err=True)
@@ -161,6 +163,38 @@ def sub(
         )
     if short:
         sys.exit(1)
+
+
+def _messages(
+    connect: Connect, group: str, chosen: dict[str, Any], wait: float | None
+) -> Generator[Message, None, None]:
+    """The group's messages, without end. An agent that goes away is waited for, and the group joined again; what others
+    published meanwhile is lost.
+    """
+    gone: RostrumError | None = None  # why there is no agent
+    give_up = 0.0
+    while True:
+        try:
+            with connect() as agent, (agent if gone else _told_of_waiting(agent)).join(group, **chosen) as messages:
+                again = "again " if gone else ""
+                click.echo(
+                    f"{agent.server} is {again}in {group} ({messages.protocol}, order {messages.order})", err=True
+                )
+                gone, give_up = None, time.monotonic()
+                while True:
+                    yield messages.next(wait)
+        except Unavailable as error:
+            if not give_up:
+                raise  # it was never in it
+            if gone is None:
+                bound = AGENT_WAIT_S if wait is None else wait
+                click.echo(f"{error}: waiting for the agent, {bound:g} s at most; what is published meanwhile is lost",
+                           err=True)  # fmt: skip
+                gone, give_up = error, time.monotonic() + bound
+            if time.monotonic() >= give_up:
+                words = f"{gone}, and is not back: start it (systemctl start rostrumd), and subscribe again"
+                raise Unavailable(words) from error
+            time.sleep(AGENT_LOOK_S)
 
 
 def _of(message: Message) -> str:

@@ -17,6 +17,7 @@ COMMAND_APP_ID = uuid5(NAMESPACE_URL, "rostrum:command")
 
 SYSTEM_SOCKET = Path("/run/rostrum/agent.sock")
 DEFAULT_LAB = "lab"  # what `rostrum lab up` calls it
+NAMED_MAX = 16  # servers in an error's words
 DATA_ID_MAX = 2**64 - 1
 
 
@@ -52,13 +53,32 @@ def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
     if server is None and lab is None and not found:
         return SYSTEM_SOCKET
     if not found:
-        where = f"lab {lab}" if lab else "any lab"
-        raise RostrumError(f"{where} has no agent of {server or 'a server'} under {labs_folder()}", Code.UNAVAILABLE)
+        raise RostrumError(_not_found(server, lab), Code.UNAVAILABLE)
     servers = sorted({path.parent.name for path in found})
     choices = sorted({path.parent.parent.name for path in found})
     if len(choices) > 1:
         raise RostrumError(f"several labs are there; say which with --lab: {', '.join(choices)}", Code.INVALID)
     raise RostrumError(f"say which agent with --server: {', '.join(servers)} (or --socket PATH)", Code.INVALID)
+
+
+def _not_found(server: str | None, lab: str | None) -> str:
+    """What is there instead of that server, or that lab."""
+    there = sorted(labs_folder().glob("*/*/agent.sock"))
+    labs = sorted({path.parent.parent.name for path in there})
+    if not there:
+        return f"no lab runs here ({labs_folder()}): start one with rostrum lab up, or name an agent with --socket PATH"
+    if lab and lab not in labs:
+        return f"there is no lab {lab} under {labs_folder()}; there is: {', '.join(labs)}"
+    found = sorted({path.parent.name for path in there if lab in (None, path.parent.parent.name)}, key=_by_number)
+    more = f", and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
+    where = f"lab {lab}" if lab else f"lab {labs[0]}" if len(labs) == 1 else f"any lab ({', '.join(labs)})"
+    return f"{server} is no server of {where}; those with an agent: {', '.join(found[:NAMED_MAX])}{more}"
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    """h2 before h10."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    return name[: len(name) - len(digits)], int(digits or 0), name
 
 
 def data_id_of(name: str | int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,6 +119,35 @@ def test_circles__end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manager_client, "TAKEOVER_S", 0.0)
     assert get(Managers("a:81", "lab")).status_code == 307
     assert len(net.heard) <= 4
+
+
+def test_away__a_manager_that_restarts_is_waited_for_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rostrum paths request` while it restarts, and while it goes with the answer under way."""
+    net, told = Net(monkeypatch), list[str]()
+
+    def dies(_: httpx.Request) -> httpx.Response:
+        net.handlers["a"] = leads
+        raise httpx.RemoteProtocolError("server disconnected without sending a response")
+
+    def comes(_: float) -> None:
+        if len(net.heard) == 3:
+            net.handlers["a"] = dies
+
+    monkeypatch.setattr(time, "sleep", comes)
+    managers = Managers("http://a:81", "lab")
+    assert managers.request("POST", "/v1/paths", {}, {}, 5.0, 60.0, told.append).status_code == 200
+    assert net.hosts() == ["a"] * 5 and len({one.headers["Idempotency-Key"] for one in net.heard}) == 1
+    assert len(told) == 1 and "waiting for the manager at http://a:81, 60 s at most" in told[0]
+
+
+def test_away__one_of_a_lab_that_does_not_run_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    net, told = Net(monkeypatch), list[str]()
+    monkeypatch.setattr(manager_client, "labs_folder", lambda: tmp_path)
+    with pytest.raises(httpx.HTTPError):
+        Managers(None, "none").request("POST", "/v1/paths", {}, {}, 5.0, 60.0, told.append)
+    assert not told and len(net.heard) == 1
 
 
 def test_request__is_repeated_at_another_manager_with_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
