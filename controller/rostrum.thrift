@@ -263,7 +263,9 @@ struct GroupFacts {
   /** IPv4 multicast address and UDP port. Groups may share an address: receivers tell them apart by the id in the packets. */
   2: required string address,
   3: required i32 data_port,
-  4: required GroupOptions options
+  4: required GroupOptions options,
+  /** Further addresses, for engines that use several: the group's channels are `address` (0) and these (1 and on), in this order. */
+  5: optional list<string> more_addresses (max = "1023")
 }
 
 /** One immutable view. Full: `base_version` is absent, `facts` is there, `members` and `senders` are all there are. Delta: what changed since the
@@ -282,7 +284,9 @@ struct GroupView {
    *  list are not taken, and only members are answered. */
   6: required list<i32> senders (max = "65536"),
   /** Delta: no longer of the group. Who turns from member to sender, or the other way round, is in the list of what it is now, and not here. */
-  7: required list<i32> gone (max = "65536")
+  7: required list<i32> gone (max = "65536"),
+  /** At which of the group's channels this agent listens, if it is a member. Absent: at all of them, or, with a delta that has no facts, as it did. */
+  8: optional list<i32> listens (max = "1024")
 }
 
 /** What preflight and doctor ask of agents. */

@@ -91,6 +91,7 @@ class Held:
     version: int
     members: set[int]
     senders: set[int]
+    listens: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -119,7 +120,8 @@ class Listener:
         if view.base_version is None:
             assert view.facts and not view.gone
             self.names[view.id] = view.facts.group
-            self.groups[view.facts.group] = Held(view.facts, view.version, set(view.members), set(view.senders))
+            members, senders = set(view.members), set(view.senders)
+            self.groups[view.facts.group] = Held(view.facts, view.version, members, senders, view.listens)
             return
         held = self.groups[self.names[view.id]]
         assert held.version == view.base_version, f"{self.server} has version {held.version}, not the base of {view}"

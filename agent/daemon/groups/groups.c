@@ -52,8 +52,10 @@ void rs_group_tell(rs_groups *g, rs_local_group *group, rs_link_group_call call,
         if (rs_stream_options(s)->protocol[0])
             given = rs_stream_options(s);
     rs_link_group_view view = {.id = group->id, .version = group->version};
-    if (group->viewed)
-        view.address = g->channels[group->channel].address;
+    if (group->viewed) {
+        view.addresses = &g->channels[group->places[0].channel].address;
+        view.address_count = 1;
+    }
     if (link && rs_link_up(link))
         rs_link_group(link, rs_agent_now(g->agent), call, group->name, given, group->viewed && held ? &view : NULL);
 }
@@ -88,7 +90,7 @@ void rs_group_forget(rs_groups *g, rs_local_group *group) {
     if (!group->viewed)
         return;
     rs_messages_forget(g->node, rs_agent_now(g->agent), group->id);
-    rs_group_leave_channel(g, group, false);
+    rs_group_leave_channels(g, group, false);
     unlink_id(g, group);
     group->viewed = group->member = false;
     group->member_count = group->sender_count = 0;
@@ -341,7 +343,7 @@ uint32_t rs_groups_status(const rs_groups *g, rostrum_group_status *rows, uint32
         snprintf(row->protocol, sizeof row->protocol, "%s", group->protocol);
         snprintf(row->order, sizeof row->order, "%s", group->order);
         if (group->viewed)
-            rs_address_text(g->channels[group->channel].address, row->address);
+            rs_address_text(g->channels[group->places[0].channel].address, row->address);
     }
     return count;
 }

@@ -32,6 +32,12 @@ typedef struct {
     uint32_t users, listeners; /* groups */
 } rs_group_channel;
 
+/* A channel of a group, and whether this server is to listen there, and does. */
+typedef struct {
+    rs_group channel;
+    bool wanted, listening;
+} rs_group_place;
+
 /* A group left that address lately: it is listened at a little longer. */
 typedef struct {
     rs_group channel;
@@ -47,7 +53,6 @@ struct rs_local_group {
     uint32_t stream_count, receiver_count; /* waiting ones too */
     bool viewed;                           /* the rest holds; the engine knows it */
     bool member;                           /* this server is one, by the newest view */
-    bool listening;                        /* at `channel` */
     bool reports;                          /* of the members it is one that tells senders how far it is */
     bool told_join, told_use;              /* to the manager, since it was last there */
     bool asked;                            /* for a program that waits: a refusal may be about it alone */
@@ -55,7 +60,8 @@ struct rs_local_group {
     rs_time unused_at;                     /* it goes then; RS_NEVER: programs use it */
     uint32_t id;
     uint64_t version;
-    rs_group channel;
+    rs_group_place *places; /* its channels; NULL: it is not viewed */
+    uint32_t place_count;
     char protocol[32], order[8], options[RS_GROUP_OPTIONS_TEXT];
     int32_t *members, *senders; /* ids of peers, ascending */
     uint32_t member_count, sender_count;

@@ -123,11 +123,20 @@ void rs_group_peers_free(rs_groups *groups) {
 
 /* ------------------------------------------------------------------------------------------------------- views */
 
-void rs_group_leave_channel(rs_groups *g, rs_local_group *group, bool linger) {
-    if (group->listening)
-        rs_channel_ignore(g, group->channel, linger);
-    group->listening = false;
-    rs_channel_unuse(g, group->channel);
+/* No channel of the group is used or listened at any more; where it listened, it may do so a little longer. */
+static void leave(rs_groups *g, rs_group_place *places, uint32_t count, bool linger) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (places[i].listening)
+            rs_channel_ignore(g, places[i].channel, linger);
+        rs_channel_unuse(g, places[i].channel);
+    }
+    free(places);
+}
+
+void rs_group_leave_channels(rs_groups *g, rs_local_group *group, bool linger) {
+    leave(g, group->places, group->place_count, linger);
+    group->places = NULL;
+    group->place_count = 0;
 }
 
 static int compare(const void *a, const void *b) {
@@ -192,34 +201,67 @@ static bool take_members(rs_local_group *group, const rs_link_group_view *view) 
     return true;
 }
 
-static bool listen_or_not(rs_groups *g, rs_local_group *group, bool listen, char *error) {
-    if (listen && !group->listening && !rs_channel_listen(g, group->channel, error))
-        return false;
-    if (!listen && group->listening)
-        rs_channel_ignore(g, group->channel, false);
-    group->listening = listen;
+/* Listens where a member is to, and nowhere else. */
+static bool listen_or_not(rs_groups *g, rs_group_place *places, uint32_t count, bool member, char *error) {
+    for (uint32_t i = 0; i < count; i++) {
+        rs_group_place *p = &places[i];
+        bool listen = member && p->wanted;
+        if (listen && !p->listening && !rs_channel_listen(g, p->channel, error))
+            return false;
+        if (!listen && p->listening)
+            rs_channel_ignore(g, p->channel, false);
+        p->listening = listen;
+    }
     return true;
 }
 
-/* Moves to the view's address. False, in words: it cannot be listened at; the group is as it was. */
-static bool take_channel(rs_groups *g, rs_local_group *group, const rs_link_group_view *view, bool listen,
-                         char *error) {
-    const rs_group_channel *now = group->viewed ? &g->channels[group->channel] : NULL;
-    if (now && (!view->group || (now->address == view->address && now->port == view->port)))
-        return listen_or_not(g, group, listen, error);
-    rs_group channel = rs_channel_use(g, view->address, view->port);
-    if (channel == RS_NO_GROUP) {
-        snprintf(error, RS_IO_ERROR_MAX, "this server uses %u multicast addresses already", RS_CHANNELS_MOST);
+static void want(rs_group_place *places, uint32_t count, const rs_link_group_view *view) {
+    if (!view->says_listens && !view->group)
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        places[i].wanted = !view->says_listens;
+    for (uint32_t i = 0; i < view->listen_count; i++)
+        if (view->listens[i] >= 0 && (uint32_t)view->listens[i] < count)
+            places[view->listens[i]].wanted = true;
+}
+
+static bool has_channels(const rs_groups *g, const rs_local_group *group, const rs_link_group_view *view) {
+    bool same = group->place_count == view->address_count;
+    for (uint32_t i = 0; i < view->address_count && same; i++) {
+        const rs_group_channel *c = &g->channels[group->places[i].channel];
+        same = c->address == view->addresses[i] && c->port == view->port;
+    }
+    return same;
+}
+
+/* Moves to the view's addresses. False, in words: they cannot be listened at; the group is as it was. */
+static bool take_channels(rs_groups *g, rs_local_group *group, const rs_link_group_view *view, bool member,
+                          char *error) {
+    if (group->viewed && (!view->group || has_channels(g, group, view))) {
+        want(group->places, group->place_count, view);
+        return listen_or_not(g, group->places, group->place_count, member, error);
+    }
+    rs_group_place *places = calloc(view->address_count, sizeof *places);
+    uint32_t count = 0;
+    snprintf(error, RS_IO_ERROR_MAX, places ? "this server uses %u multicast addresses already" : "memory is short",
+             RS_CHANNELS_MOST);
+    for (; places && count < view->address_count; count++) {
+        places[count].channel = rs_channel_use(g, view->addresses[count], view->port);
+        if (places[count].channel == RS_NO_GROUP)
+            break;
+    }
+    if (!places || count < view->address_count) {
+        leave(g, places, count, false);
         return false;
     }
-    if (listen && !rs_channel_listen(g, channel, error)) {
-        rs_channel_unuse(g, channel);
+    want(places, count, view);
+    if (!listen_or_not(g, places, count, member, error)) {
+        leave(g, places, count, false);
         return false;
     }
-    if (now)
-        rs_group_leave_channel(g, group, true);
-    group->channel = channel;
-    group->listening = listen;
+    rs_group_leave_channels(g, group, true);
+    group->places = places;
+    group->place_count = count;
     return true;
 }
 
@@ -249,16 +291,21 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
     size_t most = (size_t)group->member_count + group->sender_count + 1;
     rs_peer *peers = calloc(most, sizeof *peers);
     uint32_t *incarnations = calloc(most, sizeof *incarnations), self = g->agent->options.address;
+    rs_group *more = calloc(group->place_count, sizeof *more);
     rs_time now = rs_agent_now(g->agent);
     rs_messages_view view = {.group = group->id,
                              .version = group->version,
-                             .channel = group->channel,
+                             .channel = group->places[0].channel,
+                             .more_channels = more,
+                             .more_count = group->place_count - 1,
                              .members = peers,
                              .incarnations = incarnations,
                              .order = strcmp(group->order, "fifo") == 0 ? RS_ORDER_FIFO : RS_ORDER_NONE,
                              .protocol = group->protocol,
                              .options = group->options};
-    rs_status status = peers && incarnations ? RS_OK : RS_ERR_MEMORY;
+    rs_status status = peers && incarnations && more ? RS_OK : RS_ERR_MEMORY;
+    for (uint32_t i = 1; i < group->place_count && status == RS_OK; i++)
+        more[i - 1] = group->places[i].channel;
     group->member = false;
     if (status == RS_OK) {
         view.member_count = look_up(g, group->members, group->member_count, peers, incarnations, 0);
@@ -277,6 +324,7 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
     rs_flow_view(&group->flow, self, group->id, peers, view.member_count);
     free(peers);
     free(incarnations);
+    free(more);
     if (status != RS_OK)
         snprintf(error, RS_IO_ERROR_MAX, "%s cannot be used here (%s, by its agent): %s", group->name,
                  g->agent->options.server, rs_messages_refusal(g->node));
@@ -295,16 +343,16 @@ static void open_streams(rs_local_group *group) {
 }
 
 static bool take_view(rs_groups *g, rs_local_group *group, const rs_link_group_view *view, char *error) {
-    bool listen = false;
+    bool member = false;
     if (!take_members(group, view)) {
         snprintf(error, RS_IO_ERROR_MAX, "memory is short");
         return false;
     }
-    for (uint32_t i = 0; i < group->member_count && !listen; i++) {
+    for (uint32_t i = 0; i < group->member_count && !member; i++) {
         const rs_group_peer *peer = rs_group_peer_by_id(g, group->members[i]);
-        listen = peer && peer->address == g->agent->options.address;
+        member = peer && peer->address == g->agent->options.address;
     }
-    bool ok = take_channel(g, group, view, listen, error);
+    bool ok = take_channels(g, group, view, member, error);
     if (ok && !group->viewed) {
         group->id = view->id;
         group->next_by_id = g->by_id[view->id % RS_GROUP_BUCKETS];

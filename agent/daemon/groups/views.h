@@ -9,7 +9,7 @@ void rs_groups_peer(void *agent, const rs_link_group_peer *peer);
 void rs_groups_view(void *agent, const rs_link_group_view *view);
 void rs_groups_refused(void *agent, const char *group, const char *reason);
 
-void rs_group_leave_channel(rs_groups *groups, rs_local_group *group, bool linger);
+void rs_group_leave_channels(rs_groups *groups, rs_local_group *group, bool linger);
 
 /* NULL: no memory, or RS_GROUP_PEERS_MOST. */
 rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_link_group_peer *peer);

@@ -298,7 +298,7 @@ rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const
         use.has_id = use.has_version = true;
         use.id = (int32_t)held->id;
         use.version = (int64_t)held->version;
-        use.address = dotted(held->address, address);
+        use.address = dotted(held->addresses[0], address);
     }
     const rs_thrift_manager_join_group args = {use}; /* use_group's are the same */
     return encode(call == RS_LINK_GROUP_JOIN ? RS_THRIFT_MANAGER_JOIN_GROUP : RS_THRIFT_MANAGER_USE_GROUP, &args, out);
@@ -445,7 +445,19 @@ static void deliver_view(const rs_thrift_overlay_view *from, rs_link_deliver_fn 
     free(servers);
 }
 
-/* False: a view nobody could use. */
+/* The addresses of the group's channels, NULL: memory is short, or one of them is no group's. */
+static uint32_t *addresses_of(const rs_thrift_group_facts *facts) {
+    const char *const *more = facts->more_addresses.items;
+    uint32_t *made = calloc(facts->more_addresses.count + 1u, sizeof *made);
+    bool good = made && parse_ipv4(facts->address, &made[0]) && IN_MULTICAST(made[0]);
+    for (uint32_t i = 0; i < facts->more_addresses.count && good; i++)
+        good = parse_ipv4(more[i], &made[i + 1]) && IN_MULTICAST(made[i + 1]);
+    if (!good)
+        free(made);
+    return good ? made : NULL;
+}
+
+/* False: a view nobody could use. `to->addresses` is the caller's to free. */
 static bool fill_group_view(const rs_thrift_group_view *from, rs_link_group_view *to) {
     const rs_thrift_group_facts *facts = from->facts;
     *to = (rs_link_group_view){.id = (uint32_t)from->id,
@@ -457,7 +469,10 @@ static bool fill_group_view(const rs_thrift_group_view *from, rs_link_group_view
                                .senders = from->senders.items,
                                .sender_count = from->senders.count,
                                .gone = from->gone.items,
-                               .gone_count = from->gone.count};
+                               .gone_count = from->gone.count,
+                               .says_listens = from->has_listens,
+                               .listens = from->listens.items,
+                               .listen_count = from->listens.count};
     if (from->id < 0 || from->version < 1 || (to->full ? !facts : from->base_version < 1))
         return false;
     if (!facts)
@@ -466,8 +481,11 @@ static bool fill_group_view(const rs_thrift_group_view *from, rs_link_group_view
     to->group = facts->group;
     to->port = (uint16_t)facts->data_port;
     to->options = (rs_link_group_options){options->protocol, options->order, options->options};
-    return facts->group[0] && parse_ipv4(facts->address, &to->address) && IN_MULTICAST(to->address) &&
-           facts->data_port >= 1 && facts->data_port <= UINT16_MAX;
+    if (!facts->group[0] || facts->data_port < 1 || facts->data_port > UINT16_MAX)
+        return false;
+    to->addresses = addresses_of(facts);
+    to->address_count = facts->more_addresses.count + 1;
+    return to->addresses != NULL;
 }
 
 /* What is no peer or no view is left out: the manager is asked again for what is missing then. */
@@ -489,6 +507,8 @@ static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_link_d
     for (uint32_t i = 0; peers && views && i < args->views.count; i++)
         message.group_view_count += fill_group_view(&each[i], &views[message.group_view_count]);
     deliver(context, &message);
+    for (uint32_t i = 0; i < message.group_view_count; i++)
+        free((void *)(uintptr_t)views[i].addresses);
     free(peers);
     free(views);
 }

@@ -129,9 +129,14 @@ typedef struct {
     uint64_t version;
     bool full;             /* else what changed since `base_version` */
     uint64_t base_version; /* not full */
-    const char *group;     /* its name; NULL: name, address, port and options are as they were */
-    uint32_t address;      /* multicast, IPv4, host order */
+    const char *group;     /* its name; NULL: name, addresses, port and options are as they were */
+    /* Of its channels: multicast, IPv4, host order. At least one, if there is a name. */
+    const uint32_t *addresses;
+    uint32_t address_count;
     uint16_t port;
+    bool says_listens; /* else a member listens at all of them, or, without a name, as it did */
+    const int32_t *listens;
+    uint32_t listen_count;
     rs_link_group_options options;
     const int32_t *members, *senders, *gone; /* ids of peers */
     uint32_t member_count, sender_count, gone_count;

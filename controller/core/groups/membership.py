@@ -395,7 +395,7 @@ def _finish(core: Core, now: int) -> None:
         group = m.groups.get(name)
         if group is None or group.held_until:
             continue
-        facts = GroupFacts(name, address, port, group.options)
+        facts = GroupFacts(name, address, port, group.options, group.more)
         version = group.version
         views = group.view(members, senders, facts)
         for server, (names, _) in m.unconfirmed.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
@@ -29,6 +29,9 @@ class Group:
     `fresh`: to be told the whole view. `reborn`: restarted since the last view. `kept`: made by REST, stays when it is
     empty. `lately`: left it a moment ago, and may publish again. `held_until`: an earlier manager had it, and its
     members have not all come back: no view before that.
+
+    `more`: addresses of further channels, of protocols that use several; `listens`: of servers that listen at some of
+    the channels only, which.
     """
 
     name: str
@@ -45,6 +48,9 @@ class Group:
     reborn: int = 0
     lately: int = 0
     held_until: int = 0
+    more: tuple[IPv4Address, ...] = ()
+    listens: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    told_listens: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def senders(self) -> int:
@@ -62,8 +68,14 @@ class Group:
         new_members = members & (~self.told_members | self.reborn)
         new_senders = senders & (~self.told_senders | self.reborn)
         gone = (self.told_members | self.told_senders) & ~everybody
+        moved = {
+            server
+            for server in self.listens.keys() | self.told_listens.keys()
+            if self.listens.get(server) != self.told_listens.get(server)
+        }
+        self.fresh |= sum(1 << server for server in moved)
         fresh, base = self.fresh & everybody, self.version
-        if changed or new_members or new_senders or gone:
+        if moved or changed or new_members or new_senders or gone:
             self.version += 1
         # Who was not in the last view has nothing that a delta could change. Publishers are told who the members are
         # too: what these ask for, and how far they say they are, counts; nobody else's word does. Those who are in it
@@ -77,7 +89,10 @@ class Group:
             full = GroupView(self.id, self.version, None, facts, ids(members), ids(senders))
             views |= dict.fromkeys(bits(told & members), full)
             views |= dict.fromkeys(bits(told & senders), full)
+        for server in views.keys() & self.listens.keys():
+            views[server] = replace(views[server], listens=self.listens[server])
         self.told_members, self.told_senders, self.told_facts = members, senders, facts
+        self.told_listens = dict(self.listens)
         self.fresh &= ~everybody
         self.reborn &= ~everybody
         return views

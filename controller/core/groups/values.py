@@ -136,6 +136,7 @@ class GroupFacts:
     address: IPv4Address
     data_port: int
     options: GroupOptions
+    more: tuple[IPv4Address, ...] = ()  # further channels, of engines that use several
 
 
 @dataclass(frozen=True)
@@ -149,3 +150,6 @@ class GroupView:
     members: tuple[int, ...]
     senders: tuple[int, ...]
     gone: tuple[int, ...] = ()
+    listens: tuple[int, ...] | None = (
+        None  # channels (0: the address, 1 and on: `more`) of this server alone; None: all
+    )

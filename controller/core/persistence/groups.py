@@ -37,6 +37,8 @@ class GroupsPart:
             "members": m.places.named(group.members),
             "uses": m.places.named(group.uses),
         }
+        if group.more:
+            record["more"] = [str(address) for address in group.more]
         if shared:
             record |= {"address": str(shared.address), "root": shared.root, "everybody": shared.everybody}
         return record
@@ -63,6 +65,7 @@ def _restore(core: Core, key: str, record: Mapping[str, Json], now: int) -> None
     group = Group(key, m.take_id(int(record["id"])), of, kept=bool(record["kept"]))
     m.groups[key] = group
     group.version = int(record["version"])
+    group.more = tuple(map(IPv4Address, record.get("more", ())))
     group.members, group.uses = _mask(core, record["members"]), _mask(core, record["uses"])
     for server in bits(group.everybody):
         m.of_server.setdefault(server, {})[key] = None
@@ -74,7 +77,7 @@ def _restore(core: Core, key: str, record: Mapping[str, Json], now: int) -> None
         # As it was told, as far as is known: who held that view hears only of what changes.
         group.told_members, group.told_senders = masks
         address = m.sharing.at[group.id].address
-        group.told_facts = GroupFacts(key, address, core.topology.data_port, of)
+        group.told_facts = GroupFacts(key, address, core.topology.data_port, of, group.more)
     mark(core, group, now)
 
 

@@ -97,6 +97,7 @@ def views(peers: Sequence[GroupPeer], known: Sequence[GroupView]) -> dict[str, A
                 list(one.members),
                 list(one.senders),
                 list(one.gone),
+                None if one.listens is None else list(one.listens),
             )
             for one in known
         ],
@@ -105,6 +106,6 @@ def views(peers: Sequence[GroupPeer], known: Sequence[GroupView]) -> dict[str, A
 
 def _facts(one: GroupFacts) -> Any:
     of = one.options
-    return idl.GroupFacts(
-        one.group, str(one.address), one.data_port, idl.GroupOptions(of.protocol, of.order, of.options)
-    )
+    options = idl.GroupOptions(of.protocol, of.order, of.options)
+    more = [str(address) for address in one.more] or None
+    return idl.GroupFacts(one.group, str(one.address), one.data_port, options, more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import IPv4Address
 
 import pytest
 from rostrum.controller.core import actions as act
@@ -526,6 +527,29 @@ def reborn(line: GroupLine) -> GroupLine:
     line.manager.restore(records, line.now)
     line.all_up()
     return line
+
+
+def test_view__of_a_group_with_several_channels_tells_each_server_its_own() -> None:
+    line = GroupLine()
+    line.join("news", "h1", "h3")
+    line.wait(QUARTER_S)
+    group, places = line.manager.core.members.groups["news"], line.manager.core.members.places
+    group.more = (IPv4Address("239.192.255.1"), IPv4Address("239.192.255.2"))
+    group.listens = {places.number["h3"]: (0, 2)}
+    line.join("news", "h5")
+    line.wait(QUARTER_S)
+    seen = {name: line.listeners[name].groups["news"] for name in ("h1", "h3", "h5")}
+    assert {view.facts.more for view in seen.values()} == {group.more}
+    assert [seen[name].listens for name in ("h1", "h3", "h5")] == [None, (0, 2), None]
+    group.listens = {places.number["h5"]: (1,)}
+    line.join("news", "h7")
+    line.wait(QUARTER_S)
+    seen = {name: line.listeners[name].groups["news"] for name in ("h1", "h3", "h5", "h7")}
+    assert [view.listens for view in seen.values()] == [None, None, (1,), None]
+    assert len({view.version for view in seen.values()}) == 1
+    before = group.told_facts
+    reborn(line)
+    assert line.manager.core.members.groups["news"].told_facts == before
 
 
 @pytest.mark.parametrize(("record", "expected"), [

@@ -29,10 +29,11 @@ static void see(void *context, const rs_link_message *message) {
         s->ids[i] = message->group_views[i].id;
     const rs_link_group_view *v = message->group_views;
     if (message->group_view_count > 0)
-        s->right = v->full && strcmp(v->group, "ticks") == 0 && v->address == 0xefc00009 && v->port == 7070 &&
-                   v->member_count == 3 && v->members[0] == 3 && v->members[2] == 2 && v->sender_count == 0 &&
-                   strcmp(v->options.protocol, "ricochet") == 0 && strcmp(v->options.order, "fifo") == 0 &&
-                   strcmp(v->options.options, "r=8,c=5") == 0;
+        s->right = v->full && strcmp(v->group, "ticks") == 0 && v->address_count == 2 &&
+                   v->addresses[0] == 0xefc00009 && v->addresses[1] == 0xefc0000a && v->says_listens &&
+                   v->listens[0] == 1 && v->port == 7070 && v->member_count == 3 && v->members[0] == 3 &&
+                   v->members[2] == 2 && v->sender_count == 0 && strcmp(v->options.protocol, "ricochet") == 0 &&
+                   strcmp(v->options.order, "fifo") == 0 && strcmp(v->options.options, "r=8,c=5") == 0;
 }
 
 static link_frame sample(void) {
@@ -41,14 +42,24 @@ static link_frame sample(void) {
                                                  {2, "h2", "nowhere", 7071, 5},
                                                  {3, "h3", "10.0.0.3", 0, 5},
                                                  {4, "h4", "10.0.0.4", 7071, 5}};
-    static const rs_thrift_group_facts good = {"ticks", "239.192.0.9", 7070, {"ricochet", "fifo", "r=8,c=5"}},
-                                       bad = {"ticks", "10.0.0.9", 7070, {"ricochet", "fifo", "r=8,c=5"}};
-    static const rs_thrift_group_view views[] = {
-        {.id = 9, .version = 4, .members = {members, 3}, .facts = &good},
-        {.id = 10, .version = 1, .members = {members, 3}},                /* full, but without facts */
-        {.id = 11, .version = 1, .members = {members, 3}, .facts = &bad}, /* no group's address */
+    static const int32_t listens[] = {1};
+    static const char *const more[] = {"239.192.0.10"}, *const bad_address[] = {"10.0.0.9"};
+    const rs_thrift_group_facts good = {.group = "ticks",
+                                        .address = "239.192.0.9",
+                                        .data_port = 7070,
+                                        .options = {"ricochet", "fifo", "r=8,c=5"},
+                                        .has_more_addresses = true,
+                                        .more_addresses = {more, 1}};
+    rs_thrift_group_facts bad = good, bad_more = good;
+    bad.address = bad_address[0];
+    bad_more.more_addresses.items = bad_address;
+    const rs_thrift_group_view views[] = {
+        {.id = 9, .version = 4, .members = {members, 3}, .facts = &good, .has_listens = true, .listens = {listens, 1}},
+        {.id = 10, .version = 1, .members = {members, 3}},                     /* full, but without facts */
+        {.id = 11, .version = 1, .members = {members, 3}, .facts = &bad},      /* no group's address */
+        {.id = 13, .version = 1, .members = {members, 3}, .facts = &bad_more}, /* nor this one */
         {.id = 12, .version = 7, .members = {members, 3}, .has_base_version = true, .base_version = 6}};
-    return link_frame_group_view(peers, 4, views, 4);
+    return link_frame_group_view(peers, 4, views, 5);
 }
 
 static void views__come_field_by_field_without_what_makes_no_sense(void **state) {
@@ -95,7 +106,8 @@ static void joins__go_as_the_manager_reads_them(void **state) {
     (void)state;
     rs_link_frame frame;
     const rs_link_group_options options = {"ricochet", "fifo", "stagger=2"};
-    const rs_link_group_view held = {.id = 9, .version = 4, .address = 0xefc00009};
+    const uint32_t address = 0xefc00009;
+    const rs_link_group_view held = {.id = 9, .version = 4, .addresses = &address, .address_count = 1};
     assert_int_equal(rs_link_encode_group(RS_LINK_GROUP_JOIN, "ticks", &options, &held, &frame), RS_OK);
     const rs_thrift_manager_join_group *args = link_call_decode(frame.bytes + 4, frame.length - 4, "join_group");
     const rs_thrift_group_use *use = &args->group;
