@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -70,6 +71,34 @@ def test_every_subscriber_gets_every_message_in_its_senders_order_despite_losses
             row = next(row for row in three.status().groups if row.name == "all")
             assert (row.joined, row.members, row.subscribers, row.protocol) == (True, 2, 1, "ricochet")
             assert row.delivered == len(wanted)
+
+
+@pytest.mark.parametrize("mean", [1500, 6500])
+def test_a_flood_that_is_read_only_at_its_end(lab: Lab, mean: int) -> None:
+    """Up to 8 MiB wait for a program. What is beyond is lost to it alone, and it is told of each; who reads has all."""
+    count = 4000
+    wanted = [b"%d:" % number + bytes(mean - 1500 + number % 7 * 500) for number in range(count)]
+    name, options = f"flood{mean}", {"protocol": "ricochet", "order": "fifo"}
+    with agent(lab, "h1") as one, agent(lab, "h3") as three, agent(lab, "h5") as five:
+        with three.join(name, **options) as late, five.join(name, **options) as reader, one.publisher(name) as out:
+            published: list[int] = []
+            flood = threading.Thread(target=lambda: published.append(out.publish_all(wanted)))
+            flood.start()
+            assert take(reader, count) == (wanted, 0)
+            flood.join()
+            assert published == [count]
+            until(lambda: sum(taken_in(three, name)) >= count)
+            got, lost = take(late, count)
+            numbers = [int(message.split(b":", 1)[0]) for message in got]
+            assert numbers == sorted(set(numbers)) and got == [wanted[number] for number in numbers]
+            assert len(got) + lost == count
+            assert lost == (0 if mean * count < 8 << 20 else taken_in(three, name)[1]) and (lost > 0) == (mean > 2000)
+
+
+def taken_in(agent: Agent, group: str) -> tuple[int, int]:
+    """Messages that were delivered in time, and those a program had no room for, or that the network lost."""
+    row = next(row for row in agent.status().groups if row.name == group)
+    return row.delivered - row.lost_slow, row.lost_slow + row.lost
 
 
 def test_what_waits_to_be_read_is_not_taken_for_lost(lab: Lab) -> None:
