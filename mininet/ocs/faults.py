@@ -5,6 +5,12 @@ stuck          {"input": 1, "output": 5}                 a cross-connect made fr
                                                          FAULT. Without "output": any from that input
 dim-splitter   {"splitter": "s1", "db": 6.0}             more loss than its data sheet says
 noisy          {"port": 3, "loss": 0.01}                 output fibre that loses this share of frames
+astray         {"input": 6, "output": 4}                 cross-connects at that input are reported as ordered, with
+                                                         their power; their light goes out at that fibre to a ToR.
+                                                         Without "output": nowhere
+ghost          {"input": 9, "output": 3}                 listed as a cross-connect that nobody made, and nobody takes
+                                                         down
+slow           {"seconds": 2}                            commands are carried out that much later
 """
 
 from __future__ import annotations
@@ -43,8 +49,26 @@ class Noisy:
     loss: float
 
 
-Fault = DeadPort | Stuck | DimSplitter | Noisy
-KINDS = ("dead-port", "stuck", "dim-splitter", "noisy")
+@dataclass(frozen=True)
+class Astray:
+    input: int
+    output: int | None  # None = nowhere
+
+
+@dataclass(frozen=True)
+class Ghost:
+    input: int
+    output: int
+
+
+@dataclass(frozen=True)
+class Slow:
+    seconds: float
+
+
+Fault = DeadPort | Stuck | DimSplitter | Noisy | Astray | Ghost | Slow
+KINDS = ("dead-port", "stuck", "dim-splitter", "noisy", "astray", "ghost", "slow")
+SLOW_MAX_S = 60.0
 
 
 def parse(request: dict[str, Any], ocs: Ocs) -> Fault:
@@ -66,6 +90,15 @@ def parse(request: dict[str, Any], ocs: Ocs) -> Fault:
         return DimSplitter(name, _number(request, "db", 0.0, 100.0))
     if kind == "noisy":
         return Noisy(_port(request, "port", ocs), _number(request, "loss", 0.0, 1.0))
+    if kind == "astray":
+        output = _port(request, "output", ocs) if request.get("output") is not None else None
+        if output is not None and output not in ocs.attached:
+            raise FaultError(f"output must be a fibre to a ToR, not {output}: light could run in a ring")
+        return Astray(_port(request, "input", ocs), output)
+    if kind == "ghost":
+        return Ghost(_port(request, "input", ocs), _port(request, "output", ocs))
+    if kind == "slow":
+        return Slow(_number(request, "seconds", 0.0, SLOW_MAX_S))
     raise FaultError(f"no fault of kind {kind!r}; there are: {', '.join(KINDS)}")
 
 

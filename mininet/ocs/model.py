@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair
-from rostrum.lab.ocs.faults import DeadPort, DimSplitter, Fault, Noisy, Stuck
+from rostrum.lab.ocs.faults import Astray, DeadPort, DimSplitter, Fault, Ghost, Noisy, Slow, Stuck
 from rostrum.topologies.model import Ocs, Reconfiguration
 
 STUCK_FACTOR = 2  # a cross-connect that should be ready after d is given up, and in FAULT, after this many d
@@ -128,7 +128,10 @@ class Model:
     def cross_connects(self, now: int) -> list[CrossConnect]:
         """All there are, by input, as an operator sees them now."""
         self.poll_quietly(now)
-        return [self._report(now, self._made[port]) for port in sorted(self._made)]
+        ghosts = [f for f in self.faults.values() if isinstance(f, Ghost) and f.input not in self._made]
+        claimed = [CrossConnect(Pair(f.input, f.output), CrossConnectState.STEADY) for f in ghosts]
+        made = [self._report(now, one) for one in self._made.values()]
+        return sorted(made + claimed, key=lambda one: one.pair.input)
 
     def find(self, now: int, pair: Pair) -> CrossConnect | None:
         self.poll_quietly(now)
@@ -161,6 +164,10 @@ class Model:
     def clear_fault(self, name: str) -> None:
         """Takes the fault away; a cross-connect in FAULT stays so until it is made again. Raises KeyError."""
         del self.faults[name]
+
+    def delay_s(self) -> float:
+        """How long a command waits before it is carried out."""
+        return max((f.seconds for f in self.faults.values() if isinstance(f, Slow)), default=0.0)
 
     # Time.
 
@@ -239,13 +246,18 @@ class Model:
             power -= light.cross_connect_loss_db
             dark, ringing = max(dark, made.rings_ns), max(ringing, made.ready_ns)
             output = made.pair.output
+            astray = next((f for f in self.faults.values() if isinstance(f, Astray) and f.input == at), None)
+            if astray is not None:
+                if astray.output is None:
+                    continue
+                output = astray.output
             splitter = self._fed.get(output)
             if splitter is not None:
                 beyond = power - splitter.loss_db - self._dim_db(splitter.name)
                 todo += [(out, beyond, dark, ringing) for out in splitter.outputs]
             elif output in self.ocs.attached and power >= light.sensitivity_dbm:
                 found.append(Branch(output, dark, ringing, self.ringing_loss, self._noise(output), power))
-        return sorted(found, key=lambda b: b.output)
+        return sorted({branch.output: branch for branch in found}.values(), key=lambda b: b.output)
 
     def input_dbm(self, now: int, port: int) -> float | None:
         """Power measured at input fibre `port`; None = dark."""

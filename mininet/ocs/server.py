@@ -270,6 +270,7 @@ class Session(asyncio.Protocol):
             return Answer(ctag, "COMPLD")
         if command.verb == "RTRV-HDR":
             return Answer(ctag, "COMPLD")
+        await asyncio.sleep(self._server.engine.model.delay_s())
         handler = self._server.dialect.handlers.get(command.verb)
         if handler is None:
             raise Refusal("ICNV", f"{command.verb} is not a command of this switch; HELP; lists them")

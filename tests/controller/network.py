@@ -30,6 +30,8 @@ class Network:
         self.blind: set[tuple[str, int | str]] = (
             set()
         )  # ("input" | "output" | "splitter", which): light ends there, unseen
+        self.astray: dict[Pair, int | None] = {}  # pairs whose light leaves by that output, or nowhere: the OCS lies
+        self.ghosts: tuple[Pair, ...] = ()  # listed by the OCS, though nobody made them
         self.room: dict[str, int] = {}  # switches whose tables hold no more rules than that
         self.lenient = False  # ports that are taken answer FAULT, as after a Disconnect that was refused
 
@@ -75,7 +77,7 @@ class Network:
         return CrossConnect(pair, CrossConnectState.STEADY, power, None if power is None else power - loss)
 
     def found(self, ocs: str = "ocs") -> tuple[CrossConnect, ...]:
-        return tuple(self.row(ocs, pair) for pair in sorted(self.pairs(ocs)))
+        return tuple(self.row(ocs, pair) for pair in sorted(self.pairs(ocs) | set(self.ghosts)))
 
     def _power(self, ocs: str, fibre: int) -> float | None:
         device = self.topology.ocs[ocs]
@@ -120,11 +122,12 @@ class Network:
             pair = self.crossed[ocs].get(lit.pop())
             if pair is None or {("input", pair.input), ("output", pair.output)} & self.blind:
                 continue
-            splitter = next((one for one in device.splitters.values() if one.input == pair.output), None)
+            output = self.astray.get(pair, pair.output)
+            splitter = next((one for one in device.splitters.values() if one.input == output), None)
             if splitter:
                 lit += () if ("splitter", splitter.name) in self.blind else splitter.outputs
-            elif pair.output in device.attached:
-                end = device.attached[pair.output]
+            elif output in device.attached:
+                end = device.attached[output]
                 ends.append((end.node, end.port))
         return ends
 

@@ -79,20 +79,26 @@ def test_a_flood_that_is_read_only_at_its_end(lab: Lab, mean: int) -> None:
     count = 4000
     wanted = [b"%d:" % number + bytes(mean - 1500 + number % 7 * 500) for number in range(count)]
     name, options = f"flood{mean}", {"protocol": "ricochet", "order": "fifo"}
-    with agent(lab, "h1") as one, agent(lab, "h3") as three, agent(lab, "h5") as five:
-        with three.join(name, **options) as late, five.join(name, **options) as reader, one.publisher(name) as out:
-            published: list[int] = []
-            flood = threading.Thread(target=lambda: published.append(out.publish_all(wanted)))
-            flood.start()
-            assert take(reader, count) == (wanted, 0)
-            flood.join()
-            assert published == [count]
-            until(lambda: sum(taken_in(three, name)) >= count)
-            got, lost = take(late, count)
-            numbers = [int(message.split(b":", 1)[0]) for message in got]
-            assert numbers == sorted(set(numbers)) and got == [wanted[number] for number in numbers]
-            assert len(got) + lost == count
-            assert lost == (0 if mean * count < 8 << 20 else taken_in(three, name)[1]) and (lost > 0) == (mean > 2000)
+    with (
+        agent(lab, "h1") as one,
+        agent(lab, "h3") as three,
+        agent(lab, "h5") as five,
+        three.join(name, **options) as late,
+        five.join(name, **options) as reader,
+        one.publisher(name) as out,
+    ):
+        published: list[int] = []
+        flood = threading.Thread(target=lambda: published.append(out.publish_all(wanted)))
+        flood.start()
+        assert take(reader, count) == (wanted, 0)
+        flood.join()
+        assert published == [count]
+        until(lambda: sum(taken_in(three, name)) >= count)
+        got, lost = take(late, count)
+        numbers = [int(message.split(b":", 1)[0]) for message in got]
+        assert numbers == sorted(set(numbers)) and got == [wanted[number] for number in numbers]
+        assert len(got) + lost == count
+        assert lost == (0 if mean * count < 8 << 20 else taken_in(three, name)[1]) and (lost > 0) == (mean > 2000)
 
 
 def taken_in(agent: Agent, group: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rostrum.controller.core.model import CrossConnectState, Pair
-from rostrum.lab.ocs.faults import DeadPort, DimSplitter, FaultError, Noisy, Stuck, parse
+from rostrum.lab.ocs.faults import Astray, DeadPort, DimSplitter, FaultError, Ghost, Noisy, Slow, Stuck, parse
 from rostrum.lab.ocs.model import MAX_FAULTS, Branch, Model
 from rostrum.topologies.loader import load
 from rostrum.topologies.model import Ocs, Reconfiguration
@@ -249,6 +249,35 @@ def test_any_history__each_output_has_at_most_one_source(history: list[tuple[str
     assert all(c.state is STEADY for c in t.model.cross_connects(now * MS))
 
 
+def test_liar__says_that_all_is_as_ordered_and_its_light_goes_elsewhere_or_nowhere() -> None:
+    t, honest = Timeline(), Timeline()
+    for one in (t, honest):
+        one.connect(0, (1, 5), (5, 2), (6, 3), (2, 1))
+    t.model.add_fault(0, Astray(6, 4))
+    t.model.add_fault(0, Astray(2, None))
+    assert t.model.cross_connects(100 * MS) == honest.model.cross_connects(100 * MS)
+    assert [one[0] for one in t.light(100, 1)] == [2, 4] and [one[0] for one in honest.light(100, 1)] == [2, 3]
+    assert t.light(100, 2) == [] and honest.light(100, 2)
+    t.model.add_fault(0, Astray(5, 4))
+    assert [one[0] for one in t.light(100, 1)] == [4], "one fibre, one branch"
+
+
+def test_liar__lists_what_nobody_made_and_does_not_take_it_down() -> None:
+    t = Timeline()
+    t.model.add_fault(0, Ghost(9, 3))
+    assert t.disconnect(0, (9, 3)) == [INVALID]
+    assert [(one.pair, one.state) for one in t.model.cross_connects(0)] == [(Pair(9, 3), STEADY)]
+    assert t.connect(0, (9, 3)) == [TRANSITION], "who makes it has it"
+    assert len(t.model.cross_connects(0)) == 1
+
+
+def test_liar__is_slow_as_the_slowest_of_its_faults() -> None:
+    t = Timeline()
+    for seconds in (0.5, 2.0, 1.0):
+        t.model.add_fault(0, Slow(seconds))
+    assert t.model.delay_s() == 2.0
+
+
 def test_faults__bounded() -> None:
     t = Timeline()
     for _ in range(MAX_FAULTS):
@@ -269,6 +298,9 @@ def test_faults__bounded() -> None:
         ({"kind": "dim-splitter", "splitter": ["s1"], "db": 1}, "no splitter"),
         ({"kind": "dim-splitter", "splitter": "s1", "db": float("nan")}, "db must be"),
         ({"kind": "noisy", "port": 1, "loss": 1.5}, "from 0 to 1"),
+        ({"kind": "astray", "input": 1, "output": 5}, "in a ring"),
+        ({"kind": "ghost", "input": 1}, "output must be"),
+        ({"kind": "slow", "seconds": 61}, "from 0 to 60"),
     ],
 )
 def test_fault_requests__refused_in_words(request_: dict[str, object], words: str) -> None:
@@ -280,3 +312,6 @@ def test_fault_requests__refused_in_words(request_: dict[str, object], words: st
 def test_dead_port_by_default_is_the_input() -> None:
     assert parse({"kind": "dead-port", "port": 3}, OCS) == DeadPort(3, "input")
     assert parse({"kind": "stuck", "input": 3}, replace(OCS)) == Stuck(3, None)
+    assert parse({"kind": "astray", "input": 3}, OCS) == Astray(3, None)
+    assert parse({"kind": "ghost", "input": 3, "output": 4}, OCS) == Ghost(3, 4)
+    assert parse({"kind": "slow", "seconds": 1}, OCS) == Slow(1.0)
