@@ -258,15 +258,18 @@ def udp(plan: Plan, make: Callable[[Plan, random.Random], bytes], where: list[tu
 
 
 def spoofed(plan: Plan, make: Callable[[Plan, random.Random], bytes], where: list[tuple[str, int]]) -> Done:
-    """As other servers' agents, by address and port: what only keys can tell from true. One fragment each."""
+    """As other servers' agents, by address and port: what only keys can tell from true; one in four from an address
+    that nobody can have, or from the attacked one's own. One fragment each.
+    """
     done, rng = Done(), random.Random(plan.seed)
     sources = [one for one in plan.others.values() if one != plan.target]
+    odd = [plan.target, "0.0.0.0", "127.0.0.1", "255.255.255.255", "239.192.0.9", "198.51.100.7", *plan.groups]
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as link:
         link.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(plan.me))
         for turn in paced(plan):
             to, port = where[turn % len(where)]
             inner = make(plan, rng)
-            source = rng.choice(sources)
+            source = rng.choice(odd if turn % 4 == 0 else sources)
             datagram = struct.pack(">HHHH", CONTROL, port, 8 + len(inner), 0) + inner
             head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(datagram), 0, 0, 8, 17, 0,
                                socket.inet_aton(source), socket.inet_aton(to))  # fmt: skip
@@ -599,6 +602,8 @@ DOORS: dict[str, Callable[[Plan], Done]] = {
     "messages": lambda plan: udp(plan, forged_message, places(plan, CONTROL)),
     "probe": lambda plan: udp(plan, forged_probe, places(plan, CONTROL)),
     "spoofed-peer": lambda plan: spoofed(plan, forged_peer, [(plan.target, CONTROL)]),
+    "spoofed-data": lambda plan: spoofed(plan, forged_data, [(plan.target, DATA), *((g, DATA) for g in plan.groups)]),
+    "spoofed-probe": lambda plan: spoofed(plan, forged_probe, places(plan, CONTROL)),
     "spoofed-messages": lambda plan: spoofed(plan, forged_message, places(plan, CONTROL)),
     "control": attack_control,
     "opens": attack_opens,

@@ -27,7 +27,7 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import Entered
 
 from tests.lab.adversary import Plan
-from tests.lab.objects import check, data_of, forget, send, until
+from tests.lab.objects import check, data_of, forget, released, send, until
 
 pytestmark = pytest.mark.lab
 
@@ -181,9 +181,10 @@ def nobody_is_missed(lab: Lab, log: Log) -> None:
     until(lambda: agents_up(lab) == set(lab.topology.servers), "all agents to be connected")
 
 
-@pytest.mark.parametrize(
-    "door", ["data", "peer", "messages", "probe", "spoofed-peer", "spoofed-messages", "control", "opens", "hellos"]
-)
+UDP = ["data", "peer", "messages", "probe", "spoofed-data", "spoofed-peer", "spoofed-messages", "spoofed-probe"]
+
+
+@pytest.mark.parametrize("door", [*UDP, "control", "opens", "hellos"])
 def test_door_of_an_agent(lab: Lab, plan: Plan, door: str) -> None:
     log, before, memory = Log(lab), quiet(lab), resident_kb(lab)
     received, sent = nic_bytes(lab, ATTACKED)
@@ -364,6 +365,50 @@ def beside(lab: Lab, plan: Plan, doors: list[str], least: int = 2) -> None:
     grown = {name: kb - memory[name] for name, kb in resident_kb(lab).items()}
     print(grown)
     assert all(kb < 2 * MORE_RSS_MAX_KB for kb in grown.values()), grown
+    nobody_is_missed(lab, log)
+
+
+def test_manager_has_no_door_for_datagrams(lab: Lab) -> None:
+    """So nobody can reach it with another's address."""
+    pid = lab.status()["programs"]["manager"]["pid"]
+    look = f"for d in /proc/{pid}/fd/*; do readlink $d; done; echo; cat /proc/{pid}/net/udp /proc/{pid}/net/udp6"
+    held, sockets = lab.execute("manager", ["sh", "-c", look]).split("\n\n", 1)
+    assert "socket:[" in held
+    inodes = {row.split()[9] for row in sockets.splitlines() if ":" in row.split()[0]}
+    assert not [one for one in held.split() if one.removeprefix("socket:[").removesuffix("]") in inodes]
+
+
+@pytest.mark.parametrize("wrong", [None, 4], ids=["light-nowhere", "light-at-a-wrong-port"])
+def test_circuit_switch_that_lies(lab: Lab, seed: int, wrong: int | None) -> None:
+    """It says late that all is as ordered, with power, and shines elsewhere: whoever depends on it goes on by packets
+    and is told why, others do not notice, and nothing but that fibre is suspected."""
+    log, data = Log(lab), data_of(SIZE, seed)
+    lab.ocs_fault(kind="astray", input=1, **({"output": wrong} if wrong else {}))
+    lab.ocs_fault(kind="slow", seconds=0.02)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(2):
+                mine = pool.submit(send, lab, SENDER, ["h3", "h4"], data)
+                others = pool.submit(send, lab, "h5", ["h7", "h8"], data)
+                for sender, of, at in ((SENDER, mine, ["h3", "h4"]), ("h5", others, ["h7", "h8"])):
+                    result = of.result()
+                    check(lab, result, at, data)
+                    forget(lab, [sender, *at], result.data_id)
+                    path = released(lab, result.response_id)
+                    print(sender, path["kind"], path["reason"], result.packets_patched, result.packets_sent)
+                    if sender == SENDER:
+                        assert path["kind"] == "packet" and "no light at" in path["reason"], path
+                    else:
+                        assert path["kind"] == "circuit", path
+                        assert result.packets_patched < result.packets_sent / 10, "two lights in one fibre"
+        found = [one["subject"] for one in lab.rest.get("/v1/doctor")["findings"] if one["check"] in ("dark", "optics")]
+        assert set(found) <= {"ocs input 1", "ocs output 2"}, found
+    finally:
+        lab.ocs_clear()
+    result = send(lab, "h7", ["h3", "h5"], data)
+    check(lab, result, ["h3", "h5"], data)
+    assert released(lab, result.response_id)["kind"] == "circuit"
+    forget(lab, ["h7", "h3", "h5"], result.data_id)
     nobody_is_missed(lab, log)
 
 

@@ -266,7 +266,8 @@ def note_dark(core: Core, path: Path, dark: Collection[str], lit: Collection[str
         rack = servers[name].tor
         dark_at.setdefault(rack, []).append(name)
         beside = tuple(lit_at.get(rack, ())[:2])
-        if kind is PathKind.PACKET or lit or len(dark) == 1:  # else something that they share is the likelier cause
+        # Else something that it shares with the others is the likelier cause; of some of them nothing may be known yet.
+        if kind is PathKind.PACKET or lit or len(request.receivers) == 1:
             seen = DarkServer(now, 1, path.id, beside, len(lit))
             darkness.server_dark(name, kind, request.origin, seen)
     if kind is PathKind.PACKET:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.circuits.circuits import Circuit, Conflict, Foreign
+from rostrum.controller.core.circuits.circuits import Circuit, CircuitState, Conflict, Foreign
 from rostrum.controller.core.circuits.splitters import expected_dbm
 from rostrum.controller.core.groups import membership
 from rostrum.controller.core.light.darkness import note_dark
@@ -332,7 +332,7 @@ def no_light(core: Core, event: ev.NoLight, now: int) -> None:
     waited = seconds(now - since)
     cause = f"no light at {listed(dark)} within {waited}"
     if path.kind is PathKind.CIRCUIT:
-        _dark_circuit(core, path, dark, cause, now)
+        _dark_circuit(core, path, dark, cause, since, now)
         return
     darkness, origin = core.resources.health.darkness, path.request.origin
     news = not all(darkness.expected(name, PathKind.PACKET, origin, now) for name in dark)
@@ -365,13 +365,32 @@ def _with_light(core: Core, path: Path, dark: Collection[str]) -> set[str]:
     return {one.server for one in reports if one.first_light_ns and one.server in core.topology.servers} - {*dark}
 
 
-def _dark_circuit(core: Core, path: Path, dark: Collection[str], cause: str, now: int) -> None:
+def _made_late(core: Core, path: Path, since: int, now: int) -> str:
+    """What a circuit lacked for most of the time that its sender waited for light, as far as devices have confirmed it,
+    in words; empty = nothing.
+    """
+    circuit = core.resources.circuits.get(path.circuit_id or "")
+    steady = circuit.settled_at if circuit and circuit.state is CircuitState.LIVE else None
+    for who, what, made in (
+        (path.ocs, "the circuit", steady),
+        ("switches", "the rules", (path.stamps.rules_in or since) if path.rules_in else None),
+    ):
+        if made is None:
+            return f"{who} did not confirm {what}"
+        if 2 * (now - made) < now - since:
+            return f"{who} confirmed {what} only after {seconds(made - since)}"
+    return ""
+
+
+def _dark_circuit(core: Core, path: Path, dark: Collection[str], cause: str, since: int, now: int) -> None:
     """The path moves if most of its receivers are dark. Otherwise those that have light go on undisturbed, and its
-    sender serves the others by unicast.
+    sender serves the others by unicast. Devices that were slow are no evidence against fibres and servers.
     """
     path.dark.update(name for name in dark if not _is_gone(core, name))
     lit = _with_light(core, path, path.dark)
-    if path.dark:
+    late = _made_late(core, path, since, now)
+    cause += f": {late}" if late else ""
+    if path.dark and not late:
         note_dark(core, path, path.dark, lit, now)
         core.counts["dark_receivers"] += len(dark)
     if len(path.dark) <= len(lit) or not path.dark:

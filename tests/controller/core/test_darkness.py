@@ -316,6 +316,20 @@ def test_lying_switch__success_without_light_at_one_rack() -> None:
     assert world.send("h1", "h3", "h5", "h6", "h7").kind is PathKind.CIRCUIT and not world.condemned()
 
 
+def test_lying_switch__success_without_light_blames_no_server_that_is_told_of_first() -> None:
+    """The other receiver came late to the transfer: of it nothing is known yet."""
+    line = Timeline()
+    line.network.astray = {Pair(1, other): None for other in range(1, 41)}
+    for _ in range(2):
+        path = line.ask_as_agent("h1", "h3", "h4", size=1 << 30)
+        line.wait(420)
+        line.do(ev.NoLight(path.id, ("h4",), "h1"))
+        assert path.kind is PathKind.PACKET
+        line.release(path)
+        darkness = line.manager.core.resources.health.darkness
+        assert not list(darkness.suspects(line.now))
+
+
 def test_lying_switch__light_at_a_wrong_port_reaches_nobody_and_harms_nobody() -> None:
     """The mirror for one rack shines into another's fibre, where others' light arrives, too."""
     world = World()
@@ -416,3 +430,39 @@ def test_lying_switch__whose_answers_come_late_grants_no_fibre_twice(late_s: int
     again = line.ask_as_agent("h1", *SIX, size=1 << 30)
     assert again.kind is PathKind.CIRCUIT, again.reason
     line.assert_delivers(again)
+
+
+@pytest.mark.parametrize("answers", ["never", "just before"])
+@pytest.mark.parametrize("slow", ["circuit switch", "top-of-rack switches"])
+def test_slow_device__is_named_and_no_fibre_nor_server_is_taken_for_dark(slow: str, answers: str) -> None:
+    """What has not been made has no light: that is no word against who would carry it, or hear it."""
+    world = World()
+    line = world.line
+    kind = ev.CircuitResult if slow == "circuit switch" else ev.RulesInstalled
+    for receivers in (("h3", "h4"), ("h5", "h6", "h7"), ("h3", "h5", "h8"), ("h7",)) * 2:
+        line.devices_answer = False
+        path = line.ask_as_agent("h1", *receivers, size=1 << 30)
+        late = [one for one in line.held if isinstance(one, kind)]
+        others = [one for one in line.held if not isinstance(one, kind)]
+        line.held.clear()
+        line.devices_answer = True
+        for event in others:
+            line.do(event)
+        assert late and path.kind is PathKind.CIRCUIT
+        line.wait(410)
+        for event in late if answers == "just before" else ():
+            line.do(event)
+        line.wait(10)
+        line.do(ev.NoLight(path.id, receivers, "h1"))
+        assert path.kind is PathKind.PACKET, "the transfer goes on"
+        who, what = ("ocs", "the circuit") if slow == "circuit switch" else ("switches", "the rules")
+        told = f"{who} did not confirm {what}" if answers == "never" else f"{who} confirmed {what} only after 410 ms"
+        assert told in path.reason
+        line.wait(1)
+        line.release(path)
+        for name in line.manager.core.agents:
+            line.do(ev.KeepAlive(name))
+    assert not world.condemned("h1") and not world.doctor()
+    assert not line.manager.core.resources.health.darkness
+    world.expected.clear()
+    assert world.send("h1", *SIX).kind is PathKind.CIRCUIT and world.expected == [()]
