@@ -9,6 +9,7 @@ import json
 import random
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address
@@ -18,6 +19,7 @@ from rostrum.client import Agent
 from rostrum.controller.core.model import MulticastRule
 from rostrum.controller.runtime import journal
 from rostrum.controller.southbound.openflow.messages import COOKIE_MULTICAST, group_id
+from rostrum.lab.experiments import pauses
 from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError
 from rostrum.lab.rest import Rest
@@ -239,3 +241,36 @@ def test_two_managers__the_leader_is_stopped_past_its_lease_with_an_order_to_the
         rests[new].call("DELETE", f"/v1/paths/{made}")
     finally:
         pair.ask_ocs("ocs", {"op": "timing", "reconfiguration": "fixed:20ms"})
+
+
+def test_two_managers__both_are_stopped_past_the_lease__transfers_go_on_and_requests_wait(pair: Lab, seed: int) -> None:
+    """The standby goes on first and takes over; the leader wakes and knows that it was deposed."""
+    rests = {"manager": pair.rest, "manager2": Rest(pair.run / "manager2")}
+    old = next(name for name, rest in rests.items() if not stands_by(rest))
+    new = next(name for name in rests if name != old)
+    until(lambda: connected(rests[old]) and stands_by(rests[new]), "one to lead and one to stand by", FAILOVER_BOUND_S)
+    for row in rests[old].get("/v1/paths?state=active")["paths"]:
+        rests[old].call("DELETE", f"/v1/paths/{row['id']}")
+    log = pauses.OcsLog(pair)
+    sending = Sending(pair, "h1", FAR, seed + 2, 702)
+    data = data_of(1_000_000, seed)
+    with Agent(pair.agent_socket("h3")) as agent:
+        pair.signal(old, signal.SIGSTOP)
+        pair.signal(new, signal.SIGSTOP)
+        goes_on = threading.Timer(4.0, pair.signal, (new, signal.SIGCONT))  # twice the leases of agents and leader
+        goes_on.start()
+        try:
+            agent.add(703, data)
+            asked = agent.send(703, ["h1", "h5"], wait=FAILOVER_BOUND_S)
+        finally:
+            goes_on.join()
+        try:
+            until(lambda: connected(rests[new]), "the other one to lead", FAILOVER_BOUND_S)
+        finally:
+            pair.signal(old, signal.SIGCONT)
+        check(pair, asked.wait(FAILOVER_BOUND_S), ["h1", "h5"], data)
+    check(pair, sending.result(), FAR, sending.data)
+    until(lambda: stands_by(rests[old]), "the deposed manager to stand by")
+    until(lambda: not rests[new].get("/v1/paths?state=active")["paths"], "all paths to be given back")
+    assert_devices_are_as_the_manager_says(pair, rests[new])
+    assert log.wrong([]) == []
