@@ -53,6 +53,9 @@ class Fabric:
             down = replace(link or LinkParams(), rate_bps=rate_bps)
             ways = [replace(up, rate_bps=rate_bps) if up and end in servers else down for end in (a, b)]
             self.network.link(self.nodes[a], self.nodes[b], *ways)
+            for server, switch in ((a, b), (b, a)):
+                if server in servers and switch not in servers:
+                    self.network.rack(self.nodes[server], self.nodes[switch])
         self.servers = list(servers)
 
     @classmethod

@@ -95,6 +95,8 @@ class HostParams:
     patches_only: bool = False
     max_transfers: int = 16
     max_receivers: int = 0
+    direct_receivers: int = 0
+    feedback_arity: int = 0
     receiver_silence_ns: int = 0
     sender_silence_ns: int = 0
     rdcm: RdcmParams = RdcmParams()
@@ -201,6 +203,10 @@ class Network:
     def host(self, params: HostParams | None = None) -> int:
         """A server with the agent's engine."""
         return self.number(self.lib.sim_add_host(self.handle, self.struct("sim_host_params", params or HostParams())))
+
+    def rack(self, host: int, rack: int) -> None:
+        """Where a server stands, below 65,536: its address tells so. Usually all stand in one."""
+        self.lib.sim_set_rack(self.handle, host, rack)
 
     def link(self, a: int, b: int, params: LinkParams | None = None, back: LinkParams | None = None) -> tuple[int, int]:
         """Both directions between two nodes: (a to b, b to a); alike, unless `back` is given."""

@@ -60,6 +60,7 @@ void sim_host_pump(sim *s, uint32_t node);
 void engine_note(sim_engine *engine, sim_note_kind kind, uint32_t peer, uint32_t transfer, uint64_t value);
 void engine_later(sim_engine *engine, rs_time at, uint32_t what);
 void engine_connect(sim_engine *engine, rs_peer peer);
+uint32_t engine_rack(const sim *s, uint32_t node);
 /* Sets sim_error; false. */
 bool sim_fail(sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The engine did what it must never do: the run ends with these words. */

@@ -52,6 +52,10 @@ void engine_connect(sim_engine *engine, rs_peer peer) {
     connection_open(engine->sim, engine->node, peer);
 }
 
+uint32_t engine_rack(const sim *s, uint32_t node) {
+    return node < s->place_count ? s->places[node].rack : 0;
+}
+
 void engine_fail(sim_engine *engine, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

@@ -297,6 +297,21 @@ static rs_rdcm_config rdcm_config(const sim_rdcm_params *params) {
                             .window_packets = params->window_packets};
 }
 
+/* An address is a host's rack and its number + 1. */
+#define RACK_BITS 16u
+
+static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
+    (void)context;
+    (void)port;
+    return (address & ((1u << RACK_BITS) - 1)) - 1;
+}
+
+static bool place_at(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
+    *address = engine_rack(context, peer) << RACK_BITS | (peer + 1);
+    *port = 1;
+    return true;
+}
+
 bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
     const rs_rdcm_config rdcm = rdcm_config(&params->rdcm);
     rs_config config = {.seed = params->seed,
@@ -310,6 +325,9 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
                         .sender_silence_bound = params->sender_silence_ns,
                         .max_transfers = params->max_transfers,
                         .max_receivers = params->max_receivers,
+                        .direct_receivers = params->direct_receivers,
+                        .feedback_arity = params->feedback_arity,
+                        .directory = {peer_at, place_at, s, RACK_BITS},
                         .options[RS_PROTOCOL_RDCM] = &rdcm};
     rs_allocator allocator = engine_allocator(s);
     rs_node *node = rs_node_new(&config, &allocator);

@@ -95,6 +95,11 @@ uint32_t sim_add_host(sim *s, const sim_host_params *params) {
     return at != SIM_ERROR && sim_use_node(s, at, params) ? at : SIM_ERROR;
 }
 
+void sim_set_rack(sim *s, uint32_t node, uint32_t rack) {
+    if (node < s->place_count)
+        s->places[node].rack = rack & 0xffff;
+}
+
 uint32_t sim_link_count(const sim *s) {
     return s->link_count;
 }

@@ -62,6 +62,7 @@ typedef struct {
     bool patches_only; /* losses are mended point to point, as in Republic's paper */
     uint32_t max_transfers;
     uint32_t max_receivers;
+    uint32_t direct_receivers, feedback_arity;
     int64_t receiver_silence_ns;
     int64_t sender_silence_ns;
     sim_rdcm_params rdcm;
@@ -163,6 +164,7 @@ uint32_t sim_add_switch(sim *s);
 /* A host without an engine: it only forwards, until one of sim_use_... gives it one. */
 uint32_t sim_add_server(sim *s);
 /* A host with the agent's engine. */
+void sim_set_rack(sim *s, uint32_t node, uint32_t rack); /* below 65,536; usually all hosts are in one */
 uint32_t sim_add_host(sim *s, const sim_host_params *params);
 /* The agent's engine at a host that has none. */
 bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params);

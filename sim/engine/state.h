@@ -87,6 +87,7 @@ typedef struct {
 
 typedef struct {
     bool host, crashed;
+    uint32_t rack;
     uint32_t host_index;
     uint32_t *links; /* out of here */
     uint32_t link_count, link_capacity;

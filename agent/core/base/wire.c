@@ -310,6 +310,43 @@ static void get_rate(cursor *c, rs_message *m) {
               m->rate.waited > RS_RATE_WAITED_MAX || m->rate.receivers != 1;
 }
 
+static void put_place(cursor *c, const rs_wire_place *place) {
+    put(c, place->address, 4);
+    put(c, place->port, 2);
+}
+
+static void get_place(cursor *c, rs_wire_place *place, bool needed) {
+    place->address = (uint32_t)get(c, 4);
+    place->port = (uint16_t)get(c, 2);
+    c->bad |= (place->address == 0) != (place->port == 0) || (needed && place->address == 0);
+}
+
+static void put_report_to(cursor *c, const rs_message *m) {
+    put(c, m->report_to.on, 1);
+    put(c, m->report_to.height, 1);
+    put(c, m->report_to.sample_us, 4);
+    put_place(c, &m->report_to.parent);
+    put(c, m->report_to.count, 1);
+    c->bad |= m->report_to.count > RS_REPORT_TO_MOST;
+    for (uint32_t i = 0; i < m->report_to.count && !c->bad; i++)
+        put_place(c, &m->report_to.children[i]);
+}
+
+static void get_report_to(cursor *c, rs_message *m) {
+    uint8_t on = (uint8_t)get(c, 1);
+    m->report_to.on = on;
+    m->report_to.height = (uint8_t)get(c, 1);
+    m->report_to.sample_us = (uint32_t)get(c, 4);
+    get_place(c, &m->report_to.parent, false);
+    m->report_to.count = (uint8_t)get(c, 1);
+    bool nothing = m->report_to.height == 0 && m->report_to.sample_us == 0 && m->report_to.parent.address == 0 &&
+                   m->report_to.count == 0;
+    c->bad |= on > 1 || m->report_to.count > RS_REPORT_TO_MOST || m->report_to.height > RS_REPORT_TO_MOST;
+    c->bad |= on ? m->report_to.sample_us == 0 : !nothing;
+    for (uint32_t i = 0; i < m->report_to.count && !c->bad; i++)
+        get_place(c, &m->report_to.children[i], true);
+}
+
 static bool leaves_are_sane(const rs_message *m) {
     uint32_t width = m->leaves.width;
     return m->leaves.count > 0 && width > 0 && width <= sizeof m->open.digest.value &&
@@ -403,6 +440,9 @@ static void put_fields(cursor *c, const rs_message *m) {
     case RS_MSG_LEAVES:
         put_leaves(c, m);
         break;
+    case RS_MSG_REPORT_TO:
+        put_report_to(c, m);
+        break;
     }
 }
 
@@ -457,11 +497,14 @@ static void get_fields(cursor *c, rs_message *m) {
     case RS_MSG_LEAVES:
         get_leaves(c, m);
         break;
+    case RS_MSG_REPORT_TO:
+        get_report_to(c, m);
+        break;
     }
 }
 
 static bool type_is_known(uint8_t type) {
-    return type >= RS_MSG_HELLO && type <= RS_MSG_LEAVES;
+    return type >= RS_MSG_HELLO && type <= RS_MSG_REPORT_TO;
 }
 
 /* Their first fields are the same in every version; others may follow. */

@@ -84,7 +84,8 @@ typedef enum {
     RS_MSG_PONG = 12,
     RS_MSG_PTCH_MAP = 13,
     RS_MSG_LEAF_REQ = 14,
-    RS_MSG_LEAVES = 15
+    RS_MSG_LEAVES = 15,
+    RS_MSG_REPORT_TO = 16
 } rs_message_type;
 
 /* What a RATE may say at most: a receiver says no more, and sums of these do not overflow. */
@@ -111,6 +112,14 @@ typedef struct {
     uint16_t length;
     char text[RS_CAUSE_MAX]; /* text[length] is 0 */
 } rs_wire_cause;
+
+#define RS_REPORT_TO_MOST 32u /* children of one receiver */
+
+/* Where an agent takes datagrams. */
+typedef struct {
+    uint32_t address; /* IPv4, host order; 0: nowhere */
+    uint16_t port;
+} rs_wire_place;
 
 typedef struct {
     rs_message_type type;
@@ -187,6 +196,14 @@ typedef struct {
             uint8_t width; /* bytes of each */
             uint8_t bytes[RS_LEAVES_BYTES];
         } leaves;
+        struct {
+            bool on;              /* it reports by the tree; else by RATE, and the rest is 0 */
+            uint8_t height;       /* levels below it */
+            uint32_t sample_us;   /* so often it says RATE all the same; at least 1 */
+            rs_wire_place parent; /* to whom; nowhere: to the sender */
+            uint8_t count;
+            rs_wire_place children[RS_REPORT_TO_MOST]; /* whose reports it collects */
+        } report_to;
     };
 } rs_message;
 

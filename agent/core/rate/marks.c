@@ -5,6 +5,11 @@ void rs_marks_start(rs_marks *m, rs_time now, rs_time least, rs_time every) {
     rs_marks_every(m, every);
 }
 
+void rs_marks_least(rs_marks *m, rs_time least) {
+    m->least = least;
+    m->every = m->every > least ? m->every : least;
+}
+
 void rs_marks_every(rs_marks *m, rs_time every) {
     m->every = every > m->least ? every : m->least;
 }

@@ -24,6 +24,7 @@ typedef struct {
 } rs_marks;
 
 void rs_marks_start(rs_marks *marks, rs_time now, rs_time least, rs_time every);
+void rs_marks_least(rs_marks *marks, rs_time least);
 void rs_marks_every(rs_marks *marks, rs_time every);
 /* A packet is being sent; `last`: none may follow for a while. True if it asks for a report. Positions increase. */
 bool rs_marks_packet(rs_marks *marks, rs_time now, uint64_t pos, bool last);

@@ -189,6 +189,11 @@ static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs
     return RS_RX_NONE;
 }
 
+static bool serves(const rs_receiving *x) {
+    (void)x;
+    return true;
+}
+
 static rs_rx_result peer_datagram(rs_node *node, rs_time now, rs_transfer *t, const rs_packet_in *packet) {
     if (t->sending)
         return (rs_rx_result){.verdict = rs_rdcm_sender_datagram(node, now, (rs_sending *)t, packet)};
@@ -286,7 +291,7 @@ const rs_engine rs_engine_rdcm = {
     .word = "rdcm",
     .path_kinds = 1u << RS_PATH_PACKET,
     .receiver_events = 26,
-    .serves = true,
+    .serves = serves,
     .stream = &(const rs_engine_stream){.extent = extent, .lacks = rs_rdcm_lacks},
     .options_size = sizeof(rs_rdcm_config),
     .configure = configure,

@@ -1,6 +1,7 @@
 #include "core/rdcm/wire.h"
 
 #include "core/base/wire.h"
+#include "core/feedback/report.h"
 
 static uint8_t *put(uint8_t *to, uint64_t value, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
@@ -67,7 +68,7 @@ int rs_wire_datagram(const uint8_t *bytes, size_t length, size_t *header_length)
     if (length < 4)
         return -1;
     uint64_t magic = get(bytes, 2);
-    if (magic == RS_ACK_MAGIC && length <= RS_HEADER_MAX)
+    if ((magic == RS_ACK_MAGIC || magic == RS_REPORT_MAGIC) && length <= RS_HEADER_MAX)
         *header_length = length;
     else if (magic == RS_DATA_MAGIC && !(bytes[3] & RS_DATA_REPAIR) && length >= RS_DATA_HEADER)
         *header_length = RS_DATA_HEADER;

@@ -1,5 +1,7 @@
 /* RATE, both ways: a receiver says how much gets through and what its NIC has left; the sender's rate follows. Ours. */
 #include "core/republic/republic.h"
+#include "core/republic/tree_receiver.h"
+#include "core/republic/tree_sender.h"
 
 #define REPORT_LEAST (1 * RS_MS)  /* between two reports, when something is wrong */
 #define ACTIVE_FOR (50 * RS_MS)   /* a transfer takes part in the NIC's share so long after its last high-rate packet */
@@ -27,7 +29,7 @@ static uint64_t at_most(uint64_t value, uint64_t most) {
     return value < most ? value : most;
 }
 
-void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m) {
+void rs_report_own(const rs_node *node, rs_time now, const rs_receiving *x, rs_message *m) {
     m->type = RS_MSG_RATE;
     m->rate.highest = x->ring.prior;
     m->rate.received = at_most(x->session_received, RS_RATE_COUNT_MAX);
@@ -37,6 +39,10 @@ void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_messag
     m->rate.at = x->data_at > x->waited ? at_most((uint64_t)(x->data_at - x->waited), RS_RATE_AT_MAX) : 0;
     m->rate.waited = at_most((uint64_t)x->waited, RS_RATE_WAITED_MAX);
     m->rate.receivers = 1;
+}
+
+void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m) {
+    rs_report_own(node, now, x, m);
     x->reported_at = now;
     x->report_due = RS_NEVER; /* whatever the reason was */
 }
@@ -50,6 +56,8 @@ static void report_by(rs_node *node, rs_receiving *x, rs_time due) {
 
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x) {
     rs_time due = x->reported_at + REPORT_LEAST;
+    if (rs_tree_is_on(x))
+        return; /* packets ask for its reports often enough */
     report_by(node, x, due > now ? due : now);
 }
 
@@ -58,7 +66,7 @@ void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
     bool began = !x->active || now - x->active_at >= ACTIVE_FOR;
     x->active = true;
     x->active_at = now;
-    report_by(node, x, now + RS_QUIET_REPORTS * x->feedback_interval);
+    report_by(node, x, now + (rs_tree_is_on(x) ? rs_tree_sample_time(x) : RS_QUIET_REPORTS * x->feedback_interval));
     if (!began)
         return;
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
@@ -98,9 +106,14 @@ void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
 
 /* The sender's side. */
 
+rs_time rs_reports_least(const rs_sending *x) {
+    return REPORTS_EACH * (rs_time)rs_speaker_count(x);
+}
+
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
     return rs_is_active(r) && r->light == RS_LIGHT_LIT && !r->aside && r->link.peer->up &&
-           now - r->seen_at < RS_SILENT && r->seen_pos + 1 < r->start_pos + (x->end - x->first);
+           now - r->seen_at < RS_SILENT && !rs_tree_silent(x, r, now) &&
+           r->seen_pos + 1 < r->start_pos + (x->end - x->first);
 }
 
 static uint32_t wire_bytes(const rs_sending *x) {
@@ -118,8 +131,8 @@ bool rs_path_rate_is_known(const rs_sending *x) {
 
 static void find_slowest(rs_sending *x, rs_time now) {
     x->rate_of = NULL;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_recipient *r = rs_speaker(x, i);
         if (rs_holds_back(x, r, now) && r->rate.model.wanted_bps &&
             (!x->rate_of || r->rate.model.wanted_bps < x->rate_of->rate.model.wanted_bps))
             x->rate_of = r;
@@ -133,15 +146,15 @@ static void find_slowest(rs_sending *x, rs_time now) {
 /* Start-up begins with about FIRST_BYTES in a round trip, which any queue takes. */
 void rs_rate_begin(rs_sending *x, rs_time now) {
     rs_time trip = FIRST_TRIP;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        const rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        const rs_recipient *r = rs_speaker(x, i);
         if (rs_is_active(r) && r->light == RS_LIGHT_LIT && r->link.peer->rtt.smoothed > trip)
             trip = r->link.peer->rtt.smoothed;
     }
     int64_t first = (int64_t)(FIRST_BYTES * 8 * UINT64_C(1000000000) / (uint64_t)trip);
-    rs_marks_start(&x->marks, now, REPORTS_EACH * x->recipient_count, REPORTS_STARTING);
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
+    rs_marks_start(&x->marks, now, rs_reports_least(x), REPORTS_STARTING);
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_recipient *r = rs_speaker(x, i);
         r->rate.trip_pos = 0;
         r->rate.model.based = false; /* time went by in which nothing was sent at high rate */
         if (!r->rate.model.wanted_bps)
@@ -155,8 +168,8 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
 
 static void find_least_share(rs_sending *x) {
     int64_t least = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        const rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        const rs_recipient *r = rs_speaker(x, i);
         if (rs_is_active(r) && r->member && !r->aside && r->light != RS_LIGHT_LEFT && r->share_bps &&
             (least == 0 || r->share_bps < least))
             least = r->share_bps;
@@ -183,7 +196,7 @@ static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r) {
 }
 
 static rs_time steady_reports(const rs_sending *x) {
-    rs_time every = (rs_time)x->recipient_count * STEADY_EACH;
+    rs_time every = (rs_time)rs_speaker_count(x) * STEADY_EACH;
     every = every < STEADY_MOST ? every : STEADY_MOST;
     return every > REPORTS_STEADY ? every : REPORTS_STEADY;
 }
@@ -242,26 +255,73 @@ static uint64_t position(const rs_sending *x, const rs_recipient *r, uint64_t sn
     return pos < x->pos ? pos : x->pos - 1;
 }
 
+static void note_share(rs_sending *x, rs_recipient *r, uint64_t bps) {
+    if ((int64_t)bps == r->share_bps)
+        return;
+    r->share_bps = (int64_t)bps;
+    find_least_share(x);
+}
+
+/* What a speaker says of the path to itself. */
+static void heed(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, const rs_message *m) {
+    rs_rate_sample sample = sample_of(x, now, r, pos, m);
+    follow_model(x, r, &sample);
+    take_losses(node, x, r, &sample);
+    rs_rate_tick(&x->rate, now);
+    rs_straggler_look(node, now, x);
+}
+
+void rs_report_taken(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_report *report,
+                     uint64_t least) {
+    note_share(x, r, report->share_bps);
+    rs_window_seen(node, now, x, r, least);
+    if (report->flags & RS_REPORT_OWN) {
+        const rs_message m = {.rate = {.highest = report->highest,
+                                       .received = report->received,
+                                       .repairs = report->repairs,
+                                       .dropped = report->dropped,
+                                       .at = report->at,
+                                       .waited = report->waited}};
+        heed(node, now, x, r, position(x, r, report->highest), &m);
+    }
+    rs_rate_apply(node, x);
+}
+
+/* Now and then each says how far it is, whoever collects its reports. */
+static void take_sample(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, uint64_t received) {
+    rs_receiver_rate *rate = &r->rate;
+    uint32_t ppm = 0;
+    bool follows = rate->based && pos >= rate->base_pos && received >= rate->base_received;
+    if (follows && pos - rate->base_pos >= RS_RATE_SAMPLE) {
+        uint64_t expected = pos - rate->base_pos, got = received - rate->base_received;
+        ppm = got < expected ? (uint32_t)((expected - got) * 1000000 / expected) : 0;
+    }
+    rate->based = true;
+    rate->base_pos = pos;
+    rate->base_received = received;
+    r->seen_at = now;
+    r->seen_pos = pos > r->seen_pos ? pos : r->seen_pos;
+    rs_tree_sample(node, now, x, r, pos, ppm);
+}
+
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     if (r->light == RS_LIGHT_LEFT)
         return RS_RX_NONE;
     if (m->session > x->t.session)
         return RS_RX_BAD;
-    int64_t share = (int64_t)m->rate.share_bps;
-    if (share != r->share_bps) {
-        r->share_bps = share;
-        find_least_share(x);
-    }
+    note_share(x, r, m->rate.share_bps);
     if (m->session == x->t.session && x->phase == RS_PHASE_HIGH_RATE && r->light == RS_LIGHT_LIT) {
         if (m->rate.highest < x->first || m->rate.highest >= x->end)
             return RS_RX_BAD;
         uint64_t pos = position(x, r, m->rate.highest);
-        rs_window_seen(node, now, x, r, pos);
-        rs_rate_sample sample = sample_of(x, now, r, pos, m);
-        follow_model(x, r, &sample);
-        take_losses(node, x, r, &sample);
-        rs_rate_tick(&x->rate, now);
-        rs_straggler_look(node, now, x);
+        if (!rs_speaks(x, r)) {
+            take_sample(node, now, x, r, pos, m->rate.received);
+            return RS_RX_NONE;
+        }
+        rs_tree_heard(x, r);
+        if (!rs_tree_in_use(x)) /* those it speaks for may be further behind */
+            rs_window_seen(node, now, x, r, pos);
+        heed(node, now, x, r, pos, m);
     }
     rs_rate_apply(node, x);
     return RS_RX_NONE;

@@ -1,6 +1,7 @@
 /* Republic's receiver (Sec. III-A2, III-A3): what data packets say of light and losses, and asking for what is missing.
  * The bitmap of what is there is the truth; a second one marks what is asked for. */
 #include "core/republic/republic.h"
+#include "core/republic/tree_receiver.h"
 
 #define ASKED_RUNS 48          /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
 #define TAIL_QUIET (4 * RS_MS) /* no data packet for so long: nothing is under way any more */
@@ -25,9 +26,13 @@ void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, 
         rs_ask_on(node, now, x);
 }
 
-/* Says PTCH_REQ if something is due and the sender has not enough to do with what is asked for already. */
+/* Asks if something is due and there is not enough to do with what is asked for already. */
 void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->to_ask.count && x->asked_runs < ASKED_RUNS && !(x->link.say & RS_SAY_PTCH_REQ))
+    if (x->to_ask.count == 0 || x->asked_runs >= ASKED_RUNS)
+        return;
+    if (rs_tree_asks(x))
+        rs_tree_ask(node, x);
+    else if (!(x->link.say & RS_SAY_PTCH_REQ))
         rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
 }
 
@@ -168,6 +173,17 @@ bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m) {
     return true;
 }
 
+uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t most) {
+    uint32_t count = 0;
+    while (count < most && x->asked_runs < ASKED_RUNS && first_due(x, &out[count])) {
+        mark_asked(x, out[count].from, out[count].to);
+        count++;
+    }
+    if (count)
+        x->retry_due = now + rs_tree_patience(x);
+    return count;
+}
+
 /* --------------------------------------------------------------------------------------- packets and messages */
 
 rs_rx_result rs_republic_store(rs_receiving *x, uint64_t sn) {
@@ -186,7 +202,7 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
     case RS_CASE_LATE:
         break;
     case RS_CASE_LIGHT:
-        rs_say(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
+        rs_say(node, now, &x->link, RS_SAY_INTL_SEQ | (rs_tree_is_on(x) ? 0 : RS_SAY_RATE));
         break;
     case RS_CASE_NEXT:
         break;
@@ -199,11 +215,15 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
     if (x->ring.round_done && loss.what != RS_CASE_LATE) {
         rs_ask_missing(node, now, x, x->ring.first,
                        x->ring.end); /* nothing, unless a packet came in at a strange time */
+        if (x->active)
+            rs_tree_done(node, now, x);
         x->active = false;
     } else if (!x->ring.round_done && !(h->flags & RS_DATA_ATTEMPT)) {
         rs_report_activity(node, now, x);
     }
-    if (h->flags & RS_DATA_REPORT)
+    if (h->flags & RS_DATA_REPORT && rs_tree_is_on(x))
+        rs_tree_mark(node, now, x, h->sn);
+    else if (h->flags & RS_DATA_REPORT)
         rs_say(node, now, &x->link, RS_SAY_RATE);
 }
 
@@ -229,8 +249,11 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
         return patch(node, now, x, h->sn);
     if (h->flags & RS_DATA_REPAIR)
         return rs_receiver_repair(node, now, x, packet);
-    if (x->state != RS_RX_RECEIVING)
+    if (x->state != RS_RX_RECEIVING) {
+        if ((h->flags & RS_DATA_REPORT) && h->session == x->t.session && rs_tree_is_on(x))
+            rs_tree_mark(node, now, x, h->sn); /* of those it collects from */
         return (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id};
+    }
     x->link.heard_at = now;
     x->stats.packets_received++;
     x->data_at = now;
@@ -262,6 +285,7 @@ static void next_session(rs_node *node, rs_time now, rs_receiving *x, const rs_m
     x->repair_number = 0;
     rs_ask_by(node, now, x, RS_ASKS_RANGES);
     x->session_received = x->session_repairs = x->session_dropped = 0;
+    rs_tree_session(x);
     rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
     if (x->state == RS_RX_RECEIVING)
         rs_ask_missing(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
@@ -282,6 +306,7 @@ void rs_republic_receiver_message(rs_node *node, rs_time now, rs_receiving *x, c
 static void ask_again(rs_node *node, rs_time now, rs_receiving *x) {
     if (now >= x->retry_due)
         x->retry_due = RS_NEVER;
+    rs_tree_retry(now, x);
     rs_ask_again(node, now, x);
 }
 
@@ -300,12 +325,14 @@ void rs_republic_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         rs_map_timeout(node, now, x);
     if (now >= x->report_due)
         rs_report_timeout(node, now, x);
+    rs_tree_timeout(node, now, x);
 }
 
 rs_time rs_republic_receiver_due(const rs_receiving *x) {
     rs_time asks = x->retry_due < x->tail_due ? x->retry_due : x->tail_due;
     rs_time tells = x->report_due < x->map_due ? x->report_due : x->map_due;
-    return asks < tells ? asks : tells;
+    rs_time due = asks < tells ? asks : tells, tree = rs_tree_due(x);
+    return tree < due ? tree : due;
 }
 
 void rs_republic_whole(rs_node *node, rs_time now, rs_receiving *x) {
@@ -314,6 +341,7 @@ void rs_republic_whole(rs_node *node, rs_time now, rs_receiving *x) {
     x->active = false;
     x->report_due = x->retry_due = x->tail_due = x->map_due = RS_NEVER;
     rs_receiver_is_whole(node, now, x);
+    rs_tree_done(node, now, x);
 }
 
 bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {

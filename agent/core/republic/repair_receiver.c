@@ -3,6 +3,7 @@
  * A repair is of use if exactly one of its fragments is not here: then that one is the packet's payload XOR the others.
  * Nothing is kept of one that is of no use: its sender learns so from the next map. */
 #include "core/republic/republic.h"
+#include "core/republic/tree_receiver.h"
 
 #define MAPS_MOST 4            /* messages of a report */
 #define MAPS_LATE (50 * RS_MS) /* what was told is told again if nothing of it came for so long */
@@ -83,7 +84,7 @@ void rs_next_map(rs_time now, rs_receiving *x, rs_message *m) {
 
 /* What a repair packet of the present session says besides its payload. */
 static void heed(rs_node *node, rs_time now, rs_receiving *x, const rs_repair_header *h) {
-    if (x->asks == RS_ASKS_RANGES && x->state == RS_RX_RECEIVING) {
+    if (x->asks == RS_ASKS_RANGES && x->state == RS_RX_RECEIVING && !rs_tree_has_parent(x)) {
         rs_ask_by(node, now, x, RS_ASKS_MAPS);
         report(node, now, x);
     }

@@ -7,6 +7,7 @@
  * tail: repairs, then a mark to which receivers answer with what they still miss, until nothing is missing or little is
  * gained. */
 #include "core/republic/republic.h"
+#include "core/republic/tree_sender.h"
 
 #define CHOICE_LEAST 32    /* data packets before anything can be said about loss */
 #define CHOICE_WINDOW 8192 /* after so many the older half counts half */
@@ -27,12 +28,8 @@
 #define ROUNDS_IDLE 3  /* rounds of the tail that mend nothing */
 #define ROUNDS_CODED 4 /* after so many what is left is patched, unless combining still spares much */
 
-static bool takes_part(const rs_recipient *r) {
-    return rs_is_active(r) && r->light == RS_LIGHT_LIT && r->link.peer->up;
-}
-
-static uint32_t place_of(const rs_sending *x, const rs_recipient *r) {
-    return (uint32_t)(r - x->recipients);
+static bool takes_part(const rs_sending *x, const rs_recipient *r) {
+    return rs_is_active(r) && r->light == RS_LIGHT_LIT && r->link.peer->up && rs_speaks(x, r);
 }
 
 /* ------------------------------------------------------------------------------------------------------ the choice */
@@ -56,7 +53,7 @@ static void mark_next(rs_sending *x) {
 
 static void begin_coding(rs_node *node, rs_time now, rs_sending *x, uint64_t sent, uint32_t losing) {
     rs_repairing *p = &x->repair;
-    if (rs_repair_table_init(&p->table, &node->allocator, x->recipient_count) != RS_OK) {
+    if (rs_repair_table_init(&p->table, &node->allocator, rs_speakers_most(x)) != RS_OK) {
         p->refused = true; /* memory is short: patches do it */
         return;
     }
@@ -74,11 +71,11 @@ static void choose(rs_node *node, rs_time now, rs_sending *x) {
     uint64_t sent = x->pos - p->from_pos;
     uint32_t losing = 0;
     if (p->refused || node->config.repairs == RS_REPAIRS_PATCHES_ONLY || x->phase != RS_PHASE_HIGH_RATE ||
-        !x->path_held || x->recipient_count > RS_REPAIR_RECEIVERS || sent < CHOICE_LEAST || p->asked < CHOICE_ASKED)
+        !x->path_held || rs_speakers_most(x) > RS_REPAIR_RECEIVERS || sent < CHOICE_LEAST || p->asked < CHOICE_ASKED)
         return;
     p->asked_most = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        const rs_recipient *r = rs_speaker(x, i);
         losing += r->asked > 0;
         p->asked_most = r->asked > p->asked_most ? r->asked : p->asked_most;
     }
@@ -87,8 +84,8 @@ static void choose(rs_node *node, rs_time now, rs_sending *x) {
     } else if (sent > CHOICE_WINDOW) {
         p->from_pos += sent / 2;
         p->asked = 0;
-        for (uint32_t i = 0; i < x->recipient_count; i++)
-            p->asked += x->recipients[i].asked /= 2;
+        for (uint32_t i = 0; i < rs_speaker_count(x); i++)
+            p->asked += rs_speaker(x, i)->asked /= 2;
     }
 }
 
@@ -116,13 +113,15 @@ void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
     rs_repairing *p = &x->repair;
     if (from >= to)
         return;
-    if (p->coded && takes_part(r))
-        while (from < to && rs_repair_want(&p->table, now, place_of(x, r), from))
+    if (p->coded && takes_part(x, r))
+        while (from < to && rs_repair_want(&p->table, now, rs_speaker_place(x, r), from))
             from++;
+    if (!rs_speaks(x, r) && r->want.count + 1 >= RS_RANGES_CAP)
+        return; /* more than those that it reports to need not name: it asks again */
     rs_ranges_add(&r->want, from, to);
     if (r->want.count)
         rs_patch_ready(node, now, &r->link, true);
-    if (p->coded || r->light != RS_LIGHT_LIT)
+    if (p->coded || r->light != RS_LIGHT_LIT || !rs_speaks(x, r))
         return;
     r->asked += to - from;
     p->asked += to - from;
@@ -130,8 +129,8 @@ void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
 }
 
 static bool all_answered(const rs_sending *x) {
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (takes_part(&x->recipients[i]) && x->recipients[i].answered < x->repair.mark_number)
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++)
+        if (takes_part(x, rs_speaker(x, i)) && rs_speaker(x, i)->answered < x->repair.mark_number)
             return false;
     return true;
 }
@@ -160,9 +159,9 @@ void rs_repair_end(rs_node *node, rs_sending *x) {
     if (p->coded) {
         tell_result(node, x);
         x->stats.repairs_mended += p->table.mended;
-        for (uint32_t i = 0; i < x->recipient_count; i++)
-            if (x->recipients[i].member)
-                x->recipients[i].want.count = 0;
+        for (uint32_t i = 0; i < rs_speaker_count(x); i++)
+            if (rs_speaker(x, i)->member)
+                rs_speaker(x, i)->want.count = 0;
     }
     rs_repair_table_free(&p->table, &node->allocator);
     p->tail = p->coded = false;
@@ -183,7 +182,7 @@ static void end_tail(rs_node *node, rs_time now, rs_sending *x) {
 static void next_round(rs_node *node, rs_time now, rs_sending *x) {
     rs_repairing *p = &x->repair;
     uint32_t most = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++)
+    for (uint32_t i = 0; i < p->table.receivers; i++)
         most = p->table.of[i].wanted > most ? p->table.of[i].wanted : most;
     p->idle = p->table.mended == p->mended_before ? p->idle + 1 : 0;
     p->mended_before = p->table.mended;
@@ -221,16 +220,16 @@ rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recip
                                  .map = m->ptch_map.map};
     r->progress_at = now;
     r->answered = m->ptch_map.number > r->answered ? m->ptch_map.number : r->answered;
-    if (takes_part(r))
-        rs_repair_tell(&p->table, now, place_of(x, r), &told);
+    if (takes_part(x, r))
+        rs_repair_tell(&p->table, now, rs_speaker_place(x, r), &told);
     look_at_tail(node, now, x);
     return RS_RX_NONE;
 }
 
 void rs_repair_left(rs_time now, rs_sending *x, const rs_recipient *r) {
-    if (!x->repair.coded)
+    if (!x->repair.coded || !rs_speaks(x, r))
         return;
-    rs_repair_forget(&x->repair.table, place_of(x, r), r->state == RS_RECIPIENT_DONE);
+    rs_repair_forget(&x->repair.table, rs_speaker_place(x, r), r->state == RS_RECIPIENT_DONE);
     if (x->repair.tail) /* from the timer: the caller is not done with this recipient yet */
         x->repair.tail_due = x->repair.tail_due == RS_NEVER ? RS_NEVER : now;
 }
@@ -282,8 +281,8 @@ static bool is_pressed(const rs_repair_table *t) {
 /* As in the paper, what nobody else lost. False if its receiver has patches enough waiting for it: ranges that are too
  * many become fewer and longer. */
 static bool patch(rs_node *node, rs_time now, rs_sending *x, const rs_repair_set *s) {
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_recipient *r = rs_speaker(x, i);
         if (!(s->serves[i / 64] >> i % 64 & 1))
             continue;
         if (r->want.count >= PATCHES_WAITING)
@@ -370,9 +369,9 @@ static void fill_mark(rs_time now, rs_sending *x, rs_packet_out *out) {
     if (p->marks > 0 || !p->tail)
         return;
     rs_time late = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_time its = 2 * rs_rtt_late(&x->recipients[i].link.peer->rtt, 0);
-        late = takes_part(&x->recipients[i]) && its > late ? its : late;
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_time its = 2 * rs_rtt_late(&rs_speaker(x, i)->link.peer->rtt, 0);
+        late = takes_part(x, rs_speaker(x, i)) && its > late ? its : late;
     }
     p->tail_due = now + (late > MARK_AGAIN ? late : MARK_AGAIN);
 }

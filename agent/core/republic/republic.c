@@ -1,6 +1,9 @@
 /* Republic (docs/republic.md) in the table of engines: the fallback, which goes by every path. */
 #include "core/republic/republic.h"
 
+#include "core/republic/tree_receiver.h"
+#include "core/republic/tree_sender.h"
+
 static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
     rs_transfer *t = link->transfer;
     if (t->sending)
@@ -10,7 +13,8 @@ static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs
 }
 
 static bool poll(rs_node *node, rs_time now, rs_transfer *t, rs_turn turn, rs_packet_out *out) {
-    (void)turn; /* data packets only */
+    if (turn != RS_TURN_DATA)
+        return rs_tree_poll(node, now, (rs_receiving *)t, turn == RS_TURN_REPAIR, out);
     return rs_republic_poll_data(node, now, (rs_sending *)t, out);
 }
 
@@ -32,6 +36,8 @@ static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *ne
         rs_republic_sender_news(node, now, (rs_sending *)t, news);
     else if (news->what == RS_NEWS_CONNECTED)
         rs_republic_connected(node, now, (rs_receiving *)t);
+    else if (news->what == RS_NEWS_VERIFIED)
+        rs_tree_verified(node, now, (rs_receiving *)t);
 }
 
 static void stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out) {
@@ -46,6 +52,21 @@ static void stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out)
 static void stop(rs_node *node, rs_transfer *t) {
     if (t->sending)
         rs_republic_sender_stop(node, (rs_sending *)t);
+    else
+        rs_tree_receiver_free(node, (rs_receiving *)t);
+}
+
+static rs_rx_result peer_datagram(rs_node *node, rs_time now, rs_transfer *t, const rs_packet_in *packet) {
+    if (!t->sending)
+        return rs_tree_datagram(node, now, (rs_receiving *)t, packet);
+    return (rs_rx_result){.verdict = rs_tree_report(node, now, (rs_sending *)t, packet)};
+}
+
+static void free_own(rs_node *node, rs_transfer *t) {
+    if (t->sending)
+        rs_tree_sender_free(node, (rs_sending *)t);
+    else
+        rs_tree_receiver_free(node, (rs_receiving *)t);
 }
 
 const rs_engine rs_engine_republic = {
@@ -58,11 +79,16 @@ const rs_engine rs_engine_republic = {
     .begin = rs_republic_begin,
     .data_packet = rs_republic_data,
     .message = message,
+    .serves = rs_tree_is_on,
     .say = rs_republic_say,
+    .tell = rs_tree_tell,
+    .report_to = rs_tree_told,
+    .peer_datagram = peer_datagram,
     .poll = poll,
     .timeout = timeout,
     .deadline = deadline,
     .notify = notify,
     .stats = stats,
     .stop = stop,
+    .free = free_own,
 };

@@ -2,6 +2,7 @@
 #ifndef RS_CORE_REPUBLIC_REPUBLIC_H
 #define RS_CORE_REPUBLIC_REPUBLIC_H
 
+#include "core/feedback/report.h"
 #include "core/transfer/engine.h"
 
 extern const rs_engine rs_engine_republic;
@@ -51,6 +52,8 @@ void rs_ask_by(rs_node *node, rs_time now, rs_receiving *x, rs_asks how); /* for
 void rs_ask_again(rs_node *node, rs_time now,
                   rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
 bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);
+/* The same, as ranges of the object for the one it reports to; returns how many. */
+uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t most);
 
 #define RS_TAIL_LATEST (250 * RS_MS) /* after DATA_FNSD what is missing is asked for, even while data packets come */
 #define RS_SILENT (100 * RS_MS)      /* who reports nothing for so long holds nobody back: patches are for it */
@@ -93,11 +96,16 @@ void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x);                /* 
 /* A circuit carries nobody else, and the manager told its rate: there is nothing to find, and what takes longer on the
  * way waits in a busy host. Window and losses still hold the sender back where receivers are slower. */
 bool rs_path_rate_is_known(const rs_sending *x);
-void rs_rate_begin(rs_sending *x, rs_time now); /* high rate begins */
+void rs_rate_begin(rs_sending *x, rs_time now);                                             /* high rate begins */
+void rs_report_own(const rs_node *node, rs_time now, const rs_receiving *x, rs_message *m); /* what it saw so far */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
 void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x);
 void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x);
+rs_time rs_reports_least(const rs_sending *x); /* between two packets that ask for reports */
+/* A collected report, and the position of the one that is furthest behind. */
+void rs_report_taken(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_report *report,
+                     uint64_t least);
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
 void rs_rate_apply(rs_node *node, rs_sending *x);
 

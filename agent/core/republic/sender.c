@@ -1,6 +1,7 @@
 /* Republic's sender (Sec. III-A1): attempt sending until receivers have light, high rate for one whole round of each,
  * patches of what they ask for. One handler for each message of Table III. */
 #include "core/republic/republic.h"
+#include "core/republic/tree_sender.h"
 
 #define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
 #define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
@@ -143,6 +144,7 @@ static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
 const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x) {
     set_attempt_interval(node, x);
     wait_for_light(node, now, x, false);
+    rs_tree_begin(node, now, x);
     rs_sender_open_members(node, now, x);
     x->attempt_due = now;
     rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
@@ -368,16 +370,19 @@ void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs
         break;
     case RS_NEWS_LEFT:
         rs_repair_left(now, x, news->receiver);
+        rs_tree_left(node, now, x, news->receiver);
         break;
     case RS_NEWS_DATA_TIMER:
         rs_republic_schedule(node, now, x);
         break;
     case RS_NEWS_ACCEPTED:
+        rs_tree_accepted(node, now, x, news->receiver);
         accepted(node, now, x, news->receiver);
         break;
     case RS_NEWS_REMOVED:
         rs_window_left(node, now, x, news->receiver);
         rs_repair_left(now, x, news->receiver);
+        rs_tree_left(node, now, x, news->receiver);
         break;
     case RS_NEWS_RECEIVERS:
         rs_republic_advance(node, now, x);
@@ -428,9 +433,12 @@ static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
         header.flags |= RS_DATA_FIRST;
         header.aux = x->t.size;
     }
+    bool asks = false;
     if (x->phase == RS_PHASE_ATTEMPT)
         header.flags |= RS_DATA_ATTEMPT;
-    else if (rs_marks_packet(&x->marks, now, x->pos, x->pos + 1 >= x->window_pos || x->pos + 1 == x->stop_pos))
+    else
+        asks = rs_marks_packet(&x->marks, now, x->pos, x->pos + 1 >= x->window_pos || x->pos + 1 == x->stop_pos);
+    if (rs_tree_asks_twice(x, asks) || asks)
         header.flags |= RS_DATA_REPORT;
     rs_data_packet(x, &header, out);
 }

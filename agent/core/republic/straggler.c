@@ -7,6 +7,7 @@
  * then, the policy is carried out, for the rest of the transfer; otherwise it counts again, and the next trial waits
  * for TRIAL_AGAIN, twice as long each time. What it loses in a trial it asks for as any loss. Ours. */
 #include "core/republic/republic.h"
+#include "core/republic/tree_sender.h"
 
 #define LOOK (5 * RS_MS)         /* time between two looks */
 #define FORGIVEN (50 * RS_MS)    /* not seen slow for so long: it begins anew */
@@ -25,8 +26,8 @@ static bool is_slow(const rs_sending *x, const rs_recipient *r, rs_time now) {
 /* Notes who holds the others back. False if nobody does, or so many that they are the usual case. */
 static bool note_slow(rs_sending *x, rs_time now) {
     uint32_t slow = 0, others = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_recipient *r = rs_speaker(x, i);
         if (!rs_holds_back(x, r, now))
             continue;
         bool now_slow = is_slow(x, r, now);
@@ -44,8 +45,8 @@ static bool note_slow(rs_sending *x, rs_time now) {
 
 static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
     bool any = false;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_recipient *r = rs_speaker(x, i);
         if (!rs_holds_back(x, r, now) || !r->slow_since || now - r->slow_since < SLOW_FOR)
             continue;
         r->aside = any = true;
@@ -56,25 +57,25 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
     x->trial_began = now;
     x->trial_found_bps = x->rate.found_bps;
     x->rate.found_bps = x->rate.ceiling_bps;
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (rs_holds_back(x, &x->recipients[i], now))
-            rs_path_model_again(&x->recipients[i].rate.model);
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++)
+        if (rs_holds_back(x, rs_speaker(x, i), now))
+            rs_path_model_again(&rs_speaker(x, i)->rate.model);
     rs_rate_anew(node, now, x);
 }
 
 /* The median rate of those that count; 0 if nobody does. */
 static int64_t median(const rs_sending *x, rs_time now) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        count += rs_holds_back(x, &x->recipients[i], now);
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        int64_t rate = rs_path_model_rate(&x->recipients[i].rate.model);
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++)
+        count += rs_holds_back(x, rs_speaker(x, i), now);
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        int64_t rate = rs_path_model_rate(&rs_speaker(x, i)->rate.model);
         uint32_t less = 0, same = 0;
-        if (!rs_holds_back(x, &x->recipients[i], now))
+        if (!rs_holds_back(x, rs_speaker(x, i), now))
             continue;
-        for (uint32_t k = 0; k < x->recipient_count; k++) {
-            int64_t other = rs_path_model_rate(&x->recipients[k].rate.model);
-            if (!rs_holds_back(x, &x->recipients[k], now))
+        for (uint32_t k = 0; k < rs_speaker_count(x); k++) {
+            int64_t other = rs_path_model_rate(&rs_speaker(x, k)->rate.model);
+            if (!rs_holds_back(x, rs_speaker(x, k), now))
                 continue;
             less += other < rate;
             same += other == rate;
@@ -99,8 +100,8 @@ static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others)
     bool any = false;
     char words[RS_CAUSE_MAX];
     x->trial_began = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_recipient *r = rs_speaker(x, i);
         if (!r->aside)
             continue;
         r->aside = false;
@@ -132,8 +133,8 @@ void rs_straggler_look(rs_node *node, rs_time now, rs_sending *x) {
     if (x->trial_began) {
         int64_t others = median(x, now);
         bool clear = now - x->trial_began >= TRIAL_LEAST;
-        for (uint32_t i = 0; i < x->recipient_count; i++)
-            clear &= !x->recipients[i].aside || x->recipients[i].slow_bps < others / SHARE / 2;
+        for (uint32_t i = 0; i < rs_speaker_count(x); i++)
+            clear &= !rs_speaker(x, i)->aside || rs_speaker(x, i)->slow_bps < others / SHARE / 2;
         if (clear || now - x->trial_began >= TRIAL)
             end_trial(node, now, x, others);
     } else if (note_slow(x, now) && now >= x->trial_next) {

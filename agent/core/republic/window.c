@@ -8,6 +8,7 @@
  * to open the window. So a shut window lets a few packets through now and then (as TCP does after a lost tail, RFC
  * 8985), each time after twice as long. Ours. */
 #include "core/republic/republic.h"
+#include "core/republic/tree_sender.h"
 
 #define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */
 #define AHEAD_LEAST 16                   /* packets */
@@ -17,7 +18,7 @@
 #define PROBE_PACKETS 8
 
 uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {
-    uint64_t fits = (r->room ? r->room : ROOM_UNKNOWN) / 2 / (x->t.fragment_size + RS_DATA_HEADER);
+    uint64_t room = rs_tree_room(x, r), fits = (room ? room : ROOM_UNKNOWN) / 2 / (x->t.fragment_size + RS_DATA_HEADER);
     return fits > ROOM_LEAST ? fits : ROOM_LEAST;
 }
 
@@ -37,14 +38,15 @@ uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
 /* Its round ends within the window, or it is finished by other means. */
 static bool out_of_it(const rs_sending *x, const rs_recipient *r, rs_time now, uint64_t window) {
     return !rs_is_active(r) || r->light != RS_LIGHT_LIT || r->aside || !r->link.peer->up ||
-           now - r->seen_at >= RS_SILENT || r->seen_pos + window >= r->start_pos + (x->end - x->first);
+           now - r->seen_at >= RS_SILENT || rs_tree_silent(x, r, now) ||
+           r->seen_pos + window >= r->start_pos + (x->end - x->first);
 }
 
 static void find(rs_sending *x, rs_time now) {
     x->window_of = NULL;
     x->window_pos = UINT64_MAX;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_recipient *r = rs_speaker(x, i);
         if (!rs_is_active(r) || r->seen_pos >= x->window_pos)
             continue;
         uint64_t window = rs_window_of(x, r);
@@ -79,7 +81,7 @@ void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, 
         r->seen_pos = pos;
     if (r == x->window_of)
         x->probes = 0;
-    if (x->phase != RS_PHASE_HIGH_RATE)
+    if (x->phase != RS_PHASE_HIGH_RATE || !rs_speaks(x, r))
         return;
     if (r == x->window_of || r->seen_pos + rs_window_of(x, r) < x->window_pos)
         find_anew(node, now, x);

@@ -32,7 +32,7 @@ typedef enum {
     RS_NEWS_REFUSED,   /* the bytes of fragment `sn` of a stream were wrong, and are still missing; `from` repaired, or
                           RS_NO_PEER: they came by the data channel */
     RS_NEWS_ENDS,      /* a stream's end is known: rs_transfer.fragments. At the sender, too */
-    RS_NEWS_VERIFIED   /* all is here and checked; of an engine that `serves` */
+    RS_NEWS_VERIFIED   /* all is here and checked, and it `serves` */
 } rs_news_kind;
 
 typedef struct {
@@ -58,14 +58,15 @@ typedef struct {
 } rs_engine_stream;
 
 struct rs_engine {
-    uint8_t id;               /* in OPEN, in data packets, and the bit in HELLO: rs_protocol */
-    const char *name;         /* for people */
-    const char *word;         /* in the IDL and in commands */
-    uint32_t path_kinds;      /* bit k: it goes by paths of rs_path_kind k */
-    uint32_t receiver_events; /* that may wait to be polled, of one receiving transfer */
-    bool serves; /* a receiver that has all may still be needed by others: the engine ends it (rs_receiver_end) */
+    uint8_t id;                     /* in OPEN, in data packets, and the bit in HELLO: rs_protocol */
+    const char *name;               /* for people */
+    const char *word;               /* in the IDL and in commands */
+    uint32_t path_kinds;            /* bit k: it goes by paths of rs_path_kind k */
+    uint32_t receiver_events;       /* that may wait to be polled, of one receiving transfer */
     const rs_engine_stream *stream; /* NULL: it carries none */
     size_t options_size;
+    /* A receiver that has all is still needed by others: the engine ends it (rs_receiver_end). */
+    bool (*serves)(const rs_receiving *x);
     /* Fills in `options` from what the caller gave (NULL: all defaults). False: out of range. */
     bool (*configure)(const void *given, void *options);
     /* At the sender: a path was granted, the session is begun. Returns NULL, or why it cannot go by this engine: then
@@ -83,6 +84,10 @@ struct rs_engine {
     /* At a receiver: makes the message for a bit of RS_SAY_* that is the engine's. `more`: the bit stays set for a
      * further one. Control messages are made from the state when they can be sent; none is ever queued. */
     bool (*say)(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
+    /* At a sender: the same, for a bit of RS_SAY_* that the node does not know. */
+    bool (*tell)(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);
+    rs_rx_verdict (*report_to)(rs_node *node, rs_time now, rs_receiving *x,
+                               const rs_message *m); /* to whom to report */
     rs_rx_result (*peer_datagram)(rs_node *node, rs_time now, rs_transfer *t, const rs_packet_in *packet);
     /* The next packet of that turn. False: none now, and the transfer is not in that list any more. */
     bool (*poll)(rs_node *node, rs_time now, rs_transfer *t, rs_turn turn, rs_packet_out *out);

@@ -59,8 +59,11 @@ static bool fill_defaults(rs_config *c) {
     c->answer_bound = c->answer_bound ? c->answer_bound : c->no_path_bound;
     c->stragglers = c->stragglers ? c->stragglers : RS_STRAGGLERS_WAIT;
     c->max_transfers = c->max_transfers ? c->max_transfers : 1024;
-    c->max_receivers = c->max_receivers ? c->max_receivers : 1024;
-    return c->max_transfers <= 32768 && c->max_receivers <= 65536;
+    c->max_receivers = c->max_receivers ? c->max_receivers : 16384;
+    c->direct_receivers = c->direct_receivers ? c->direct_receivers : 32;
+    c->feedback_arity = c->feedback_arity ? c->feedback_arity : 8;
+    return c->max_transfers <= 32768 && c->max_receivers <= 65536 && c->feedback_arity <= RS_FEEDBACK_ARITY_MOST &&
+           c->directory.host_bits < 32;
 }
 
 static bool make_tables(rs_node *node) {
@@ -160,7 +163,8 @@ void rs_node_free(rs_node *node) {
 }
 
 static bool is_for_receiver(rs_message_type type) {
-    return type == RS_MSG_OPEN || type == RS_MSG_PTCH_DATA || type == RS_MSG_DATA_FNSD || type == RS_MSG_LEAVES;
+    return type == RS_MSG_OPEN || type == RS_MSG_PTCH_DATA || type == RS_MSG_DATA_FNSD || type == RS_MSG_LEAVES ||
+           type == RS_MSG_REPORT_TO;
 }
 
 static bool is_for_either(rs_message_type type) {

@@ -43,6 +43,16 @@ typedef enum {
     RS_STRAGGLERS_EVICT = 3    /* it fails, with these figures as the cause */
 } rs_straggler_policy;
 
+/* Where peers are reached, for what one node tells others of third ones. */
+typedef struct {
+    rs_peer (*peer_at)(void *context, uint32_t address, uint16_t port); /* RS_NO_PEER: there can be none */
+    bool (*place_of)(void *context, rs_peer peer, uint32_t *address, uint16_t *port); /* false: not known */
+    void *context;
+    uint32_t host_bits; /* servers whose addresses differ in these low bits only are in one rack; below 32 */
+} rs_directory;
+
+#define RS_FEEDBACK_ARITY_MOST 16u
+
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     uint64_t seed;
@@ -63,7 +73,11 @@ typedef struct {
     rs_time answer_bound;           /* a wait for the caller's answer to RS_EV_PATH_WANTED [no_path_bound] */
     rs_straggler_policy stragglers; /* for transfers that do not say [wait] */
     uint32_t max_transfers;         /* [1024] */
-    uint32_t max_receivers;         /* per transfer [1024] */
+    uint32_t max_receivers;         /* per transfer [16384] */
+    /* More receivers of a transfer than these report by a tree, of which no one collects more than `feedback_arity`
+     * others' reports (docs/feedback.md) [32; 8]. Without a directory all report to the sender. */
+    uint32_t direct_receivers, feedback_arity;
+    rs_directory directory;
     /* The engines of objects that are known; the first one is the fallback [all of this agent: Republic, RDCM]. */
     const rs_engine *const *engines;
     uint32_t engine_count;

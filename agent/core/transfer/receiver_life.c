@@ -177,7 +177,7 @@ rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const c
     if (x->state != RS_RX_VERIFYING)
         return RS_ERR_STATE;
     x->rcvd_status = ok ? RS_RCVD_WHOLE : RS_RCVD_MISMATCH;
-    if (ok && x->t.engine->serves) {
+    if (ok && x->t.engine->serves && x->t.engine->serves(x)) {
         x->state = RS_RX_SERVING;
         x->verify_due = RS_NEVER;
         rs_say(node, now, &x->link, RS_SAY_DATA_RCVD);
@@ -476,6 +476,11 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
         return on_ptch_data(node, now, x, m, packet);
     case RS_MSG_LEAVES:
         return rs_on_leaves(node, x, m);
+    case RS_MSG_REPORT_TO:
+        if (m->session > x->t.session)
+            return verdict(RS_RX_BAD);
+        return verdict(x->state == RS_RX_OFFERED || !x->t.engine->report_to ? RS_RX_NONE
+                                                                            : x->t.engine->report_to(node, now, x, m));
     case RS_MSG_DATA_FNSD:
         if (m->session > x->t.session)
             return verdict(RS_RX_BAD);

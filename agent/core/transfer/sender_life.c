@@ -433,7 +433,7 @@ bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient
     else if (what == RS_SAY_LEAVES)
         return rs_leaves_said(x, r, m);
     else
-        return false;
+        return x->t.engine->tell && x->t.engine->tell(node, x, r, what, m);
     m->session = r->light == RS_LIGHT_LEFT ? RS_SESSION_APART : r->session;
     if (r->light == RS_LIGHT_LEFT && what == RS_SAY_OPEN)
         open_apart(node, x, m);

@@ -41,7 +41,8 @@ enum {
     RS_SAY_ABORT = 1 << 10,
     RS_SAY_PTCH_MAP = 1 << 11, /* a few messages */
     RS_SAY_LEAF_REQ = 1 << 12,
-    RS_SAY_LEAVES = 1 << 13
+    RS_SAY_LEAVES = 1 << 13,
+    RS_SAY_REPORT_TO = 1 << 14
 };
 
 typedef struct rs_engine rs_engine; /* transfer/engine.h */

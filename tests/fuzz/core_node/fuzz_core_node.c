@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/wire.h"
+#include "core/feedback/report.h"
 #include "core/rdcm/options.h"
 #include "core/rdcm/wire.h"
 #include "core/transfer/node.h"
@@ -188,7 +189,7 @@ static void forge(world *w, uint32_t to) {
     rs_message m;
     uint8_t header[RS_HEADER_MAX];
     memset(&m, 0, sizeof m);
-    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_LEAVES);
+    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_REPORT_TO);
     m.nonce = nonce(w);
     m.session = (uint32_t)(take(w, 1) % 5);
     if (m.session == 4)
@@ -229,6 +230,16 @@ static void forge(world *w, uint32_t to) {
         m.leaves.first = a;
         m.leaves.count = (uint16_t)(1 + b % 28);
         m.leaves.width = 16;
+    } else if (m.type == RS_MSG_REPORT_TO && a % 8) {
+        m.report_to.on = true;
+        m.report_to.height = (uint8_t)(b % 4);
+        m.report_to.sample_us = 1 + (uint32_t)(b % 1000);
+        m.report_to.parent = (rs_wire_place){(uint32_t)(a % 5), a % 5 ? 1 : 0};
+        m.report_to.count = (uint8_t)(take(w, 1) % 4);
+        for (uint32_t i = 0; i < m.report_to.count; i++)
+            m.report_to.children[i] = (rs_wire_place){1 + (uint32_t)(take(w, 1) % 4), 1};
+    } else if (m.type == RS_MSG_REPORT_TO) {
+        m.report_to.on = false;
     } else if (m.type == RS_MSG_OPEN_ACK || m.type == RS_MSG_DATA_RCVD) {
         m.open_ack.status = m.data_rcvd.status = (uint8_t)(a % 3);
         rs_wire_cause_set(m.type == RS_MSG_OPEN_ACK ? &m.open_ack.cause : &m.data_rcvd.cause, "\x1b[2J forged");
@@ -262,6 +273,53 @@ static void forge_data(world *w, uint32_t to) {
                        .header_length = sizeof header,
                        .payload_length = (uint32_t)take(w, 2) % 1500};
     receive(w, to, &in);
+}
+
+static void forge_report(world *w, uint32_t to) {
+    uint8_t header[RS_HEADER_MAX];
+    size_t length;
+    if (take(w, 1) % 3) {
+        rs_report r = {.nonce = nonce(w), .session = (uint32_t)(take(w, 1) % 3), .receivers = 1};
+        r.flags = (uint32_t)(take(w, 1) % 16);
+        r.highest = take(w, 1);
+        r.received = take(w, 1);
+        r.repairs = take(w, 1);
+        r.at = take(w, 3);
+        r.least = take(w, 1);
+        r.least_of = (uint32_t)(take(w, 1) % 5);
+        r.lossy_ppm = (uint32_t)(take(w, 1) << 11);
+        r.lossy_of = (uint32_t)(take(w, 1) % 5);
+        r.silent = (uint32_t)(take(w, 1) % 5);
+        r.share_bps = take(w, 5);
+        length = rs_report_encode(&r, header);
+    } else {
+        rs_repair_request r = {.nonce = nonce(w), .count = 1 + (uint32_t)(take(w, 1) % RS_REQUEST_RANGES)};
+        for (uint32_t i = 0; i < r.count; i++) {
+            r.range[i].from = take(w, 1);
+            r.range[i].to = r.range[i].from + 1 + take(w, 1) % 8;
+        }
+        length = rs_request_encode(&r, header);
+    }
+    rs_packet_in in = {.channel = RS_CH_PEER_DATAGRAM,
+                       .peer = (rs_peer)(take(w, 1) % 3),
+                       .group = RS_NO_GROUP,
+                       .header = header,
+                       .header_length = length};
+    receive(w, to, &in);
+}
+
+/* Peers are at their numbers + 1. */
+static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
+    (void)context;
+    (void)port;
+    return address - 1;
+}
+
+static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
+    (void)context;
+    *address = peer + 1;
+    *port = 1;
+    return true;
 }
 
 static void forge_repair(world *w, uint32_t to) {
@@ -484,7 +542,10 @@ static void step(world *w) {
         forge_data(w, n);
         break;
     case 7:
-        garbage(w, n);
+        if (what & 32)
+            forge_report(w, n);
+        else
+            garbage(w, n);
         break;
     case 8:
         while (w->queued) /* all that flies is lost */
@@ -528,6 +589,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                             .light_confirm = (uint32_t)take(&w, 1) % 4,
                             .start_policy = (rs_start_policy)(take(&w, 1) % 2),
                             .max_transfers = 4,
+                            .direct_receivers = 1,
+                            .feedback_arity = 1 + n,
+                            .directory = {.peer_at = peer_at, .place_of = place_of, .host_bits = 1},
                             .options[RS_PROTOCOL_RDCM] = &rdcm,
                             .nic_rate_bps = 1000000000};
         w.node[n] = rs_node_new(&config, &allocator);

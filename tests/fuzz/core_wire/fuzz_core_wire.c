@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/wire.h"
+#include "core/feedback/report.h"
 #include "core/rdcm/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -48,6 +49,16 @@ static void acknowledgement(const uint8_t *bytes, size_t size) {
     must(ack.words <= RS_ACK_WORDS && rs_ack_encode(&ack, again) == size && memcmp(again, bytes, size) == 0);
 }
 
+static void report(const uint8_t *bytes, size_t size) {
+    rs_report told;
+    rs_repair_request asked;
+    uint8_t again[RS_HEADER_MAX];
+    if (rs_report_decode(bytes, size, &told))
+        must(rs_report_encode(&told, again) == size && memcmp(again, bytes, size) == 0);
+    if (rs_request_decode(bytes, size, &asked))
+        must(rs_request_encode(&asked, again) == size && memcmp(again, bytes, size) == 0);
+}
+
 static void control(const uint8_t *bytes, size_t size, uint32_t payload) {
     rs_message message;
     uint8_t again[RS_HEADER_MAX];
@@ -79,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     data_header(bytes, size - 1);
     repair_header(bytes, size - 1);
     acknowledgement(bytes, size - 1);
+    report(bytes, size - 1);
     control(bytes, size - 1, (uint32_t)data[0] * 300);
     rs_wire_frame(bytes, size - 1, &header_length, &payload_length);
     free(bytes);

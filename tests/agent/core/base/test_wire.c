@@ -118,6 +118,15 @@ static rs_message sample(rs_message_type type) {
         m.leaves.width = 16;
         memset(m.leaves.bytes, 0xd1, sizeof m.leaves.bytes);
         break;
+    case RS_MSG_REPORT_TO:
+        m.report_to.on = true;
+        m.report_to.height = 3;
+        m.report_to.sample_us = 250000;
+        m.report_to.parent = (rs_wire_place){0x0a000101, 7071};
+        m.report_to.count = RS_REPORT_TO_MOST;
+        for (uint32_t i = 0; i < RS_REPORT_TO_MOST; i++)
+            m.report_to.children[i] = (rs_wire_place){0x0a000201 + i, 7071};
+        break;
     default:
         m.rate.highest = 1;
         m.rate.received = type == RS_MSG_RATE || type == RS_MSG_PTCH_REQ ? 2 : 0;
@@ -134,7 +143,7 @@ static rs_message sample(rs_message_type type) {
 
 static void every_message__there_and_back(void **state) {
     (void)state;
-    for (int type = RS_MSG_HELLO; type <= RS_MSG_LEAVES; type++) {
+    for (int type = RS_MSG_HELLO; type <= RS_MSG_REPORT_TO; type++) {
         rs_message m = sample((rs_message_type)type), back;
         uint32_t payload = type == RS_MSG_PTCH_DATA ? 8896 : 0, cut_payload;
         uint8_t out[RS_HEADER_MAX], again[RS_HEADER_MAX];
@@ -208,7 +217,7 @@ static void frame__strangers_are_turned_away(void **state) {
         {0xff, 0xff, 0xff, 0xff, RS_MSG_PTCH_DATA, RS_WIRE_VERSION},
         {15, 0, 0, 0, RS_MSG_DATA_FNSD, RS_WIRE_VERSION}, /* too short */
         {40, 0, 0, 0, 0, RS_WIRE_VERSION},                /* no such types */
-        {40, 0, 0, 0, RS_MSG_LEAVES + 1, RS_WIRE_VERSION},
+        {40, 0, 0, 0, RS_MSG_REPORT_TO + 1, RS_WIRE_VERSION},
         {0xfd, 1, 0, 0, RS_MSG_PING, RS_WIRE_VERSION}, /* too long */
         {24, 0, 0, 0, RS_MSG_PING, 1},                 /* another version */
     };
@@ -222,7 +231,7 @@ static void hello__of_another_version_is_read(void **state) {
     uint8_t out[RS_HEADER_MAX];
     size_t cut;
     uint32_t payload;
-    for (int type = RS_MSG_HELLO; type <= RS_MSG_LEAVES; type++) {
+    for (int type = RS_MSG_HELLO; type <= RS_MSG_REPORT_TO; type++) {
         rs_message m = sample((rs_message_type)type), back;
         bool any_version = type == RS_MSG_HELLO || type == RS_MSG_ABORT;
         size_t length = rs_wire_encode(&m, 0, out, sizeof out - 3);

@@ -1,0 +1,103 @@
+#include "core/feedback/report.h"
+
+#include "core/base/wire.h"
+
+enum { KIND_REPORT = 1, KIND_REQUEST = 2 };
+
+#define PPM_MOST 1000000u
+#define RECEIVERS_MOST (1u << 24)
+
+_Static_assert(RS_REQUEST_BYTES + 16 * RS_REQUEST_RANGES <= RS_HEADER_MAX, "a request fits a header");
+
+static uint8_t *put(uint8_t *to, uint64_t value, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        *to++ = (uint8_t)(value >> (8 * i));
+    return to;
+}
+
+static uint64_t get(const uint8_t **from, size_t bytes) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++)
+        value |= (uint64_t) * (*from)++ << (8 * i);
+    return value;
+}
+
+static uint8_t *put_common(uint8_t *to, uint8_t kind, uint32_t session, uint64_t nonce) {
+    to = put(to, RS_REPORT_MAGIC, 2);
+    to = put(to, RS_WIRE_VERSION, 1);
+    to = put(to, kind, 1);
+    to = put(to, session, 4);
+    return put(to, nonce, 8);
+}
+
+static bool get_common(const uint8_t **from, uint8_t kind, uint32_t *session, uint64_t *nonce) {
+    bool ours = get(from, 2) == RS_REPORT_MAGIC;
+    ours &= get(from, 1) == RS_WIRE_VERSION;
+    ours &= get(from, 1) == kind;
+    *session = (uint32_t)get(from, 4);
+    *nonce = get(from, 8);
+    return ours && *nonce != 0 && *session < RS_SESSIONS_MAX;
+}
+
+size_t rs_report_encode(const rs_report *r, uint8_t *out) {
+    uint8_t *to = put_common(out, KIND_REPORT, r->session, r->nonce);
+    const uint64_t longs[] = {r->highest, r->received, r->repairs,   r->dropped,
+                              r->at,      r->waited,   r->share_bps, r->least};
+    const uint32_t shorts[] = {r->flags, r->receivers, r->least_of, r->lossy_ppm, r->lossy_of, r->silent, 0, 0};
+    for (size_t i = 0; i < sizeof longs / sizeof longs[0]; i++)
+        to = put(to, longs[i], 8);
+    for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++)
+        to = put(to, shorts[i], 4);
+    return (size_t)(to - out);
+}
+
+/* Bounds as RATE has them: sums of these do not overflow. */
+static bool is_sane(const rs_report *r) {
+    const uint32_t known = RS_REPORT_OWN | RS_REPORT_LEAST | RS_REPORT_DONE | RS_REPORT_WHOLE;
+    bool waits = (r->flags & RS_REPORT_LEAST) != 0, done = (r->flags & RS_REPORT_DONE) != 0;
+    return (r->flags & ~known) == 0 && !(waits && done) && (done || !(r->flags & RS_REPORT_WHOLE)) &&
+           r->receivers > 0 && r->receivers <= RECEIVERS_MOST && r->highest < RS_STREAM_FRAGMENTS &&
+           r->least < RS_STREAM_FRAGMENTS && r->received <= RS_RATE_COUNT_MAX && r->repairs <= RS_RATE_COUNT_MAX &&
+           r->dropped <= RS_RATE_COUNT_MAX && r->at <= RS_RATE_AT_MAX && r->waited <= RS_RATE_WAITED_MAX &&
+           r->share_bps <= RS_RATE_BPS_MAX && r->lossy_ppm <= PPM_MOST;
+}
+
+bool rs_report_decode(const uint8_t *bytes, size_t length, rs_report *r) {
+    if (length != RS_REPORT_BYTES || !get_common(&bytes, KIND_REPORT, &r->session, &r->nonce))
+        return false;
+    uint64_t *longs[] = {&r->highest, &r->received, &r->repairs,   &r->dropped,
+                         &r->at,      &r->waited,   &r->share_bps, &r->least};
+    uint32_t *shorts[] = {&r->flags, &r->receivers, &r->least_of, &r->lossy_ppm, &r->lossy_of, &r->silent};
+    for (size_t i = 0; i < sizeof longs / sizeof longs[0]; i++)
+        *longs[i] = get(&bytes, 8);
+    for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++)
+        *shorts[i] = (uint32_t)get(&bytes, 4);
+    return get(&bytes, 8) == 0 && is_sane(r);
+}
+
+size_t rs_request_encode(const rs_repair_request *r, uint8_t *out) {
+    uint8_t *to = put_common(out, KIND_REQUEST, r->session, r->nonce);
+    to = put(to, r->count, 4);
+    to = put(to, 0, 4);
+    for (uint32_t i = 0; i < r->count; i++) {
+        to = put(to, r->range[i].from, 8);
+        to = put(to, r->range[i].to, 8);
+    }
+    return (size_t)(to - out);
+}
+
+bool rs_request_decode(const uint8_t *bytes, size_t length, rs_repair_request *r) {
+    if (length < RS_REQUEST_BYTES || !get_common(&bytes, KIND_REQUEST, &r->session, &r->nonce))
+        return false;
+    r->count = (uint32_t)get(&bytes, 4);
+    if (get(&bytes, 4) != 0 || r->count == 0 || r->count > RS_REQUEST_RANGES ||
+        length != RS_REQUEST_BYTES + 16 * (size_t)r->count)
+        return false;
+    for (uint32_t i = 0; i < r->count; i++) {
+        r->range[i].from = get(&bytes, 8);
+        r->range[i].to = get(&bytes, 8);
+        if (r->range[i].from >= r->range[i].to || r->range[i].to > RS_STREAM_FRAGMENTS)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,50 @@
+/* Datagrams between receivers, and from those who collect reports to the sender (docs/protocol.md, "Collected
+ * reports"). Decoders take exactly what encoders make. */
+#ifndef RS_CORE_FEEDBACK_REPORT_H
+#define RS_CORE_FEEDBACK_REPORT_H
+
+#include "core/base/ranges.h"
+#include "core/base/types.h"
+
+#define RS_REPORT_MAGIC 0x5052 /* "RP" in memory */
+#define RS_REPORT_BYTES 112
+#define RS_REQUEST_BYTES 24
+#define RS_REQUEST_RANGES 24u /* of one request */
+
+enum {
+    RS_REPORT_OWN = 1,   /* What the reporter saw itself is told: `highest` to `waited`. */
+    RS_REPORT_LEAST = 2, /* Somebody it speaks for is waited for: `least` is told. */
+    RS_REPORT_DONE = 4,  /* Nobody it speaks for is waited for any more. */
+    RS_REPORT_WHOLE = 8  /* Nor does anybody of them miss anything. */
+};
+
+typedef struct {
+    uint64_t nonce;
+    uint32_t session;
+    uint32_t flags;
+    uint32_t receivers; /* It speaks for so many, itself included. */
+    /* Of the reporter itself, as in RATE. */
+    uint64_t highest, received, repairs, dropped, at, waited;
+    /* Of all that it speaks for. */
+    uint64_t share_bps; /* The least. */
+    uint64_t least;     /* The newest sn of the one that is furthest behind, */
+    uint32_t least_of;  /* and its address; 0: the reporter's own. */
+    uint32_t lossy_ppm; /* The worst loss, */
+    uint32_t lossy_of;  /* and whose; 0: the reporter's own. */
+    uint32_t silent;    /* The address of one that is not heard; 0: nobody. */
+} rs_report;
+
+/* Fragments that the receiver misses and asks of the one it reports to. */
+typedef struct {
+    uint64_t nonce;
+    uint32_t session;
+    uint32_t count;
+    rs_range range[RS_REQUEST_RANGES];
+} rs_repair_request;
+
+size_t rs_report_encode(const rs_report *report, uint8_t *out); /* RS_REPORT_BYTES */
+bool rs_report_decode(const uint8_t *bytes, size_t length, rs_report *out);
+size_t rs_request_encode(const rs_repair_request *request, uint8_t *out); /* at most RS_HEADER_MAX */
+bool rs_request_decode(const uint8_t *bytes, size_t length, rs_repair_request *out);
+
+#endif

@@ -1,0 +1,422 @@
+#include "core/republic/tree_receiver.h"
+
+#include "core/feedback/reporter.h"
+#include "core/republic/republic.h"
+
+#define NEAR_FIRST (4 * RS_MS) /* an answer is waited for so long while no round trip is known */
+#define NEAR_LEAST (1 * RS_MS)
+#define NEAR_MOST (10 * RS_MS)
+#define NEAR_TRIES 6          /* requests in a row without an answer: the sender is asked, */
+#define FAR_FOR (200 * RS_MS) /* for so long */
+#define LAST_WORDS 3          /* reports of being done: one may be lost */
+#define LAST_EVERY (1 * RS_MS)
+#define SERVE_LEAST (250 * RS_MS) /* after the last request of somebody below, */
+#define SERVE_MOST (1000 * RS_MS) /* and after all is here: whoever is not heard has other help */
+#define LOSS_SAMPLE 4096          /* packets */
+
+typedef struct {
+    rs_reporter reporter;
+    bool has_parent; /* Else it reports to the sender itself. */
+    rs_time sample;
+    /* asking */
+    bool asks;         /* A request is to be sent. */
+    bool unanswered;   /* Nothing came since the last request. */
+    uint32_t tries;    /* Requests in a row that nothing came of. */
+    rs_time asked_at;  /* The oldest of them. */
+    rs_time far_until; /* The sender is asked until then. */
+    rs_rtt rtt;
+    /* losses of its own */
+    uint64_t base_offset, base_received;
+    uint32_t lossy_ppm;
+    uint64_t mark_sn; /* of the newest packet that asked for a report */
+    /* the end */
+    uint32_t last_words;
+    rs_time last_due;
+    bool verified;
+    rs_time serve_until;
+    uint32_t turn; /* of the children, whose repair is next */
+} tree;
+
+static tree *of(const rs_receiving *x) {
+    return x->t.owner && x->t.owner->id == RS_PROTOCOL_REPUBLIC ? x->t.own : NULL;
+}
+
+bool rs_tree_is_on(const rs_receiving *x) {
+    return of(x) != NULL;
+}
+
+bool rs_tree_has_parent(const rs_receiving *x) {
+    return of(x) && of(x)->has_parent;
+}
+
+bool rs_tree_asks(const rs_receiving *x) {
+    return rs_tree_has_parent(x) && of(x)->far_until == 0;
+}
+
+rs_time rs_tree_sample_time(const rs_receiving *x) {
+    return of(x)->sample;
+}
+
+static void free_children(rs_node *node, tree *t) {
+    rs_memory_give(&node->allocator, t->reporter.children);
+    t->reporter.children = NULL;
+    t->reporter.child_count = 0;
+}
+
+void rs_tree_receiver_free(rs_node *node, rs_receiving *x) {
+    tree *t = of(x);
+    if (!t)
+        return;
+    rs_list_remove(&x->t.in_acking);
+    rs_list_remove(&x->t.in_mending);
+    free_children(node, t);
+    rs_memory_give(&node->allocator, t);
+    rs_engine_take(&x->t, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------------------------------------------- its place */
+
+/* Takes over what is known of those that were its children before. */
+static bool take_children(rs_node *node, rs_time now, tree *t, const rs_message *m) {
+    const rs_directory *d = &node->config.directory;
+    uint32_t count = m->report_to.count;
+    rs_reporter_child *children = count ? rs_memory_take(&node->allocator, count * sizeof *children) : NULL;
+    if (count && !children)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const rs_wire_place *place = &m->report_to.children[i];
+        rs_peer peer = d->peer_at(d->context, place->address, place->port);
+        const rs_reporter_child *before = rs_reporter_child_of(&t->reporter, peer);
+        if (before) {
+            children[i] = *before;
+            continue;
+        }
+        children[i].peer = peer;
+        children[i].address = place->address;
+        children[i].heard_at = now;
+        children[i].marks = t->reporter.marks;
+    }
+    free_children(node, t);
+    t->reporter.children = children;
+    t->reporter.child_count = count;
+    return true;
+}
+
+/* Where to report, and whose reports to collect. Without a place in the tree, or memory for one, it reports by RATE. */
+rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    const rs_directory *d = &node->config.directory;
+    tree *t = of(x);
+    if (!m->report_to.on || !d->peer_at || x->state == RS_RX_FINISHED) {
+        rs_tree_receiver_free(node, x);
+        return RS_RX_NONE;
+    }
+    bool is_new = !t;
+    if (is_new && !(t = rs_memory_take(&node->allocator, sizeof *t)))
+        return RS_RX_NONE;
+    if (is_new) {
+        rs_engine_take(&x->t, x->t.engine, t);
+        rs_reporter_session(&t->reporter, x->ring.first, x->ring.end);
+        t->mark_sn = UINT64_MAX;
+        t->last_due = RS_NEVER;
+    }
+    const rs_wire_place *to = &m->report_to.parent;
+    rs_peer parent = to->address ? d->peer_at(d->context, to->address, to->port) : x->link.peer->id;
+    if (parent == RS_NO_PEER || !take_children(node, now, t, m)) {
+        rs_tree_receiver_free(node, x);
+        return RS_RX_NONE;
+    }
+    if (parent != t->reporter.parent) {
+        t->tries = 0;
+        t->far_until = 0;
+        t->rtt = (rs_rtt){0};
+    }
+    t->reporter.parent = parent;
+    t->reporter.height = m->report_to.height;
+    t->has_parent = to->address != 0;
+    t->sample = (rs_time)m->report_to.sample_us * 1000;
+    t->reporter.done |= x->state > RS_RX_RECEIVING || x->ring.round_done;
+    if (t->reporter.done)
+        rs_tree_done(node, now, x); /* the new one does not know it */
+    return RS_RX_NONE;
+}
+
+void rs_tree_session(rs_receiving *x) {
+    tree *t = of(x);
+    if (!t)
+        return;
+    rs_reporter_session(&t->reporter, x->ring.first, x->ring.end);
+    t->base_offset = t->base_received = 0;
+    t->mark_sn = UINT64_MAX;
+    t->last_words = 0;
+    t->last_due = RS_NEVER;
+}
+
+/* -------------------------------------------------------------------------------------------------------- reports */
+
+static void wake(rs_node *node, rs_time now, rs_receiving *x) {
+    if (rs_reporter_due(&of(x)->reporter, now) || of(x)->asks)
+        rs_list_keep(&node->acking, &x->t.in_acking, true);
+    rs_receiver_arm(node, x);
+}
+
+static void count_losses(rs_receiving *x, tree *t) {
+    uint64_t ring = x->ring.end - x->ring.first;
+    uint64_t offset =
+        x->ring.prior >= x->ring.initial ? x->ring.prior - x->ring.initial : x->ring.prior + ring - x->ring.initial;
+    if (offset < t->base_offset || x->session_received < t->base_received) {
+        t->base_offset = offset;
+        t->base_received = x->session_received;
+    }
+    uint64_t expected = offset - t->base_offset, got = x->session_received - t->base_received;
+    if (expected < LOSS_SAMPLE)
+        return;
+    t->lossy_ppm = got < expected ? (uint32_t)((expected - got) * 1000000 / expected) : 0;
+    t->base_offset = offset;
+    t->base_received = x->session_received;
+}
+
+static rs_report own_report(rs_node *node, rs_time now, rs_receiving *x, tree *t) {
+    rs_message m = {0};
+    rs_report own = {.nonce = x->t.nonce, .session = x->t.session};
+    if (x->state != RS_RX_RECEIVING || !x->ring.lit)
+        return own;
+    rs_report_own(node, now, x, &m);
+    count_losses(x, t);
+    own.flags = RS_REPORT_OWN;
+    own.highest = m.rate.highest;
+    own.received = m.rate.received;
+    own.repairs = m.rate.repairs;
+    own.dropped = m.rate.dropped;
+    own.at = m.rate.at;
+    own.waited = m.rate.waited;
+    own.lossy_ppm = t->lossy_ppm;
+    /* What is lost comes again, beside the data. */
+    own.share_bps = m.rate.share_bps / 1000000 * (1000000 - t->lossy_ppm);
+    return own;
+}
+
+/* The packet behind one that asks for a report asks again, for those that lost the first. */
+void rs_tree_mark(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
+    tree *t = of(x);
+    bool again = t->mark_sn != UINT64_MAX && sn == t->mark_sn + 1;
+    t->mark_sn = sn;
+    if (now >= t->far_until)
+        t->far_until = 0;
+    if (again)
+        return;
+    rs_report own = own_report(node, now, x, t);
+    rs_reporter_mark(&t->reporter, now, &own);
+    wake(node, now, x);
+}
+
+void rs_tree_done(rs_node *node, rs_time now, rs_receiving *x) {
+    tree *t = of(x);
+    if (!t)
+        return;
+    rs_reporter_done(&t->reporter, now, x->state > RS_RX_RECEIVING);
+    t->last_words = LAST_WORDS;
+    t->last_due = now + LAST_EVERY;
+    wake(node, now, x);
+}
+
+static void report_packet(rs_time now, rs_receiving *x, tree *t, rs_packet_out *out) {
+    rs_report report;
+    rs_reporter_make(&t->reporter, now, &report);
+    report.nonce = x->t.nonce;
+    report.session = x->t.session;
+    if (report.flags & RS_REPORT_OWN) { /* what it was kept here is no part of the path */
+        uint64_t kept = (uint64_t)(now - t->reporter.marked_at);
+        report.waited = report.waited + kept < RS_RATE_WAITED_MAX ? report.waited + kept : RS_RATE_WAITED_MAX;
+    }
+    out->header_length = (uint16_t)rs_report_encode(&report, out->header);
+    x->stats.acks_sent++;
+}
+
+/* ------------------------------------------------------------------------------------------- asking and answering */
+
+rs_time rs_tree_patience(const rs_receiving *x) {
+    rs_time late = rs_rtt_late(&of(x)->rtt, NEAR_FIRST / 4) * 4;
+    return late < NEAR_LEAST ? NEAR_LEAST : late > NEAR_MOST ? NEAR_MOST : late;
+}
+
+void rs_tree_ask(rs_node *node, rs_receiving *x) {
+    of(x)->asks = true;
+    rs_list_keep(&node->acking, &x->t.in_acking, true);
+}
+
+/* Nothing came of the last request in time. */
+void rs_tree_retry(rs_time now, rs_receiving *x) {
+    tree *t = of(x);
+    if (!t || !t->has_parent)
+        return;
+    if (t->far_until) {
+        t->far_until = now < t->far_until ? t->far_until : 0;
+        t->tries = 0;
+    } else if (++t->tries >= NEAR_TRIES) {
+        t->far_until = now + FAR_FOR;
+    }
+    t->unanswered = false;
+}
+
+static bool request_packet(rs_node *node, rs_time now, rs_receiving *x, tree *t, rs_packet_out *out) {
+    rs_repair_request request = {.nonce = x->t.nonce, .session = x->t.session};
+    t->asks = false;
+    if (x->state != RS_RX_RECEIVING || !rs_tree_asks(x))
+        return false;
+    request.count = rs_next_ranges(now, x, request.range, RS_REQUEST_RANGES);
+    if (request.count == 0)
+        return false;
+    t->asks = x->to_ask.count > 0 && request.count == RS_REQUEST_RANGES;
+    if (!t->unanswered)
+        t->asked_at = now;
+    t->unanswered = true;
+    if (x->retry_due < x->t.timer.due)
+        rs_receiver_arm(node, x);
+    out->header_length = (uint16_t)rs_request_encode(&request, out->header);
+    x->stats.requests_sent++;
+    return true;
+}
+
+static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *t, const rs_packet_in *packet) {
+    rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
+    rs_data_header h;
+    if (!rs_wire_decode_data(packet->header, packet->header_length, &h) || h.sn >= x->t.fragments ||
+        packet->payload_length != rs_fragment_length(&x->t, h.sn))
+        return (rs_rx_result){.verdict = RS_RX_BAD};
+    x->stats.peer_repairs_received++;
+    if (x->state != RS_RX_RECEIVING || packet->peer != t->reporter.parent) {
+        x->stats.peer_repairs_old++;
+        return result;
+    }
+    if (t->unanswered && t->tries == 0)
+        rs_rtt_sample(&t->rtt, now - t->asked_at);
+    t->unanswered = false;
+    t->tries = 0;
+    result = rs_republic_store(x, h.sn);
+    if (result.verdict != RS_RX_STORE)
+        x->stats.peer_repairs_old++;
+    x->retry_due = x->asked.count ? now + rs_tree_patience(x) : RS_NEVER;
+    rs_receiver_arm(node, x);
+    rs_ask_on(node, now, x);
+    rs_republic_whole(node, now, x);
+    return result;
+}
+
+static void asked(rs_node *node, rs_time now, rs_receiving *x, tree *t, rs_reporter_child *c,
+                  const rs_repair_request *request) {
+    for (uint32_t i = 0; i < request->count; i++)
+        if (request->range[i].to <= x->t.fragments && c->wanted.count + 1 < RS_RANGES_CAP) /* the rest is asked again */
+            rs_ranges_add(&c->wanted, request->range[i].from, request->range[i].to);
+    if (t->verified && t->serve_until < now + SERVE_LEAST)
+        t->serve_until = now + SERVE_LEAST;
+    if (x->present.words && c->wanted.count)
+        rs_list_keep(&node->mending, &x->t.in_mending, true);
+}
+
+static bool repair_packet(rs_receiving *x, tree *t, rs_packet_out *out) {
+    uint64_t sn;
+    for (uint32_t i = 0; i < t->reporter.child_count; i++) {
+        rs_reporter_child *c = &t->reporter.children[(t->turn + i) % t->reporter.child_count];
+        while (rs_ranges_pop_sn(&c->wanted, &sn)) {
+            if (!rs_seqset_has(&x->present, sn))
+                continue; /* it comes here soon, and is asked for again */
+            rs_data_header header = {.session = x->t.session,
+                                     .engine = x->t.engine->id,
+                                     .nonce = x->t.nonce,
+                                     .sn = sn,
+                                     .flags = sn == 0 ? RS_DATA_FIRST : 0,
+                                     .aux = sn == 0 ? x->t.size : 0};
+            rs_wire_encode_data(&header, out->header);
+            out->header_length = RS_DATA_HEADER;
+            out->peer = c->peer;
+            out->payload_offset = sn * x->t.fragment_size;
+            out->payload_length = rs_fragment_length(&x->t, sn);
+            t->turn = (t->turn + i + 1) % t->reporter.child_count;
+            x->stats.peer_repairs_sent++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ----------------------------------------------------------------------------------------- what comes and goes */
+
+rs_rx_result rs_tree_datagram(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet) {
+    tree *t = of(x);
+    rs_report report;
+    rs_repair_request request;
+    if (!t)
+        return (rs_rx_result){.verdict = RS_RX_UNKNOWN};
+    if (packet->payload_length > 0)
+        return answered(node, now, x, t, packet);
+    if (rs_report_decode(packet->header, packet->header_length, &report)) {
+        if (report.session == x->t.session && rs_reporter_heard(&t->reporter, now, packet->peer, &report)) {
+            x->stats.acks_received++;
+            wake(node, now, x);
+        }
+        return (rs_rx_result){.verdict = RS_RX_NONE};
+    }
+    if (rs_request_decode(packet->header, packet->header_length, &request)) {
+        rs_reporter_child *c = rs_reporter_child_of(&t->reporter, packet->peer);
+        if (c)
+            asked(node, now, x, t, c, &request);
+        return (rs_rx_result){.verdict = RS_RX_NONE};
+    }
+    rs_data_header h; /* an object of no bytes */
+    return rs_wire_decode_data(packet->header, packet->header_length, &h) ? answered(node, now, x, t, packet)
+                                                                          : (rs_rx_result){.verdict = RS_RX_BAD};
+}
+
+bool rs_tree_poll(rs_node *node, rs_time now, rs_receiving *x, bool repairs, rs_packet_out *out) {
+    tree *t = of(x);
+    out->channel = RS_CH_PEER_DATAGRAM;
+    out->group = RS_NO_GROUP;
+    out->xfer = x->t.id;
+    out->payload_offset = out->payload_length = out->combine.count = 0;
+    if (repairs)
+        return t && x->present.words && repair_packet(x, t, out);
+    if (t) {
+        out->peer = t->reporter.parent;
+        if (rs_reporter_due(&t->reporter, now)) {
+            report_packet(now, x, t, out);
+            return true;
+        }
+        if (t->asks && request_packet(node, now, x, t, out))
+            return true;
+    }
+    rs_list_remove(&x->t.in_acking);
+    return false;
+}
+
+void rs_tree_verified(rs_node *node, rs_time now, rs_receiving *x) {
+    tree *t = of(x);
+    t->verified = true;
+    t->serve_until = now + SERVE_MOST;
+    rs_receiver_arm(node, x);
+}
+
+rs_time rs_tree_due(const rs_receiving *x) {
+    const tree *t = of(x);
+    if (!t)
+        return RS_NEVER;
+    rs_time due = rs_list_empty(&x->t.in_acking) ? t->reporter.due : RS_NEVER;
+    due = t->last_due < due ? t->last_due : due;
+    return t->verified && t->serve_until < due ? t->serve_until : due;
+}
+
+void rs_tree_timeout(rs_node *node, rs_time now, rs_receiving *x) {
+    tree *t = of(x);
+    if (!t)
+        return;
+    if (now >= t->last_due) {
+        t->last_words -= t->last_words > 0;
+        t->last_due = t->last_words || t->verified ? now + LAST_EVERY : RS_NEVER;
+        if (t->last_words)
+            rs_reporter_done(&t->reporter, now, x->state > RS_RX_RECEIVING);
+    }
+    if (rs_reporter_due(&t->reporter, now))
+        rs_list_keep(&node->acking, &x->t.in_acking, true);
+    bool said = t->last_words == 0 && rs_list_empty(&x->t.in_acking);
+    if (t->verified && ((said && rs_reporter_served(&t->reporter)) || now >= t->serve_until))
+        rs_receiver_end(node, now, x, true, RS_SAY_DATA_RCVD, "");
+}

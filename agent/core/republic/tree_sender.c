@@ -1,0 +1,493 @@
+#include "core/republic/tree_sender.h"
+
+#include <stdlib.h>
+
+#include "core/feedback/report.h"
+#include "core/feedback/reporter.h"
+#include "core/feedback/tree.h"
+#include "core/republic/republic.h"
+
+#define TOPS 8u          /* at 50 us for each they are asked every 0.4 ms */
+#define PROMOTED_MOST 8u /* that speak for themselves */
+#define SAMPLE_LEAST (250 * RS_MS)
+#define SAMPLE_EACH (RS_MS / 2) /* of each receiver: all together 2,000 a second */
+#define SLOW_FOR (50 * RS_MS)   /* behind the others for so long: it speaks for itself */
+#define LOSSY_PPM 20000u        /* so does one that loses so much more than who reports for it */
+#define CLAIM_AGE (50 * RS_MS)  /* what was said so long ago was true by now, or is a lie */
+#define LIE_PPM 50000u          /* of losses that nobody was told of */
+#define NOBODY UINT32_MAX
+
+typedef struct {
+    uint32_t parent; /* place of a recipient; NOBODY: the sender */
+    uint32_t first_child, next;
+    uint8_t height;
+    bool placed;  /* it has a place in the tree */
+    bool demoted; /* it was bypassed: it collects for nobody any more */
+} tree_node;
+
+typedef struct {
+    uint32_t place; /* of the recipient */
+    uint64_t marks; /* asked for when it was heard last */
+    rs_time slow_since;
+    uint32_t slow; /* the one below it that is furthest behind since then */
+    /* What it claimed of those below: of late, and at least CLAIM_AGE ago. */
+    uint64_t claim, claim_old;
+    rs_time claim_at;
+    uint32_t claim_ppm;
+    uint32_t disputes;
+} speaker;
+
+typedef struct {
+    speaker speakers[RS_SPEAKERS_MOST];
+    uint32_t speaker_count, promoted;
+    tree_node *nodes;
+    uint64_t least_room;
+    rs_time sample;
+    bool asked; /* the packet before asked for reports */
+} tree;
+
+static tree *of(const rs_sending *x) {
+    return x->t.owner && x->t.owner->id == RS_PROTOCOL_REPUBLIC ? x->t.own : NULL;
+}
+
+bool rs_tree_in_use(const rs_sending *x) {
+    return of(x) != NULL;
+}
+
+uint32_t rs_speaker_count(const rs_sending *x) {
+    return of(x) ? of(x)->speaker_count : x->recipient_count;
+}
+
+uint32_t rs_speakers_most(const rs_sending *x) {
+    return of(x) ? RS_SPEAKERS_MOST : x->recipient_count;
+}
+
+rs_recipient *rs_speaker(const rs_sending *x, uint32_t place) {
+    return &x->recipients[of(x) ? of(x)->speakers[place].place : place];
+}
+
+static speaker *speaker_of(const tree *t, uint32_t place) {
+    for (uint32_t i = 0; i < t->speaker_count; i++)
+        if (t->speakers[i].place == place)
+            return (speaker *)(uintptr_t)&t->speakers[i];
+    return NULL;
+}
+
+static uint32_t place_of(const rs_sending *x, const rs_recipient *r) {
+    return (uint32_t)(r - x->recipients);
+}
+
+uint32_t rs_speaker_place(const rs_sending *x, const rs_recipient *r) {
+    const tree *t = of(x);
+    return t ? (uint32_t)(speaker_of(t, place_of(x, r)) - t->speakers) : place_of(x, r);
+}
+
+bool rs_speaks(const rs_sending *x, const rs_recipient *r) {
+    return !of(x) || speaker_of(of(x), place_of(x, r));
+}
+
+uint64_t rs_tree_room(const rs_sending *x, const rs_recipient *r) {
+    const tree *t = of(x);
+    return t && t->least_room && (r->room == 0 || t->least_room < r->room) ? t->least_room : r->room;
+}
+
+void rs_tree_sender_free(rs_node *node, rs_sending *x) {
+    tree *t = of(x);
+    if (!t)
+        return;
+    rs_memory_give(&node->allocator, t->nodes);
+    rs_memory_give(&node->allocator, t);
+    rs_engine_take(&x->t, NULL, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------------- its shape */
+
+static bool wire_place(const rs_node *node, const rs_recipient *r, rs_wire_place *out) {
+    const rs_directory *d = &node->config.directory;
+    return d->place_of(d->context, r->link.peer->id, &out->address, &out->port) && out->address && out->port;
+}
+
+typedef struct {
+    rs_wire_place at;
+    uint32_t place;
+} ordered;
+
+/* By address: servers of a rack have the upper bits of it in common. */
+static int by_address(const void *a, const void *b) {
+    const ordered *one = a, *other = b;
+    return one->at.address < other->at.address ? -1 : one->at.address > other->at.address;
+}
+
+static void add_child(tree *t, uint32_t parent, uint32_t child) {
+    t->nodes[child].parent = parent;
+    t->nodes[child].next = t->nodes[parent].first_child;
+    t->nodes[parent].first_child = child;
+}
+
+static void add_speaker(tree *t, const rs_sending *x, uint32_t place) {
+    t->nodes[place].parent = NOBODY;
+    t->speakers[t->speaker_count++] = (speaker){.place = place, .marks = x->marks.count, .slow = NOBODY};
+}
+
+static void remove_child(tree *t, uint32_t child) {
+    uint32_t *at = &t->nodes[t->nodes[child].parent].first_child;
+    while (*at != child)
+        at = &t->nodes[*at].next;
+    *at = t->nodes[child].next;
+}
+
+static uint32_t child_count(const tree *t, uint32_t place) {
+    uint32_t count = 0;
+    for (uint32_t at = t->nodes[place].first_child; at != NOBODY; at = t->nodes[at].next)
+        count++;
+    return count;
+}
+
+static void tell(rs_node *node, rs_time now, const rs_sending *x, uint32_t place) {
+    rs_recipient *r = &x->recipients[place];
+    if (rs_has_accepted(r))
+        rs_say(node, now, &r->link, RS_SAY_REPORT_TO);
+}
+
+/* NULL: not all are where others can be told of them, or memory is short. */
+static ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
+    ordered *order = rs_memory_take(&node->allocator, x->recipient_count * sizeof *order);
+    for (uint32_t i = 0; order && i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_LEFT)
+            continue;
+        if (!wire_place(node, r, &order[*count].at)) {
+            rs_memory_give(&node->allocator, order);
+            return NULL;
+        }
+        order[(*count)++].place = i;
+    }
+    if (order)
+        qsort(order, *count, sizeof *order, by_address);
+    return order;
+}
+
+static tree *make(rs_node *node, const rs_sending *x) {
+    tree *t = rs_memory_take(&node->allocator, sizeof *t);
+    if (t && !(t->nodes = rs_memory_take(&node->allocator, x->recipient_count * sizeof *t->nodes))) {
+        rs_memory_give(&node->allocator, t);
+        return NULL;
+    }
+    return t;
+}
+
+/* Where each rack begins, of so many. */
+static uint32_t find_racks(const ordered *order, uint32_t count, uint32_t host_bits, uint32_t *starts) {
+    uint32_t racks = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (i == 0 || order[i].at.address >> host_bits != order[i - 1].at.address >> host_bits)
+            starts[racks++] = i;
+    return racks;
+}
+
+static void grow(tree *t, const rs_sending *x, const ordered *order, const rs_tree *shape) {
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        t->nodes[i] = (tree_node){.parent = NOBODY, .first_child = NOBODY, .next = NOBODY};
+    for (uint32_t i = shape->count; i-- > 0;) {
+        rs_tree_place place = rs_tree_place_of(shape, i);
+        tree_node *n = &t->nodes[order[i].place];
+        n->placed = true;
+        n->height = (uint8_t)place.height;
+        if (place.parent == RS_TREE_SENDER)
+            add_speaker(t, x, order[i].place);
+        else
+            add_child(t, order[place.parent].place, order[i].place);
+    }
+}
+
+void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
+    const rs_config *c = &node->config;
+    uint32_t count = 0, *starts = NULL;
+    bool had = of(x) != NULL;
+    rs_tree_sender_free(node, x);
+    ordered *order = NULL;
+    tree *t = NULL;
+    if (c->directory.place_of && x->recipient_count > c->direct_receivers && (order = in_order(node, x, &count)) &&
+        count > c->direct_receivers && (starts = rs_memory_take(&node->allocator, count * sizeof *starts)) &&
+        (t = make(node, x))) {
+        const rs_tree shape = {.starts = starts,
+                               .rack_count = find_racks(order, count, c->directory.host_bits, starts),
+                               .count = count,
+                               .tops = c->feedback_arity < TOPS ? c->feedback_arity : TOPS,
+                               .arity = c->feedback_arity};
+        grow(t, x, order, &shape);
+        t->sample = SAMPLE_EACH * (rs_time)count > SAMPLE_LEAST ? SAMPLE_EACH * (rs_time)count : SAMPLE_LEAST;
+        rs_engine_take(&x->t, x->t.engine, t);
+        x->feedback_interval = 5 * RS_MS;
+        x->rate.epoch = 2 * x->feedback_interval;
+        x->rate.epoch_end = now + x->rate.epoch;
+        for (uint32_t i = 0; i < x->recipient_count; i++)
+            if (x->recipients[i].room && (t->least_room == 0 || x->recipients[i].room < t->least_room))
+                t->least_room = x->recipients[i].room;
+    }
+    rs_memory_give(&node->allocator, order);
+    rs_memory_give(&node->allocator, starts);
+    for (uint32_t i = 0; (t || had) && i < x->recipient_count; i++)
+        if (rs_is_active(&x->recipients[i]))
+            tell(node, now, x, i);
+}
+
+bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
+    const tree *t = of(x);
+    uint32_t place = place_of(x, r);
+    if (what != RS_SAY_REPORT_TO || t == NULL)
+        return false;
+    m->type = RS_MSG_REPORT_TO;
+    if (!t || !t->nodes[place].placed)
+        return true;
+    const tree_node *n = &t->nodes[place];
+    m->report_to.on = true;
+    m->report_to.height = n->height;
+    m->report_to.sample_us = (uint32_t)(t->sample / 1000);
+    if (n->parent != NOBODY && !wire_place(node, &x->recipients[n->parent], &m->report_to.parent))
+        return false;
+    for (uint32_t at = n->first_child; at != NOBODY && m->report_to.count < RS_REPORT_TO_MOST; at = t->nodes[at].next)
+        m->report_to.count += wire_place(node, &x->recipients[at], &m->report_to.children[m->report_to.count]);
+    return true;
+}
+
+void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
+    tree *t = of(x);
+    if (!t)
+        return;
+    if (r->room && (t->least_room == 0 || r->room < t->least_room))
+        t->least_room = r->room;
+    tell(node, now, x, place_of(x, r));
+}
+
+/* ------------------------------------------------------------------------------------------------- when it changes */
+
+static bool can_collect(const tree *t, const rs_sending *x, uint32_t place) {
+    const rs_recipient *r = &x->recipients[place];
+    return rs_is_active(r) && rs_has_accepted(r) && r->light == RS_LIGHT_LIT && r->link.peer->up &&
+           !t->nodes[place].demoted;
+}
+
+static uint32_t heir(const tree *t, const rs_sending *x, uint32_t place) {
+    for (uint32_t at = t->nodes[place].first_child; at != NOBODY; at = t->nodes[at].next)
+        if (can_collect(t, x, at))
+            return at;
+    return t->nodes[place].first_child;
+}
+
+/* Its children are collected by one of them, which takes its place; it is a child among them from now on. */
+static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, const char *why) {
+    tree *t = of(x);
+    tree_node *n = &t->nodes[place];
+    uint32_t next = heir(t, x, place), parent = n->parent, target = next;
+    n->demoted = true;
+    if (next == NOBODY)
+        return;
+    rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = x->recipients[place].link.peer->id};
+    rs_words(log.cause, sizeof log.cause, "reports go around this receiver: %s", why);
+    rs_emit(node, &log);
+    remove_child(t, next);
+    t->nodes[next].parent = parent;
+    t->nodes[next].height = n->height > t->nodes[next].height + 1 ? n->height : (uint8_t)(t->nodes[next].height + 1);
+    for (uint32_t at = n->first_child, after; at != NOBODY; at = after) {
+        after = t->nodes[at].next;
+        if (child_count(t, target) == RS_REPORT_CHILDREN)
+            target = t->nodes[target].first_child; /* full: one level more */
+        add_child(t, target, at);
+        tell(node, now, x, at);
+    }
+    n->first_child = NOBODY;
+    n->height = 0;
+    speaker *s = speaker_of(t, place);
+    if (s) {
+        rs_recipient *r = &x->recipients[next];
+        if (x->repair.coded)
+            rs_repair_forget(&x->repair.table, (uint32_t)(s - t->speakers), false);
+        *s = (speaker){.place = next, .marks = x->marks.count, .slow = NOBODY};
+        if (r->seen_pos < x->recipients[place].seen_pos)
+            r->seen_pos = x->recipients[place].seen_pos;
+        r->seen_at = now;
+        if (!r->rate.model.wanted_bps)
+            r->rate.model = x->recipients[place].rate.model;
+        r->rate.model.based = r->rate.based = false;
+    } else {
+        remove_child(t, place);
+        add_child(t, parent, next);
+        tell(node, now, x, parent);
+    }
+    add_child(t, next, place);
+    tell(node, now, x, target);
+    tell(node, now, x, next);
+    tell(node, now, x, place);
+    if (s)
+        rs_rate_anew(node, now, x);
+}
+
+/* It speaks for itself. */
+static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
+    tree *t = of(x);
+    if (t->promoted == PROMOTED_MOST || t->speaker_count == RS_SPEAKERS_MOST || speaker_of(t, place) ||
+        !t->nodes[place].placed || !can_collect(t, x, place))
+        return;
+    if (t->nodes[place].first_child != NOBODY)
+        bypass(node, now, x, place, "it is slower than the others, and speaks for itself");
+    uint32_t parent = t->nodes[place].parent;
+    remove_child(t, place);
+    add_speaker(t, x, place);
+    t->promoted++;
+    rs_recipient *r = &x->recipients[place];
+    r->seen_at = now;
+    if (r->seen_pos < r->start_pos)
+        r->seen_pos = r->start_pos;
+    rs_marks_least(&x->marks, rs_reports_least(x));
+    if (!r->rate.model.wanted_bps) /* as the one that spoke for it */
+        r->rate.model = rs_speaker(x, 0)->rate.model;
+    r->rate.model.based = r->rate.based = false;
+    tell(node, now, x, parent);
+    tell(node, now, x, place);
+    rs_rate_anew(node, now, x);
+}
+
+void rs_tree_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
+    tree *t = of(x);
+    uint32_t place = place_of(x, r);
+    bool served = r->state == RS_RECIPIENT_DONE && x->phase > RS_PHASE_ATTEMPT; /* it still serves those below */
+    if (!t || x->t.finished || !t->nodes[place].placed || served || t->nodes[place].first_child == NOBODY)
+        return;
+    bypass(node, now, x, place, r->link.peer->up ? "it takes no part any more" : "its control channel is down");
+}
+
+bool rs_tree_silent(const rs_sending *x, const rs_recipient *r, rs_time now) {
+    const tree *t = of(x);
+    const speaker *s = t ? speaker_of(t, place_of(x, r)) : NULL;
+    return s && x->marks.count - s->marks >= RS_REPORT_SILENT_MARKS && now - r->seen_at >= RS_REPORT_SILENT;
+}
+
+static void look_for_silent(rs_node *node, rs_time now, rs_sending *x) {
+    tree *t = of(x);
+    uint32_t silent = 0;
+    for (uint32_t i = 0; i < t->speaker_count; i++)
+        silent += rs_tree_silent(x, rs_speaker(x, i), now);
+    if (silent * 2 > t->speaker_count)
+        return; /* it is rather the network here */
+    for (uint32_t i = 0; silent && i < t->speaker_count; i++) {
+        uint32_t place = t->speakers[i].place;
+        if (t->nodes[place].first_child != NOBODY && rs_tree_silent(x, &x->recipients[place], now))
+            bypass(node, now, x, place, "it reported nothing for 10 ms");
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- what is said */
+
+static uint32_t place_at(const rs_node *node, const rs_sending *x, uint32_t address) {
+    const tree *t = of(x);
+    rs_peer peer = address ? node->config.directory.peer_at(node->config.directory.context, address, 0) : RS_NO_PEER;
+    const rs_recipient *r = peer != RS_NO_PEER ? rs_recipient_of(x, peer) : NULL;
+    return r && rs_is_active(r) && t->nodes[place_of(x, r)].placed ? place_of(x, r) : NOBODY;
+}
+
+/* Somebody it speaks for holds the others back, or loses more than they: that one speaks for itself. */
+static void look_at_slow(rs_node *node, rs_time now, rs_sending *x, speaker *s, const rs_report *report) {
+    uint64_t window = rs_window_room(x, &x->recipients[s->place]);
+    uint32_t slow = place_at(node, x, report->least_of);
+    bool behind = (report->flags & RS_REPORT_LEAST) && x->pos - s->claim > window / 2;
+    if (!behind || slow == NOBODY || slow != s->slow) {
+        s->slow = behind ? slow : NOBODY;
+        s->slow_since = now;
+    } else if (now - s->slow_since >= SLOW_FOR) {
+        s->slow = NOBODY;
+        promote(node, now, x, slow);
+        return;
+    }
+    if (report->lossy_ppm > LOSSY_PPM) {
+        uint32_t lossy = place_at(node, x, report->lossy_of);
+        if (lossy != NOBODY)
+            promote(node, now, x, lossy);
+    }
+}
+
+static void note_claim(rs_time now, speaker *s, uint64_t least, uint32_t ppm) {
+    if (now - s->claim_at >= CLAIM_AGE) {
+        s->claim_old = s->claim;
+        s->claim_at = now;
+    }
+    s->claim = least;
+    s->claim_ppm -= s->claim_ppm / 1024;
+    s->claim_ppm = ppm > s->claim_ppm ? ppm : s->claim_ppm;
+}
+
+void rs_tree_heard(const rs_sending *x, const rs_recipient *r) {
+    tree *t = of(x);
+    speaker *s = t ? speaker_of(t, place_of(x, r)) : NULL;
+    if (s)
+        s->marks = x->marks.count;
+}
+
+/* The position of an sn that was sent of late. */
+static uint64_t newest_position(const rs_sending *x, uint64_t sn) {
+    uint64_t ring = x->end - x->first, offset = sn - x->first, last = x->pos - 1;
+    uint64_t back = (last - offset) % ring;
+    return last - back;
+}
+
+static bool was_sent(const rs_sending *x, uint64_t sn) {
+    return sn >= x->first && sn < x->end && sn - x->first < x->pos;
+}
+
+rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs_packet_in *packet) {
+    tree *t = of(x);
+    rs_report report;
+    rs_recipient *r = rs_recipient_of(x, packet->peer);
+    if (!t)
+        return RS_RX_UNKNOWN; /* of an engine that it went by before */
+    if (packet->payload_length > 0 || !rs_report_decode(packet->header, packet->header_length, &report))
+        return RS_RX_BAD;
+    if (!r || report.session != x->t.session || !rs_is_active(r))
+        return RS_RX_NONE;
+    speaker *s = speaker_of(t, place_of(x, r));
+    if (!s || r->light != RS_LIGHT_LIT || x->phase != RS_PHASE_HIGH_RATE)
+        return RS_RX_NONE;
+    bool own = report.flags & RS_REPORT_OWN, waits = report.flags & RS_REPORT_LEAST;
+    if ((own && !was_sent(x, report.highest)) || (waits && !was_sent(x, report.least)))
+        return RS_RX_BAD;
+    r->link.heard_at = now;
+    x->stats.acks_received++;
+    s->marks = x->marks.count;
+    note_claim(now, s, waits ? newest_position(x, report.least) : x->pos - 1, report.lossy_ppm);
+    rs_report_taken(node, now, x, r, &report, s->claim);
+    look_at_slow(node, now, x, s, &report);
+    uint32_t silent = place_at(node, x, report.silent);
+    if (silent != NOBODY && t->nodes[silent].first_child != NOBODY)
+        bypass(node, now, x, silent, "the one that it reports to heard nothing of it for 10 ms");
+    look_for_silent(node, now, x);
+    return RS_RX_NONE;
+}
+
+/* Who lies is not known: one of those between it and the sender, each in its turn. */
+void rs_tree_sample(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r, uint64_t pos,
+                    uint32_t lossy_ppm) {
+    tree *t = of(x);
+    uint32_t place = place_of(x, r), top = place, depth = 0;
+    if (!t->nodes[place].placed)
+        return;
+    for (; t->nodes[top].parent != NOBODY; top = t->nodes[top].parent)
+        depth++;
+    speaker *s = speaker_of(t, top);
+    bool ahead = s->claim_old > pos + 1, loses = lossy_ppm > LIE_PPM && s->claim_ppm < lossy_ppm / 4;
+    if (depth == 0 || (!ahead && !loses))
+        return;
+    uint32_t blamed = place;
+    for (uint32_t up = s->disputes++ % depth + 1; up > 0; up--)
+        blamed = t->nodes[blamed].parent;
+    bypass(node, now, x, blamed,
+           ahead ? "one that it reports for is further behind than it said"
+                 : "one that it reports for loses more than it said");
+}
+
+bool rs_tree_asks_twice(const rs_sending *x, bool asked) {
+    tree *t = of(x);
+    bool twice = t && t->asked && !asked;
+    if (t)
+        t->asked = asked;
+    return twice;
+}

@@ -1,0 +1,279 @@
+/* Many receivers report by a tree (docs/feedback.md). */
+#include "check.h"
+
+#include "net.h"
+
+#include "core/feedback/report.h"
+
+#define GIGABIT INT64_C(1000000000)
+#define OBJECT (UINT64_C(64) << 20) /* 0.56 s */
+#define SERVERS 23u
+#define PACKET (72 * US)
+
+/* Racks of four, by their numbers. */
+static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
+    (void)context;
+    (void)port;
+    return (address & 0xffff) - 1;
+}
+
+static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
+    (void)context;
+    *address = (peer / 4) << 16 | (peer + 1);
+    *port = 7071;
+    return true;
+}
+
+static const rs_config by_tree = {.fragment_size = 8896,
+                                  .nic_rate_bps = GIGABIT,
+                                  .direct_receivers = 2,
+                                  .feedback_arity = 2,
+                                  .directory = {.peer_at = peer_at, .place_of = place_of, .host_bits = 16}};
+
+static bool is_report(const uint8_t *header, size_t length) {
+    rs_report report;
+    return rs_report_decode(header, length, &report);
+}
+
+typedef struct {
+    bool reports[SERVERS], is_parent[SERVERS];
+    uint64_t at_sender;
+    uint64_t newest; /* fragment */
+    rs_time last_data, longest_gap, from;
+} seen;
+
+static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
+                  size_t length, void *context) {
+    seen *s = context;
+    if (channel == RS_CH_GROUP && !arrives) {
+        rs_time gap = net_now(n) - s->last_data;
+        if (s->from && s->last_data >= s->from && gap > s->longest_gap)
+            s->longest_gap = gap;
+        s->last_data = net_now(n);
+        rs_data_header data;
+        if (rs_wire_decode_data(header, length, &data))
+            s->newest = data.sn;
+    }
+    if (channel != RS_CH_PEER_DATAGRAM || !arrives || !is_report(header, length))
+        return;
+    s->reports[from] = true;
+    s->at_sender += to == 0;
+    if (to != 0)
+        s->is_parent[to] = true;
+}
+
+static net *begin(uint64_t seed, seen *s) {
+    net *n = net_new(SERVERS, &by_tree, seed);
+    *s = (seen){0};
+    net_knob(n)->watch = watch;
+    net_knob(n)->watch_context = s;
+    net_send_all(n, 1, OBJECT);
+    return n;
+}
+
+static uint32_t whole(const net *n) {
+    uint32_t count = 0;
+    for (rs_peer i = 1; i < SERVERS; i++)
+        count += net_has(n, i, 1);
+    return count;
+}
+
+static void all_report__the_sender_reads_two(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(1, &s);
+    net_at(n, 300 * MS);
+    for (rs_peer i = 1; i < SERVERS; i++)
+        assert_true(s.reports[i]);
+    uint64_t before = s.at_sender;
+    net_at(n, 400 * MS);
+    assert_in_range(s.at_sender - before, 10, 2000); /* at most 20,000 a second */
+    net_at(n, 5 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START < 600 * MS);
+    net_free(n);
+}
+
+static void losses__are_mended_by_those_near(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(2, &s);
+    net_knob(n)->loss = 0.01;
+    net_knob(n)->peer_loss = 0.01;
+    net_at(n, 5 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    uint64_t near = 0, lost = 0;
+    for (rs_peer i = 1; i < SERVERS; i++) {
+        near += net_stats(n, i, net_receiving(n, i)).peer_repairs_received;
+        lost += net_stats(n, i, net_receiving(n, i)).lost;
+    }
+    assert_true(near > lost / 2);
+    net_free(n);
+}
+
+static rs_peer a_collector(const seen *s, const seen *not_of) {
+    for (rs_peer i = 1; i < SERVERS; i++)
+        if (s->is_parent[i] && !not_of->reports[i])
+            return i;
+    return 0;
+}
+
+/* One that collects reports stops: the others are whole, and the data channel does not stand still meanwhile. */
+static void one_that_collects_ends(uint64_t seed, void (*end)(net *n, rs_peer server)) {
+    seen s, none = {0};
+    net *n = begin(seed, &s);
+    net_knob(n)->loss = 0.001;
+    net_at(n, 200 * MS);
+    rs_peer victim = a_collector(&s, &none);
+    assert_true(victim > 0);
+    s.from = net_now(n);
+    end(n, victim);
+    net_at(n, 400 * MS);
+    assert_true(s.longest_gap < 30 * MS);
+    net_at(n, 30 * SEC);
+    assert_int_equal(whole(n), SERVERS - 2);
+    assert_non_null(net_event(n, 0, RS_EV_PEER_FAILED, victim));
+    assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 1);
+    net_free(n);
+}
+
+static void collector_killed__others_go_on(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        one_that_collects_ends(seed, net_kill);
+}
+
+static void collector_frozen__others_go_on(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        one_that_collects_ends(seed, net_freeze);
+}
+
+static void every_collector_is_lost_in_turn__the_rest_is_whole(void **state) {
+    (void)state;
+    seen s, none = {0};
+    net *n = begin(5, &s);
+    net_knob(n)->loss = 0.001;
+    uint32_t killed = 0;
+    for (rs_time at = 100 * MS; at <= 400 * MS; at += 60 * MS) {
+        net_at(n, at);
+        rs_peer victim = a_collector(&s, &none);
+        if (!victim)
+            continue;
+        net_kill(n, victim);
+        killed++;
+        memset(s.is_parent, 0, sizeof s.is_parent);
+    }
+    assert_true(killed >= 3);
+    net_at(n, 40 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1 - killed);
+    net_free(n);
+}
+
+/* A process stops for a while and goes on: nobody is lost. */
+static void collector_pauses__all_are_whole(void **state) {
+    (void)state;
+    seen s, none = {0};
+    net *n = begin(6, &s);
+    net_at(n, 200 * MS);
+    net_pause(n, a_collector(&s, &none), 1 * SEC);
+    net_at(n, 30 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    net_free(n);
+}
+
+static void sender_pauses__all_are_whole(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(7, &s);
+    net_at(n, 200 * MS);
+    net_pause(n, 0, 1 * SEC);
+    net_at(n, 30 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    net_free(n);
+}
+
+/* No datagram between peers goes through: everybody asks the sender after all. */
+static void no_datagrams__all_are_whole(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(8, &s);
+    net_knob(n)->loss = 0.001;
+    net_knob(n)->peer_loss = 1;
+    net_at(n, 60 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    net_free(n);
+}
+
+/* One of many behind a port of half the rate speaks for itself: the others follow it, nothing is lost for long. */
+static void slow_one_deep_in_the_tree__the_rate_follows_it(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(9, &s);
+    net_bottleneck(n, SERVERS - 1, GIGABIT / 2, 64, false);
+    net_at(n, 10 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
+    assert_true(done->at - NET_START < 1700 * MS); /* 1.12 s on its wire */
+    net_free(n);
+}
+
+static bool gone_around(const net *n, rs_peer server) {
+    const net_told *log;
+    for (uint32_t i = 0; (log = net_event_nth(n, 0, RS_EV_LOG, i)); i++)
+        if (log->event.peer == server && strstr(log->event.cause, "than it said"))
+            return true;
+    return false;
+}
+
+/* One that collects tells of those below it what is not so: they say otherwise, now and then, and it is gone around. */
+static void liar__is_gone_around(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(10, &s);
+    net_at(n, 100 * MS);
+    rs_peer liar = 0;
+    for (rs_peer i = 1; i < SERVERS && !liar; i++)
+        if (s.is_parent[i])
+            liar = i;
+    net_mute(n, liar, true); /* its own words are made up here */
+    rs_message open = net_message(n, 0, liar, RS_MSG_OPEN, 0)->message;
+    rs_report lie = {.nonce = open.nonce, .flags = RS_REPORT_OWN | RS_REPORT_LEAST, .receivers = 20};
+    for (rs_time at = 100 * MS; at < 3 * SEC && !gone_around(n, liar); at += MS / 2) {
+        net_at(n, at);
+        lie.highest = lie.least = lie.received = s.newest;
+        lie.at = (uint64_t)at;
+        uint8_t bytes[RS_HEADER_MAX];
+        const rs_packet_in packet = {.channel = RS_CH_PEER_DATAGRAM,
+                                     .peer = liar,
+                                     .group = RS_NO_GROUP,
+                                     .header = bytes,
+                                     .header_length = rs_report_encode(&lie, bytes)};
+        rs_receive(net_node(n, 0), net_knob(n)->now, &packet);
+        if (at == 150 * MS) /* all below it lose much */
+            net_knob(n)->loss = 0.2;
+    }
+    assert_true(gone_around(n, liar));
+    net_knob(n)->loss = 0;
+    net_mute(n, liar, false);
+    net_at(n, 60 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    net_free(n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_report__the_sender_reads_two),
+        cmocka_unit_test(losses__are_mended_by_those_near),
+        cmocka_unit_test(collector_killed__others_go_on),
+        cmocka_unit_test(collector_frozen__others_go_on),
+        cmocka_unit_test(every_collector_is_lost_in_turn__the_rest_is_whole),
+        cmocka_unit_test(collector_pauses__all_are_whole),
+        cmocka_unit_test(sender_pauses__all_are_whole),
+        cmocka_unit_test(no_datagrams__all_are_whole),
+        cmocka_unit_test(slow_one_deep_in_the_tree__the_rate_follows_it),
+        cmocka_unit_test(liar__is_gone_around),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
