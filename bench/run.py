@@ -18,7 +18,7 @@ from rostrum.bench.cases import Case
 from rostrum.bench.fabric import Fabric, Host
 
 READY_BOUND_S = 15.0
-PATIENCE_MAX_S = 7200.0
+TIMEOUT_MAX_S = 7200.0
 LOG_TAIL = 1500
 
 
@@ -184,8 +184,8 @@ def ended(process: subprocess.Popen[bytes], deadline: float) -> bool:
         return True
     fd = os.pidfd_open(process.pid)
     try:
-        patience_s = min(max(0.0, deadline - time.monotonic()), PATIENCE_MAX_S)
-        return bool(select.select([fd], [], [], patience_s)[0])
+        timeout_s = min(max(0.0, deadline - time.monotonic()), TIMEOUT_MAX_S)
+        return bool(select.select([fd], [], [], timeout_s)[0])
     finally:
         os.close(fd)
 

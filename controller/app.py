@@ -40,7 +40,7 @@ from rostrum.controller.runtime.execution import Devices
 from rostrum.controller.runtime.journal import Journal
 from rostrum.controller.runtime.memory import raise_descriptor_limit, settle_memory
 from rostrum.controller.runtime.run_clock import CLOCK
-from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.runtime import Runtime
 from rostrum.controller.runtime.store import Store, StoreError
 from rostrum.topologies import loader
 from rostrum.topologies.units import Duration, Size
@@ -76,8 +76,8 @@ class App:
         self.access = Access(config.access)
         self.doors = {address: self.access.door(address) for address in config.addresses}
         topology, settings = config.topology, config.settings
-        self.owner = Owner(Manager(topology, settings, CLOCK.ns()), CLOCK.ns)
-        post = self.owner.post
+        self.runtime = Runtime(Manager(topology, settings, CLOCK.ns()), CLOCK.ns)
+        post = self.runtime.post
         if fabric:
             self.fabric = fabric(
                 config,
@@ -90,17 +90,17 @@ class App:
         may_order = partial(memory.may_act, memory.margin_s) if memory else None
         self.ocs = drivers.circuit_switches(config, post, ocs, may_order)
         self.devices = Devices(
-            topology, self.fabric, self.ocs, post, self.owner.clock, settings.configure_bound_ns / 1e9,
+            topology, self.fabric, self.ocs, post, self.runtime.clock, settings.configure_bound_ns / 1e9,
             partial(memory.may_act, 0.0) if memory else None, may_order,
         )  # fmt: skip
         self.thrift = ThriftService(
-            self.owner, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens),
+            self.runtime, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens),
             config.care.thrift_tls,
         )  # fmt: skip
-        self.owner.devices, self.owner.agents = self.devices, self.thrift
+        self.runtime.devices, self.runtime.agents = self.devices, self.thrift
         self.devices.request_of = self._request_of
         self.rest = rest_api.Rest(
-            self.owner, self.thrift.latency, lambda: self.thrift.turned_away, self.access, self.thrift.probes,
+            self.runtime, self.thrift.latency, lambda: self.thrift.turned_away, self.access, self.thrift.probes,
             self.thrift.tls.certificates if self.thrift.tls else dict,
         )  # fmt: skip
         self.http = HttpServer(rest_api.create(self.rest))
@@ -118,7 +118,7 @@ class App:
         config, topology = self.config, self.config.topology
         config.run.mkdir(parents=True, exist_ok=True)
         self.lost = asyncio.get_running_loop().create_future()
-        self.owner.on_lost = self._lose
+        self.runtime.on_lost = self._lose
         self._end_watch = CLOCK.watch()
         CLOCK.on_pause.append(self._paused)
         if self.memory:
@@ -153,7 +153,7 @@ class App:
             line(
                 "manager started",
                 topology=topology.name,
-                scheduler=self.owner.manager.core.scheduler.name,
+                scheduler=self.runtime.manager.core.scheduler.name,
                 listen=",".join(config.addresses),
                 thrift=self.thrift_port,
                 rest=self.rest_port,
@@ -165,14 +165,14 @@ class App:
         )
 
     def _remember(self, store: Store, records: Records, complete: bool) -> None:
-        manager, now = self.owner.manager, self.owner.clock()
+        manager, now = self.runtime.manager, self.runtime.clock()
         manager.core.durable = Durable(time.time_ns() - now)
         try:
             actions = manager.restore(records, now, complete)
         except Exception as error:
             log.exception("a record could not be restored")
             raise StoreError(f"what was remembered cannot be understood ({error!r}); {store.way_out}") from error
-        self.owner.begin(store, actions)
+        self.runtime.begin(store, actions)
         core = manager.core
         log.info(
             line(
@@ -182,7 +182,7 @@ class App:
                 circuits=len(core.resources.circuits),
                 agents=len(core.agents),
                 complete=complete,
-                ms=(self.owner.clock() - now) / 1e6,
+                ms=(self.runtime.clock() - now) / 1e6,
             )
         )
 
@@ -196,7 +196,7 @@ class App:
             raise self.lost.result()
 
     def _request_of(self, path_id: str) -> str:
-        path = self.owner.path(path_id)
+        path = self.runtime.path(path_id)
         return path.request.request_id if path else ""
 
     def reload(self) -> None:
@@ -207,19 +207,19 @@ class App:
             self.thrift.tls.reload()
         if self.config.care.quotas:
             try:
-                self.owner.post(ev.QuotasChanged(quota_file.read(self.config.care.quotas)))
+                self.runtime.post(ev.QuotasChanged(quota_file.read(self.config.care.quotas)))
             except AccessError as error:
                 log.error(line("quotas not read", cause=error))
 
     def _paused(self, lost_ns: int) -> None:
         """Records name times by the wall clock, which went on."""
-        self.owner.manager.core.durable.later_by(lost_ns)
+        self.runtime.manager.core.durable.later_by(lost_ns)
         words = "bounds on the silence of agents and devices go on where they were"
         log.warning(line("this manager did not run", s=round(lost_ns / 1e9, 1), then=words))
 
     def give_up(self, error: StoreError) -> None:
         """Another manager has to go on: nothing is decided here any more."""
-        self.owner.close()
+        self.runtime.close()
         self._lose(error)
 
     def _lose(self, error: StoreError) -> None:
@@ -232,8 +232,8 @@ class App:
             self._end_watch()
             CLOCK.on_pause.remove(self._paused)
             self._end_watch = None
-        log.info(line("manager stops", paths=sum(p.granted for p in self.owner.manager.core.paths.values())))
-        self.owner.close()
+        log.info(line("manager stops", paths=sum(p.granted for p in self.runtime.manager.core.paths.values())))
+        self.runtime.close()
         self.rest.events.close()
         await self.thrift.close()
         await self.http.close()

@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 CALL = b"simple_switch:set_all_egress_queue_depths"
 STRICT_CALL = 0x80010001  # Thrift's binary protocol, version 1, a call
 REPLY = 2
@@ -23,7 +23,7 @@ def set_depth(port: int, packets: int) -> None:
     """Raises OSError if nobody listens there, ValueError if it is refused."""
     message = struct.pack("!II", STRICT_CALL, len(CALL)) + CALL + struct.pack("!I", 1)
     message += struct.pack("!BhiB", I32, 1, packets, STOP)
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as link:
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as link:
         link.sendall(message)
         answer = link.recv(4096)
     if len(answer) < 4 or answer[3] != REPLY:
@@ -32,7 +32,7 @@ def set_depth(port: int, packets: int) -> None:
 
 def _ask(port: int, packets: int) -> str:
     """Tries until the switch listens; what came of it."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             set_depth(port, packets)

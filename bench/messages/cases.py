@@ -12,7 +12,7 @@ BYTES = 1024
 RECEIVERS = 3
 FLOODS = {0.0: 300_000, 1.0: 150_000}  # messages, by loss in %
 SECONDS = 8  # of a case with a rate
-PATIENCE_S = 40.0
+TIMEOUT_S = 40.0
 
 
 @dataclass(frozen=True, order=True)
@@ -37,7 +37,7 @@ class MessageCase:
 
     @property
     def bound_s(self) -> float:
-        return PATIENCE_S + (self.count / self.rate if self.rate else 0.0)
+        return TIMEOUT_S + (self.count / self.rate if self.rate else 0.0)
 
 
 def case(rate: int, loss_percent: float, quick: bool = False) -> MessageCase:

@@ -62,13 +62,13 @@ class Managers:
             answer, failure, standing = self._ask_each(method, path, body, query, headers, bounds, away_s > 0)
             if answer is not None:
                 return answer
-            patience = TAKEOVER_S if standing is not None else REFUSED_S if len(self.places) > 1 else 0.0
-            if failure is not None and standing is None and away_s > patience:
-                patience = away_s
+            timeout = TAKEOVER_S if standing is not None else REFUSED_S if len(self.places) > 1 else 0.0
+            if failure is not None and standing is None and away_s > timeout:
+                timeout = away_s
                 if not told:
                     tell(f"waiting for the manager at {' or '.join(self.places)}, {away_s:g} s at most: {failure}")
                 told = True
-            if time.monotonic() >= began + patience:
+            if time.monotonic() >= began + timeout:
                 if standing is not None:
                     return standing
                 assert failure is not None

@@ -43,7 +43,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
         known is not None and known.control_port != event.control_port,
         now,
     )
-    core.look_at("leases", now + core.settings.lease_ns)
+    core.schedule_check("leases", now + core.settings.lease_ns)
     named = {live.response_id for live in event.live_paths}
     for path in core.paths.live_of(event.server):
         if path.id in named:
@@ -85,7 +85,7 @@ def agent_down(core: Core, event: ev.AgentDown, now: int) -> None:
         agent.connected, agent.cause = False, event.cause
         if agent.lapsed:
             agent.left = now
-        core.look_at("leases", max(agent.heard, agent.left) + core.settings.lease_ns)
+        core.schedule_check("leases", max(agent.heard, agent.left) + core.settings.lease_ns)
         core.log("agent down", agent=event.server, cause=event.cause)
 
 
@@ -105,7 +105,7 @@ def heard(core: Core, server: str, now: int) -> None:
             if path.granted:
                 core.resources.share_ports(path.id, path.request.sender, path.request.receivers)
         membership.agent_back(core, server, now)
-        core.look_at("leases", now + core.settings.lease_ns)
+        core.schedule_check("leases", now + core.settings.lease_ns)
         run_queue(core, now)
 
 
@@ -174,7 +174,7 @@ def leases(core: Core, now: int) -> None:
         freed = _expire(core, path_id, now) or freed
     due += [at for at, _ in core.expiries[:1]]
     if due:
-        core.look_at("leases", min(due))
+        core.schedule_check("leases", min(due))
     if freed:
         run_queue(core, now)
 

@@ -105,7 +105,7 @@ def read_again(core: Core, now: int) -> None:
     for switch, until in list(core.resources.stale_rules.unread.items()):
         due = until - core.settings.circuit_wait_ns + READ_AGAIN_NS
         if due > now:
-            core.look_at("unread", due)
+            core.schedule_check("unread", due)
             continue
         core.warn("rules not read; asked again", switch=switch)
         core.read_rules(switch, now)

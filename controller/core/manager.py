@@ -94,34 +94,34 @@ class Manager:
     def deadline(self) -> int | None:
         """When to call `step(Tick(), ...)` at the latest; None = nothing is due."""
         core = self.core
-        return min((*core.timers[:1], *core.members.timers[:1], *core.alarms.values()), default=None)
+        return min((*core.timers[:1], *core.members.timers[:1], *core.check_timers.values()), default=None)
 
     def _expire(self, now: int) -> None:
         """Whatever is due by `now`: waits, leases, grace times, devices that do not answer."""
         core = self.core
         if core.members.timers:
             membership.expire(core, now)
-        timers, alarms = core.timers, core.alarms
+        timers, due_at = core.timers, core.check_timers
         if timers and timers[0] <= now:
             while timers and timers[0] <= now:
                 heapq.heappop(timers)
-            due = list(_LOOKS)
+            due = list(CHECKS)
             core.queue.wake_all()
-        elif core.alarm_at > now:
+        elif core.check_at > now:
             return
         else:
-            due = [what for what in _LOOKS if alarms.get(what, now + 1) <= now]
+            due = [what for what in CHECKS if due_at.get(what, now + 1) <= now]
         for what in due:
-            alarms.pop(what, None)
-            _LOOKS[what](core, now)
-        core.alarm_at = min(alarms.values(), default=FOREVER)
+            due_at.pop(what, None)
+            CHECKS[what](core, now)
+        core.check_at = min(due_at.values(), default=FOREVER)
 
 
 def _unclaimed(core: Core, now: int) -> None:
     reconcile.sweep(core, now)
     core.resources.health.expire(now)
     if not core.resources.health.spotless:
-        core.look_at("unclaimed", now + max(core.settings.quarantine_ns, MS))
+        core.schedule_check("unclaimed", now + max(core.settings.quarantine_ns, MS))
 
 
 def _silent_devices(core: Core, now: int) -> None:
@@ -154,17 +154,17 @@ def _silent_devices(core: Core, now: int) -> None:
     due = [pending.until for pending in core.circuit_ops.values()]
     due += [rules.until for rules in islice(core.rule_ops.values(), 1)]
     if due:
-        core.look_at("orders", min(due))
+        core.schedule_check("orders", min(due))
 
 
-_LOOKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several are due
+CHECKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several are due
     "leases": agents.leases,
     "orders": _silent_devices,
     "unclaimed": _unclaimed,
     "silence": silent_links.look,
     "links": reroute.activate,
-    "accused": failures.judge,
-    "suspected": failures.weigh,
+    "suspected receivers": failures.judge,
+    "suspected links": failures.weigh,
     "unread": devices.read_again,
     "queue": requests.look_at_queue,
 }

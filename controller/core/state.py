@@ -116,8 +116,8 @@ class Core:
     serial: int = 0
     unicast: dict[str, tuple[UnicastRule, ...]] = field(default_factory=dict)  # by switch: as ordered last
     timers: list[int] = field(default_factory=list)
-    alarms: dict[str, int] = field(default_factory=dict)  # what is to be looked at -> when (ns)
-    alarm_at: int = FOREVER  # not later than the first of them
+    check_timers: dict[str, int] = field(default_factory=dict)  # what is to be checked -> when (ns)
+    check_at: int = FOREVER  # not later than the first of them
     expiries: list[tuple[int, str]] = field(default_factory=list)  # heap: when a path's own lease may be over, its id
     addresses: dict[str, ServerAddress] = field(default_factory=dict)  # of servers, as last told to agents
     heard: dict[tuple[str, int], Heard] = field(default_factory=dict)  # (switch, port) -> by discovery
@@ -181,19 +181,19 @@ class Core:
         """Ask for a Tick then; everything is looked at."""
         heapq.heappush(self.timers, when)
 
-    def look_at(self, what: str, when: int) -> None:
+    def schedule_check(self, what: str, when: int) -> None:
         """Ask for a look at one kind of thing (manager.py has them) then or earlier. Who looks asks again for what is
         left; so what is asked for with every request costs no timer of its own.
         """
-        due = self.alarms.get(what)
+        due = self.check_timers.get(what)
         if due is None or when < due:
-            self.alarms[what] = when
-            self.alarm_at = min(self.alarm_at, when)
+            self.check_timers[what] = when
+            self.check_at = min(self.check_at, when)
 
     def expires(self, path: Path, when: int) -> None:
         """The path's own lease may be over then."""
         heapq.heappush(self.expiries, (when, path.id))
-        self.look_at("leases", when)
+        self.schedule_check("leases", when)
 
     def address(self, server: str) -> ServerAddress:
         """Where its agent listens; the same object as long as that stays so."""
@@ -224,7 +224,7 @@ class Core:
         for rule in path.rules if self.foreign_rules else ():
             self.foreign_rules.pop(rule_making.key(rule), None)
         self.emit(act.InstallRules(op, path.rules, path.id))
-        self.look_at("orders", until)
+        self.schedule_check("orders", until)
         return op
 
     def take_over(self, op: int, path: Path) -> None:
@@ -239,7 +239,7 @@ class Core:
         own = tuple(rule for rule in path.rules if rule.switch == switch)
         self.rule_ops[op] = PendingRules(path.id, own, until, mends=switch)
         self.emit(act.InstallRules(op, own, path.id))
-        self.look_at("orders", until)
+        self.schedule_check("orders", until)
         self.counts["mended_rules"] += len(own)
         self.log("rules set again", path=path.id, switch=switch, rules=len(own))
 
@@ -266,7 +266,7 @@ class Core:
         until = now + self.settings.configure_bound_ns
         self.rule_ops[op] = PendingRules(path_id, rules, until, removal=True)
         self.emit(act.RemoveRules(op, rules, path_id))
-        self.look_at("orders", until)
+        self.schedule_check("orders", until)
         return op
 
     def leave_circuit_after(self, path_id: str, ops: Iterable[int | None], now: int) -> None:
@@ -283,7 +283,7 @@ class Core:
         """No circuit begins at this switch before it has told which rules it has."""
         self.resources.stale_rules.to_read(switch, now + self.settings.circuit_wait_ns)
         self.emit(act.ReadRules(switch))
-        self.look_at("unread", now + READ_AGAIN_NS)
+        self.schedule_check("unread", now + READ_AGAIN_NS)
 
     def disconnect(self, ocs: str, pairs: tuple[Pair, ...], reason: str, recheck: bool = False) -> None:
         if not pairs:

@@ -14,7 +14,7 @@ from rostrum.controller.core.diagnostics.findings import Finding
 from rostrum.controller.core.model import MulticastRule, SouthboundError
 from rostrum.controller.core.values import ServerAddress
 from rostrum.controller.northbound.thrift.probes import Kind, Probes
-from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.runtime import Runtime
 
 FACTS_S = 1.0
 REACH_S = 1.5
@@ -26,10 +26,10 @@ AT_A_TIME = 64  # agents asked at once
 
 class Doctor:
     def __init__(
-        self, owner: Owner, probes: Probes, version: str, certificates: Callable[[], Mapping[str, float]] = dict
+        self, runtime: Runtime, probes: Probes, version: str, certificates: Callable[[], Mapping[str, float]] = dict
     ) -> None:
         """`certificates`: as `Evidence` has them, now."""
-        self._owner = owner
+        self._runtime = runtime
         self._probes = probes
         self._version = version
         self._certificates = certificates
@@ -42,8 +42,8 @@ class Doctor:
         return await asyncio.shield(self._running)
 
     async def _examine(self) -> list[Finding]:
-        core = self._owner.manager.core
-        devices = self._owner.devices
+        core = self._runtime.manager.core
+        devices = self._runtime.devices
         if devices:
             devices.discover()
         agents, unreached, rules, _ = await asyncio.gather(
@@ -52,20 +52,20 @@ class Doctor:
         await asyncio.sleep(DISCOVERY_S)
         certificates = self._certificates()
         evidence = Evidence(self._version, rules, self._changing(), agents, unreached, certificates)
-        found = diagnose(core, evidence, self._owner.clock())
+        found = diagnose(core, evidence, self._runtime.clock())
         if not any(one.check == "rules" for one in found):
             return found
         # A path may have come or gone while its switch was read: what stays different is wrong.
         rules = await self._rules()
         evidence = replace(evidence, rules=rules, changing=self._changing())
-        return diagnose(core, evidence, self._owner.clock())
+        return diagnose(core, evidence, self._runtime.clock())
 
     def _changing(self) -> set[str]:
-        core = self._owner.manager.core
+        core = self._runtime.manager.core
         return {rule.switch for one in core.rule_ops.values() for rule in one.rules}
 
     def _connected(self) -> list[str]:
-        return sorted(name for name, one in self._owner.manager.core.agents.items() if one.connected)
+        return sorted(name for name, one in self._runtime.manager.core.agents.items() if one.connected)
 
     async def _facts(self) -> dict[str, AgentFacts]:
         bound = asyncio.Semaphore(AT_A_TIME)
@@ -83,7 +83,7 @@ class Doctor:
 
     async def _reach(self) -> list[Unreached]:
         """Each agent connects to the next few, in the order of their names, those of other racks among them."""
-        core, names = self._owner.manager.core, self._connected()
+        core, names = self._runtime.manager.core, self._connected()
         steps = sorted({1, *(len(names) * part // (NEIGHBOURS + 1) for part in range(1, NEIGHBOURS + 1))} - {0})
         bound = asyncio.Semaphore(AT_A_TIME)
 
@@ -103,7 +103,7 @@ class Doctor:
         return [each for part in await asyncio.gather(*map(one, range(len(names)))) for each in part]
 
     async def _rules(self) -> dict[str, Collection[MulticastRule] | str]:
-        devices = self._owner.devices
+        devices = self._runtime.devices
         if devices is None:
             return {}
 
@@ -113,17 +113,17 @@ class Doctor:
             except (SouthboundError, TimeoutError) as error:
                 return str(error) or "it did not answer in time"
 
-        down = self._owner.manager.core.resources.switches_down
-        names = [name for name in self._owner.manager.core.topology.switches if name not in down]
+        down = self._runtime.manager.core.resources.switches_down
+        names = [name for name in self._runtime.manager.core.topology.switches if name not in down]
         return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
 
     async def _powers(self) -> None:
         """Powers as the OCSs report them now; one that does not answer is told by its state."""
-        if self._owner.devices is None:
+        if self._runtime.devices is None:
             return
-        for name in self._owner.manager.core.topology.ocs:
+        for name in self._runtime.manager.core.topology.ocs:
             try:
                 async with asyncio.timeout(REFRESH_S):
-                    await self._owner.devices.refresh(name)
+                    await self._runtime.devices.refresh(name)
             except (SouthboundError, TimeoutError):
                 continue

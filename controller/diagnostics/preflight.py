@@ -18,7 +18,7 @@ from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import REST, PathRequest, ServerAddress, State, Wanted
 from rostrum.controller.northbound.thrift.probes import SERVERS_MAX, Kind, Probe, ProbeReport, Probes
 from rostrum.controller.runtime import waiting
-from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.runtime import Runtime
 
 PACKETS = 5  # of each sort
 PROBE_PORT_OFFSET = 2  # UDP port of probe packets, above the data port
@@ -38,8 +38,8 @@ class Flight:
 
 
 class Preflight:
-    def __init__(self, owner: Owner, probes: Probes) -> None:
-        self._owner = owner
+    def __init__(self, runtime: Runtime, probes: Probes) -> None:
+        self._runtime = runtime
         self._probes = probes
         self._running = 0
         self._numbers = itertools.count(1)
@@ -50,7 +50,7 @@ class Preflight:
 
     async def run(self, sender: str, receivers: Sequence[str], wanted: Wanted, wait_s: float, tenant: str) -> Flight:
         """`wait_s`: for the path. The servers exist. Takes up to `wait_s` and some 5 s."""
-        core = self._owner.manager.core
+        core = self._runtime.manager.core
         number = f"preflight-{core.settings.boot_id}-{next(self._numbers)}"
         wait_ms = round(wait_s * 1e3)
         request = PathRequest(
@@ -58,17 +58,17 @@ class Preflight:
         )
         self._running += 1
         try:
-            self._owner.post(ev.RequestReceived(request))
+            self._runtime.post(ev.RequestReceived(request))
             path_id = core.by_request.get((REST, number), "")  # a manager that stops makes none
-            path = await waiting.path_until(self._owner, path_id, lambda one: one.state is State.ACTIVE, wait_s + 1.0)
+            path = await waiting.path_until(self._runtime, path_id, lambda one: one.state is State.ACTIVE, wait_s + 1.0)
             try:
                 if path is None or path.state is not State.ACTIVE:
                     return await self._without_path(path, sender, receivers)
                 return await self._along(path)
             finally:
-                self._owner.post(ev.Released(path_id, number, REST))
+                self._runtime.post(ev.Released(path_id, number, REST))
                 with contextlib.suppress(Exception):
-                    await waiting.settled(self._owner)
+                    await waiting.settled(self._runtime)
         finally:
             self._running -= 1
 
@@ -90,7 +90,7 @@ class Preflight:
         return Flight(path, [finding], verdicts)
 
     async def _along(self, path: Path) -> Flight:
-        core, request = self._owner.manager.core, path.request
+        core, request = self._runtime.manager.core, path.request
         mtu, port = core.topology.mtu, core.topology.data_port + PROBE_PORT_OFFSET
         probe_id, group = self._probes.new_id(), str(path.group)
 
@@ -125,7 +125,7 @@ class Preflight:
         return Flight(path, general, verdicts)
 
     def _addresses(self, names: Sequence[str]) -> list[ServerAddress]:
-        core = self._owner.manager.core
+        core = self._runtime.manager.core
         found = []
         for name in names[:SERVERS_MAX]:
             agent = core.agents.get(name)

@@ -126,7 +126,7 @@ async def _lead(
     settings = replace(config.settings, boot_id=config.settings.boot_id + 100 * election.term)
     memory = Memory(store, records, store.complete, election.leads, election.ttl_s * ORDER_MARGIN)
     app = App(replace(config, settings=settings), lambda *_: fabric, memory=memory)
-    relay.post = app.owner.post
+    relay.post = app.runtime.post
     tending = asyncio.create_task(store.tend(config.settings.grace / 1e9))
     try:
         await app.start()

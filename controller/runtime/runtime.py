@@ -1,4 +1,4 @@
-"""The one owner of the manager's state: feeds events to the core, carries its actions out, keeps its timer."""
+"""The runtime, which alone owns the manager's state: feeds events to the core, carries out actions, keeps the timer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Agents(Protocol):
     def group_refused(self, server: str, group: str, reason: str) -> None: ...
 
 
-class Owner:
+class Runtime:
     """Everything here runs on one asyncio loop; `post` handles an event, and those it leads to, before it returns."""
 
     def __init__(self, manager: Manager, clock: Callable[[], int] = time.monotonic_ns) -> None:
@@ -55,7 +55,7 @@ class Owner:
         self.clock = clock
         self.agents: Agents | None = None
         self.devices: Devices | None = None
-        self.hearers: dict[type[Any], list[Callable[[Any], None]]] = {}  # of each kind of action, after it is done
+        self.subscribers: dict[type[Any], list[Callable[[Any], None]]] = {}  # of each kind of action, after it is done
         self._events: deque[ev.Event] = deque()
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
@@ -151,7 +151,7 @@ class Owner:
     def _let(self, actions: list[act.Action]) -> None:
         for action in actions:
             self._carry_out(action)
-            for hear in self.hearers.get(type(action), ()):
+            for hear in self.subscribers.get(type(action), ()):
                 hear(action)
         said, self._said = self._said, []
         if said:
@@ -314,10 +314,10 @@ class Owner:
 _TOLD = (
     act.Respond, act.NotifyMoved, act.NotifyFailed, act.NotifyLight, act.PushView, act.PushGroups, act.RefuseGroup
 )  # fmt: skip
-_CARRIERS: dict[type[Any], Callable[[Owner, Any], None]] = {
-    **dict.fromkeys(_TOLD, Owner._tell),
-    act.PathChanged: Owner._changed,
-    act.Log: Owner._say,
+_CARRIERS: dict[type[Any], Callable[[Runtime, Any], None]] = {
+    **dict.fromkeys(_TOLD, Runtime._tell),
+    act.PathChanged: Runtime._changed,
+    act.Log: Runtime._say,
 }  # the others are for devices
 
 

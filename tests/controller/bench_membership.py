@@ -1,6 +1,6 @@
 """How fast the membership core is: `python -m tests.controller.bench_membership [--profile]`.
 
-No switches and no wire: events in, actions out, as the manager's owner does. Times are CPU seconds of one core.
+No switches and no wire: events in, actions out, as the manager's runtime does. Times are CPU seconds of one core.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class MortalTimeline(Timeline):
             self.do(ev.RequestReceived(request))
 
     def _let(self, actions: list[act.Action], events: deque[ev.Event]) -> list[act.Action]:
-        """What the owner does: records first, then the actions."""
+        """What the runtime does: records first, then the actions."""
         self._fault_point()
         made, failed = parts.changes(self.manager.core)
         assert not failed

@@ -283,7 +283,7 @@ async def running(
     made = Running(run, settings or Settings(boot_id=12345), topology, network, journal, care)
     await made.app.start()
     try:
-        core = made.app.owner.manager.core
+        core = made.app.runtime.manager.core
         await until(
             lambda: (
                 not core.resources.switches_down and all(o.state.value == "up" for o in core.resources.ocs.values())

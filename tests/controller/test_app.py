@@ -139,7 +139,7 @@ async def test_devices__a_fibre_is_freed_before_it_is_taken(tmp_path: Path) -> N
         for number, receivers in enumerate([("h3", "h5"), ("h3", "h7"), ("h5", "h7"), ("h3",), ("h3", "h5", "h7")] * 3):
             agent.request(f"r{number}", "h1", *receivers)
             response = await agent.response(f"r{number}", 1)
-            path = manager.app.owner.path(response.response_id)
+            path = manager.app.runtime.path(response.response_id)
             assert path is not None
             if number % 2:
                 await until(lambda path=path: path.state is State.ACTIVE, "active")  # type: ignore[misc]
@@ -147,17 +147,17 @@ async def test_devices__a_fibre_is_freed_before_it_is_taken(tmp_path: Path) -> N
                 assert reached == dict.fromkeys(receivers, 1)
             agent.say("release", request_id=f"r{number}", response_id=response.response_id)
         await until(lambda: manager.app.devices.busy == 0, "devices done")
-        live = {pair for one in manager.app.owner.manager.core.resources.circuits for pair in one.cascade.pairs}
+        live = {pair for one in manager.app.runtime.manager.core.resources.circuits for pair in one.cascade.pairs}
         assert manager.network.pairs() == live and Pair(1, 5) in live
 
 
 async def test_owner__an_event_that_cannot_be_handled_is_survived(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
-        broken = manager.app.owner.manager.core.scheduler
+        broken = manager.app.runtime.manager.core.scheduler
         broken.schedule = lambda *_: 1 // 0  # type: ignore[method-assign,assignment,return-value]
         agent = await manager.agent("h1")
         agent.request("r1", "h1", "h3")
-        await until(lambda: len(manager.app.owner.manager.core.queue) == 1, "queued")
+        await until(lambda: len(manager.app.runtime.manager.core.queue) == 1, "queued")
         del broken.schedule  # type: ignore[method-assign]
         agent.request("r2", "h1", "h5")
         await agent.response("r2", 3)

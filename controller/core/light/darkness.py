@@ -257,7 +257,7 @@ def note_dark(core: Core, path: Path, dark: Collection[str], lit: Collection[str
     """One observation: of a path's receivers, those known to be dark and those known to have light."""
     servers, darkness, request = core.topology.servers, core.resources.health.darkness, path.request
     kind = path.kind or PathKind.PACKET
-    core.look_at("unclaimed", now + core.settings.quarantine_ns)
+    core.schedule_check("unclaimed", now + core.settings.quarantine_ns)
     lit_at: dict[str, list[str]] = {}
     for name in lit:
         lit_at.setdefault(servers[name].tor, []).append(name)

@@ -64,8 +64,8 @@ def sighted(core: Core, event: ev.Sighted, now: int) -> None:
     if wrong is None:
         return
     before = core.heard.get((seen.switch, seen.port))
-    if "silence" not in core.alarms:
-        core.look_at("silence", now)  # from the first frame on, silence means something
+    if "silence" not in core.check_timers:
+        core.schedule_check("silence", now)  # from the first frame on, silence means something
     core.heard[seen.switch, seen.port] = Heard(seen, now, wrong)
     was = before.wrong if before else ""
     if wrong and wrong != was:

@@ -210,7 +210,7 @@ class Records:
                 continue
             since = core.durable.monotonic(record["since"])
             core.resources.failed.restore(FailedLink((a, b), record["cause"], since, until, record["times"], silent))
-            core.look_at("links", until)
+            core.schedule_check("links", until)
 
 
 class DrainRecords:

@@ -41,7 +41,7 @@ def fail_links(core: Core, links: Iterable[Link], cause: str, now: int, wait_ns:
         failed = core.resources.failed.get(link)
         assert failed is not None
         core.durable.mark("failed-link", record_key(link))
-        core.look_at("links", failed.until)
+        core.schedule_check("links", failed.until)
         core.warn("link left alone", link="-".join(link), cause=cause, ms=(failed.until - now) // 1_000_000)
     core.counts["links_failed"] += len(new)
     leave_links(core, new, cause, now)
@@ -67,7 +67,7 @@ def activate(core: Core, now: int) -> None:
         reroute_unicast(core)
         membership_rules.links_changed(core, now)
     if core.resources.failed:
-        core.look_at("links", min(one.until for one in core.resources.failed))
+        core.schedule_check("links", min(one.until for one in core.resources.failed))
 
 
 def put_back(core: Core, link: Link) -> bool:
@@ -233,7 +233,7 @@ def rules_in(core: Core, path: Path, now: int) -> None:
         for change in path.backup.changes:
             if change.rules_in is None and change.links_added + change.links_removed:
                 change.rules_in = now
-                core.counts["retrees"] += 1
+                core.counts["reroutes"] += 1
                 core.log("tree changed", path=path.id, version=change.version, cause=change.cause,
                          ms=(now - change.at) / 1e6)  # fmt: skip
 
@@ -290,7 +290,7 @@ def _set_rules(core: Core, path: Path, now: int) -> None:
     for key in new:
         core.foreign_rules.pop(key, None)
     core.emit(act.InstallRules(op, changed, path.id))
-    core.look_at("orders", until)
+    core.schedule_check("orders", until)
 
 
 def loops(core: Core, old: Iterable[MulticastRule], new: Iterable[MulticastRule]) -> bool:

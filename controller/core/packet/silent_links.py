@@ -43,7 +43,7 @@ REFUSED_MAX = 8  # links that nothing else could replace, tried again at one loo
 def look(core: Core, now: int) -> None:
     if not core.heard:
         return
-    core.look_at("silence", now + LOOK_NS)
+    core.schedule_check("silence", now + LOOK_NS)
     silence = core.silence
     if not silence.directions:
         silence.directions = tuple(_directions(core))
@@ -145,4 +145,4 @@ def _leave_alone(core: Core, blamed: dict[Link, str], now: int) -> None:
                 refused += 1
         elif failed.extend(link, now, HOLD_NS):
             core.durable.mark_later("failed-link", record_key(link))
-            core.look_at("links", min(one.until for one in failed))
+            core.schedule_check("links", min(one.until for one in failed))

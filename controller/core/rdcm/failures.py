@@ -47,7 +47,7 @@ def failure_reported(core: Core, event: ev.FailureReported, now: int) -> None:
         ring=ring.node or "all",
     )
     if report.kind is FailureKind.RECEIVER:
-        _accused(core, path, backup, origin, report.server, now)
+        _suspect_receiver(core, path, backup, origin, report.server, now)
     elif report.version >= backup.moved.get(report.server, 0):
         _suspected(core, path, backup, origin, report.server, now)
 
@@ -84,14 +84,14 @@ def _suspected(core: Core, path: Path, backup: Backup, origin: str, server: str,
     """Notes a word about links. It waits until the tree has settled, if that has just changed: a second failure within
     that time is looked at then. Who says the same again stands by it.
     """
-    backup.suspected.setdefault((origin, server), now)
-    core.look_at("suspected", max(now, _settled_at(path, backup, now)) + HOLD_NS)
+    backup.suspected_links.setdefault((origin, server), now)
+    core.schedule_check("suspected links", max(now, _settled_at(path, backup, now)) + HOLD_NS)
 
 
 def _taken_back(core: Core, path: Path, origin: str, server: str) -> None:
     """Something came to `server` by the tree: no link has failed, the network was too busy to acknowledge in time."""
     backup = path.backup
-    if backup and backup.suspected.pop((origin, server), None) is not None:
+    if backup and backup.suspected_links.pop((origin, server), None) is not None:
         core.counts["link_reports_taken_back"] += 1
 
 
@@ -102,16 +102,16 @@ def weigh(core: Core, now: int) -> None:
     """
     for path in core.paths.values():
         backup = path.backup
-        if not backup or not backup.suspected or not path.granted:
+        if not backup or not backup.suspected_links or not path.granted:
             continue
-        alone = len(backup.suspected) == 1
-        for (origin, server), said in list(backup.suspected.items()):
+        alone = len(backup.suspected_links) == 1
+        for (origin, server), said in list(backup.suspected_links.items()):
             settled = _settled_at(path, backup, now)
             due = max(said + (HOLD_NS if alone else DOUBT_NS), settled + HOLD_NS if said < settled else 0)
             if now < due:
-                core.look_at("suspected", due)
+                core.schedule_check("suspected links", due)
                 continue
-            if backup.suspected.pop((origin, server), None) is None:
+            if backup.suspected_links.pop((origin, server), None) is None:
                 continue  # another word moved it to another way
             rings = (ring_of(backup.overlay, path.request.sender, origin, kind, server) for kind in RingKind)
             ring = next((one for one in rings if one), None)
@@ -128,12 +128,12 @@ def _link(core: Core, path: Path, backup: Backup, ring: Ring, server: str, origi
         del path.stamps.notes[: -reroute.NOTES_MAX]
 
 
-def _accused(core: Core, path: Path, backup: Backup, origin: str, server: str, now: int) -> None:
+def _suspect_receiver(core: Core, path: Path, backup: Backup, origin: str, server: str, now: int) -> None:
     """Who is gone, or so busy that it looks like it? A receiver with a living agent gets time, and needs to be accused
     again after that: to go on without one that is only slow costs it the object. One whose agent is silent, too, may be
     stopped: of an object it asks for all when it goes on, a stream would leave it behind.
     """
-    accusers = backup.accused.setdefault(server, {})
+    accusers = backup.suspected_receivers.setdefault(server, {})
     first, last = accusers.get(origin, (now, now))
     first = now if now > last + FORGET_NS else first
     accusers[origin] = (first, now)
@@ -141,7 +141,7 @@ def _accused(core: Core, path: Path, backup: Backup, origin: str, server: str, n
     if _gone(core, path, server, now) or (now >= first + bound and not _cut_off(backup, origin, server)):
         _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
     else:
-        core.look_at("accused", now + FORGET_NS)
+        core.schedule_check("suspected receivers", now + FORGET_NS)
 
 
 def _gone(core: Core, path: Path, server: str, now: int) -> bool:
@@ -152,35 +152,37 @@ def _gone(core: Core, path: Path, server: str, now: int) -> bool:
 
 def _cut_off(backup: Backup, accuser: str, accused: str) -> bool:
     """A receiver that reaches nobody accuses its successors, and is accused itself, by others than those."""
-    return bool(backup.accused.get(accuser, {}).keys() - {accused})
+    return bool(backup.suspected_receivers.get(accuser, {}).keys() - {accused})
 
 
 def judge(core: Core, now: int) -> None:
     """Receivers that were accused while their agents were heard: some agents are silent by now, some words are old."""
     for path in core.paths.values():
         backup = path.backup
-        if not backup or not backup.accused or not path.granted:
+        if not backup or not backup.suspected_receivers or not path.granted:
             continue
-        for server, by in list(backup.accused.items()):
+        for server, by in list(backup.suspected_receivers.items()):
             for origin, (_, last) in list(by.items()):
-                if server in backup.accused and now > last + FORGET_NS:
+                if server in backup.suspected_receivers and now > last + FORGET_NS:
                     del by[origin]
                 elif (
-                    server in backup.accused and not _cut_off(backup, origin, server) and _gone(core, path, server, now)
+                    server in backup.suspected_receivers
+                    and not _cut_off(backup, origin, server)
+                    and _gone(core, path, server, now)
                 ):
                     _remove(core, path, server, f"{server} failed: repairs by {origin} did not reach it", now)
-        backup.accused = {server: by for server, by in backup.accused.items() if by}
-        if backup.accused:
-            core.look_at("accused", now + FORGET_NS)
+        backup.suspected_receivers = {server: by for server, by in backup.suspected_receivers.items() if by}
+        if backup.suspected_receivers:
+            core.schedule_check("suspected receivers", now + FORGET_NS)
 
 
 def _remove(core: Core, path: Path, server: str, cause: str, now: int) -> None:
     backup = path.backup
     assert backup is not None
-    backup.accused.pop(server, None)
-    for by in backup.accused.values():
+    backup.suspected_receivers.pop(server, None)
+    for by in backup.suspected_receivers.values():
         by.pop(server, None)  # the word of the dead
-    backup.accused = {name: by for name, by in backup.accused.items() if by}
+    backup.suspected_receivers = {name: by for name, by in backup.suspected_receivers.items() if by}
     core.counts["receivers_failed"] += 1
     try:
         reroute.leave(core, path, server, cause, now)

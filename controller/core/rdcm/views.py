@@ -56,8 +56,12 @@ class Backup:
     used: dict[str, int] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
-    suspected: dict[tuple[str, str], int] = field(default_factory=dict)  # (who says so, receiver without tree): when
-    accused: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)  # receiver -> by whom, since, last
+    suspected_links: dict[tuple[str, str], int] = field(
+        default_factory=dict
+    )  # (who says so, receiver without tree): when
+    suspected_receivers: dict[str, dict[str, tuple[int, int]]] = field(
+        default_factory=dict
+    )  # receiver -> by whom, since, last
 
 
 def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop], whole: bool) -> tuple[Protocol, str]:
@@ -118,8 +122,8 @@ def push(core: Core, path: Path, change: Change, nodes: Iterable[str] | None = N
     again = set()
     for name in moved:
         backup.moved[name] = backup.version
-        for about in [one for one in backup.suspected if one[1] == name]:
-            del backup.suspected[about]  # was of the way before
+        for about in [one for one in backup.suspected_links if one[1] == name]:
+            del backup.suspected_links[about]  # was of the way before
         rings = backup.overlay.view(name)
         again |= {ring.predecessor(name) for ring in (rings.leaf, rings.proxy) if ring} or {sender}
     for gone in backup.views.keys() - alive - {sender}:

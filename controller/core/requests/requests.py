@@ -147,7 +147,7 @@ def run_queue(core: Core, now: int, news: bool = True) -> None:
         _together(core, queue.awake() if core.scheduler.each_alone else list(queue), now)
     due = queue.wake_due(now)
     if due is not None:
-        core.look_at("queue", due)
+        core.schedule_check("queue", due)
 
 
 def _one_by_one(core: Core, looked_at: list[str], now: int) -> None:
@@ -420,7 +420,7 @@ def connect(core: Core, paths: Sequence[Path], circuit: Circuit, now: int) -> No
     reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
     until = now + reconfiguration + core.settings.configure_bound_ns
     core.circuit_ops[op] = PendingCircuit(circuit.id, until)
-    core.look_at("orders", until)
+    core.schedule_check("orders", until)
     for path in paths:
         path.circuit_op = op
     core.emit(act.Connect(op, circuit.ocs, circuit.cascade.pairs, paths[0].id))

@@ -27,7 +27,7 @@ from rostrum.controller.core.schedulers.quantum import QUANTUM_BYTES
 from rostrum.controller.core.values import Obstacle, PathRequest, Wanted
 
 LEAST_SHARE = 0.75  # of the receivers' racks, for a part that is worth it at once
-PATIENCE_NS = 10_000_000_000  # after that, any part is
+WAIT_NS = 10_000_000_000  # after that, any part is
 
 
 class Split(Scheduler):
@@ -57,10 +57,10 @@ class Split(Scheduler):
         if plan is None:
             return _wait(waiting, obstacles, now)
         share = len(resources.remote_racks(part)) / len(resources.remote_racks(request))
-        patience = waiting.since + PATIENCE_NS
-        if share < LEAST_SHARE and now < patience and not whole.ever:
+        until = waiting.since + WAIT_NS
+        if share < LEAST_SHARE and now < until and not whole.ever:
             if whole.until is None and (request.wanted is Wanted.CIRCUIT or now < waiting.circuit_until):
-                return Wait(waiting.path_id, replace(whole, until=patience, blockers=()))
+                return Wait(waiting.path_id, replace(whole, until=until, blockers=()))
             return None
         resources.reserve(waiting.path_id, part, plan, now)
         count = f"{len(part.receivers)} of {len(request.receivers)} receivers"

@@ -29,7 +29,7 @@ from rostrum.controller.northbound.metrics.rest import RestMeter
 from rostrum.controller.northbound.metrics.stats import Histogram, Latency
 from rostrum.controller.northbound.rest import rdcm
 from rostrum.controller.runtime.run_clock import CLOCK
-from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.runtime import Runtime
 from rostrum.topologies.model import Ocs
 
 RESOURCES = ("paths", "circuits", "splitters", "rules", "rate_bps")
@@ -42,7 +42,7 @@ class Metrics(Collector):
 
     def __init__(
         self,
-        owner: Owner,
+        runtime: Runtime,
         meters: Meters,
         rest: RestMeter,
         thrift: Latency,
@@ -52,7 +52,7 @@ class Metrics(Collector):
         certificates: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         """`certificates`: as diagnosis.Evidence has them, now."""
-        self._owner, self._meters, self._rest, self._thrift = owner, meters, rest, thrift
+        self._runtime, self._meters, self._rest, self._thrift = runtime, meters, rest, thrift
         self._refused, self._version, self._started = refused, version, started
         self._certificates = certificates
         self._registry = CollectorRegistry(auto_describe=False)
@@ -64,12 +64,12 @@ class Metrics(Collector):
         return encode(self._registry), media_type
 
     def collect(self) -> Iterator[Metric]:
-        core = self._owner.manager.core
+        core = self._runtime.manager.core
         yield from self._manager(core)
         yield from self._requests(core)
         yield from self._tenants(core)
-        yield from _care(core, self._owner.clock())
-        yield from _network(core, self._owner.clock())
+        yield from _care(core, self._runtime.clock())
+        yield from _network(core, self._runtime.clock())
         yield from self._times()
         yield from self._transfers(core)
         yield from self._answers()
@@ -79,7 +79,7 @@ class Metrics(Collector):
     def _manager(self, core: Core) -> Iterator[Metric]:
         facts = {"version": self._version, "topology": core.topology.name, "scheduler": core.scheduler.name}
         yield InfoMetricFamily("rostrum_manager", "What runs here.", facts)
-        uptime_s = (self._owner.clock() - self._started) / 1e9
+        uptime_s = (self._runtime.clock() - self._started) / 1e9
         yield GaugeMetricFamily("rostrum_uptime_seconds", "Since the manager's start.", uptime_s)
         words = "Times that the manager did not run for half a second or more: stopped, paused, or starved."
         yield CounterMetricFamily("rostrum_manager_pauses", words, CLOCK.pauses)
@@ -94,10 +94,10 @@ class Metrics(Collector):
             left = {"manager": ends.pop("")} | ({"agents": min(ends.values())} if ends else {})
             words = "Until the manager's certificate for agents ends; the first of those that agents showed."
             yield _gauge("rostrum_certificate_left_seconds", words, ("of",), _rows(left))
-        retries = getattr(self._owner.store, "retries", 0)
+        retries = getattr(self._runtime.store, "retries", 0)
         words = "Writes to the shared records that were tried again because no etcd answered."
         yield CounterMetricFamily("rostrum_store_retries", words, retries)
-        busy = self._owner.devices.busy if self._owner.devices else 0
+        busy = self._runtime.devices.busy if self._runtime.devices else 0
         yield GaugeMetricFamily(
             "rostrum_device_orders_under_way", "Orders to switches and OCSs not answered yet.", busy
         )
@@ -126,7 +126,7 @@ class Metrics(Collector):
         now = {state.value: states[state] for state in (State.QUEUED, State.CONFIGURING, State.ACTIVE)}
         yield _gauge("rostrum_paths", "Paths by state, without those that ended.", ("state",), _rows(now))
         oldest = core.paths[core.queue.first].stamps.requested if core.queue else None
-        waits = (self._owner.clock() - oldest) / 1e9 if oldest is not None else 0.0
+        waits = (self._runtime.clock() - oldest) / 1e9 if oldest is not None else 0.0
         yield GaugeMetricFamily("rostrum_queue_oldest_seconds", "How long the first in the queue has waited.", waits)
 
     def _tenants(self, core: Core) -> Iterator[Metric]:

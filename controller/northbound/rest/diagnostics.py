@@ -149,7 +149,7 @@ def install(app: FastAPI, rest: Rest) -> None:
     @app.get("/v1/links", tags=["network"])
     async def list_links() -> CableList:
         """The cabling between devices: what discovery (LLDP) hears at each port, beside the topology file."""
-        found = cabling.links(rest.core, rest.owner.clock())
+        found = cabling.links(rest.core, rest.runtime.clock())
         return CableList(
             links=[
                 CableView(
@@ -168,7 +168,7 @@ def install(app: FastAPI, rest: Rest) -> None:
     @app.get("/v1/paths/{path_id}/why", tags=["paths"], responses=problems.responses(404))
     async def explain_path(path_id: str) -> WhyView:
         """Why a request waits, was denied, or is carried as it is; how long it still waits; what to do about it."""
-        return _why(rest.core, rest.find(path_id), rest.owner.clock())
+        return _why(rest.core, rest.find(path_id), rest.runtime.clock())
 
     @app.get("/v1/tenants", tags=["state"])
     async def list_tenants() -> TenantList:
@@ -177,8 +177,8 @@ def install(app: FastAPI, rest: Rest) -> None:
 
 
 def _probing(app: FastAPI, rest: Rest) -> None:
-    preflight = Preflight(rest.owner, rest.probes) if rest.probes else None
-    doctor = Doctor(rest.owner, rest.probes, app.version, rest.certificates) if rest.probes else None
+    preflight = Preflight(rest.runtime, rest.probes) if rest.probes else None
+    doctor = Doctor(rest.runtime, rest.probes, app.version, rest.certificates) if rest.probes else None
 
     @app.post("/v1/preflight", tags=["network"], responses=problems.responses(413, 422, 503))
     async def fly(new: NewPreflight, request: Request) -> PreflightView:

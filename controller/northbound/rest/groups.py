@@ -128,7 +128,7 @@ def install(app: FastAPI, rest: Rest) -> None:
             raise Refused(409, f"{new.name} is there with other options: {described(there.options)}")
         if there is None and len(rest.core.members.groups) >= rest.core.settings.groups_max:
             raise Refused(503, f"{rest.core.settings.groups_max} groups are there already; delete one")
-        rest.owner.post(ev.GroupMade(new.name, options))
+        rest.runtime.post(ev.GroupMade(new.name, options))
         await rest.settled()
         response.headers["Location"] = f"/v1/groups/{new.name}"
         return _shown(rest.core, _find(rest.core, new.name))
@@ -143,7 +143,7 @@ def install(app: FastAPI, rest: Rest) -> None:
         if used and not force:
             raise Refused(409, f"{used} servers are in {name}; they are told and put out with force=true")
         last = _shown(rest.core, group)
-        rest.owner.post(ev.GroupDeleted(name, f"{name} was deleted by {request.scope[CALLER].name}"))
+        rest.runtime.post(ev.GroupDeleted(name, f"{name} was deleted by {request.scope[CALLER].name}"))
         await rest.settled()
         return last
 

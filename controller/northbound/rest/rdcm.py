@@ -126,7 +126,7 @@ def install(app: FastAPI, rest: Rest) -> None:
         path = rest.find(path_id)
         if words := reroute.join_obstacle(rest.core, path, server):
             raise Refused(409, words)
-        rest.owner.post(ev.ReceiverJoins(path_id, server))
+        rest.runtime.post(ev.ReceiverJoins(path_id, server))
         await rest.settled()
         return rest.view(path)
 
@@ -136,7 +136,7 @@ def install(app: FastAPI, rest: Rest) -> None:
         path = rest.find(path_id)
         if words := reroute.leave_obstacle(path, server):
             raise Refused(409, words)
-        rest.owner.post(ev.ReceiverLeaves(path_id, server))
+        rest.runtime.post(ev.ReceiverLeaves(path_id, server))
         await rest.settled()
         return rest.view(path)
 
@@ -149,7 +149,7 @@ def install(app: FastAPI, rest: Rest) -> None:
     async def suspect_link(new: SuspectedLink, request: Request) -> FailedLinkList:
         """Leaves a link alone, for all paths, as if receivers had found out that it failed."""
         link = _link(rest.core, *new.link)
-        rest.owner.post(ev.LinkSuspected(link, f"said {request.scope[CALLER].name}"))
+        rest.runtime.post(ev.LinkSuspected(link, f"said {request.scope[CALLER].name}"))
         await rest.settled()
         if link not in rest.core.resources.failed.links:
             raise Refused(409, f"nothing but {'-'.join(link)} leads there; it stays in use")
@@ -161,7 +161,7 @@ def install(app: FastAPI, rest: Rest) -> None:
         link = _link(rest.core, a, b)
         if link not in rest.core.resources.failed.links:
             raise Refused(404, f"{a}-{b} is in use; GET /v1/failed-links lists those that are not")
-        rest.owner.post(ev.LinkSuspected(link, "", up=True))
+        rest.runtime.post(ev.LinkSuspected(link, "", up=True))
         await rest.settled()
         return _left_alone(rest)
 
@@ -175,7 +175,7 @@ def _draining(app: FastAPI, rest: Rest) -> None:
         link = _drainable(rest.core, a, b)
         if words := drains.obstacle(rest.core, link):
             raise Refused(409, words)
-        rest.owner.post(ev.LinkDrained(link, new.reason))
+        rest.runtime.post(ev.LinkDrained(link, new.reason))
         await rest.settled()
         return _left_alone(rest)
 
@@ -185,7 +185,7 @@ def _draining(app: FastAPI, rest: Rest) -> None:
         link = _drainable(rest.core, a, b)
         if not rest.core.resources.failed.is_drained(link):
             raise Refused(404, f"{a}-{b} is not drained; GET /v1/failed-links lists those that are")
-        rest.owner.post(ev.LinkDrained(link, drained=False))
+        rest.runtime.post(ev.LinkDrained(link, drained=False))
         await rest.settled()
         return _left_alone(rest)
 
@@ -221,7 +221,7 @@ def collect(core: Core) -> Iterator[Metric]:
         ("rostrum_links_silent", "Links left alone because discovery frames stayed away.", "links_silent"),
         ("rostrum_links_failed", "Links left alone from then on.", "links_failed"),
         ("rostrum_links_activated", "Failed links that were used again after their time.", "links_activated"),
-        ("rostrum_trees_changed", "Trees changed under traffic, confirmed by switches.", "retrees"),
+        ("rostrum_trees_changed", "Trees changed under traffic, confirmed by switches.", "reroutes"),
     ):
         yield CounterMetricFamily(name, words, core.counts[key])
 

@@ -33,7 +33,7 @@ from rostrum.controller.northbound.rest.problems import Refused
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.runtime import waiting
 from rostrum.controller.runtime.execution import Devices
-from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.runtime import Runtime
 from rostrum.controller.runtime.store import StoreError
 from rostrum.topologies.version import VERSION
 
@@ -55,7 +55,7 @@ class Rest:
 
     def __init__(
         self,
-        owner: Owner,
+        runtime: Runtime,
         thrift_latency: Latency,
         connections_refused: Callable[[], int],
         access: Access | None = None,
@@ -63,20 +63,20 @@ class Rest:
         certificates: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         """`certificates`: as diagnosis.Evidence has them, now."""
-        self.owner = owner
+        self.runtime = runtime
         self.probes = probes
         self.certificates = certificates
         self.access = access or Access(AccessOptions())
         self.wall = views.WallClock()
-        self.started = owner.clock()
+        self.started = runtime.clock()
         self.latency = Latency()
         self.thrift_latency = thrift_latency
         self.refused = connections_refused
         self.meter = RestMeter()
         self.meters = Meters(self.core, self.wall)
-        owner.hearers.setdefault(act.Log, []).append(self.meters.hear)
+        runtime.subscribers.setdefault(act.Log, []).append(self.meters.hear)
         self.metrics = Metrics(
-            owner,
+            runtime,
             self.meters,
             self.meter,
             thrift_latency,
@@ -87,18 +87,18 @@ class Rest:
         )
         self.events = Events(self.core)
         for kind in (act.PathChanged, act.GroupsChanged):
-            owner.hearers.setdefault(kind, []).append(self.events.hear)
+            runtime.subscribers.setdefault(kind, []).append(self.events.hear)
         self._numbers = itertools.count(1)
 
     @property
     def core(self) -> Core:
-        return self.owner.manager.core
+        return self.runtime.manager.core
 
     def view(self, path: Path) -> schemas.PathView:
         return views.path(self.core, path, self.wall)
 
     def find(self, path_id: str) -> Path:
-        path = self.owner.path(path_id)
+        path = self.runtime.path(path_id)
         if path is None:
             raise Refused(404, f"there is no path {shown(path_id)}; GET /v1/paths lists those there are")
         return path
@@ -106,7 +106,7 @@ class Rest:
     async def settled(self) -> None:
         """What was done is remembered: it may be told. Raises Refused when the manager lost its memory, and ends."""
         try:
-            await waiting.settled(self.owner)
+            await waiting.settled(self.runtime)
         except StoreError as error:
             raise Refused(503, f"{error}; this manager stops, ask again when there is one") from error
 
@@ -134,7 +134,7 @@ class Rest:
             raise Refused(422, "; ".join(wrong))
         if len(self.core.queue) >= self.core.settings.queue_max:
             raise Refused(503, f"{len(self.core.queue)} requests are waiting already; ask again later")
-        self.owner.post(ev.RequestReceived(wanted))
+        self.runtime.post(ev.RequestReceived(wanted))
         self.latency.add(time.perf_counter_ns() - began)
         made = self.core.by_request.get((REST, number))
         if made is None:  # it takes nothing any more: its memory is lost, or another manager leads
@@ -158,7 +158,7 @@ class Rest:
         return path
 
     def _repeated(self, new: schemas.NewPath, caller: Caller, key: str) -> Path:
-        body, now = new.model_dump_json(), self.owner.clock()
+        body, now = new.model_dump_json(), self.runtime.clock()
         name = idempotency.name_of(caller.name, key)
         try:
             known = self.core.repeats.find(name, body, now)
@@ -169,7 +169,7 @@ class Rest:
             for changed in self.core.repeats.keep(name, body, path.id, now):
                 self.core.durable.mark(idempotency.Keys.name, changed)
             return path
-        found = self.owner.path(known)
+        found = self.runtime.path(known)
         if found is None:
             raise Refused(410, f"this Idempotency-Key made {known}, which ended; take a new key to make another path")
         return found
@@ -230,7 +230,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
         """A path: its state, how it is carried, and when it reached each point."""
         path: Path | None = rest.find(path_id)
         if wait:
-            path = await waiting.path_until(rest.owner, path_id, _reached(wait), timeout_ms / 1e3)
+            path = await waiting.path_until(rest.runtime, path_id, _reached(wait), timeout_ms / 1e3)
         return rest.view(path or rest.find(path_id))
 
     @app.get("/v1/paths/{path_id}/counters", tags=["paths"], responses=problems.responses(404, 503))
@@ -249,7 +249,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
             raise Refused(409, f"{path.id} has no lease: it is held until it is released", path.id)
         if not path.granted:
             raise Refused(409, f"{path.id} is {path.state.value}; only a granted path has a lease to renew", path.id)
-        rest.owner.post(ev.Renewed(path.id))
+        rest.runtime.post(ev.Renewed(path.id))
         await rest.settled()
         return rest.view(path)
 
@@ -257,7 +257,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
     async def release_path(path_id: str) -> schemas.PathView:
         """Gives a path back, or withdraws one that is queued. Repeating it does no harm."""
         path = rest.find(path_id)
-        rest.owner.post(ev.Released(path.id, path.request.request_id, REST))
+        rest.runtime.post(ev.Released(path.id, path.request.request_id, REST))
         await rest.settled()
         return rest.view(path)
 
@@ -295,15 +295,15 @@ def _network(app: FastAPI, rest: Rest) -> None:
         fresh: Annotated[bool, Query(description="Read powers from the OCS first")] = False,
     ) -> schemas.CircuitsView:
         """Live cross-connects with their powers, circuits and splitters, and who uses them."""
-        if fresh and rest.owner.devices:
+        if fresh and rest.runtime.devices:
             try:
                 async with asyncio.timeout(REFRESH_BOUND_S):
                     for name in rest.core.topology.ocs:
-                        await rest.owner.devices.refresh(name)
+                        await rest.runtime.devices.refresh(name)
             except (SouthboundError, TimeoutError) as error:
                 detail = str(error) or f"the OCS did not answer within {REFRESH_BOUND_S:g} s"
                 raise Refused(503, f"{detail}; without fresh=true you get what is known") from error
-        return views.circuits(rest.core, rest.owner.clock())
+        return views.circuits(rest.core, rest.runtime.clock())
 
     @app.get("/v1/rules", tags=["network"])
     async def list_rules() -> schemas.RuleList:
@@ -328,10 +328,10 @@ def _network(app: FastAPI, rest: Rest) -> None:
 
 async def _read(rest: Rest, ask: Callable[[Devices], Awaitable[T]]) -> T | None:
     """An answer of the devices. Raises Refused when there is none."""
-    if rest.owner.devices is None:
+    if rest.runtime.devices is None:
         return None
     try:
-        return await ask(rest.owner.devices)
+        return await ask(rest.runtime.devices)
     except (SouthboundError, TimeoutError) as error:
         raise Refused(503, str(error) or "the switches did not answer in time") from error
 
@@ -358,12 +358,12 @@ def _state(app: FastAPI, rest: Rest) -> None:
     @app.get("/v1/agents", tags=["state"])
     async def list_agents() -> schemas.AgentList:
         """Agents that have said hello."""
-        return views.agents(rest.core, rest.owner.clock())
+        return views.agents(rest.core, rest.runtime.clock())
 
     @app.get("/v1/health", tags=["state"])
     async def show_health() -> schemas.HealthView:
         """Whether the manager has all its devices."""
-        return views.health(rest.core, rest.owner.clock(), rest.started, VERSION)
+        return views.health(rest.core, rest.runtime.clock(), rest.started, VERSION)
 
     @app.get("/v1/stats", tags=["state"])
     async def show_stats() -> schemas.StatsView:
@@ -377,7 +377,7 @@ def _state(app: FastAPI, rest: Rest) -> None:
             queued=len(core.queue),
             idle_rule_sets=len(core.idle_rules),
             groups_in_use=core.groups.used,
-            device_orders_under_way=rest.owner.devices.busy if rest.owner.devices else 0,
+            device_orders_under_way=rest.runtime.devices.busy if rest.runtime.devices else 0,
             connections_refused=rest.refused(),
         )
 

@@ -31,7 +31,7 @@ from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, de
 from rostrum.controller.northbound.thrift.gate import AgentGate
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.runtime.run_clock import CLOCK
-from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.runtime import Runtime
 
 log = logging.getLogger("rostrum.thrift")
 
@@ -47,18 +47,18 @@ REASON_MAX = 1000  # characters; agents take 4096 bytes
 
 
 class ThriftService:
-    """The Thrift server; implements `owner.Agents`."""
+    """The Thrift server; implements `runtime.Agents`."""
 
     def __init__(
         self,
-        owner: Owner,
+        runtime: Runtime,
         name: str,
         boot_id: int,
         gate: AgentGate | None = None,
         tls: thrift_tls.Files | None = None,
     ) -> None:
         """`tls`: agents come by TLS only. Raises access.AccessError."""
-        self.owner = owner
+        self.runtime = runtime
         self.name = name
         self.boot_id = boot_id
         self.gate = gate or AgentGate(None)
@@ -67,10 +67,10 @@ class ThriftService:
         self.connections: set[AgentConnection] = set()
         self.agents: dict[str, AgentConnection] = {}
         self.refused = 0
-        self.connections_max = max(CONNECTIONS_MAX, 2 * len(owner.manager.core.topology.servers))
+        self.connections_max = max(CONNECTIONS_MAX, 2 * len(runtime.manager.core.topology.servers))
         self.strangers = Sparing(*STRANGERS_LINES)
         self.tls = thrift_tls.TlsDoor(tls, self.strangers) if tls else None
-        self.servers_at = servers_by_address(owner.manager.core.topology)
+        self.servers_at = servers_by_address(runtime.manager.core.topology)
         self._arrived: dict[tuple[str, str], int] = {}
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
@@ -167,7 +167,7 @@ class ThriftService:
         server = values.need(info, "server", str)
         boot_id = values.need(info, "boot_id", int)
         port = values.need(info, "control_port", int)
-        topology = self.owner.manager.core.topology
+        topology = self.runtime.manager.core.topology
         wrong = unknown_servers([server], topology, "server")
         if wrong:
             raise BadMessage(wrong[0])
@@ -191,7 +191,7 @@ class ThriftService:
         connection.software = str(info.software or "")[:64]
         self.agents[server] = connection
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
-        self.owner.post(
+        self.runtime.post(
             ev.AgentUp(
                 server,
                 boot_id,
@@ -218,7 +218,7 @@ class ThriftService:
         self.connections.discard(connection)
         if connection.server and self.agents.get(connection.server) is connection:
             del self.agents[connection.server]
-            self.owner.post(ev.AgentDown(connection.server, connection.boot_id, cause))
+            self.runtime.post(ev.AgentDown(connection.server, connection.boot_id, cause))
 
     def crowded_out(self, newest: AgentConnection) -> None:
         """There is one connection too many: the oldest that has not said hello goes, at worst the newest."""
@@ -228,7 +228,7 @@ class ThriftService:
 
     async def _sweep(self) -> None:
         """Closes connections that do not speak."""
-        settings = self.owner.manager.core.settings
+        settings = self.runtime.manager.core.settings
         lease_s, away_s = settings.lease_ns / 1e9, settings.away / 1e9
         while True:
             await asyncio.sleep(SWEEP_S)
@@ -298,8 +298,8 @@ class AgentConnection(asyncio.Protocol):
             self._buffer += data
             source = self._buffer
         if self.server and self.heard >= self._renew_at:  # every word renews the lease
-            self._renew_at = self.heard + self.service.owner.manager.core.settings.lease_ns / 1e9 / RENEWALS
-            self.service.owner.post(ev.KeepAlive(self.server))
+            self._renew_at = self.heard + self.service.runtime.manager.core.settings.lease_ns / 1e9 / RENEWALS
+            self.service.runtime.post(ev.KeepAlive(self.server))
         at = 0
         while len(source) - at >= 4 and not self._closing:
             length = int.from_bytes(source[at : at + 4], "big")
@@ -381,7 +381,7 @@ class AgentConnection(asyncio.Protocol):
         if thrift_request.is_release(frame):
             ids = thrift_request.release(frame)
             if ids is not None:
-                self.service.owner.post(ev.Released(ids[0], ids[1], self.server))
+                self.service.runtime.post(ev.Released(ids[0], ids[1], self.server))
             return ids is not None
         if thrift_request.is_request(frame):
             request = thrift_request.request(frame, self.server, self.tenant)
@@ -392,17 +392,17 @@ class AgentConnection(asyncio.Protocol):
 
     def _ask(self, request: PathRequest, arrived: int) -> None:
         self.service.request_arrived(self.server, request.request_id, arrived)
-        self.service.owner.post(ev.RequestReceived(request))
+        self.service.runtime.post(ev.RequestReceived(request))
 
     def on_request(self, args: Any, arrived: int) -> None:
         self._ask(values.request(args, self.server, self.tenant), arrived)
 
     def on_release(self, args: Any, arrived: int) -> None:
         path_id, request_id = values.need(args, "response_id", str), values.need(args, "request_id", str)
-        self.service.owner.post(ev.Released(path_id, request_id, self.server))
+        self.service.runtime.post(ev.Released(path_id, request_id, self.server))
 
     def on_cancel(self, args: Any, arrived: int) -> None:
-        self.service.owner.post(ev.Cancelled(values.need(args, "request_id", str), self.server))
+        self.service.runtime.post(ev.Cancelled(values.need(args, "request_id", str), self.server))
 
     def on_keepalive(self, args: Any, arrived: int) -> None:
         """The agent may have another manager to go to, or was stopped itself: by this answer it knows that it has read
@@ -412,32 +412,32 @@ class AgentConnection(asyncio.Protocol):
 
     def on_no_light(self, args: Any, arrived: int) -> None:
         path_id = values.need(args, "response_id", str)
-        self.service.owner.post(ev.NoLight(path_id, values.texts(args, "receivers"), self.server))
+        self.service.runtime.post(ev.NoLight(path_id, values.texts(args, "receivers"), self.server))
 
     def on_report(self, args: Any, arrived: int) -> None:
-        self.service.owner.post(ev.ReportReceived(values.report(args), self.server))
+        self.service.runtime.post(ev.ReportReceived(values.report(args), self.server))
 
     def on_join_group(self, args: Any, arrived: int) -> None:
-        self.service.owner.post(ev.GroupJoined(self.server, groups.use(args)))
+        self.service.runtime.post(ev.GroupJoined(self.server, groups.use(args)))
 
     def on_leave_group(self, args: Any, arrived: int) -> None:
-        self.service.owner.post(ev.GroupLeft(self.server, values.need(args, "group", str)))
+        self.service.runtime.post(ev.GroupLeft(self.server, values.need(args, "group", str)))
 
     def on_use_group(self, args: Any, arrived: int) -> None:
-        self.service.owner.post(ev.GroupJoined(self.server, groups.use(args), sends_only=True))
+        self.service.runtime.post(ev.GroupJoined(self.server, groups.use(args), sends_only=True))
 
     def on_unuse_group(self, args: Any, arrived: int) -> None:
-        self.service.owner.post(ev.GroupLeft(self.server, values.need(args, "group", str), sends_only=True))
+        self.service.runtime.post(ev.GroupLeft(self.server, values.need(args, "group", str), sends_only=True))
 
     def on_probe_report(self, args: Any, arrived: int) -> None:
         self.service.probes.reported(self.server, args)
 
     def on_view_used(self, args: Any, arrived: int) -> None:
         path_id, version = values.need(args, "response_id", str), values.need(args, "version", int)
-        self.service.owner.post(ev.ViewUsed(path_id, version, self.server))
+        self.service.runtime.post(ev.ViewUsed(path_id, version, self.server))
 
     def on_failure(self, args: Any, arrived: int) -> None:
-        self.service.owner.post(ev.FailureReported(values.failure(args), self.server))
+        self.service.runtime.post(ev.FailureReported(values.failure(args), self.server))
 
 
 _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {

@@ -26,7 +26,7 @@ log = logging.getLogger("rostrum.thrift")
 Files = tuple[Path, Path, Path]  # our certificate chain and key, the CA of the agents': PEM
 HANDSHAKE_S = 5.0
 HANDSHAKES_MAX = 256  # at a time; others are to come again, as agents do by themselves
-PATIENCE_S = 1.0  # with a handshake while others find no room: silence must not keep them out
+STALL_S = 1.0  # with a handshake while others find no room: silence must not keep them out
 LINGER_S = 1.0  # for what the other side still sends, so that it hears why it is refused
 READ_MAX = 1 << 16
 HANDSHAKE_RECORD = 0x16  # TLS: the first byte of a connection; plain Thrift begins with 0
@@ -88,7 +88,7 @@ class TlsDoor:
         now = time.monotonic()
         if len(self.shaking) >= HANDSHAKES_MAX:
             oldest, began = next(iter(self.shaking.items()))
-            if now - began < PATIENCE_S:
+            if now - began < STALL_S:
                 return False
             del self.shaking[oldest]
             oldest.give_up(f"its handshake did not go on for {now - began:.1f} s, and others wait")

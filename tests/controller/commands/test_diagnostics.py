@@ -97,7 +97,7 @@ async def test_preflight__says_that_it_works_and_gives_the_path_back(tmp_path: P
         assert found["works"] and found["kind"] == "circuit" and not found["findings"]
         assert [one["works"] for one in found["receivers"]] == [True, True]
         assert all(one["margin_db"] > 0 for one in found["receivers"])
-        path = manager.app.owner.path(found["path"])
+        path = manager.app.runtime.path(found["path"])
         assert path.state.value == "released"
 
 
@@ -114,7 +114,7 @@ async def test_preflight__names_what_is_wrong_per_receiver(tmp_path: Path) -> No
 
 async def test_preflight__without_a_path_says_why(tmp_path: Path) -> None:
     async with world(tmp_path) as (manager, http):
-        manager.app.owner.post(ev.PortChanged("tor2", 1, False))
+        manager.app.runtime.post(ev.PortChanged("tor2", 1, False))
         found = await fly(http, "h1", "h3", wait_ms=50)
         assert not found["works"] and found["path"]
         assert "tor2 port 1 (to h3:0) is down" in found["findings"][0]["what"]
@@ -149,11 +149,11 @@ async def test_doctor__finds_each_of_several_faults(tmp_path: Path) -> None:
         rules = sorted(manager.network.tables["tor2"].values())
         manager.network.remove((rules[0],))
         manager.network.install((replace(rules[0], switch="tor4"),))
-        manager.app.owner.post(ev.PortChanged("tor3", 1, False))
-        manager.app.owner.post(ev.SwitchDown("core", "it did not answer 3 echo requests"))
+        manager.app.runtime.post(ev.PortChanged("tor3", 1, False))
+        manager.app.runtime.post(ev.SwitchDown("core", "it did not answer 3 echo requests"))
         far = manager.topology.switches["tor1"]
         port = next(number for number, end in far.neighbours.items() if end.node == "core")
-        manager.app.owner.post(ev.Sighted(Sighting("tor1", port, End("tor2", port))))
+        manager.app.runtime.post(ev.Sighted(Sighting("tor1", port, End("tor2", port))))
         found = await examine(http)
         assert not found["healthy"]
         seen = {(one["severity"], one["check"], one["subject"]) for one in found["findings"]}
@@ -257,8 +257,8 @@ async def test_agents__without_a_token_are_told_what_to_do(tmp_path: Path) -> No
         assert "--manager-token" in said.reason
         known = await made.agent("h1", token="one")
         known.request("r1", "h1", "h3")
-        await until(lambda: made.app.owner.manager.core.paths, "request")
-        (path,) = made.app.owner.manager.core.paths.values()
+        await until(lambda: made.app.runtime.manager.core.paths, "request")
+        (path,) = made.app.runtime.manager.core.paths.values()
         assert path.request.tenant == "physics"
         await known.close()
     finally:
@@ -304,7 +304,7 @@ async def test_why__says_what_a_request_waits_for_how_long_and_what_to_do(tmp_pa
         assert why["state"] == "queued" and why["over_quota"] and why["ahead"] == 0
         assert why["why"].startswith("waiting for the quota of tenant local") and "--quotas" in why["do"]
         assert 0 < why["denied_in_ms"] <= 30_000
-        manager.app.owner.post(ev.PortChanged("tor3", 1, False))
+        manager.app.runtime.post(ev.PortChanged("tor3", 1, False))
         why = (await http.get(f"/v1/paths/{first['id']}/why")).json()
         assert why["ahead"] is None and why["denied_in_ms"] is None
         assert (await http.get("/v1/paths/p-none/why")).status_code == 404

@@ -351,7 +351,7 @@ def test_receiver_failure__a_slow_one_is_forgiven() -> None:
         made.line.wait(300)
         for server in made.line.topology.servers:
             made.line.do(ev.KeepAlive(server))
-    assert len(made.receivers) == 3 and not made.path.backup.accused  # type: ignore[union-attr]
+    assert len(made.receivers) == 3 and not made.path.backup.suspected_receivers  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("size", [0, 1 << 20])  # a stream, an object

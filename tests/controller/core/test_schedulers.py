@@ -9,7 +9,7 @@ import pytest
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.requests.paths import Path
-from rostrum.controller.core.schedulers.split import PATIENCE_NS
+from rostrum.controller.core.schedulers.split import WAIT_NS
 from rostrum.controller.core.values import (
     MS,
     Decision,
@@ -194,11 +194,11 @@ def splitting(line: Timeline, sender: str, *receivers: str, size: int) -> Path:
 
 
 def test_split__serves_the_free_racks_now_and_the_others_when_they_are_free() -> None:
-    line = timeline("split", lease_ns=2 * PATIENCE_NS)
+    line = timeline("split", lease_ns=2 * WAIT_NS)
     holder = circuit(line, "h1", "h3", size=MIB)  # rack 1 to rack 2
     wide = splitting(line, "h5", "h3", "h4", "h7", "h6", size=10 * MIB)
     assert wide.state is State.QUEUED and "downlink" in wide.reason  # half of its racks is not worth it at once
-    line.wait(PATIENCE_NS / MS)
+    line.wait(WAIT_NS / MS)
     assert wide.granted and wide.request.receivers == ("h7", "h6") and "2 of 4 receivers now" in wide.reason
     assert [one.server for one in line.responses()[-1].receivers] == ["h7", "h6"]
     line.assert_delivers(wide)
@@ -212,10 +212,10 @@ def test_split__serves_the_free_racks_now_and_the_others_when_they_are_free() ->
 
 
 def test_split__a_transfer_is_told_of_the_receivers_of_all_its_parts() -> None:
-    line = timeline("split", lease_ns=2 * PATIENCE_NS)
+    line = timeline("split", lease_ns=2 * WAIT_NS)
     holder = circuit(line, "h1", "h3", size=MIB)
     wide = splitting(line, "h5", "h3", "h7", size=10 * MIB)
-    line.wait(PATIENCE_NS / MS)
+    line.wait(WAIT_NS / MS)
     others = splitting(line, "h5", "h3", size=10 * MIB)
     line.release(wide)
     line.release(holder)
@@ -229,7 +229,7 @@ def test_split__a_transfer_is_told_of_the_receivers_of_all_its_parts() -> None:
 
 def test_split__a_part_that_follows_goes_on_by_republic() -> None:
     """The agent cannot change the protocol within an object, though this path alone would be for all of it."""
-    line = timeline("split", circuit_wait_ns=0, lease_ns=2 * PATIENCE_NS)
+    line = timeline("split", circuit_wait_ns=0, lease_ns=2 * WAIT_NS)
     for number in range(1, 9):
         line.do(ev.AgentUp(f"h{number}", 1, 7071, protocols=("rdcm",)))
     whole = line.ask_as_agent("h1", "h3", "h5", "h7", size=MIB, wanted=Wanted.PACKET, splits=True)

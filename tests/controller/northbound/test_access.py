@@ -54,7 +54,7 @@ async def test_tokens__who_may_what(tmp_path: Path, caplog: pytest.LogCaptureFix
                     assert answer.headers["content-type"] == "application/problem+json"
                     assert "rostrum manager token" in answer.json()["detail"]
             assert (await http.post("/v1/paths", json=BODY)).status_code == 401
-            assert not manager.app.owner.manager.core.paths
+            assert not manager.app.runtime.manager.core.paths
             assert (await http.get("/v1/health", headers=bearer(reader))).status_code == 200
             refused = await http.post("/v1/paths", json=BODY, headers=bearer(reader))
             assert refused.status_code == 403 and "bob may only read" in refused.json()["detail"]
@@ -265,4 +265,4 @@ async def test_roles__an_agents_certificate_is_worth_nothing_at_rest(
             answer = await http.post("/v1/paths", json=BODY)
         assert answer.status_code == status
         assert status == 201 or words in answer.json()["detail"]
-        assert bool(manager.app.owner.manager.core.paths) == (status == 201)
+        assert bool(manager.app.runtime.manager.core.paths) == (status == 201)

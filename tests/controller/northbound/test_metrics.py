@@ -116,7 +116,7 @@ async def test_metrics__while_a_path_is_used(tmp_path: Path) -> None:
         assert found["rostrum_ocs_links", "uplink", "ocs", "busy"] == 1
         assert found["rostrum_ocs_links", "downlink", "ocs", "busy"] == 3
         assert found["rostrum_paths", "configuring"] + found["rostrum_paths", "active"] == 1
-        manager.app.owner.post(ev.NoLight(granted.response_id, ("h5",), "h1"))
+        manager.app.runtime.post(ev.NoLight(granted.response_id, ("h5",), "h1"))
         assert (await scrape(manager))["rostrum_dark_servers", "circuit"] == 1
         splitters = manager.topology.ocs["ocs"].splitters
         assert sum(value for key, value in found.items() if key[0] == "rostrum_splitters") == len(splitters)

@@ -39,7 +39,7 @@ async def test_repeated__same_key_and_body_is_the_same_path(http: httpx.AsyncCli
     misused = await http.post("/v1/paths", json={**BODY, "receivers": ["h4"]}, headers=key)
     assert misused.status_code == 422 and "take a new key" in misused.json()["detail"]
     assert misused.headers["content-type"] == "application/problem+json"
-    assert len(manager.app.owner.manager.core.paths) == 3
+    assert len(manager.app.runtime.manager.core.paths) == 3
     await http.delete(first.headers["location"])
     assert (await http.post("/v1/paths", json=BODY, headers=key)).json()["state"] == "released"
 
@@ -61,7 +61,7 @@ async def test_repeated__what_was_refused_can_be_mended(http: httpx.AsyncClient)
 async def test_repeated__keys_have_a_form(http: httpx.AsyncClient, manager: Running, key: str) -> None:
     answer = await http.post("/v1/paths", json=BODY, headers={"Idempotency-Key": key})
     assert answer.status_code == 422 and "idempotency-key" in answer.json()["detail"].lower()
-    assert not manager.app.owner.manager.core.paths
+    assert not manager.app.runtime.manager.core.paths
 
 
 async def test_repeated__keys_belong_to_their_caller(manager: Running, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ async def test_request__accepted_configured_released(tmp_path: Path) -> None:
         assert (response.kind, response.reconfiguration_ns) == (1, 70_000_000)
         assert response.accepted_size == 64 << 20 and response.data_port == 7070
         assert (response.receivers[0].server, response.receivers[0].address) == ("h3", "10.0.2.1")
-        path = manager.app.owner.path(response.response_id)
+        path = manager.app.runtime.path(response.response_id)
         assert path is not None
         await until(lambda: path.state is State.ACTIVE, "active")
         assert manager.network.deliver("h1", path.group) == dict.fromkeys(SIX, 1)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ async def test_request__queued_with_the_reason_then_accepted(tmp_path: Path) -> 
         one, two = await manager.agent("h1"), await manager.agent("h2")
         one.request("r1", "h1", "h3")
         first = await one.response("r1", ACCEPTED)
-        path = manager.app.owner.path(first.response_id)
+        path = manager.app.runtime.path(first.response_id)
         await until(lambda: path and path.state is State.ACTIVE, "active")
         two.request("r2", "h2", "h3")
         queued = await two.response("r2", QUEUED)
@@ -75,7 +75,7 @@ async def test_fault__the_agent_hears_that_its_path_moved(tmp_path: Path) -> Non
         moved = await agent.expect("moved")
         assert (moved.response_id, moved.kind) == (response.response_id, 2)
         assert "DENY SROF" in moved.reason
-        path = manager.app.owner.path(response.response_id)
+        path = manager.app.runtime.path(response.response_id)
         assert path is not None
         await until(lambda: path.state is State.ACTIVE, "active on the packet network")
         assert manager.network.deliver("h1", path.group) == dict.fromkeys(SIX, 1)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ async def test_hello__of_a_server_comes_from_no_other_server(tmp_path: Path) -> 
         manager.app.thrift.servers_at = {"127.0.0.2": frozenset({"h2"})}
         own = await manager.agent("h1", boot_id=5)
         own.request("r1", "h1", "h3")
-        path = manager.app.owner.path((await own.response("r1", ACCEPTED)).response_id)
+        path = manager.app.runtime.path((await own.response("r1", ACCEPTED)).response_id)
         for server, welcome in (("h1", False), ("h2", True)):
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", manager.app.thrift_port, local_addr=("127.0.0.2", 0)
@@ -136,7 +136,7 @@ async def test_hello__the_newer_boot_wins(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
         old = await manager.agent("h1", boot_id=5)
         old.request("r1", "h1", "h3")
-        path = manager.app.owner.path((await old.response("r1", ACCEPTED)).response_id)
+        path = manager.app.runtime.path((await old.response("r1", ACCEPTED)).response_id)
         new = await manager.agent("h1", boot_id=6)
         assert "a newer agent of h1" in (await old.expect("goodbye")).reason
         assert path and path.state is State.RELEASED and "was restarted" in path.cause
@@ -169,7 +169,7 @@ async def test_restart__agents_keep_their_paths(tmp_path: Path) -> None:
             accepted_size=1000,
         )
         agent = await manager.agent("h1", live_paths=[live])
-        path = manager.app.owner.path(response.response_id)
+        path = manager.app.runtime.path(response.response_id)
         assert path and path.state is State.ACTIVE and path.circuit_id and len(path.pairs) == 3
 
         def alone() -> bool:
@@ -187,7 +187,7 @@ async def test_lease__a_silent_agent_loses_its_paths(tmp_path: Path) -> None:
     async with running(tmp_path, Settings(lease_ns=200_000_000, away_ns=400_000_000)) as manager:
         agent = await manager.agent("h1")
         agent.request("r1", "h1", "h3")
-        path = manager.app.owner.path((await agent.response("r1", ACCEPTED)).response_id)
+        path = manager.app.runtime.path((await agent.response("r1", ACCEPTED)).response_id)
         assert path is not None
         await until(lambda: path.state is State.RELEASED, "released")
         assert path.cause.startswith("lease over: the agent of h1 is silent for")

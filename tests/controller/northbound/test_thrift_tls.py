@@ -211,7 +211,7 @@ async def test_handshake__has_a_bound_in_time_and_number(
     tmp_path: Path, ours: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(thrift_tls, "HANDSHAKES_MAX", 3)
-    monkeypatch.setattr(thrift_tls, "PATIENCE_S", 3600.0)
+    monkeypatch.setattr(thrift_tls, "STALL_S", 3600.0)
     async with guarded(tmp_path, ours) as manager:
         door, silent = await three_silent(manager)
         with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -230,7 +230,7 @@ async def test_handshake__whoever_is_silent_makes_room(
     tmp_path: Path, ours: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(thrift_tls, "HANDSHAKES_MAX", 3)
-    monkeypatch.setattr(thrift_tls, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(thrift_tls, "STALL_S", 0.0)
     async with guarded(tmp_path, ours) as manager:
         door, silent = await three_silent(manager)
         await (await manager.agent("h1", tls=client(ours, ours.sign("h1")))).close()

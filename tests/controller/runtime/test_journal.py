@@ -257,12 +257,12 @@ async def test_manager__killed_and_started_again_has_its_paths(tmp_path: Path) -
         agent = await first.agent("h1", 5)
         agent.request("r1", "h1", "h3", "h5")
         path_id = (await agent.response("r1", 1)).response_id
-        network, paths = first.network, first.app.owner.manager.core.paths
+        network, paths = first.network, first.app.runtime.manager.core.paths
         await until(lambda: paths[path_id].state is State.ACTIVE, "the path to be active")
         kill(first.app)
         rules, pairs = network.rules(), network.pairs()
     async with running(tmp_path, journal=file, network=network) as second:
-        core = second.app.owner.manager.core
+        core = second.app.runtime.manager.core
         path = core.paths[path_id]
         await until(lambda: path.state is State.ACTIVE, "the path to be active again")
         assert network.rules() == rules and network.pairs() == pairs
@@ -284,6 +284,6 @@ async def test_manager__that_cannot_write_tells_nobody_anything_and_ends(tmp_pat
 def kill(app: App) -> None:
     """It does and writes nothing any more; its file is free."""
     assert app.journal is not None
-    app.owner.close()
+    app.runtime.close()
     app.journal._give_up()
     app.journal = None

@@ -58,7 +58,7 @@ async def agents(manager: Running) -> list[Busy]:
 
 
 def assert_nothing_is_left(manager: Running, history: int) -> None:
-    core = manager.app.owner.manager.core
+    core = manager.app.runtime.manager.core
     assert not core.queue and not core.resources.in_use() and not manager.app.thrift._arrived
     assert len(core.paths) <= history and len(core.by_request) <= history and len(core.transfers) <= history
 
@@ -69,11 +69,11 @@ async def test_a_thousand_waiting__all_end_and_nothing_is_left(tmp_path: Path) -
         busy = await agents(manager)
         for one in busy:
             one.ask(WAITING // len(busy), rng, sorted(manager.topology.servers))
-        await until(lambda: len(manager.app.owner.manager.core.queue) > WAITING // 2, "most of them wait")
+        await until(lambda: len(manager.app.runtime.manager.core.queue) > WAITING // 2, "most of them wait")
         await until(lambda: sum(one.hear() for one in busy) == WAITING, "all ended", 80)
         outcomes = Counter(decision for one in busy for decision, _ in one.ended.values())
         assert outcomes == {ACCEPTED: WAITING}
-        await until(lambda: not manager.app.owner.manager.core.resources.in_use(), "all given back")
+        await until(lambda: not manager.app.runtime.manager.core.resources.in_use(), "all given back")
         assert_nothing_is_left(manager, 500)
 
 
@@ -83,7 +83,7 @@ async def test_waits_that_nobody_ends__are_denied_with_the_reason(tmp_path: Path
     async with running(tmp_path, settings) as manager:
         one = Busy(await manager.agent("h1"), "h1")
         one.ask(200, seeded(), sorted(manager.topology.servers))
-        await until(lambda: not manager.app.owner.manager.core.queue and len(one.agent.heard) >= 200, "all decided")
+        await until(lambda: not manager.app.runtime.manager.core.queue and len(one.agent.heard) >= 200, "all decided")
         await until(lambda: one.hear() == 200, "all answered")
         reasons = [reason for decision, reason in one.ended.values() if decision == DENIED]
         assert len(reasons) >= 190 and all(
@@ -101,7 +101,7 @@ async def test_agents_that_vanish__hold_nobody_up(tmp_path: Path) -> None:
         living = busy[::2]
         await until(lambda: sum(one.hear() for one in living) == 20 * len(living), "the living served", 30)
         assert all(decision == ACCEPTED for one in living for decision, _ in one.ended.values())
-        core = manager.app.owner.manager.core
+        core = manager.app.runtime.manager.core
         here = {one for one in core.agents if not core.agents[one].lapsed}
         await until(lambda: not any(core.paths[one].request.origin in here for one in core.queue), "none of them waits")
 

@@ -3,7 +3,7 @@ under way: in virtual time, each manager on a loop of its own that can be stoppe
 
 The OCS's command log is the witness, with what agents were told: TL1 knows no terms, so nobody but the managers
 themselves keeps a deposed one from ordering. Nothing is judged by what a manager says of itself. What is real:
-election, shared store, owner, core, execution. What is not: etcd, switches (they refuse orders of earlier terms), the
+election, shared store, runtime, core, execution. What is not: etcd, switches (they refuse orders of earlier terms), the
 TL1 connection, which keeps orders back for `UNSENT_S` at most when the network does, as the kernel does for the real
 one.
 """
@@ -32,7 +32,7 @@ from rostrum.controller.runtime import run_clock, shared_store
 from rostrum.controller.runtime.etcd import Etcd
 from rostrum.controller.runtime.execution import Devices
 from rostrum.controller.runtime.leadership import ORDER_MARGIN
-from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.runtime import Runtime
 from rostrum.controller.runtime.shared_store import Election, Facts, SharedStore
 from rostrum.controller.runtime.store import StoreError
 from rostrum.controller.southbound.ocs.connection import UNSENT_MS
@@ -112,7 +112,7 @@ class Agent:
 
     server: str
     manager: Member | None = None
-    lead: Owner | None = None  # of the manager, when it was connected to
+    lead: Runtime | None = None  # of the manager, when it was connected to
     live: dict[str, LivePath] = field(default_factory=dict)
     asked: dict[str, PathRequest] = field(default_factory=dict)
     asleep: bool = False
@@ -249,12 +249,12 @@ class World:
     def leads(self, member: Member) -> None:
         """A manager has begun to lead: agents leave the other one, which may not know yet."""
         for agent in self.agents.values():
-            if agent.lead is not member.owner and not agent.asleep and self.random.random() < 0.9:
+            if agent.lead is not member.runtime and not agent.asleep and self.random.random() < 0.9:
                 self.connect(agent, member)
 
     def connect(self, agent: Agent, member: Member) -> None:
-        agent.manager, agent.lead = member, member.owner
-        if member.owner:
+        agent.manager, agent.lead = member, member.runtime
+        if member.runtime:
             member.post(ev.AgentUp(agent.server, 1, 7071, tuple(agent.live.values())))
             for request in agent.asked.values():
                 member.post(ev.RequestReceived(request))
@@ -264,9 +264,9 @@ class World:
             if agent.asleep:
                 continue
             leader = next(
-                (one for one in self.members if one.owner and not one.stopped and one.reached("agents")), None
+                (one for one in self.members if one.runtime and not one.stopped and one.reached("agents")), None
             )
-            lead = agent.manager.owner if agent.manager else None
+            lead = agent.manager.runtime if agent.manager else None
             if agent.manager and lead and lead is agent.lead and not agent.manager.stopped:
                 agent.manager.post(ev.KeepAlive(agent.server))
             elif leader:
@@ -286,14 +286,14 @@ class World:
             f"r{number}", sender, sender, tuple(receivers), 1 << 30, 1 << 30, b"a" * 16, number, wait_ms=20_000
         )
         agent.asked[request.request_id] = request
-        if agent.manager and agent.manager.owner:
+        if agent.manager and agent.manager.runtime:
             agent.manager.post(ev.RequestReceived(request))
 
     def release(self) -> None:
         held = [(agent, path) for agent in self.agents.values() if not agent.asleep for path in agent.live]
         if held:
             agent, path = self.random.choice(held)
-            if agent.manager and agent.manager.owner and not agent.manager.stopped:
+            if agent.manager and agent.manager.runtime and not agent.manager.stopped:
                 request_id = agent.live.pop(path).request_id
                 agent.manager.post(ev.Released(path, request_id, agent.server))
         self.at(self.now + self.random.uniform(0.1, 0.6), self.release)
@@ -302,7 +302,7 @@ class World:
 
     def trouble(self) -> None:
         member = self.random.choice(self.members)
-        leading = [one for one in self.members if one.owner]
+        leading = [one for one in self.members if one.runtime]
         if leading and self.random.random() < 0.7:
             member = leading[0]
         seconds = self.random.choice((0.3, 1.0, 2.2, 2.8, 3.5, 6.0))
@@ -504,7 +504,7 @@ class Member:
         self.loop = MemberLoop(world)
         self.cut: dict[str, float] = {}
         self.stopped, self.stopped_s, self._since = False, 0.0, 0.0
-        self.owner: Owner | None = None
+        self.runtime: Runtime | None = None
         self.devices: Devices | None = None
         self.terms: list[int] = []
         self._boots = itertools.count(1)
@@ -526,7 +526,7 @@ class Member:
 
     def post(self, event: ev.Event) -> None:
         """Waits in a socket while the process is stopped."""
-        self.loop.call_soon(lambda: self.owner.post(event) if self.owner else None)
+        self.loop.call_soon(lambda: self.runtime.post(event) if self.runtime else None)
 
     def hand(self, done: asyncio.Future[Any], answer: Any) -> None:
         self.loop.call_soon(lambda: None if done.done() else done.set_result(answer))
@@ -553,39 +553,39 @@ class Member:
         store = SharedStore(etcd, "/t", election)
         records = await store.load()
         settings = Settings(boot_id=1_000_000 * next(self._boots) + 100 * term, circuit_wait_ns=5_000_000_000)
-        owner = Owner(Manager(world.topology, settings, self.clock()), self.clock)
+        runtime = Runtime(Manager(world.topology, settings, self.clock()), self.clock)
         ocs: Any = MemberOcs(world, self, term, lambda: election.leads(ORDER_MARGIN * LEASE_S))
         fabric = MemberFabric(world, self, term)
         devices = Devices(
-            world.topology, fabric, {"ocs": ocs}, owner.post, self.clock, 2.0,
+            world.topology, fabric, {"ocs": ocs}, runtime.post, self.clock, 2.0,
             election.leads, lambda: election.leads(ORDER_MARGIN * LEASE_S),
         )  # fmt: skip
         lost: asyncio.Future[StoreError] = self.loop.create_future()
-        owner.on_lost = lambda error: None if lost.done() else lost.set_result(error)
-        self.devices = owner.devices = devices
-        owner.agents = Told(world, self)
+        runtime.on_lost = lambda error: None if lost.done() else lost.set_result(error)
+        self.devices = runtime.devices = devices
+        runtime.agents = Told(world, self)
         assert election.lost is not None
-        election.lost.add_done_callback(lambda done: (owner.close(), owner.on_lost(done.result())))
-        owner.manager.core.durable = Durable(round(world.now * 1e9) - self.clock())
-        owner.begin(store, owner.manager.restore(records, self.clock(), store.complete))
-        self.owner = owner
+        election.lost.add_done_callback(lambda done: (runtime.close(), runtime.on_lost(done.result())))
+        runtime.manager.core.durable = Durable(round(world.now * 1e9) - self.clock())
+        runtime.begin(store, runtime.manager.restore(records, self.clock(), store.complete))
+        self.runtime = runtime
         self.terms.append(term)
         tending = asyncio.create_task(store.tend(settings.grace / 1e9))
         try:
             for switch in world.topology.switches:
-                owner.post(ev.SwitchUp(switch))
-            owner.post(ev.OcsUp("ocs"))
+                runtime.post(ev.SwitchUp(switch))
+            runtime.post(ev.OcsUp("ocs"))
             world.leads(self)
             raise await lost
         finally:
-            self.owner = None
+            self.runtime = None
             tending.cancel()
-            owner.close()
+            runtime.close()
             await devices.close()
 
 
 class Told:
-    """What a manager says to agents; heard by those who are connected to it. Implements `owner.Agents`."""
+    """What a manager says to agents; heard by those who are connected to it. Implements `runtime.Agents`."""
 
     def __init__(self, world: World, member: Member) -> None:
         self._world, self._member = world, member
@@ -702,8 +702,8 @@ def test_the_leader_stops_past_its_lease_with_an_order_under_way(world: World) -
     """The order arrives while it sleeps; when it wakes, what waited behind that order is not given."""
     world.at(world.now, world.keep_alive)
     world.run(3.0)
-    (leader,) = [one for one in world.members if one.owner]
-    assert leader.owner
+    (leader,) = [one for one in world.members if one.runtime]
+    assert leader.runtime
     (other,) = [one for one in world.members if one is not leader]
     sender = world.agents["h1"]
     world.ocs_s = 1.0
@@ -725,7 +725,7 @@ def test_the_leader_stops_past_its_lease_with_an_order_under_way(world: World) -
     assert len(world.log) == 1 and leader.devices and leader.devices.busy > 1
     leader.stop()
     world.run(LEASE_S + 4.0)
-    assert other.owner and other.terms and other.terms[0] > first.term
+    assert other.runtime and other.terms and other.terms[0] > first.term
     while not [one for one in world.log if one.term == other.terms[0]]:
         world.put_request()
         world.run(1.0)
@@ -734,7 +734,7 @@ def test_the_leader_stops_past_its_lease_with_an_order_under_way(world: World) -
     world.run(10.0)
     assert all(one.member == other.name for one in world.log[mark:])
     world.check()
-    assert leader.owner is None
+    assert leader.runtime is None
 
 
 PHASES = ("asked", "scheduled", "circuit being made", "rules being set", "sending", "releasing")
@@ -752,7 +752,7 @@ class Scene:
         world.ocs_s, world.rules_s = 0.5, 0.1
         world.at(world.now, world.keep_alive)
         world.run(3.0)
-        (self.leader,) = [one for one in world.members if one.owner]
+        (self.leader,) = [one for one in world.members if one.runtime]
         (self.standby,) = [one for one in world.members if one is not self.leader]
         self.sender, self.rival = world.agents["h1"], world.agents["h2"]
         self.sends = True  # and does not give its path back yet
@@ -853,10 +853,10 @@ class Scene:
         assert terms == sorted(terms)
 
     def quiet(self) -> bool:
-        leading = [one for one in self.world.members if one.owner]
-        if len(leading) != 1 or not leading[0].owner:
+        leading = [one for one in self.world.members if one.runtime]
+        if len(leading) != 1 or not leading[0].runtime:
             return False
-        core = leading[0].owner.manager.core
+        core = leading[0].runtime.manager.core
         for agent in self.world.agents.values():
             self.give_back(agent)  # what came late
         circuits = {(pair.input, pair.output) for one in core.resources.circuits for pair in one.cascade.pairs}
@@ -866,7 +866,7 @@ class Scene:
     def story(self) -> str:
         world = self.world
         lines = [f"{name}: {agent}" for name, agent in world.agents.items() if name in ("h1", "h2")]
-        lines += [f"{one.name}: stopped {one.stopped}, leads {one.owner is not None}" for one in world.members]
+        lines += [f"{one.name}: stopped {one.stopped}, leads {one.runtime is not None}" for one in world.members]
         return "\n".join([f"at {world.now}", *lines, *map(str, world.log[-12:])])
 
 
@@ -878,7 +878,7 @@ def test_takeover__a_circuit_whose_sender_sleeps_is_nobodys_while_its_switch_lea
     world.run(2.0)
     world.deaf = {"tor1"}
     scene.leader.stop()
-    scene.until(lambda: scene.standby.owner, "the standby leads")
+    scene.until(lambda: scene.standby.runtime, "the standby leads")
     scene.during(45.0)
     assert world.leads_out("h1", live.group) and not scene.rival.live
     asks = world.agents["h4"]

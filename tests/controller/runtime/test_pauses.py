@@ -12,7 +12,7 @@ from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, PathKind
 from rostrum.controller.core.values import MS, Decision, PathRequest, S, Settings, State, Wanted
 from rostrum.controller.runtime.run_clock import HEARTBEAT_S, PAUSE_NS, RunClock, Within
-from rostrum.controller.runtime.runtime import Owner
+from rostrum.controller.runtime.runtime import Runtime
 
 from tests.controller.fakes import running, until
 from tests.controller.timeline import Timeline, hybrid, live_path
@@ -102,36 +102,36 @@ async def test_within__an_answer_that_came_during_a_pause_counts() -> None:
 async def test_manager__stood_still_for_its_leases_and_reads_its_agents_one_by_one() -> None:
     machine = Machine()
     clock = RunClock(machine)
-    owner = Owner(Manager(hybrid(), Settings(), clock.ns()), clock.ns)
+    runtime = Runtime(Manager(hybrid(), Settings(), clock.ns()), clock.ns)
     heard: list[act.Action] = []
     for kind in (act.NotifyFailed, act.NotifyMoved):
-        owner.hearers.setdefault(kind, []).append(heard.append)
-    core = owner.manager.core
+        runtime.subscribers.setdefault(kind, []).append(heard.append)
+    core = runtime.manager.core
     for switch in core.topology.switches:
-        owner.post(ev.SwitchUp(switch))
+        runtime.post(ev.SwitchUp(switch))
     for ocs in core.topology.ocs:
-        owner.post(ev.OcsUp(ocs))
-        owner.post(ev.CrossConnectsFound(ocs, (), clock.ns()))
+        runtime.post(ev.OcsUp(ocs))
+        runtime.post(ev.CrossConnectsFound(ocs, (), clock.ns()))
     end = clock.watch()
     try:
         for server in ("h1", "h3", "h5"):
-            owner.post(ev.AgentUp(server, 1, 7071, ()))
+            runtime.post(ev.AgentUp(server, 1, 7071, ()))
         for number, (server, to) in enumerate((("h1", "h3"), ("h3", "h5"), ("h5", "h1"))):
-            owner.post(ev.RequestReceived(PathRequest(f"r{number}", server, server, (to,), 1, 1, b"a" * 16, 7)))
+            runtime.post(ev.RequestReceived(PathRequest(f"r{number}", server, server, (to,), 1, 1, b"a" * 16, 7)))
         granted = [path for path in core.paths.values() if path.granted]
         assert len(granted) == 3
         for seconds in (4, 10, 60):
             machine.stop(seconds)
-            owner.post(ev.KeepAlive("h5"))  # the first that it reads; the others' wait behind it
-            owner.post(ev.Tick())
+            runtime.post(ev.KeepAlive("h5"))  # the first that it reads; the others' wait behind it
+            runtime.post(ev.Tick())
             assert all(path.granted for path in granted)
-            owner.post(ev.KeepAlive("h1"))
-            owner.post(ev.KeepAlive("h3"))
+            runtime.post(ev.KeepAlive("h1"))
+            runtime.post(ev.KeepAlive("h3"))
             await beaten(clock)
         assert not heard and core.counts["leases_over"] == 0
     finally:
         end()
-        owner.close()
+        runtime.close()
 
 
 def test_sender__silent_and_connected_goes_on_over_the_packet_network() -> None:
@@ -341,11 +341,11 @@ async def test_connection__of_an_agent_that_is_stopped_is_kept(tmp_path: FilePat
     async with running(tmp_path, Settings(lease_ns=S // 10)) as manager:
         agent = await manager.agent("h1")
         agent.request("r1", "h1", "h3")
-        path = manager.app.owner.path((await agent.response("r1", 1)).response_id)
+        path = manager.app.runtime.path((await agent.response("r1", 1)).response_id)
         assert path is not None
         await until(lambda: path.kind is PathKind.PACKET, "its circuit is for others")
         await agent.expect("moved")
         assert path.granted
         agent.say("keepalive")
         await agent.expect("alive")
-        assert path.granted and not manager.app.owner.manager.core.agents["h1"].lapsed
+        assert path.granted and not manager.app.runtime.manager.core.agents["h1"].lapsed

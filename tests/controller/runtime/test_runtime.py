@@ -1,4 +1,4 @@
-"""When the owner of the state writes what it decided, and when it lets it out."""
+"""When the runtime writes what it decided, and when it lets it out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rostrum.controller.core.persistence.durable import Change, Json
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.runtime.journal import Journal, show
-from rostrum.controller.runtime.runtime import LATER_S, Owner
+from rostrum.controller.runtime.runtime import LATER_S, Runtime
 from rostrum.controller.runtime.store import StoreError, encode_each
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid, hybrid
@@ -59,100 +59,100 @@ class SlowTransactions(Transactions):
         self.under_way.set_result(None)
 
 
-def begun(store: Transactions | None = None) -> tuple[Owner, Transactions]:
-    owner, store = Owner(Manager(load_text(hybrid(Hybrid(4, 2, 8, 2, fanout=2))))), store or Transactions()
-    owner.begin(store, [])
-    for switch in owner.manager.core.topology.switches:
-        owner.post(ev.SwitchUp(switch))
-        owner.post(ev.RulesFound(switch, frozenset(), owner.clock()))
-    return owner, store
+def begun(store: Transactions | None = None) -> tuple[Runtime, Transactions]:
+    runtime, store = Runtime(Manager(load_text(hybrid(Hybrid(4, 2, 8, 2, fanout=2))))), store or Transactions()
+    runtime.begin(store, [])
+    for switch in runtime.manager.core.topology.switches:
+        runtime.post(ev.SwitchUp(switch))
+        runtime.post(ev.RulesFound(switch, frozenset(), runtime.clock()))
+    return runtime, store
 
 
-def ask(owner: Owner, number: int) -> None:
+def ask(runtime: Runtime, number: int) -> None:
     request = PathRequest(f"r{number}", REST, "h1", ("h3",), data_size=1, remaining_size=1, wanted=Wanted.PACKET)
-    owner.post(ev.RequestReceived(request))
+    runtime.post(ev.RequestReceived(request))
 
 
 async def test_requests_that_keep_coming_share_a_transaction() -> None:
-    owner, store = begun()
-    await until(lambda: not owner.writing(), "what the start led to is written")
+    runtime, store = begun()
+    await until(lambda: not runtime.writing(), "what the start led to is written")
     store.written.clear()
     for number in range(0, 6, 2):  # two in each turn of the loop
-        ask(owner, number)
-        ask(owner, number + 1)
+        ask(runtime, number)
+        ask(runtime, number + 1)
         await asyncio.sleep(0)
     await until(lambda: store.written, "the requests are written")
     assert len(store.written) == 1 and len({key for _, key in store.written[0]}) == 6
-    owner.close()
+    runtime.close()
 
 
 async def test_one_request_by_itself_does_not_wait_for_others() -> None:
-    owner, store = begun()
-    await until(lambda: not owner.writing(), "what the start led to is written")
+    runtime, store = begun()
+    await until(lambda: not runtime.writing(), "what the start led to is written")
     store.written.clear()
-    ask(owner, 1)
+    ask(runtime, 1)
     await asyncio.sleep(0)
     assert len(store.written) == 1
-    owner.close()
+    runtime.close()
 
 
 async def test_requests_that_never_stop_coming_are_answered_all_the_same() -> None:
-    owner, store = begun()
+    runtime, store = begun()
     for number in range(0, 200, 2):
-        ask(owner, number)
-        ask(owner, number + 1)
+        ask(runtime, number)
+        ask(runtime, number + 1)
         await asyncio.sleep(0)
     assert len(store.written) > 10
-    owner.close()
+    runtime.close()
 
 
 async def test_what_nothing_waits_for_is_written_some_time_later() -> None:
-    owner, store = begun()
-    await until(lambda: not owner.writing(), "what the start led to is written")
+    runtime, store = begun()
+    await until(lambda: not runtime.writing(), "what the start led to is written")
     store.written.clear()
-    owner.manager.core.durable.mark_later("leaving", "ocs")
-    owner.post(ev.KeepAlive("h1"))
+    runtime.manager.core.durable.mark_later("leaving", "ocs")
+    runtime.post(ev.KeepAlive("h1"))
     await asyncio.sleep(0)
     assert store.written == []
     await until(lambda: store.written == [[("leaving", "ocs")]], "the record is written")
-    owner.close()
+    runtime.close()
 
 
-async def writing() -> tuple[Owner, SlowTransactions]:
+async def writing() -> tuple[Runtime, SlowTransactions]:
     """A transaction is under way."""
     store = SlowTransactions()
-    owner, _ = begun(store)
-    ask(owner, 1)
+    runtime, _ = begun(store)
+    ask(runtime, 1)
     await until(lambda: store.under_way, "a transaction is under way")
     store.written.clear()
-    return owner, store
+    return runtime, store
 
 
 async def test_what_changes_without_an_action_while_a_transaction_is_under_way_is_written_after_it() -> None:
-    owner, store = await writing()
-    owner.manager.core.durable.mark("agent", "h1")  # by a handler that has nothing to say
+    runtime, store = await writing()
+    runtime.manager.core.durable.mark("agent", "h1")  # by a handler that has nothing to say
     store.end()
     await until(lambda: store.written == [[("agent", "h1")]], "the record is written")
-    owner.close()
+    runtime.close()
 
 
 async def test_what_is_due_while_a_transaction_is_under_way_is_written_after_it() -> None:
-    owner, store = await writing()
-    owner.manager.core.durable.mark_later("leaving", "ocs")
-    owner.post(ev.KeepAlive("h1"))
+    runtime, store = await writing()
+    runtime.manager.core.durable.mark_later("leaving", "ocs")
+    runtime.post(ev.KeepAlive("h1"))
     await asyncio.sleep(2 * LATER_S)
     store.end()
     await until(lambda: store.written == [[("leaving", "ocs")]], "the record is written")
-    owner.close()
+    runtime.close()
 
 
 class Deliveries:
     """What leaves for devices and agents, by name of the action and the path it is for."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self.left: list[tuple[str, str]] = []
         for kind in (act.InstallRules, act.RemoveRules, act.Connect, act.Disconnect):
-            owner.hearers[kind] = [self._note]
+            runtime.subscribers[kind] = [self._note]
 
     def _note(self, action: Any) -> None:
         self.left.append((type(action).__name__, getattr(action, "path_id", "")))
@@ -161,9 +161,9 @@ class Deliveries:
         return {name for name, of in self.left if of == path_id}
 
 
-def paths_of(owner: Owner) -> dict[str, str]:
+def paths_of(runtime: Runtime) -> dict[str, str]:
     """Request -> path."""
-    return {one.request.request_id: one.id for one in owner.manager.core.paths.values()}
+    return {one.request.request_id: one.id for one in runtime.manager.core.paths.values()}
 
 
 @pytest.mark.parametrize("kind", ["its dump raises", "what it dumps is no JSON"])
@@ -186,19 +186,19 @@ async def test_a_record_that_cannot_be_made__costs_only_its_own_path(
     monkeypatch.setattr(recovery.Paths, "dump", sometimes)
     journal = Journal(tmp_path / "journal", "t") if where == "journal" else None
     store: Any = journal or Encoding()
-    owner, _ = begun(store)
-    deliveries = Deliveries(owner)
+    runtime, _ = begun(store)
+    deliveries = Deliveries(runtime)
     for number in range(3):
-        ask(owner, number)
-    ids = paths_of(owner)
-    await until(lambda: not owner.writing(), "all is written")
+        ask(runtime, number)
+    ids = paths_of(runtime)
+    await until(lambda: not runtime.writing(), "all is written")
     assert broken == {ids["r1"]}
     assert deliveries.of(ids["r0"]) == deliveries.of(ids["r2"]) == {"InstallRules"}
     assert "InstallRules" not in deliveries.of(ids["r1"])
-    found = owner.path(ids["r1"])
+    found = runtime.path(ids["r1"])
     assert found is not None and found.state is State.FAILED and "its record cannot be written" in found.cause
-    assert owner.manager.core.counts["records_failed"] == 1
-    owner.close()
+    assert runtime.manager.core.counts["records_failed"] == 1
+    runtime.close()
     if journal:
         journal.close()
         assert set(show(tmp_path / "journal")["records"]["path"]) == {ids["r0"], ids["r2"]}
@@ -211,21 +211,21 @@ async def test_a_circuit_whose_record_cannot_be_made__is_not_ordered(monkeypatch
         raise ZeroDivisionError("a defect")
 
     monkeypatch.setattr(recovery.Circuits, "dump", fails)
-    owner, _ = begun()
-    for ocs in owner.manager.core.topology.ocs:
-        owner.post(ev.OcsUp(ocs))
-        owner.post(ev.CrossConnectsFound(ocs, (), owner.clock()))
-    await until(lambda: not owner.writing(), "what the start led to is written")
-    deliveries = Deliveries(owner)
+    runtime, _ = begun()
+    for ocs in runtime.manager.core.topology.ocs:
+        runtime.post(ev.OcsUp(ocs))
+        runtime.post(ev.CrossConnectsFound(ocs, (), runtime.clock()))
+    await until(lambda: not runtime.writing(), "what the start led to is written")
+    deliveries = Deliveries(runtime)
     request = PathRequest("r0", REST, "h1", ("h3",), data_size=1, remaining_size=1, wanted=Wanted.CIRCUIT)
-    owner.post(ev.RequestReceived(request))
-    assert len(list(owner.manager.core.resources.circuits)) == 1
-    await until(lambda: not owner.writing(), "all is written")
+    runtime.post(ev.RequestReceived(request))
+    assert len(list(runtime.manager.core.resources.circuits)) == 1
+    await until(lambda: not runtime.writing(), "all is written")
     assert not [name for name, _ in deliveries.left if name == "Connect"]
-    assert not list(owner.manager.core.resources.circuits)
-    found = owner.path(paths_of(owner)["r0"])
+    assert not list(runtime.manager.core.resources.circuits)
+    found = runtime.path(paths_of(runtime)["r0"])
     assert found is not None and found.state is State.FAILED and "circuit" in found.cause
-    owner.close()
+    runtime.close()
 
 
 async def test_a_store_that_fails_without_a_word_of_why__lets_nothing_out() -> None:
@@ -233,15 +233,15 @@ async def test_a_store_that_fails_without_a_word_of_why__lets_nothing_out() -> N
         def write(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
             raise ZeroDivisionError("a defect")
 
-    owner = Owner(Manager(load_text(hybrid(Hybrid(4, 2, 8, 2, fanout=2)))))
+    runtime = Runtime(Manager(load_text(hybrid(Hybrid(4, 2, 8, 2, fanout=2)))))
     lost: list[StoreError] = []
-    owner.on_lost = lost.append
-    owner.begin(Broken(), [])
-    for switch in owner.manager.core.topology.switches:
-        owner.post(ev.SwitchUp(switch))
-    deliveries = Deliveries(owner)
-    ask(owner, 1)
-    await until(lambda: lost, "the owner gives up")
+    runtime.on_lost = lost.append
+    runtime.begin(Broken(), [])
+    for switch in runtime.manager.core.topology.switches:
+        runtime.post(ev.SwitchUp(switch))
+    deliveries = Deliveries(runtime)
+    ask(runtime, 1)
+    await until(lambda: lost, "the runtime gives up")
     assert "records could not be written" in str(lost[0]) and not deliveries.left
 
 

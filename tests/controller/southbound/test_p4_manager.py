@@ -39,7 +39,7 @@ class OverP4(Running):
         return [line for line in lines if line not in SETTINGS and not line.startswith("unicast")]
 
     def path(self, path_id: str) -> GrantedPath:
-        path = self.app.owner.path(path_id)
+        path = self.app.runtime.path(path_id)
         assert path is not None
         return path
 
@@ -62,7 +62,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[OverP4]:
         made = OverP4(tmp_path, servers)
         await made.app.start()
         stack.push_async_callback(made.app.close)
-        core = made.app.owner.manager.core
+        core = made.app.runtime.manager.core
         await until(lambda: not core.resources.switches_down, "switches up")
         await until(lambda: core.resources.ocs["ocs"].state.value == "up", "OCS up")
         await until(lambda: not made.app.devices.busy, "unicast set")
@@ -92,11 +92,11 @@ async def test_path__is_on_every_switch_as_it_should_and_gone_when_the_manager_d
         assert lines[1].startswith(f"first_light ingress_port=50 group={group} -> watch(slot=0, epoch=")
         assert lines[1].endswith("first_session=0, confirm=3)") and lines[2] == "group 1: 1#1 2#2"
     assert await manager.rules_on("core") == []
-    core = manager.app.owner.manager.core
+    core = manager.app.runtime.manager.core
     agent.say("release", request_id="r1", response_id=path.id)
     await until(lambda: path.state is State.RELEASED, "released")
     assert len(await manager.rules_on("tor1")) == 3, "kept for an identical path to come"
-    core.discard(core.idle_rules.all(), manager.app.owner.clock())
+    core.discard(core.idle_rules.all(), manager.app.runtime.clock())
     for action in core.out:
         manager.app.devices.perform(action)
     await until(lambda: not manager.app.devices.busy, "removed")
@@ -132,7 +132,7 @@ async def test_first_light__reaches_the_agent_that_wants_it(manager: OverP4) -> 
 async def test_switch_killed_and_started_again__its_rules_come_back(manager: OverP4) -> None:
     path = await granted(manager, await manager.agent("h1"))
     before = await manager.rules_on("tor3")
-    core = manager.app.owner.manager.core
+    core = manager.app.runtime.manager.core
     await manager.servers["tor3"].stop()
     await until(lambda: "tor3" in core.resources.switches_down, "down")
     assert path.state is State.ACTIVE
