@@ -15,11 +15,16 @@
 
 #define ACCEPTS_A_TURN 16
 #define RETRANSMIT_LEAST_US 20000
+#define RETRANSMIT_MOST_MS 1000 /* the least that Linux takes */
 #define DELAY_MOST_US 2000
 #define KNOCK_AFTER (20 * RS_MILLISECOND) /* the kernel waits a second for the answer to a first segment; twice, ... */
 #define KNOCKS_MOST 5u /* ... four times as long, and so on; then as long as `connect_timeout` says */
 
-/* Linux 6.15; older kernels refuse, and take 200 ms to miss a lost last segment. */
+/* Linux 6.15; older kernels refuse, take 200 ms to miss a lost last segment, and are silent up to as long again as a
+ * link did not work. */
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44
+#endif
 #ifndef TCP_RTO_MIN_US
 #define TCP_RTO_MIN_US 45
 #endif
@@ -30,12 +35,14 @@
 /* Dead hosts must be noticed: by unacknowledged data, and by keepalives when nothing is sent. Lost segments too, and
  * soon: a transfer may wait for the message in it. */
 static void set_options(const rs_control *control, int fd) {
-    int one = 1, idle_s = 5, interval_s = 2, probes = 3, retransmit_us = RETRANSMIT_LEAST_US, delay_us = DELAY_MOST_US;
+    int one = 1, idle_s = 5, interval_s = 2, probes = 3, retransmit_us = RETRANSMIT_LEAST_US, delay_us = DELAY_MOST_US,
+        retransmit_most_ms = RETRANSMIT_MOST_MS;
     unsigned user_timeout_ms = (unsigned)(control->options.dead_timeout / RS_MILLISECOND);
     rs_connection_mark_control(fd);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &retransmit_us, sizeof retransmit_us);
+    setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &retransmit_most_ms, sizeof retransmit_most_ms);
     setsockopt(fd, IPPROTO_TCP, TCP_DELACK_MAX_US, &delay_us, sizeof delay_us);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
