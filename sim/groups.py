@@ -43,6 +43,20 @@ class GroupParams:
     protocol: str = "ricochet"
     fifo: bool = False
     options: Mapping[str, float] = field(default_factory=dict)
+    region: int = 0  # of Groups.region, with these members
+
+
+@dataclass(frozen=True)
+class HostCosts:
+    """Processor time at a host (messages.h); 0 = none."""
+
+    receive_ns: int = 0
+    send_ns: int = 0
+    message_ns: int = 0
+    token_ns: int = 0
+    cold_ns: int = 0
+    warm_groups: int = 0
+    buffer_bytes: int = 0
 
 
 class Groups:
@@ -51,6 +65,7 @@ class Groups:
     def __init__(self, network: Network) -> None:
         self.network = network
         self._ffi, self._lib = network.ffi, network.lib
+        self._kept: list[Any] = []  # texts that calls in hand point to
         handle = self._lib.sim_groups_new(network.handle)
         # The network must outlive its groups: `network` is held here.
         self._groups = self._ffi.gc(handle, self._lib.sim_groups_free)
@@ -62,7 +77,15 @@ class Groups:
 
     def group(self, members: Sequence[int], params: GroupParams | None = None) -> int:
         """Makes a group and tells its members; its number, which its multicast packets have too. Raises SimError."""
-        given = params or GroupParams()
+        struct = self._group_params(params or GroupParams())
+        return self.network.number(self._lib.sim_message_group(self._groups, struct, list(members), len(members)))
+
+    def region(self, nodes: Sequence[int], params: GroupParams) -> int:
+        """Makes a region for groups that overlap in it; the number of its multicast packets. Raises SimError."""
+        struct = self._group_params(params)
+        return self.network.number(self._lib.sim_message_region(self._groups, struct, list(nodes), len(nodes)))
+
+    def _group_params(self, given: GroupParams) -> Any:
         protocol = self._ffi.new("char[]", given.protocol.encode())
         options = ",".join(f"{name}={value:g}" for name, value in given.options.items())
         text = self._ffi.new("char[]", options.encode())
@@ -71,9 +94,29 @@ class Groups:
             "options": text,
             "order": int(given.fifo),
             "tell_given_up": given.protocol == "plain",
+            "region": given.region,
         }
         struct = self._ffi.new("sim_group_params *", values)
-        return self.network.number(self._lib.sim_message_group(self._groups, struct, list(members), len(members)))
+        self._kept.append((protocol, text))
+        return struct
+
+    def costs(self, host: int, costs: HostCosts) -> None:
+        """What the host's processor needs. Raises SimError."""
+        self.network.check(
+            self._lib.sim_message_costs(self._groups, host, self.network.struct("sim_host_costs", costs))
+        )
+
+    def publish_all(self, host: int, size: int, start_ns: int, stop_ns: int) -> None:
+        """Messages of `size` bytes to all groups of the host in turn, as fast as it can."""
+        self.network.check(self._lib.sim_publish_all(self._groups, host, size, start_ns, stop_ns))
+
+    def freeze(self, host: int, from_ns: int, to_ns: int) -> None:
+        """The host's processor does nothing then."""
+        self.network.check(self._lib.sim_message_freeze(self._groups, host, from_ns, to_ns))
+
+    def count(self, host: int, name: str, kind: str) -> int:
+        """What the host's engines count under that name and kind."""
+        return int(self._lib.sim_messages_count(self._groups, host, name.encode(), kind.encode()))
 
     def publish(
         self, host: int, per_s: float, size: int, start_ns: int, stop_ns: int, own_groups: bool = False

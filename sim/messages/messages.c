@@ -9,7 +9,10 @@
 #define VIA_GIVEN_UP 3
 #define INCARNATION 1u            /* of every host: none is started anew */
 #define SECOND_CHANNEL (1u << 24) /* added to the number of a group */
-#define TELL UINT32_MAX           /* what engine_later is for: to publish */
+#define REGION_CHANNEL (1u << 25) /* added to the number of a region */
+#define TELL UINT32_MAX           /* what engine_later is for: to publish, */
+#define WORK (UINT32_MAX - 1)     /* or to go on, since the processor is free again */
+#define KIND_TOKEN 17u            /* of QSM (core/qsm/wire.h) */
 
 /* Packets as their publisher numbered them: when each was published. */
 typedef struct {
@@ -23,14 +26,23 @@ typedef struct {
     char protocol[32], options[RS_GROUP_OPTIONS_TEXT];
     uint32_t *members;
     bool tell_given_up;
+    uint32_t region; /* 0: none */
 } group;
+
+/* A datagram that waits for the processor. */
+typedef struct waiting {
+    struct waiting *next;
+    rs_peer from;
+    uint32_t length;
+    uint8_t bytes[];
+} waiting;
 
 typedef struct message_engine message_engine;
 
 struct sim_groups {
     sim *sim;
     group *groups;
-    uint32_t group_count, group_capacity;
+    uint32_t group_count, group_capacity, region_count;
     message_engine **engines;
     uint32_t engine_count, engine_capacity;
     stream *streams; /* open hash */
@@ -57,6 +69,20 @@ struct message_engine {
     rs_time stop;
     uint8_t *message;
     uint32_t message_bytes;
+    /* publishing to all groups in turn */
+    bool floods;
+    rs_time flood_from;
+    uint32_t flood_next;
+    /* the processor */
+    sim_host_costs costs;
+    rs_time busy_until; /* It is busy until then, */
+    bool wakes;         /* and engine_later tells when it is not any more. */
+    rs_time frozen_from, frozen_to;
+    waiting *first, **last;   /* of its multicast socket, */
+    waiting *one, **last_one; /* and of its unicast socket, which is served first: control is little */
+    uint32_t waiting_bytes;
+    uint32_t *warm; /* by group: which of the messages was its last one, of all that the host had */
+    uint32_t warm_count, messages;
 };
 
 static message_engine *of(sim_engine *engine) {
@@ -81,6 +107,46 @@ static double uniform(message_engine *e) {
     e->random ^= e->random << 25;
     e->random ^= e->random >> 27;
     return (double)((e->random * UINT64_C(0x2545f4914f6cdd1d)) >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+/* the processor */
+
+static rs_time frozen_until(const message_engine *e, rs_time now) {
+    return now >= e->frozen_from && now < e->frozen_to ? e->frozen_to : 0;
+}
+
+static bool is_busy(message_engine *e, rs_time now) {
+    rs_time until = frozen_until(e, now) > e->busy_until ? frozen_until(e, now) : e->busy_until;
+    if (until <= now)
+        return false;
+    if (!e->wakes) {
+        e->wakes = true;
+        engine_later(&e->base, until, WORK);
+    }
+    return true;
+}
+
+static void spend(message_engine *e, rs_time now, int64_t ns) {
+    e->busy_until = (e->busy_until > now ? e->busy_until : now) + ns;
+}
+
+/* A message of a group: its state may have left the caches for that of others. */
+static void spend_message(message_engine *e, rs_time now, uint32_t number) {
+    const sim_host_costs *costs = &e->costs;
+    if (costs->message_ns == 0)
+        return;
+    if (number >= e->warm_count) {
+        uint32_t count = 2 * number + 16;
+        uint32_t *grown = engine_take(e->base.sim, count * sizeof *grown);
+        if (e->warm_count)
+            memcpy(grown, e->warm, e->warm_count * sizeof *grown);
+        engine_give(e->base.sim, e->warm);
+        e->warm = grown;
+        e->warm_count = count;
+    }
+    bool cold = e->warm[number] == 0 || e->messages - e->warm[number] >= costs->warm_groups;
+    e->warm[number] = ++e->messages;
+    spend(e, now, costs->message_ns + (cold ? costs->cold_ns : 0));
 }
 
 /* streams: when was what published */
@@ -144,21 +210,56 @@ static void engine_free(sim_engine *engine) {
     engine_give(s, e->own);
     engine_give(s, e->knows);
     engine_give(s, e->message);
+    engine_give(s, e->warm);
+    *e->last = e->one;
+    for (waiting *w = e->first, *next; w; w = next) {
+        next = w->next;
+        engine_give(s, w);
+    }
     engine_give(s, e);
 }
 
+static void take_in(message_engine *e, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
+    bool token = length > 3 && bytes[3] == KIND_TOKEN;
+    if (e->costs.receive_ns)
+        spend(e, now, e->costs.receive_ns + (token ? e->costs.token_ns : 0));
+    if (!rs_messages_receive(e->node, now, from, bytes, length))
+        engine_fail(&e->base, "host %u finds a packet malformed", e->base.node);
+}
+
 static void engine_receive(sim_engine *engine, rs_time now, const rs_packet_in *packet, uint64_t payload_offset) {
+    message_engine *e = of(engine);
+    uint32_t length = (uint32_t)packet->header_length;
     (void)payload_offset;
-    if (!rs_messages_receive(of(engine)->node, now, packet->peer, packet->header, packet->header_length))
-        engine_fail(engine, "host %u finds a packet malformed", engine->node);
+    if (!e->first && !e->one && !is_busy(e, now)) {
+        take_in(e, now, packet->peer, packet->header, length);
+        return;
+    }
+    if (e->waiting_bytes + length > e->costs.buffer_bytes) {
+        e->all->stats.buffer_lost++;
+        return;
+    }
+    waiting *w = engine_take(engine->sim, sizeof *w + length);
+    w->from = packet->peer;
+    w->length = length;
+    memcpy(w->bytes, packet->header, length);
+    waiting ***last = packet->channel == RS_CH_GROUP ? &e->last : &e->last_one;
+    **last = w;
+    *last = &w->next;
+    e->waiting_bytes += length;
 }
 
 static void engine_timeout(sim_engine *engine, rs_time now) {
     rs_messages_timeout(of(engine)->node, now);
 }
 
+/* Timers wait until the processor is free; then they and datagrams take turns (QSM Sec. 2.5). */
 static rs_time engine_deadline(const sim_engine *engine) {
-    return rs_messages_deadline(((const message_engine *)(const void *)engine)->node);
+    const message_engine *e = (const message_engine *)(const void *)engine;
+    rs_time due = rs_messages_deadline(e->node), frozen = frozen_until(e, due);
+    if (e->wakes && due <= e->busy_until)
+        due = e->busy_until + 1;
+    return frozen > due && due != RS_NEVER ? frozen : due;
 }
 
 static bool engine_poll_tx(sim_engine *engine, rs_time now, rs_packet_out *out) {
@@ -170,8 +271,11 @@ static bool engine_poll_tx(sim_engine *engine, rs_time now, rs_packet_out *out) 
 
 static bool engine_poll_bytes(sim_engine *engine, rs_time now, sim_bytes_out *out) {
     rs_messages_out packet;
-    if (!rs_messages_poll_tx(of(engine)->node, now, &packet))
+    /* What comes of a datagram or a timer goes out with it: its time is spent after. */
+    if (frozen_until(of(engine), now) || !rs_messages_poll_tx(of(engine)->node, now, &packet))
         return false;
+    if (of(engine)->costs.send_ns)
+        spend(of(engine), now, of(engine)->costs.send_ns);
     *out = (sim_bytes_out){
         .channel = packet.channel, .peer = packet.peer, .group = packet.group, .piece_count = packet.piece_count};
     for (uint32_t i = 0; i < packet.piece_count; i++) {
@@ -222,14 +326,34 @@ static void given_up(message_engine *e, rs_time now, const rs_messages_event *ev
     }
 }
 
+static bool flood(message_engine *e, rs_time now);
+
 static bool engine_work_event(sim_engine *engine, rs_time now) {
     message_engine *e = of(engine);
     rs_messages_event event;
-    if (!rs_messages_poll_event(e->node, &event))
-        return false;
-    if (event.kind == RS_MESSAGES_DELIVER)
+    if (!rs_messages_poll_event(e->node, &event)) {
+        if (is_busy(e, now))
+            return false;
+        if (e->one || e->first) { /* the datagram that waits longest */
+            waiting *w = e->one ? e->one : e->first;
+            if (e->one) {
+                e->one = w->next;
+                e->last_one = e->one ? e->last_one : &e->one;
+            } else {
+                e->first = w->next;
+                e->last = e->first ? e->last : &e->first;
+            }
+            e->waiting_bytes -= w->length;
+            take_in(e, now, w->from, w->bytes, w->length);
+            engine_give(engine->sim, w);
+            return true;
+        }
+        return e->floods && flood(e, now);
+    }
+    if (event.kind == RS_MESSAGES_DELIVER) {
+        spend_message(e, now, event.group);
         delivered(e, now, &event);
-    else if (event.kind == RS_MESSAGES_LOST)
+    } else if (event.kind == RS_MESSAGES_LOST)
         given_up(e, now, &event);
     return true;
 }
@@ -256,6 +380,8 @@ static bool tell(message_engine *e, rs_time now, uint32_t number) {
     view.options = g->options;
     view.more_channels = &second;
     view.more_count = 1;
+    view.regions = &g->region;
+    view.region_count = g->region ? 1 : 0;
     if (rs_messages_set_view(e->node, now, &view) != RS_OK)
         return sim_fail(e->base.sim, "host %u refuses group %u: %s", e->base.node, number,
                         rs_messages_refusal(e->node));
@@ -269,21 +395,15 @@ static void wait_for_next(message_engine *e, rs_time now) {
         engine_later(&e->base, next, TELL);
 }
 
-static void engine_publish(sim_engine *engine, rs_time now, uint32_t what) {
-    message_engine *e = of(engine);
+static void publish(message_engine *e, rs_time now, uint32_t number) {
+    sim_engine *engine = &e->base;
     sim_groups *all = e->all;
-    uint32_t among = e->own_groups ? e->own_count : all->group_count;
-    (void)what;
-    wait_for_next(e, now);
-    if (!among)
-        return;
-    uint32_t drawn = (uint32_t)(uniform(e) * among);
-    uint32_t number = e->own_groups ? e->own[drawn] : drawn + 1;
     uint64_t sn;
     if (!tell(e, now, number)) {
         engine_fail(engine, "%s", sim_error(engine->sim));
         return;
     }
+    spend_message(e, now, number);
     memcpy(e->message, &now, sizeof now);
     rs_status status = rs_messages_publish(e->node, now, number, e->message, e->message_bytes, &sn);
     if (status != RS_OK) {
@@ -299,6 +419,31 @@ static void engine_publish(sim_engine *engine, rs_time now, uint32_t what) {
         member = g->members[i] == engine->node;
     all->stats.published++;
     all->stats.expected += g->view.member_count - member;
+}
+
+/* The next group's turn, if all that was published before is with the engine. */
+static bool flood(message_engine *e, rs_time now) {
+    if (now < e->flood_from || now >= e->stop || e->own_count == 0 || rs_messages_unsent(e->node) > 0)
+        return false;
+    publish(e, now, e->own[e->flood_next++ % e->own_count]);
+    return true;
+}
+
+static void engine_publish(sim_engine *engine, rs_time now, uint32_t what) {
+    message_engine *e = of(engine);
+    uint32_t among = e->own_groups ? e->own_count : e->all->group_count;
+    if (what == WORK) {
+        e->wakes = false;
+        if (!is_busy(e, now) && rs_messages_deadline(e->node) <= now)
+            rs_messages_timeout(e->node, now);
+    }
+    if (what == WORK || e->floods)
+        return;
+    wait_for_next(e, now);
+    if (!among)
+        return;
+    uint32_t drawn = (uint32_t)(uniform(e) * among);
+    publish(e, now, e->own_groups ? e->own[drawn] : drawn + 1);
 }
 
 static const sim_engine_ops MESSAGES = {.free = engine_free,
@@ -361,6 +506,8 @@ bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params 
     e->base.ops = &MESSAGES;
     e->all = all;
     e->node = node;
+    e->last = &e->first;
+    e->last_one = &e->one;
     e->give_up_plain = params->give_up_plain_ns ? params->give_up_plain_ns : 200 * INT64_C(1000000);
     e->random = mixed(params->seed + UINT64_C(0x9e3779b97f4a7c15) * (host + 1)) | 1;
     if (!sim_host_use(s, host, &e->base))
@@ -389,7 +536,8 @@ uint32_t sim_message_group(sim_groups *all, const sim_group_params *params, cons
                                                        .incarnations = copy + count,
                                                        .open = true,
                                                        .order = (rs_messages_order)params->order},
-                                              .tell_given_up = params->tell_given_up};
+                                              .tell_given_up = params->tell_given_up,
+                                              .region = params->region ? params->region - REGION_CHANNEL : 0};
     group *made = &all->groups[all->group_count - 1];
     snprintf(made->protocol, sizeof made->protocol, "%s", params->protocol ? params->protocol : "plain");
     snprintf(made->options, sizeof made->options, "%s", params->options ? params->options : "");
@@ -402,6 +550,66 @@ uint32_t sim_message_group(sim_groups *all, const sim_group_params *params, cons
         sim_host_pump(s, copy[i]);
     }
     return number;
+}
+
+uint32_t sim_message_region(sim_groups *all, const sim_group_params *params, const uint32_t *nodes, uint32_t count) {
+    uint32_t number = ++all->region_count;
+    rs_messages_region view = {.protocol = params->protocol,
+                               .options = params->options,
+                               .region = number,
+                               .version = 1,
+                               .channel = number + REGION_CHANNEL,
+                               .nodes = nodes,
+                               .node_count = count,
+                               .open = true};
+    for (uint32_t i = 0; i < count; i++) {
+        message_engine *e = of(sim_host_engine(all->sim, nodes[i], &MESSAGES, "message groups"));
+        if (!e)
+            return SIM_ERROR;
+        if (rs_messages_set_region(e->node, sim_now(all->sim), &view) != RS_OK) {
+            sim_fail(all->sim, "host %u refuses region %u: %s", nodes[i], number, rs_messages_refusal(e->node));
+            return SIM_ERROR;
+        }
+    }
+    return number + REGION_CHANNEL;
+}
+
+bool sim_message_costs(sim_groups *all, uint32_t host, const sim_host_costs *costs) {
+    message_engine *e = of(sim_host_engine(all->sim, host, &MESSAGES, "message groups"));
+    if (e)
+        e->costs = *costs;
+    return e != NULL;
+}
+
+bool sim_publish_all(sim_groups *all, uint32_t host, uint32_t bytes, int64_t start, int64_t stop) {
+    message_engine *e = of(sim_host_engine(all->sim, host, &MESSAGES, "message groups"));
+    if (!e)
+        return false;
+    if (bytes < sizeof(rs_time))
+        return sim_fail(all->sim, "messages have at least 8 bytes");
+    engine_give(all->sim, e->message);
+    e->message = engine_take(all->sim, bytes);
+    e->message_bytes = bytes;
+    e->floods = true;
+    e->flood_from = start;
+    e->stop = stop;
+    engine_later(&e->base, start, TELL);
+    return true;
+}
+
+bool sim_message_freeze(sim_groups *all, uint32_t host, int64_t from, int64_t to) {
+    message_engine *e = of(sim_host_engine(all->sim, host, &MESSAGES, "message groups"));
+    if (!e)
+        return false;
+    e->frozen_from = from;
+    e->frozen_to = to;
+    engine_later(&e->base, to, WORK);
+    return true;
+}
+
+uint64_t sim_messages_count(const sim_groups *all, uint32_t host, const char *name, const char *kind) {
+    const message_engine *e = of(sim_host_engine(all->sim, host, &MESSAGES, "message groups"));
+    return e ? rs_messages_count(e->node, name, *kind ? kind : NULL) : 0;
 }
 
 bool sim_publish(sim_groups *all, uint32_t host, bool own_groups, double per_s, uint32_t bytes, int64_t start,

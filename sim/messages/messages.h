@@ -26,7 +26,19 @@ typedef struct {
     const char *options;  /* of that engine, as in rs_messages_view */
     uint32_t order;       /* rs_messages_order */
     bool tell_given_up;   /* what is given up is among the recoveries */
+    uint32_t region;      /* of sim_message_region: its hosts are the members; 0: the group is by itself */
 } sim_group_params;
+
+/* Processor time at a host; 0 = none. One processor does it all, in turn; what it has no time for waits in a buffer of
+ * `buffer_bytes`, and what does not fit there is lost. */
+typedef struct {
+    int64_t receive_ns, send_ns; /* a datagram */
+    int64_t message_ns;          /* a message, published or delivered */
+    int64_t token_ns;            /* a token of QSM, besides */
+    int64_t cold_ns;             /* a message of a group that is none of the last `warm_groups` heard of, besides */
+    uint32_t warm_groups;        /* groups whose state is in the processor's caches */
+    uint32_t buffer_bytes;
+} sim_host_costs;
 
 /* Of all hosts together. A message is expected at each member but its publisher; packets are those of the whole run. */
 typedef struct {
@@ -36,6 +48,7 @@ typedef struct {
     uint64_t discovered, data_sent, repairs_sent, naks_sent, retransmits_sent, heartbeats_sent;
     uint64_t data_received, repairs_received, repairs_used, repairs_useless, repairs_combined;
     uint64_t xors, bad, refused, regions_most, bins_most;
+    uint64_t buffer_lost; /* datagrams that came to busy processors with full buffers */
 } sim_messages_stats;
 
 /* A message that did not come by multicast, or that was given up. */
@@ -54,6 +67,17 @@ bool sim_use_messages(sim_groups *groups, uint32_t host, const sim_messages_para
 /* A group of hosts that all have the engine; its number, from 1, which is also that of its multicast packets. SIM_ERROR
  * if that cannot be. A further channel, for engines that use two, has that number + 2^24. */
 uint32_t sim_message_group(sim_groups *groups, const sim_group_params *params, const uint32_t *members, uint32_t count);
+/* A region of hosts that all have the engine, for groups that overlap in it; its number, which is no group, is that
+ * of its multicast packets. SIM_ERROR if that cannot be. */
+uint32_t sim_message_region(sim_groups *groups, const sim_group_params *params, const uint32_t *nodes, uint32_t count);
+bool sim_message_costs(sim_groups *groups, uint32_t host, const sim_host_costs *costs);
+/* From `start` to `stop` the host publishes messages of `bytes` to all its groups in turn, as fast as its processor and
+ * the engine take them. */
+bool sim_publish_all(sim_groups *groups, uint32_t host, uint32_t bytes, int64_t start, int64_t stop);
+/* The host's processor does nothing in [from, to). */
+bool sim_message_freeze(sim_groups *groups, uint32_t host, int64_t from, int64_t to);
+/* What the host's engines count under that name and kind ("": of all kinds; core/groups/messages.h). */
+uint64_t sim_messages_count(const sim_groups *groups, uint32_t host, const char *name, const char *kind);
 /* From `start` to `stop` the host publishes messages of `bytes` (at least 8), `per_s` a second in the mean, to groups
  * drawn at random from all that there are then, or from its own. */
 bool sim_publish(sim_groups *groups, uint32_t host, bool own_groups, double per_s, uint32_t bytes, int64_t start,

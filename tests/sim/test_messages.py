@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from rostrum.sim import network as sim
+from rostrum.sim import qsm
 from rostrum.sim.groups import GroupParams, Groups
 from rostrum.sim.network import LinkParams, Network, SimError
 from rostrum.sim.ricochet import Setting, grouping, run
@@ -150,3 +151,16 @@ def test_an_engine_of_groups_that_the_agent_does_not_have() -> None:
     assert told["resend"]["by_data"] + told["resend"]["by_retransmit"] == expected
     assert told["resend"]["by_retransmit"] > expected * 0.03
     assert told["plain"]["by_data"] < told["plain"]["expected"]
+
+
+def test_regions_that_many_groups_share_deliver_all_and_recover_by_tokens() -> None:
+    row = qsm.run(qsm.Setting(nodes=12, groups=64, senders=2, loss_percent=2.0, seconds=0.2))
+    assert row["delivered"] == row["expected"] > 10_000
+    assert row["recovered"] > 100
+    assert row["recovery_token_rounds"] < 10
+
+
+def test_a_token_a_second_recovers_within_a_few_rounds() -> None:
+    row = qsm.run(qsm.Setting(nodes=10, loss_percent=1.0, token_ms=1000, rate=1, seconds=8.0))
+    assert row["delivered"] == row["expected"] > 5_000
+    assert 0.5 < row["recovery_token_rounds"] < 5

@@ -19,7 +19,7 @@
 
 static const rs_group_option OPTIONS[] = {
     [RS_QSM_OPTION_REPLICAS] = {"replicas", MILLI, 64 * MILLI, RS_QSM_REPLICAS *MILLI, false}, /* R, Sec. 2.2 */
-    [RS_QSM_OPTION_TOKEN] = {"token", MILLI, 60000 * MILLI, 10 * MILLI, false}, /* ms; the paper's is 1000 */
+    [RS_QSM_OPTION_TOKEN] = {"token", MILLI, 60000 * MILLI, 5 * MILLI, false}, /* ms; the paper's is 1000 */
     [RS_QSM_OPTION_RATE] = {"rate", 0, MILLI, 0, false},            /* 1: the paper's rate control, Sec. 2.4 */
     [RS_QSM_OPTION_LAMBDA] = {"lambda", 0, MILLI, 0, true},         /* growth; 0: as usual */
     [RS_QSM_OPTION_LEAST] = {"least", 0, 100000 * MILLI, 0, false}, /* mu_min, packets a second; 0: as usual */
@@ -121,6 +121,7 @@ static rs_status region(void *of_node, rs_time now, const rs_messages_region *vi
                      (unsigned long long)view->version);
         return RS_ERR_STATE;
     }
+    rs_group_options_usual(&rs_group_engine_qsm, option);
     if (!rs_group_options_read(&rs_group_engine_qsm, view->options, option, node->refusal, sizeof node->refusal))
         return RS_ERR_INVALID;
     if (view->node_count == 0) {

@@ -7,11 +7,14 @@
 #define LEAST 1000.0 /* mu_min, packets a second */
 #define BEGIN 5000.0 /* ours begins with so many */
 #define GROWTH 0.5   /* lambda of ours until a receiver falls behind, at each word of the region, and after that */
-#define SLOW_GROWTH 0.02
+#define SLOW_GROWTH 0.005
+#define CALM 16u /* rounds, after which it grows twice as fast */
 #define PAPER_GROWTH 0.05
-#define KEEPS_UP 0.85 /* A receiver that gets less of what is sent falls behind. */
-#define MOST 5e6      /* packets a second */
-#define FAR 0.5       /* alpha stays within [1 - FAR, 1 + 2 FAR] */
+#define LOSING 0.1   /* of the packets of a round, which a receiver finds missing: the network takes no more */
+#define CATCH_UP 0.9 /* of what it receives is sent to a region that falls behind */
+#define SLACK 0.02   /* seconds beside two rounds, until all have heard of a packet */
+#define MOST 5e6     /* packets a second */
+#define FAR 0.5      /* alpha stays within [1 - FAR, 1 + 2 FAR] */
 
 /* Intervals that are over become samples. */
 static void roll(rs_qsm_meter *meter, rs_time now) {
@@ -124,22 +127,26 @@ void rs_qsm_control_sent(rs_qsm_control *c, rs_time now) {
     }
 }
 
-void rs_qsm_control_told(rs_qsm_control *c, rs_time now, uint32_t receives, uint32_t share) {
-    double next = c->target;
+void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_word *word) {
+    double next = c->target, sent = (double)rs_qsm_meter_rate(&c->sent, now), receives = (double)word->rate;
+    /* The shortest round of late: those that wait behind packets take longer. */
+    c->round = c->round == 0 || word->round < c->round ? word->round : c->round + (word->round - c->round) / 256;
+    double in_round = receives * (double)c->round / (double)SECOND;
+    double just_sent = c->target * (double)c->round / (double)SECOND;
+    bool waits = (double)word->unheard > c->high && (double)word->unheard > 2 * just_sent + receives * SLACK;
+    bool loses = (double)word->missing > c->high / 4 && (double)word->missing > LOSING * in_round;
     if (c->law == RS_QSM_RATE_PAPER)
-        next = (1 + c->lambda) * (double)share;
-    else {
-        double now_sent = (double)rs_qsm_meter_rate(&c->sent, now);
-        double sent = now_sent < c->sent_before ? now_sent : c->sent_before;
-        c->sent_before = now_sent;
-        if ((double)receives < KEEPS_UP * sent && sent > c->least) {
-            next = (double)receives;
-            c->behind = true;
-            c->limited = false;
-        } else if (c->limited) {
-            next = c->target * (1 + (c->behind ? SLOW_GROWTH : c->lambda));
-            c->limited = false;
-        }
+        next = (1 + c->lambda) * (double)word->share;
+    else if ((waits || loses) && sent > c->least) {
+        next = CATCH_UP * receives < c->target ? CATCH_UP * receives : c->target;
+        c->behind = true;
+        c->limited = false;
+        c->calm = 0;
+    } else if (c->limited && sent > c->target / 2) {
+        double growth = SLOW_GROWTH * (double)(1u << c->calm / CALM);
+        next = c->target * (1 + (c->behind && growth < c->lambda ? growth : c->lambda));
+        c->limited = false;
+        c->calm += c->calm < 8 * CALM;
     }
     c->target = next < c->least ? c->least : next > MOST ? MOST : next;
 }

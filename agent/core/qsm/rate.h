@@ -17,7 +17,7 @@ void rs_qsm_meter_add(rs_qsm_meter *meter, rs_time now, uint32_t packets);
 uint32_t rs_qsm_meter_rate(rs_qsm_meter *meter, rs_time now); /* packets a second */
 
 typedef enum {
-    RS_QSM_RATE_OURS = 0, /* As the paper's, but growth is fast until a receiver falls behind, and what an application
+    RS_QSM_RATE_OURS = 0, /* As the paper's, but growth is fast until the region falls behind, and what an application
                            * does not send is no reason to send slower. */
     RS_QSM_RATE_PAPER = 1
 } rs_qsm_law;
@@ -32,20 +32,28 @@ typedef struct {
     double alpha;           /* what the credits are recreated faster by than mu_snd, so that it is reached */
     double credits;
     rs_time refill_from,
-        refill_at;      /* Credits are recreated from then on, and counted then; RS_NEVER: there are enough. */
-    rs_time tuned_at;   /* alpha was adjusted then. */
-    bool limited;       /* Credits, not the application, set the pace since then. */
-    bool behind;        /* A receiver fell behind once. */
-    double sent_before; /* Packets a second that were sent at the region's last word. */
-    rs_qsm_meter sent;  /* mu'_snd */
+        refill_at;     /* Credits are recreated from then on, and counted then; RS_NEVER: there are enough. */
+    rs_time tuned_at;  /* alpha was adjusted then. */
+    bool limited;      /* Credits, not the application, set the pace since then. */
+    bool behind;       /* A receiver fell behind once. */
+    uint32_t calm;     /* So many words came since then, and it grew. */
+    rs_time round;     /* The shortest round of late. */
+    rs_qsm_meter sent; /* mu'_snd */
 } rs_qsm_control;
 
 /* `lambda` and `least`: 0 is as usual. */
 void rs_qsm_control_init(rs_qsm_control *control, rs_qsm_law law, double lambda, double least, rs_time now);
 bool rs_qsm_control_may_send(rs_qsm_control *control, rs_time now);
 void rs_qsm_control_sent(rs_qsm_control *control, rs_time now);
-/* The region says at which rate its slowest node receives of this sender, and what the sender's fair share is. */
-void rs_qsm_control_told(rs_qsm_control *control, rs_time now, uint32_t rate, uint32_t share);
+/* What the region says of this sender, at the end of a round. */
+typedef struct {
+    uint32_t rate;    /* Its slowest node receives so many new packets of it a second. */
+    uint32_t share;   /* mu_rec, formula 1 */
+    uint32_t missing; /* The most packets that a node found missing in this round. */
+    uint64_t unheard; /* Packets were sent that not all have heard of: they wait somewhere, or are on their way. */
+    rs_time round;    /* The time between rounds, or that this one took. */
+} rs_qsm_word;
+void rs_qsm_control_told(rs_qsm_control *control, rs_time now, const rs_qsm_word *word);
 /* When credits that are awaited come; RS_NEVER if there are some. */
 rs_time rs_qsm_control_at(const rs_qsm_control *control);
 

@@ -41,7 +41,7 @@ static void release(rs_qsm_out *out, uint64_t sn) {
     rs_qsm *own = out->view->own;
     rs_qsm_own_packet *packet = packet_at(out, sn);
     if (packet->bytes)
-        own->out_bytes -= own->node->config.packet_bytes;
+        own->out_bytes -= packet->room;
     rs_memory_give(&own->node->allocator, packet->bytes);
     packet->bytes = NULL;
 }
@@ -108,7 +108,8 @@ bool rs_qsm_out_add(rs_qsm_view *view, rs_time now, const rs_qsm_inner *inner) {
         rs_qsm_head head = {own->node->config.self, own->node->config.incarnation, view->region, view->version};
         rs_qsm_put_head(bytes, RS_QSM_KIND_DATA, &head);
         rs_qsm_put_sn(bytes, out->next);
-        *packet_at(out, out->next) = (rs_qsm_own_packet){.bytes = bytes, .length = RS_QSM_DATA_HEAD};
+        *packet_at(out, out->next) =
+            (rs_qsm_own_packet){.bytes = bytes, .length = RS_QSM_DATA_HEAD, .room = own->node->config.packet_bytes};
         out->next++;
         own->out_bytes += own->node->config.packet_bytes;
     }
@@ -163,6 +164,17 @@ void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t 
 
 /* --------------------------------------------------------------------------------------------- words of the region */
 
+void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack) {
+    rs_qsm_out *out = view->out;
+    uint64_t sent = out->sent - 1, heard = ack->reached < sent ? ack->reached : sent;
+    rs_qsm_word word = {.rate = ack->rate,
+                        .share = ack->share,
+                        .missing = ack->missing,
+                        .unheard = sent - heard,
+                        .round = (rs_time)(ack->interval_us < 60000000 ? ack->interval_us : 60000000) * 1000};
+    rs_qsm_control_told(&out->control, now, &word);
+}
+
 /* The view of a datagram that one of its nodes sent to this sender; NULL: it is of no interest. */
 static rs_qsm_view *for_sender(rs_qsm *own, rs_peer from, const uint8_t *bytes, size_t length,
                                const rs_qsm_head *head) {
@@ -183,7 +195,7 @@ bool rs_qsm_receive_ack(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *b
     if (!view || head.incarnation != own->node->config.incarnation)
         return true;
     rs_qsm_out_acked(view, now, ack.stable, ack.cached);
-    rs_qsm_control_told(&view->out->control, now, ack.rate, ack.share);
+    rs_qsm_out_told(view, now, &ack);
     return true;
 }
 
@@ -338,11 +350,26 @@ static bool poll_again(rs_qsm_out *o, rs_time now, rs_messages_out *out) {
     return false;
 }
 
+/* Nothing is added to it any more. */
+static void shrink(rs_qsm_out *o, rs_qsm_own_packet *packet) {
+    rs_qsm *own = o->view->own;
+    uint32_t room = own->node->config.packet_bytes;
+    uint8_t *bytes = packet->length < room / 2 ? rs_memory_take(&own->node->allocator, packet->length) : NULL;
+    if (!bytes)
+        return;
+    memcpy(bytes, packet->bytes, packet->length);
+    rs_memory_give(&own->node->allocator, packet->bytes);
+    packet->bytes = bytes;
+    own->out_bytes -= room - packet->length;
+    packet->room = packet->length;
+}
+
 static bool poll_new(rs_qsm_out *o, rs_time now, rs_messages_out *out) {
     if (o->sent == o->next)
         return false;
     rs_qsm_own_packet *packet = packet_at(o, o->sent);
     if (o->turn == 0) {
+        shrink(o, packet);
         rs_gm_seal(packet->bytes, packet->length);
         packet->sent_at = now;
         rs_qsm_control_sent(&o->control, now);

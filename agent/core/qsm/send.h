@@ -10,6 +10,8 @@ bool rs_qsm_out_has_room(const rs_qsm_view *view, uint32_t length);
 bool rs_qsm_out_add(rs_qsm_view *view, rs_time now, const rs_qsm_inner *inner);
 /* Collective: all have it, and all that cache it. */
 void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t cached);
+/* What else the region says with an ACK: rate control. */
+void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack);
 const rs_qsm_own_packet *rs_qsm_out_packet(const rs_qsm_view *view, uint64_t sn);
 bool rs_qsm_receive_ack(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 bool rs_qsm_receive_nak(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);

@@ -21,8 +21,9 @@
 #define RS_QSM_OUTBOX 4096u       /* small datagrams, and packets to be forwarded, that wait to be sent */
 #define RS_QSM_FORWARD_RATE 20000 /* packets a second that a node forwards: fixed (end of Sec. 2.3.3) */
 #define RS_QSM_BUCKETS 1024u
-#define RS_QSM_RETRY (20 * INT64_C(1000000)) /* a token is passed again then, */
-#define RS_QSM_TRIES 3u                      /* so many times in all */
+#define RS_QSM_RETRY (3 * INT64_C(1000000)) /* a token is passed again then, each time twice as long after it, */
+#define RS_QSM_TRIES 5u                     /* so many times in all */
+#define RS_QSM_TRIED (31 * RS_QSM_RETRY)
 #define RS_QSM_PATIENCE \
     (3000 * INT64_C(1000000))                     /* a node that takes no token for so long is waited for no more: the
                                                    * time after which the manager leaves it out, too (its lease) */
@@ -50,6 +51,7 @@ typedef struct rs_qsm_stream {
     uint64_t prefix; /* Everything up to here has come, or is given up. */
     uint64_t newest; /* It came, or the sender says that it was sent. */
     uint64_t cutoff; /* What is missing up to here is lost (Sec. 2.3.3). */
+    uint32_t found;  /* So many packets were missing of those that the last token made lost. */
     uint64_t told;   /* At the leader: the newest one in the last round, the next one's cutoff. */
     uint64_t stable, cached;
     uint64_t spread; /* At the leader: all nodes were told that it is stable up to here. */
@@ -68,7 +70,7 @@ typedef struct rs_qsm_stream {
 
 typedef struct {
     uint8_t *bytes;
-    uint32_t length;
+    uint32_t length, room;
     rs_time sent_at;
 } rs_qsm_own_packet;
 

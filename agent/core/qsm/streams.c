@@ -123,9 +123,10 @@ uint64_t rs_qsm_stream_cached(const rs_qsm_stream *stream) {
     return rs_qsm_sn_of(stream->view, stream->view->partition, stream->first_q) - 1;
 }
 
-uint32_t rs_qsm_stream_missing(const rs_qsm_stream *stream, uint64_t to) {
+uint32_t rs_qsm_stream_missing(const rs_qsm_stream *stream, uint64_t from, uint64_t to) {
     uint32_t count = 0;
-    for (uint64_t sn = stream->prefix + 1; sn <= to && count < UINT16_MAX; sn++)
+    to = to < stream->prefix + RS_QSM_WINDOW ? to : stream->prefix + RS_QSM_WINDOW;
+    for (uint64_t sn = (from > stream->prefix ? from : stream->prefix) + 1; sn <= to && count < UINT16_MAX; sn++)
         count += !rs_qsm_stream_has(stream, sn);
     return count;
 }

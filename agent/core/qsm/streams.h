@@ -12,7 +12,8 @@ void rs_qsm_stream_free(rs_qsm_stream *stream);
 bool rs_qsm_stream_has(const rs_qsm_stream *stream, uint64_t sn);
 /* The last of the packets up to which all of the own partition's have come. */
 uint64_t rs_qsm_stream_cached(const rs_qsm_stream *stream);
-uint32_t rs_qsm_stream_missing(const rs_qsm_stream *stream, uint64_t to);
+/* Of those in (from, to]. */
+uint32_t rs_qsm_stream_missing(const rs_qsm_stream *stream, uint64_t from, uint64_t to);
 void rs_qsm_stream_naks(const rs_qsm_stream *stream, rs_qsm_ranges *out);
 void rs_qsm_stream_stable(rs_qsm_stream *stream, uint64_t stable);
 /* Tokens come: what they bring not for long enough is lost. */

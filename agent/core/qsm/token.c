@@ -93,7 +93,10 @@ static holding holding_of(rs_qsm_view *view, rs_qsm_entry *e) {
     rs_qsm_stream *stream = rs_qsm_stream_get(view, e->sender, e->incarnation);
     if (!stream)
         return (holding){0};
-    stream->cutoff = e->cutoff > stream->cutoff ? e->cutoff : stream->cutoff;
+    if (e->cutoff > stream->cutoff) {
+        stream->found = rs_qsm_stream_missing(stream, stream->cutoff, e->cutoff);
+        stream->cutoff = e->cutoff;
+    }
     stream->cached = e->cached > stream->cached ? e->cached : stream->cached;
     rs_qsm_stream_stable(stream, e->stable);
     holding mine = {stream, stream->newest, stream->prefix, rs_qsm_stream_cached(stream), {0}};
@@ -187,9 +190,11 @@ static void visit_entry(rs_qsm_view *view, rs_time now, const rs_qsm_token *toke
     e->newest = mine.newest > e->newest ? mine.newest : e->newest;
     e->now_stable = mine.prefix < e->now_stable ? mine.prefix : e->now_stable;
     e->now_cached = mine.cached < e->now_cached ? mine.cached : e->now_cached;
+    uint64_t heard = e->sender == own->node->config.self ? RS_QSM_SN_MOST : mine.newest;
+    e->reached = heard < e->reached ? heard : e->reached;
     if (mine.stream) {
         uint32_t rate = rs_qsm_meter_rate(&mine.stream->meter, now);
-        uint32_t missing = rs_qsm_stream_missing(mine.stream, mine.stream->cutoff);
+        uint32_t missing = mine.stream->found;
         e->rate = rate < e->rate ? rate : e->rate;
         e->missing = missing > e->missing ? (uint16_t)missing : e->missing;
         pull_others(view, token, e, mine.stream);
@@ -229,6 +234,7 @@ static void add_entry(rs_qsm *own, rs_peer sender, uint32_t incarnation, uint64_
                                                       .cached = cached,
                                                       .now_stable = so_far,
                                                       .now_cached = so_far,
+                                                      .reached = so_far,
                                                       .rate = UINT32_MAX};
 }
 
@@ -265,6 +271,7 @@ static void finish(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
     uint32_t senders = token->count * token->parts;
     if (token->round != view->round || view->outstanding == 0)
         return;
+    rs_time took = now - view->round_at > view->interval ? now - view->round_at : view->interval;
     view->outstanding--;
     own->stats.rounds += token->part == 0;
     own->stats.rounds_incomplete += token->incomplete && token->part == 0;
@@ -279,19 +286,20 @@ static void finish(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
         }
         rs_qsm_ack ack = {.stable = stable,
                           .cached = cached,
+                          .reached = e->reached < e->newest ? e->reached : e->newest,
                           .round = token->round,
                           .senders = senders,
                           .rate = e->rate == UINT32_MAX ? 0 : e->rate,
                           .share = senders ? token->rate / senders : token->rate,
                           .missing = e->missing,
-                          .interval_us = (uint32_t)(view->interval / 1000)};
+                          .interval_us = (uint32_t)(took / 1000)};
         if (e->sender == own->node->config.self) {
             if (!view->out || e->incarnation != own->node->config.incarnation)
                 continue;
             view->out->told = e->newest;
             view->out->spread = !token->incomplete && e->stable > view->out->spread ? e->stable : view->out->spread;
             rs_qsm_out_acked(view, now, stable, cached);
-            rs_qsm_control_told(&view->out->control, now, ack.rate, ack.share);
+            rs_qsm_out_told(view, now, &ack);
             continue;
         }
         rs_qsm_stream *stream = rs_qsm_stream_get(view, e->sender, e->incarnation);
@@ -373,8 +381,8 @@ static uint32_t write_token(rs_qsm_view *view, rs_qsm_token *token, uint8_t *byt
 
 static void send_again(rs_qsm_view *view, rs_qsm_pass *pass, rs_time now) {
     uint8_t *bytes = rs_qsm_small_new(view->own, view->nodes[pass->place], pass->length);
+    pass->due = now + (RS_QSM_RETRY << pass->tries);
     pass->tries++;
-    pass->due = now + RS_QSM_RETRY;
     if (bytes)
         memcpy(bytes, pass->bytes, pass->length);
     view->own->stats.tokens_sent++;
@@ -447,7 +455,7 @@ static void pass_over(rs_qsm_view *view, rs_time now, rs_qsm_pass *pass) {
     rs_list_remove(&pass->in_view);
     view->own->stats.tokens_skipped++;
     if (have_silent(view))
-        view->silent[pass->place] += (rs_time)RS_QSM_TRIES * RS_QSM_RETRY;
+        view->silent[pass->place] += RS_QSM_TRIED;
     if (pass->phase < 2 && rs_qsm_get_token(pass->bytes, pass->length, &token) &&
         read_entries(view->own, pass->bytes, pass->length, &token)) {
         token.incomplete |= pass->phase == 0;

@@ -143,21 +143,21 @@ bool rs_qsm_get_token(const uint8_t *datagram, size_t length, rs_qsm_token *out)
 size_t rs_qsm_put_entry(uint8_t *out, const rs_qsm_entry *e) {
     put(out, e->sender, 4);
     put(out + 4, e->incarnation, 4);
-    const uint64_t numbers[] = {e->cutoff, e->newest, e->stable, e->cached, e->now_stable, e->now_cached};
+    const uint64_t numbers[] = {e->cutoff, e->newest, e->stable, e->cached, e->now_stable, e->now_cached, e->reached};
     memcpy(out + 8, numbers, sizeof numbers);
-    put(out + 56, e->rate, 4);
-    put(out + 60, e->missing, 2);
-    size_t at = 62;
+    put(out + 64, e->rate, 4);
+    put(out + 68, e->missing, 2);
+    size_t at = 70;
     at += rs_qsm_put_ranges(out + at, &e->naks);
     return at + rs_qsm_put_ranges(out + at, &e->all);
 }
 
 size_t rs_qsm_get_entry(const uint8_t *bytes, size_t length, rs_qsm_entry *out) {
-    uint64_t numbers[6];
-    if (length < 62)
+    uint64_t numbers[7];
+    if (length < 70)
         return 0;
     memcpy(numbers, bytes + 8, sizeof numbers);
-    for (size_t i = 0; i < 6; i++)
+    for (size_t i = 0; i < 7; i++)
         if (numbers[i] > RS_QSM_SN_MOST)
             return 0;
     *out = (rs_qsm_entry){.sender = (rs_peer)get(bytes, 4),
@@ -168,11 +168,12 @@ size_t rs_qsm_get_entry(const uint8_t *bytes, size_t length, rs_qsm_entry *out) 
                           .cached = numbers[3],
                           .now_stable = numbers[4],
                           .now_cached = numbers[5],
-                          .rate = (uint32_t)get(bytes + 56, 4),
-                          .missing = (uint16_t)get(bytes + 60, 2)};
-    size_t naks = rs_qsm_get_ranges(bytes + 62, length - 62, &out->naks);
-    size_t all = naks ? rs_qsm_get_ranges(bytes + 62 + naks, length - 62 - naks, &out->all) : 0;
-    return all ? 62 + naks + all : 0;
+                          .reached = numbers[6],
+                          .rate = (uint32_t)get(bytes + 64, 4),
+                          .missing = (uint16_t)get(bytes + 68, 2)};
+    size_t naks = rs_qsm_get_ranges(bytes + 70, length - 70, &out->naks);
+    size_t all = naks ? rs_qsm_get_ranges(bytes + 70 + naks, length - 70 - naks, &out->all) : 0;
+    return all ? 70 + naks + all : 0;
 }
 
 /* --------------------------------------------------------------------------------------------------------- ACKs */
@@ -182,7 +183,8 @@ void rs_qsm_put_ack(uint8_t *datagram, const rs_qsm_ack *ack) {
     const uint32_t numbers[] = {ack->round, ack->senders, ack->rate, ack->share, ack->missing, ack->interval_us};
     put(out, ack->stable, 8);
     put(out + 8, ack->cached, 8);
-    memcpy(out + 16, numbers, sizeof numbers);
+    put(out + 16, ack->reached, 8);
+    memcpy(out + 24, numbers, sizeof numbers);
 }
 
 bool rs_qsm_get_ack(const uint8_t *datagram, size_t length, rs_qsm_ack *out) {
@@ -190,10 +192,10 @@ bool rs_qsm_get_ack(const uint8_t *datagram, size_t length, rs_qsm_ack *out) {
     if (length != RS_QSM_ACK_LENGTH)
         return false;
     const uint8_t *from = datagram + RS_QSM_HEAD;
-    memcpy(numbers, from + 16, sizeof numbers);
-    *out = (rs_qsm_ack){get(from, 8), get(from + 8, 8), numbers[0], numbers[1],
-                        numbers[2],   numbers[3],       numbers[4], numbers[5]};
-    return out->stable <= RS_QSM_SN_MOST && out->cached <= RS_QSM_SN_MOST;
+    memcpy(numbers, from + 24, sizeof numbers);
+    *out = (rs_qsm_ack){get(from, 8), get(from + 8, 8), get(from + 16, 8), numbers[0], numbers[1],
+                        numbers[2],   numbers[3],       numbers[4],        numbers[5]};
+    return out->stable <= RS_QSM_SN_MOST && out->cached <= RS_QSM_SN_MOST && out->reached <= RS_QSM_SN_MOST;
 }
 
 /* -------------------------------------------------------------------------------------------- lists and positions */

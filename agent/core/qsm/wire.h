@@ -19,10 +19,10 @@
 #define RS_QSM_CARRIED (RS_QSM_DATA_HEAD + RS_QSM_INNER) /* bytes before the body of a message that goes alone */
 #define RS_QSM_RANGES 16u /* ranges of packets in one list at most (Sec. 2.3.3: bounded) */
 #define RS_QSM_RANGE 10u  /* first (8), how many (2) */
-#define RS_QSM_ACK_LENGTH (RS_QSM_HEAD + 40u)
+#define RS_QSM_ACK_LENGTH (RS_QSM_HEAD + 48u)
 #define RS_QSM_POSITION_LENGTH (RS_QSM_HEAD + 16u) /* sender, incarnation, sn */
 #define RS_QSM_TOKEN_HEAD (RS_QSM_HEAD + 20u)
-#define RS_QSM_ENTRY 80u /* of one sender, without ranges */
+#define RS_QSM_ENTRY 88u /* of one sender, without ranges */
 #define RS_QSM_TOKEN_ACK_LENGTH (RS_QSM_HEAD + 12u)
 #define RS_QSM_SN_MOST (UINT64_C(1) << 60)
 
@@ -53,10 +53,11 @@ typedef struct {
     uint64_t newest; /* The same in this round, so far. */
     uint64_t stable, cached;         /* The last round's: all nodes have it up to here; and all that cache it do. */
     uint64_t now_stable, now_cached; /* This round's, so far. */
-    uint32_t rate;                   /* The least rate, packets a second, at which a node receives new packets of it. */
-    uint16_t missing;                /* The most packets that a node misses. */
-    rs_qsm_ranges naks;              /* What the node before misses of its partition's packets. */
-    rs_qsm_ranges all;               /* What all of the partition miss, so far. */
+    uint64_t reached;   /* All nodes have heard of it, or of a newer one: what is newer waits before some of them. */
+    uint32_t rate;      /* The least rate, packets a second, at which a node receives new packets of it. */
+    uint16_t missing;   /* The most packets that a node found missing. */
+    rs_qsm_ranges naks; /* What the node before misses of its partition's packets. */
+    rs_qsm_ranges all;  /* What all of the partition miss, so far. */
 } rs_qsm_entry;
 
 typedef struct {
@@ -72,12 +73,12 @@ typedef struct {
 } rs_qsm_token;
 
 typedef struct {
-    uint64_t stable, cached;
+    uint64_t stable, cached, reached;
     uint32_t round, senders;
-    uint32_t rate;    /* of this sender */
-    uint32_t share;   /* mu_rec, Sec. 2.4: packets a second, the sender's fair share */
-    uint32_t missing; /* the most packets that a node misses of it */
-    uint32_t interval_us;
+    uint32_t rate;        /* of this sender */
+    uint32_t share;       /* mu_rec, Sec. 2.4: packets a second, the sender's fair share */
+    uint32_t missing;     /* the most packets that a node found missing of it in this round */
+    uint32_t interval_us; /* between rounds, or as long as this one took */
 } rs_qsm_ack;
 
 void rs_qsm_put_head(uint8_t *out, uint8_t kind, const rs_qsm_head *head);
