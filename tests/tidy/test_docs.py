@@ -18,7 +18,7 @@ PAGES = [*files(".md", under="docs/"), "README.md", "CONTRIBUTING.md"]
 STEPS = 10
 CELL = 200
 COLUMNS = 100
-WORDS = 38_000
+WORDS = 35_000
 WALKS = ("A received data packet", "A lost packet", "A REST request")
 
 
