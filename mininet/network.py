@@ -17,6 +17,7 @@ from mininet.link import Link as VethLink
 from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch, Switch
 from rostrum.lab.namespace import LabError
+from rostrum.lab.processes import data_interface
 from rostrum.topologies.model import End, Link, Server, Topology
 
 # Mininet makes its own class that of all loggers from its import on, whose first level hides what is said at INFO.
@@ -28,11 +29,6 @@ DSCP_CONTROL = "0xc0"  # DSCP 48 in the IPv4 TOS byte: agents' acknowledgements,
 DSCP_FIRST = "0xb8"  # DSCP 46: multicast
 CONTROL_SHARE = 50  # of a port: the part of its rate that control has before all else, and at most
 WIRE_OVERHEAD_BYTES = 24  # preamble, frame check sequence and gap, which the kernel does not count
-
-
-def data_interface(server: str) -> str:
-    """The data NIC of a server, inside it."""
-    return f"{server}-eth0"
 
 
 def switch_interface(end: End) -> str:

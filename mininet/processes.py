@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rostrum.lab.namespace import BUILD, LabError
-from rostrum.lab.network import data_interface
 from rostrum.topologies.model import Server, Topology
 from rostrum.topologies.places import short
 
@@ -37,6 +36,11 @@ def bench_programs() -> Path:
     if not agent.exists() or not (folder / "raw").exists():
         raise LabError(f"{short(folder)} lacks the bench's programs, or there is no {short(agent)}: make build")
     return folder
+
+
+def data_interface(server: str) -> str:
+    """The data NIC of a server, inside it."""
+    return f"{server}-eth0"
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rostrum.lab import p4switches
+from rostrum.lab import p4entries
 from rostrum.lab.namespace import LabError
 from rostrum.lab.rest import Rest
 from rostrum.topologies.model import Switch, Topology
@@ -87,7 +87,7 @@ def _unicast(topology: Topology) -> str:
 def _destinations(switch: Switch) -> set[str]:
     if switch.p4:
         try:
-            return p4switches.destinations(switch)
+            return p4entries.destinations(switch)
         except LabError:
             return set()
     flows = subprocess.run(

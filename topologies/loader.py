@@ -10,7 +10,6 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 from rostrum.topologies import checks
 from rostrum.topologies.document import BYTES_MAX, Document
 from rostrum.topologies.model import (
@@ -107,6 +106,8 @@ def is_name(text: str) -> bool:
 
 @functools.cache
 def _validator() -> Any:
+    import jsonschema  # here: commands that read no topology file need not wait for it
+
     schema = json.loads((FOLDER / "schema.json").read_text())
     return jsonschema.Draft202012Validator(schema)
 

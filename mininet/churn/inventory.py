@@ -113,7 +113,7 @@ def _machine(lab: Lab, found: Inventory) -> None:
     script = _COUNT.format(pids=" ".join(names), switches=" ".join(switches))
     shown = lab.execute("manager", ["sh", "-c", script])
     if len(switches) < len(lab.topology.switches):
-        p4 = [sys.executable, "-m", "rostrum.lab.p4switches", str(lab.run / "topology.yaml")]
+        p4 = [sys.executable, "-m", "rostrum.lab.p4entries", str(lab.run / "topology.yaml")]
         shown += lab.execute("manager", p4)
     for line in shown.splitlines():
         if match := re.fullmatch(r"program (\d+) (\d+) (\d+) (\d+)", line):

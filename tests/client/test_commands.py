@@ -360,3 +360,14 @@ def test_data_ids() -> None:
     for wrong in ("", "-1", 2**64, -1):
         with pytest.raises(Exception, match="data id"):
             names.data_id_of(wrong)
+
+
+@pytest.mark.parametrize("words", [[], ["send"], ["status"], ["topology"], ["lab"], ["groups"]], ids=" ".join)
+def test_a_command_does_not_import_what_it_does_not_need(words: list[str]) -> None:
+    """These libraries take longer than the rest of such a command."""
+    slow = {"grpc", "jsonschema", "mininet", "numpy", "fastapi", "pydantic", "pkg_resources"}
+    say = f"import atexit, sys; atexit.register(lambda: print(sorted({slow} & set(sys.modules))))"
+    code = f"{say}; from rostrum.client.cli import main; main({[*words, '--help']!r}, prog_name='rostrum')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout
+    assert "Usage: rostrum" in done.stdout

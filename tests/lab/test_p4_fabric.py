@@ -182,7 +182,7 @@ def _up(lab: Lab, switch: str) -> bool:
 
 def test_dump__is_what_the_manager_knows_of(lab: Lab) -> None:
     path = request(lab, sender="h1", receivers=["h3", "h5"], kind="packet")
-    shown = lab.execute("manager", [sys.executable, "-m", "rostrum.lab.p4switches", str(lab.run / "topology.yaml")])
+    shown = lab.execute("manager", [sys.executable, "-m", "rostrum.lab.p4entries", str(lab.run / "topology.yaml")])
     for rack in ("tor1", "tor2", "tor3"):
         (number,) = re.findall(
             rf"^flows {rack} .*nw_dst={re.escape(path['group'])} .*group:(\d+)$", shown, re.MULTILINE
