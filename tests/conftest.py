@@ -15,6 +15,8 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+from rostrum.topologies import loader
+from rostrum.topologies.model import Topology
 
 SEED_VARIABLE = "ROSTRUM_TEST_SEED"
 
@@ -58,6 +60,31 @@ def rng(seed: int) -> random.Random:
 def _seeded(seed: int) -> Iterator[None]:
     random.seed(seed)
     yield
+
+
+TEXT_KEPT_MAX = 64 << 10  # larger topology files belong to one test each
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _topologies_are_read_once() -> Iterator[None]:
+    """Who loads the same file again gets the same topology: reading one takes longer than most tests. Topologies do not
+    change, which is looked at in the end.
+    """
+    read, kept = loader.load_text, dict[str, Topology]()
+
+    def load_text(text: str, source: str = "topology") -> Topology:
+        if text not in kept:
+            topology = read(text, source)
+            if len(text) > TEXT_KEPT_MAX or len(kept) >= 64:
+                return topology
+            kept[text] = topology
+        return kept[text]
+
+    loader.load_text = load_text
+    yield
+    loader.load_text = read
+    changed = [topology.name for text, topology in kept.items() if topology != read(text)]
+    assert not changed, f"tests changed topologies that others have too: {changed}"
 
 
 @functools.cache
