@@ -27,7 +27,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[Running]:
 @pytest.fixture
 async def rest(manager: Running) -> AsyncIterator[Client]:
     async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http:
-        yield Client(http, (await http.get("/openapi.json")).json())
+        yield await Client.with_document(http)
 
 
 OPTIONS = {

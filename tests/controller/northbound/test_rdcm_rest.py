@@ -21,7 +21,7 @@ async def rest(tmp_path: Path) -> AsyncIterator[Client]:
         running(tmp_path, topology=load("fat-tree-4")) as manager,
         httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http,
     ):
-        yield Client(http, (await http.get("/openapi.json")).json())
+        yield await Client.with_document(http)
 
 
 async def test_overlay__of_a_path_of_rdcm_and_of_others(rest: Client) -> None:

@@ -8,7 +8,7 @@ import random
 from collections.abc import AsyncIterator
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import jsonschema
@@ -24,7 +24,17 @@ SIX = ["h3", "h4", "h5", "h6", "h7", "h8"]
 
 
 class Client:
-    """Every answer is held against the document."""
+    """Every answer is held against the document, which takes longest to make and is the same in all of a run."""
+
+    known: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    async def with_document(cls, http: httpx.AsyncClient) -> Client:
+        if not cls.known:
+            document = (await http.get("/openapi.json")).json()
+            assert document["openapi"].startswith("3.")
+            cls.known = document
+        return cls(http, cls.known)
 
     def __init__(self, http: httpx.AsyncClient, document: dict[str, Any]) -> None:
         self.http, self.document = http, document
@@ -63,9 +73,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[Running]:
 @pytest.fixture
 async def rest(manager: Running) -> AsyncIterator[Client]:
     async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http:
-        document = (await http.get("/openapi.json")).json()
-        assert document["openapi"].startswith("3.")
-        yield Client(http, document)
+        yield await Client.with_document(http)
 
 
 async def test_path__requested_seen_and_released(rest: Client, manager: Running) -> None:
@@ -243,8 +251,7 @@ async def test_unix_socket__serves_the_same(manager: Running) -> None:
 
 async def test_busy__when_the_queue_is_full(tmp_path: Path) -> None:
     async with running(tmp_path, Settings(queue_max=1)) as manager, httpx.AsyncClient(base_url=manager.url) as http:
-        document = (await http.get("/openapi.json")).json()
-        rest = Client(http, document)
+        rest = await Client.with_document(http)
         body = {"sender": "h1", "receivers": ["h3"], "kind": "circuit"}
         await rest.call("POST", "/v1/paths", 201, json=body)
         await rest.call("POST", "/v1/paths", 201, json=body)
@@ -254,7 +261,7 @@ async def test_busy__when_the_queue_is_full(tmp_path: Path) -> None:
 async def test_counters__of_paths_and_switches_that_count(tmp_path: Path) -> None:
     mixed = load_text(with_kind((FOLDER / "hybrid-4x2.yaml").read_text(), "mixed"))
     async with running(tmp_path, topology=mixed) as manager, httpx.AsyncClient(base_url=manager.url) as http:
-        rest = Client(http, (await http.get("/openapi.json")).json())
+        rest = await Client.with_document(http)
         body = {"sender": "h1", "receivers": ["h3", "h5"], "kind": "packet"}
         path = await rest.call("POST", "/v1/paths", 201, json=body)
         found = await rest.call("GET", f"/v1/paths/{path['id']}/counters", 200)
@@ -276,7 +283,7 @@ async def test_counters__of_paths_and_switches_that_count(tmp_path: Path) -> Non
 async def test_first_light__is_in_the_path(tmp_path: Path) -> None:
     every = load_text(with_kind((FOLDER / "hybrid-4x2.yaml").read_text(), "p4"))
     async with running(tmp_path, topology=every) as manager, httpx.AsyncClient(base_url=manager.url) as http:
-        rest = Client(http, (await http.get("/openapi.json")).json())
+        rest = await Client.with_document(http)
         path = await rest.call("POST", "/v1/paths", 201, json={"sender": "h1", "receivers": ["h3", "h5"]})
         assert path["first_light"] == []
         manager.fabric.light(Light("tor2", 50, IPv4Address(path["group"]), 0, 41))
