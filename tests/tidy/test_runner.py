@@ -209,3 +209,24 @@ def test_a_run_in_which_many_needed_a_second_try_has_failed(runner: Any) -> None
     assert runner.sum_up(groups, results, 1.0) == 1
     results[groups[0].name].twice = []
     assert runner.sum_up(groups, results, 1.0) == 0
+
+
+def test_apps_run_only_when_they_are_asked_for_and_last(runner: Any) -> None:
+    groups = runner.all_groups(5)
+    assert groups[-1].name == "apps" and set(groups[-1].after) == {group.name for group in groups[:-1]}
+    assert runner.chosen(groups, []) == runner.chosen(groups, ["all"]) == groups[:-1]
+    assert runner.chosen(groups, ["all", "apps"]) == groups and runner.chosen(groups, ["apps"]) == groups[-1:]
+    labs = runner.chosen(groups, ["lab", "lint"])
+    assert labs[0].name == "lint" and all(group.name.startswith("lab/") for group in labs[1:]) and len(labs) > 20
+
+
+def test_apps_without_a_test_are_told_as_skipped(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "marked", lambda marker: [])
+    result = runner.apps(runner.Log("apps"))
+    assert result.skips == ["no test file has the marker `apps` yet"] and not result.failures
+
+
+def test_apps_end_at_their_bound(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "end_group", lambda process: (process.kill(), process.wait()))
+    with pytest.raises(runner.CommandFailed, match="sleep 600: not done in 0 s"):
+        runner.Log("apps").run("sleep", "600", bound_s=0.0)
