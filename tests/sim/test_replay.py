@@ -200,3 +200,26 @@ def test_broadcast__writes_the_figures_of_each_case(tmp_path: Path) -> None:
     assert {(row["receivers"], row["loss_percent"]) for row in report["runs"]} == {(3, 0), (3, 1), (25, 0), (25, 1)}
     assert all(row["over_ideal"] > 1 and row["packets_over_fragments"] >= 1 for row in report["runs"])
     assert set(report["summary"]) == {"0", "1"} and set(report["summary"]["1"]) == {"3", "25"}
+
+
+def test_broadcast__many_receivers_cost_the_sender_little(tmp_path: Path) -> None:
+    file = tmp_path / "b.json"
+    words = ["run", "broadcast", "-n", "200", "--loss", "0", "--loss", "0.1", "--size", "32M", "--json"]
+    done = CliRunner().invoke(sim, [*words, str(file)])
+    assert done.exit_code == 0, done.output
+    rows = {(row["receivers"], row["loss_percent"]): row for row in json.loads(file.read_text())["runs"]}
+    assert rows[200, 0]["over_ideal"] < 1.25 and rows[200, 0.1]["over_ideal"] < 1.5
+    opened = 10 * 200  # what each receiver says once: accepted, light, whole, and some of TCP's room
+    reports = rows[200, 0.1]["sender_control_received"] - opened
+    assert reports < 20_000 * rows[200, 0.1]["seconds"]
+    assert rows[200, 0.1]["patches"] < 200
+
+
+@pytest.mark.parametrize("where", ["core", "all"])
+def test_broadcast__core_links_lose(where: str, tmp_path: Path) -> None:
+    file = tmp_path / "b.json"
+    words = ["run", "broadcast", "-n", "60", "--loss", "0.1", "--loss-on", where, "--size", "16M", "--json", str(file)]
+    done = CliRunner().invoke(sim, words)
+    assert done.exit_code == 0, done.output
+    report = json.loads(file.read_text())
+    assert report["manifest"]["parameters"]["loss_on"] == where and report["runs"][0]["over_ideal"] > 1
