@@ -1,5 +1,6 @@
 #include "messages/messages.h"
 #include "core/groups/engine.h"
+#include "core/ricochet/options.h"
 #include "engine/engine.h"
 
 #include <math.h>
@@ -479,6 +480,8 @@ void sim_groups_free(sim_groups *all) {
 
 bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params *params) {
     sim *s = all->sim;
+    const rs_ricochet_config ricochet = {params->kept_repairs, params->repair_buffers, params->flush_ns};
+    const rs_group_engine_config engine = {"ricochet", &ricochet};
     rs_messages_config config = {.self = host,
                                  .incarnation = INCARNATION,
                                  .seed = params->seed,
@@ -489,15 +492,14 @@ bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params 
                                  .max_streams = params->max_streams,
                                  .max_missing = params->max_missing,
                                  .window_packets = params->window_packets,
-                                 .kept_repairs = params->kept_repairs,
-                                 .repair_buffers = params->repair_buffers,
                                  .nak_delay = params->nak_delay_ns,
                                  .nak_retry = params->nak_retry_ns,
                                  .give_up = params->give_up_ns,
                                  .give_up_plain = params->give_up_plain_ns,
-                                 .flush = params->flush_ns,
                                  .heartbeat = params->heartbeat_ns,
-                                 .heartbeats = params->heartbeats};
+                                 .heartbeats = params->heartbeats,
+                                 .engines = &engine,
+                                 .engine_count = 1};
     rs_allocator allocator = engine_allocator(s);
     rs_messages *node = rs_messages_new(&config, &allocator);
     if (!node)

@@ -51,7 +51,8 @@ struct rs_group_engine {
     const uint8_t *kinds; /* of datagrams that are the engine's: no other engine of the node has them */
     uint32_t kind_count;
 
-    /* ---- life of the engine's part of a node: what `start` makes is `own` below; without it, `own` is the node. */
+    /* ---- life of the engine's part of a node: what `start` makes is `own` below; without it, `own` is the node.
+     * rs_gm_engine_config tells it what it is given for itself. */
     rs_status (*start)(rs_messages *node, void **own);
     void (*stop)(void *own);
 
@@ -100,6 +101,9 @@ struct rs_group_engine {
     /* RS_GROUP_STATS_MOST at most; how many there are. */
     uint32_t (*stats)(const void *own, rs_group_stat *out);
 };
+
+/* node.c: what the engine of that name is given for itself, while it starts; NULL: nothing. */
+const void *rs_gm_engine_config(const rs_messages *node, const char *engine);
 
 /* engines.c: those that every node knows; the first one is the usual one. */
 extern const rs_group_engine *const rs_group_engines_known[];

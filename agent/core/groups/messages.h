@@ -42,6 +42,12 @@ typedef enum {
                         * given up */
 } rs_messages_order;
 
+/* For the engine of that name: a struct of its own (core/ENGINE/options.h). */
+typedef struct {
+    const char *engine;
+    const void *config;
+} rs_group_engine_config;
+
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     rs_peer self;
@@ -61,8 +67,6 @@ typedef struct {
     uint64_t window_bytes;   /* what all streams together know of their packets, 8 bytes each [16 MiB] */
     uint32_t max_missing;    /* packets known to be missing [65,536] */
     uint32_t window_packets; /* newest packets of one stream about which the node knows what it has [65,536] */
-    uint32_t kept_repairs;   /* of engines with repairs: unusable ones kept [1024] */
-    uint32_t repair_buffers; /* and such being made or waiting to be sent [16,384] */
     rs_time nak_delay;       /* first request after discovery at the latest; a quarter of it at the earliest [100 ms] */
     rs_time nak_retry;       /* and again, before it is known how long answers take [50 ms] */
     rs_time give_up;         /* a missing packet of a group with NAKs is lost this long after discovery [1 s] */
@@ -70,9 +74,8 @@ typedef struct {
     rs_time assembly_bound;  /* a message that is still not whole after this is lost [2 s] */
     rs_time heartbeat;       /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
     uint32_t heartbeats;     /* ... so many times at most, each time twice as long after it [4] */
-    /* A repair that is still not full this long after its first packet is sent as it is, so that a quiet node repairs
-     * too; each packet is still in c repairs, but these are of fewer packets each. [0: never, as in the paper] */
-    rs_time flush;
+    const rs_group_engine_config *engines; /* what engines are given for themselves; not kept [nothing] */
+    uint32_t engine_count;
 } rs_messages_config;
 
 /* One immutable version of a group. `members` are the subscribers (this node among them: it subscribes), `publishers`

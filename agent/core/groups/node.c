@@ -40,8 +40,6 @@ static bool configure(rs_messages_config *c) {
     default_size(&c->window_bytes, UINT64_C(16) << 20);
     default_to(&c->max_missing, 65536);
     default_to(&c->window_packets, 65536);
-    default_to(&c->kept_repairs, 1024);
-    default_to(&c->repair_buffers, 16384);
     default_to(&c->heartbeats, 4);
     default_time(&c->nak_delay, 100);
     default_time(&c->nak_retry, 50);
@@ -55,8 +53,7 @@ static bool configure(rs_messages_config *c) {
            c->window_packets >= RS_GM_LEAST_WINDOW && c->max_streams >= RS_GM_CHUNK && c->max_groups <= 1u << 24 &&
            c->max_streams <= 1u << 28 && c->max_missing <= 1u << 28 && c->deliveries <= 1u << 28 &&
            c->window_packets <= 1u << 28 && c->heartbeats <= 16 && c->nak_delay > 0 && c->nak_retry > 0 &&
-           c->give_up > 0 && c->give_up_plain > 0 && c->assembly_bound > 0 && c->heartbeat > 0 && c->flush >= 0 &&
-           c->self != RS_NO_PEER;
+           c->give_up > 0 && c->give_up_plain > 0 && c->assembly_bound > 0 && c->heartbeat > 0 && c->self != RS_NO_PEER;
 }
 
 static void init_lists(rs_messages *node) {
@@ -105,6 +102,13 @@ static bool is_shared_kind(uint8_t kind) {
            kind == RS_GM_KIND_QUERY;
 }
 
+const void *rs_gm_engine_config(const rs_messages *node, const char *engine) {
+    for (uint32_t i = 0; i < node->config.engine_count; i++)
+        if (strcmp(node->config.engines[i].engine, engine) == 0)
+            return node->config.engines[i].config;
+    return NULL;
+}
+
 /* False: there are too many, two of a name or of a kind of datagram, or memory is short. */
 static bool start_engines(rs_messages *node) {
     for (uint32_t i = 0; i < rs_group_engine_count && i < RS_GM_ENGINES; i++) {
@@ -125,6 +129,8 @@ static bool start_engines(rs_messages *node) {
             node->kind_engine[engine->kinds[k]] = (uint8_t)(i + 1);
         }
     }
+    node->config.engines = NULL; /* the caller's, until now */
+    node->config.engine_count = 0;
     return rs_group_engine_count <= RS_GM_ENGINES;
 }
 

@@ -29,10 +29,9 @@ rs_status rs_ricochet_bins_init(rs_ricochet *own) {
     rs_list *lists[] = {&own->open, &own->free, &own->repairs, &own->handed};
     for (uint32_t i = 0; i < 4; i++)
         rs_list_init(lists[i]);
-    if (own->node->config.repair_buffers < CHUNK)
+    if (own->config.repair_buffers < CHUNK || own->config.flush < 0)
         return RS_ERR_INVALID;
-    own->chunks =
-        rs_memory_take(&own->node->allocator, (own->node->config.repair_buffers / CHUNK + 1) * sizeof(void *));
+    own->chunks = rs_memory_take(&own->node->allocator, (own->config.repair_buffers / CHUNK + 1) * sizeof(void *));
     return own->chunks ? RS_OK : RS_ERR_MEMORY;
 }
 
@@ -48,7 +47,7 @@ void rs_ricochet_bins_free(rs_ricochet *own) {
 
 /* Another CHUNK repairs, with room for their bytes behind them. */
 static void more_repairs(rs_ricochet *own) {
-    if ((own->chunk_count + 1) * CHUNK > own->node->config.repair_buffers)
+    if ((own->chunk_count + 1) * CHUNK > own->config.repair_buffers)
         return;
     size_t room = (own->node->config.packet_bytes - RS_GM_HEADER + 63u) / 64 * 64;
     size_t head = (CHUNK * sizeof(rs_lec_repair) + 63) / 64 * 64;
@@ -225,9 +224,9 @@ void rs_ricochet_bin_empty(rs_ricochet *own, rs_lec_bin *bin) {
 }
 
 rs_time rs_ricochet_bins_deadline(const rs_ricochet *own) {
-    if (own->node->config.flush == 0 || rs_list_empty(&own->open))
+    if (own->config.flush == 0 || rs_list_empty(&own->open))
         return RS_NEVER;
-    return RS_HOLDER(rs_lec_repair, order, own->open.next)->first + own->node->config.flush;
+    return RS_HOLDER(rs_lec_repair, order, own->open.next)->first + own->config.flush;
 }
 
 void rs_ricochet_bins_timeout(rs_ricochet *own, rs_time now) {

@@ -18,7 +18,7 @@ rs_status rs_ricochet_kept_init(rs_ricochet *own) {
     rs_list *lists[] = {&own->kept_order, &own->kept_ready, &own->kept_free};
     for (uint32_t i = 0; i < 3; i++)
         rs_list_init(lists[i]);
-    own->kept = rs_memory_take(&own->node->allocator, own->node->config.kept_repairs * sizeof *own->kept);
+    own->kept = rs_memory_take(&own->node->allocator, own->config.kept_repairs * sizeof *own->kept);
     own->scratch = rs_memory_take(&own->node->allocator, own->node->config.packet_bytes);
     return own->kept && own->scratch ? RS_OK : RS_ERR_MEMORY;
 }
@@ -54,7 +54,7 @@ static rs_ricochet_kept *new_kept(rs_ricochet *own) {
     rs_ricochet_kept *kept = NULL;
     if (!rs_list_empty(&own->kept_free))
         kept = RS_HOLDER(rs_ricochet_kept, order, own->kept_free.next);
-    else if (own->kept_used < own->node->config.kept_repairs) {
+    else if (own->kept_used < own->config.kept_repairs) {
         uint8_t *bytes = rs_memory_take(&own->node->allocator, own->node->config.packet_bytes);
         if (bytes) {
             kept = &own->kept[own->kept_used++];

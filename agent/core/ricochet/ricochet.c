@@ -20,7 +20,11 @@ static rs_status start(rs_messages *node, void **out) {
     rs_ricochet *own = rs_memory_take(&node->allocator, sizeof *own);
     if (!own)
         return RS_ERR_MEMORY;
+    const rs_ricochet_config *given = rs_gm_engine_config(node, rs_group_engine_ricochet.name);
     own->node = node;
+    own->config = given ? *given : (rs_ricochet_config){0};
+    own->config.kept_repairs += own->config.kept_repairs ? 0 : 1024;
+    own->config.repair_buffers += own->config.repair_buffers ? 0 : 16384;
     rs_status status = rs_ricochet_bins_init(own);
     if (status == RS_OK)
         status = rs_ricochet_kept_init(own);

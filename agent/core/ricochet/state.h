@@ -3,6 +3,7 @@
 #define RS_CORE_RICOCHET_STATE_H
 
 #include "core/groups/state.h"
+#include "core/ricochet/options.h"
 #include "core/ricochet/regions.h"
 #include "core/ricochet/wire.h"
 
@@ -31,6 +32,7 @@ struct rs_ricochet_kept {
 
 struct rs_ricochet {
     rs_messages *node;
+    rs_ricochet_config config; /* Without zeros, but for `flush`. */
     rs_lec_plane planes[RS_LEC_PLANES];
     uint64_t regions, bins; /* How many there are now. */
     rs_lec_group *prepared; /* Made for a view that is about to hold. */

@@ -12,6 +12,7 @@
 
 #include "core/groups/messages.h"
 #include "core/groups/wire.h"
+#include "core/ricochet/options.h"
 #include "core/ricochet/wire.h"
 
 #define SERVERS 6u
@@ -235,6 +236,7 @@ static void step(run *r) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const rs_allocator allocator = {zeroed, release, NULL};
+    const rs_ricochet_config ricochet = {.kept_repairs = 8, .repair_buffers = 64, .flush = 5000000};
     rs_messages_config config = {.self = 0,
                                  .incarnation = 1,
                                  .seed = 5,
@@ -250,9 +252,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                  .max_missing = 100,
                                  .window_packets = 64,
                                  .window_bytes = WINDOW_BYTES,
-                                 .kept_repairs = 8,
-                                 .repair_buffers = 64,
-                                 .flush = 5000000};
+                                 .engines = &(rs_group_engine_config){"ricochet", &ricochet},
+                                 .engine_count = 1};
     run r = {.at = data, .end = data + size, .now = 1000000000};
     r.node = rs_messages_new(&config, &allocator);
     config.self = 1;

@@ -1,5 +1,6 @@
 /* The sender's side, repairs and NAKs packet by packet, and the buffer in front of a node. */
 #include "core/groups/engine.h"
+#include "core/ricochet/options.h"
 #include "pair.h"
 
 static const rs_messages_view RICOCHET = {.protocol = "ricochet"};
@@ -160,8 +161,10 @@ static void repairs__unusable_ones_are_combined(void **state) {
 static void repairs__that_do_not_fill_are_sent_in_time(void **state) {
     (void)state;
     rs_messages_view view = {.protocol = "ricochet", .options = "r=32,c=64"};
+    const rs_ricochet_config config = {.flush = 15 * MS};
+    const rs_group_engine_config engine = {"ricochet", &config};
     rs_messages *sender = pair_node(SENDER, (rs_messages_config){0});
-    rs_messages *receiver = pair_node(RECEIVER, (rs_messages_config){.flush = 15 * MS});
+    rs_messages *receiver = pair_node(RECEIVER, (rs_messages_config){.engines = &engine, .engine_count = 1});
     datagram *d = calloc(8, sizeof *d);
     pair_view(sender, 1, &view, 1);
     pair_view(receiver, 1, &view, 1);
