@@ -1,6 +1,9 @@
 /* A transfer by RDCM (docs/rdcm.md): its making and end, its memory, its timer, and the repair window's lower bound. */
 #include "core/rdcm/rdcm.h"
 
+#include "core/rdcm/overlay.h"
+#include "core/rdcm/receiver.h"
+#include "core/rdcm/sender.h"
 #include "core/transfer/engine.h"
 
 #define WINDOW_MOST (1u << 20)

@@ -1,6 +1,9 @@
 /* A sender by RDCM: when it begins, how far it may go (Sec. 3.5), what it sends again (Sec. 3.3: what no overlay child
  * acknowledges), and what is asked of it (Sec. 3.4). */
-#include "core/rdcm/rdcm.h"
+#include "core/rdcm/sender.h"
+
+#include "core/rdcm/overlay.h"
+#include "core/rdcm/receiver.h"
 #include "core/transfer/engine.h"
 
 #define ACCEPT_BOUND (250 * RS_MS) /* receivers that have not accepted are not waited for longer, if others have */

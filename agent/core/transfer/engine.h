@@ -107,15 +107,13 @@ struct rs_engine {
 extern const rs_engine *const rs_engines_known[];
 extern const uint32_t rs_engine_count;
 
-/* select.c */
-const rs_engine *rs_engine_of(const rs_node *node, uint32_t id); /* NULL: there is none */
-void rs_engine_take(rs_transfer *t, const rs_engine *engine, void *own);
-void rs_engine_drop(rs_node *node, rs_transfer *t); /* what an engine remembers; the transfer goes by the fallback */
-void rs_engine_notify(rs_node *node, rs_time now, rs_transfer *t, rs_news_kind what);
-void rs_engine_stop(rs_node *node, rs_transfer *t);
-void rs_engine_stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out);
-bool rs_poll_acks(rs_node *node, rs_time now, rs_packet_out *out);
-bool rs_poll_repairs(rs_node *node, rs_time now, rs_packet_out *out);
-rs_rx_result rs_peer_datagram(rs_node *node, rs_time now, const rs_packet_in *packet);
+/* What engines stand on. */
+#include "core/transfer/events.h"
+#include "core/transfer/links.h"
+#include "core/transfer/receiver_life.h"
+#include "core/transfer/select.h"
+#include "core/transfer/sender_life.h"
+#include "core/transfer/stream.h"
+#include "core/transfer/tables.h"
 
 #endif

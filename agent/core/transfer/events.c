@@ -1,5 +1,7 @@
 /* Events to the caller: a ring whose room is reserved when a transfer or peer comes into being, so that telling never
  * needs memory. */
+#include "core/transfer/events.h"
+
 #include "core/transfer/state.h"
 
 #include <stdarg.h>

@@ -42,6 +42,8 @@ const char *rs_engine_word(uint32_t engine) {
     return NULL;
 }
 
+#define VIEW_CHILDREN 4096
+
 static bool fill_defaults(rs_config *c) {
     if (c->attempt_interval < 0 || c->patch_timeout < 0 || c->nic_rate_bps < 0 || c->receiver_silence_bound < 0 ||
         c->sender_silence_bound < 0 || c->sender_away_bound < 0 || c->no_path_bound < 0 || c->answer_bound < 0)
@@ -204,13 +206,26 @@ static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_
     return (rs_rx_result){.verdict = rs_sender_message(node, now, out, r, &m)};
 }
 
+static rs_rx_result peer_datagram(rs_node *node, rs_time now, const rs_packet_in *packet) {
+    uint64_t nonce;
+    if (packet->peer == RS_NO_PEER || !rs_wire_nonce(packet->header, packet->header_length, &nonce))
+        return (rs_rx_result){.verdict = RS_RX_BAD};
+    rs_receiving *in = rs_receiving_of_packet(node, nonce);
+    if (in && in->state != RS_RX_OFFERED && in->t.engine->peer_datagram)
+        return in->t.engine->peer_datagram(node, now, &in->t, packet);
+    rs_sending *out = (rs_sending *)rs_find_nonce(node, nonce, true);
+    if (out && out->t.engine->peer_datagram && rs_recipient_of(out, packet->peer))
+        return out->t.engine->peer_datagram(node, now, &out->t, packet);
+    return (rs_rx_result){.verdict = RS_RX_UNKNOWN};
+}
+
 rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet) {
     if (packet->channel == RS_CH_GROUP)
         return rs_receiver_data(node, now, packet);
     if (packet->channel == RS_CH_PEER_RELIABLE && packet->peer != RS_NO_PEER)
         return receive_message(node, now, packet);
     if (packet->channel == RS_CH_PEER_DATAGRAM)
-        return rs_peer_datagram(node, now, packet);
+        return peer_datagram(node, now, packet);
     return (rs_rx_result){.verdict = RS_RX_BAD};
 }
 
@@ -258,4 +273,29 @@ rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *ou
     out->size = t->size;
     out->fragments = t->fragments;
     return RS_OK;
+}
+
+static bool is_sane(const rs_view *v) {
+    if (v->child_count > VIEW_CHILDREN || (v->child_count && !v->children))
+        return false;
+    return v->proxy.predecessor == RS_NO_PEER || v->leaf.predecessor != RS_NO_PEER;
+}
+
+/* A sender may be told its view before its path, so before it is known by which engine it goes: the first that takes
+ * views has it, and lets it go if another one begins. */
+static const rs_engine *of_views(const rs_node *node) {
+    for (uint32_t i = 0; i < node->engine_count; i++)
+        if (node->engines[i]->view)
+            return node->engines[i];
+    return NULL;
+}
+
+rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *view) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    if (!t || t->finished)
+        return RS_ERR_UNKNOWN;
+    if (!is_sane(view))
+        return RS_ERR_INVALID;
+    const rs_engine *engine = t->engine->view || !t->sending ? t->engine : of_views(node);
+    return engine && engine->view ? engine->view(node, now, t, view) : RS_ERR_STATE;
 }

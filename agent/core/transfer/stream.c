@@ -1,5 +1,7 @@
 /* Continuing streams: no end until it is told, and a window of bounded size at all. How large that is, and up to where
  * nobody needs anything, the engine says. */
+#include "core/transfer/stream.h"
+
 #include "core/transfer/engine.h"
 
 #define WRONG_MOST 8 /* times that a fragment comes wrong from the sender itself */
@@ -85,27 +87,6 @@ rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t by
     }
     tell_owner(node, now, t, RS_NEWS_GROWN);
     return RS_OK;
-}
-
-/* Its engine still says how far receivers are, and peers still repair; only the tree is not there. */
-void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
-    rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
-    rs_words(log.cause, sizeof log.cause, "%s: the stream goes on to each receiver by unicast", cause);
-    rs_emit(node, &log);
-    x->t.stream.by_unicast = true;
-    tell_owner(node, now, &x->t, RS_NEWS_PATH_LOST);
-}
-
-bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size) {
-    uint64_t fragments = rs_fragments(size, x->t.fragment_size), came = 0, top = 0;
-    if (x->t.own)
-        x->t.owner->stream->extent(&x->t, &came, &top);
-    if (!x->t.engine->stream || top > fragments)
-        return false;
-    x->t.size = size;
-    x->t.fragments = fragments;
-    rs_engine_notify(node, now, &x->t, RS_NEWS_ENDS);
-    return true;
 }
 
 /* ------------------------------------------------------------------------------- fragments whose bytes are wrong */

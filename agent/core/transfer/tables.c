@@ -1,5 +1,7 @@
 /* Who is who: peers by number, transfers by id and by object. */
-#include "core/transfer/state.h"
+#include "core/transfer/tables.h"
+
+#include "core/transfer/engine.h"
 
 #include <string.h>
 

@@ -1,0 +1,47 @@
+/* The backup overlay: views, acknowledgements and expectations in its rings, and repairs to successors (Sec. 3.2 to 3.5). */
+#ifndef RS_CORE_RDCM_OVERLAY_H
+#define RS_CORE_RDCM_OVERLAY_H
+
+#include "core/rdcm/rdcm.h"
+
+/* who must acknowledge, and what is sent to it again (Sec. 3.3, Packet Repair) */
+bool rs_watch_start(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, rs_peer peer);
+void rs_watch_end(rs_node *node, rs_rdcm_watch *w);
+rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w);
+/* An acknowledgement came. Returns how many packets are new in it. */
+uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const rs_ack *ack);
+/* The next packet to repair, which counts as sent; false: none now, and `look_at` says when to ask again. */
+bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn);
+void rs_watch_look(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w);  /* something may be due */
+void rs_watch_grown(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w); /* there is more to acknowledge */
+bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out *out);
+
+/* acknowledgements (Sec. 3.3, Packet Acknowledgement) and expectations (Sec. 3.5) going out */
+void rs_rdcm_news_of(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, uint64_t sn, bool at_once);
+void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind);
+void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r); /* something on the tree, here */
+void rs_rdcm_say_to(rs_node *node, rs_rdcm *r, rs_peer predecessor);
+void rs_rdcm_say_repaired(rs_node *node, rs_time now, rs_rdcm *r, rs_peer by);
+void rs_rdcm_say_later(rs_node *node, rs_time now, rs_rdcm *r); /* what was put off, if its time has come */
+void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r);          /* of a child, or here */
+uint64_t rs_rdcm_least_settled(const rs_rdcm *r);               /* of its children */
+void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits);
+/* A packet passed here, or was sent, which children answer. `timeout`: what their answers usually take at most. */
+void rs_rdcm_note_owed(rs_rdcm *r, rs_time now, rs_time timeout);
+bool rs_rdcm_is_silent(const rs_rdcm *r, const rs_rdcm_child *child);
+uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind);
+void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind);
+bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out *out);
+
+/* views (Sec. 3.4, Repair Window Management when Switching Overlay Rings) */
+void rs_rdcm_ack_of_view(rs_node *node, rs_time now, rs_rdcm *r, rs_peer peer, const rs_ack *ack);
+void rs_rdcm_ready_look(rs_node *node, rs_time now, rs_rdcm *r);
+rs_status rs_rdcm_sender_view(rs_node *node, rs_time now, rs_sending *x, const rs_view *view);
+rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, const rs_view *view);
+void rs_rdcm_old_rings_look(rs_node *node, rs_time now, rs_rdcm *r);
+
+/* who is left out by the tree */
+void rs_rdcm_starved_look(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind); /* its successor has spoken */
+bool rs_rdcm_starves(const rs_rdcm *r, rs_ring_kind kind);
+
+#endif

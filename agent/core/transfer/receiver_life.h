@@ -1,0 +1,48 @@
+/* A receiving transfer, from INCOMING to RECEIVE_DONE: packets and messages, waits that end, pieces whose digest is wrong. */
+#ifndef RS_CORE_TRANSFER_RECEIVER_LIFE_H
+#define RS_CORE_TRANSFER_RECEIVER_LIFE_H
+
+#include "core/transfer/state.h"
+
+/* ---- pieces whose digest is wrong */
+bool rs_pieces_wait(const rs_receiving *x); /* for the sender */
+bool rs_leaf_request(const rs_receiving *x, rs_message *m);
+rs_rx_result rs_on_leaves(rs_node *node, rs_receiving *x, const rs_message *m);
+void rs_again_free(rs_node *node, rs_receiving *x);
+void rs_again_ask(rs_node *node, rs_time now, rs_receiving *x);
+bool rs_again_left(const rs_receiving *x);
+bool rs_again_request(rs_receiving *x, rs_message *m);
+rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn);
+rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
+bool rs_leaves_said(const rs_sending *x, const rs_recipient *r, rs_message *m);
+
+/* ---- data packets and one handler per message */
+rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet);
+rs_receiving *rs_receiving_of_packet(rs_node *node, uint64_t nonce);
+rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn);
+rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
+                                 const rs_packet_in *packet);
+rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m);
+/* Makes the message for a bit; `more`: there is a further one for it. */
+bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
+
+/* ---- from INCOMING to RECEIVE_DONE */
+void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause);
+/* PTCH_REQ for [from, to), named in the ring of the object. Returns its end: all of a ring has no name of its own. */
+uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_message *m);
+/* OPEN of a further session: where its data channel is. */
+void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *m);
+void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
+void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x); /* it is */
+void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
+rs_time rs_receiver_patience(const rs_receiving *x); /* until what was asked for is asked for again */
+void rs_receiver_arm(rs_node *node, rs_receiving *x);
+void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x);
+void rs_receiver_free(rs_node *node, rs_receiving *x);
+void rs_receiver_make_place(rs_node *node, rs_time now,
+                            const rs_peer_state *newcomer); /* NULL: for a transfer that this node sends */
+void rs_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out);
+/* Of a stream: its end is known. False: it went further. */
+bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size);
+
+#endif

@@ -1,0 +1,54 @@
+/* A sending transfer: opening, paths, phases and sessions; which receivers a session is for; recipients done and failed, waits that
+ * end, connections up and down. */
+#ifndef RS_CORE_TRANSFER_SENDER_LIFE_H
+#define RS_CORE_TRANSFER_SENDER_LIFE_H
+
+#include "core/transfer/state.h"
+
+/* ---- what is said, and what comes in */
+rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer);
+rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
+/* Makes the message for a bit. */
+bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);
+bool rs_sender_too_many(rs_node *node, rs_time now, rs_recipient *r); /* patches: it was given up */
+/* Fragments [from, to) go to it by unicast, as often as that is sane. */
+void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from, uint64_t to);
+
+/* ---- paths, phases, sessions */
+void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase);
+void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
+void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x); /* OPEN of a session that begins */
+void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
+/* What is left goes to each receiver by patches; `cause`: why, for a person. */
+void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
+/* There is no path for those it was wanted for: they fail with that cause, others want theirs. */
+void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause);
+
+/* ---- which receivers a session is for */
+bool rs_sender_lacks(const rs_sending *x, const rs_recipient *r); /* a session more, at least */
+bool rs_sender_others(const rs_sending *x);                       /* somebody lacks one who is not in the present one */
+bool rs_sender_choose(rs_sending *x);                             /* whom the next path is for; false: nobody */
+bool rs_sender_served(rs_sending *x, const rs_path_grant *grant); /* of these, the grant is for some; false: none */
+bool rs_sender_has_members(const rs_sending *x);                  /* a session that begins now */
+void rs_sender_join(rs_node *node, rs_time now, rs_sending *x);   /* it begins */
+void rs_sender_session_sent(rs_sending *x);                       /* it is over */
+uint64_t rs_sender_sent(const rs_sending *x); /* distinct fragments, the mean of what was sent to each receiver */
+void rs_sender_apart(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r); /* finished by unicast, from now on */
+/* The present session's path failed, or (not `held`) the one that is wanted: whom it was for is finished by unicast. */
+void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held, const char *cause);
+
+/* ---- open, settle, fail, watch */
+void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, const char *cause);
+void rs_sender_fail_all(rs_node *node, rs_time now, rs_sending *x, const char *cause);
+void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patched, bool had_it);
+void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x); /* after recipients were done or failed */
+void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x);
+void rs_sender_arm(rs_node *node, rs_sending *x);
+void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r);
+void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r);
+void rs_sender_free(rs_node *node, rs_sending *x);
+void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
+/* Of a stream: its path is lost, and it goes on over the control channels; `cause`: why, for a person. */
+void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
+
+#endif
