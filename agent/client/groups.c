@@ -1,5 +1,5 @@
 /* librostrum's message groups: frames on a group's own socket, both ways in large pieces. */
-#include "client/internal.h"
+#include "client/connection.h"
 
 #include "api/group_frames.h"
 

@@ -1,6 +1,6 @@
 /* librostrum's continuing streams: bytes go through a pair of sockets, the request's answer says what became of them.
  */
-#include "client/internal.h"
+#include "client/connection.h"
 
 #include <rostrum/streams.h>
 

@@ -33,6 +33,15 @@ MAY_CALL: dict[str, tuple[str, ...]] = {
 }
 
 
+# What a whole room offers to those outside it stands in one header; a file's own says what it offers to its neighbours.
+SURFACES = {
+    "agent/client": ("agent/include/rostrum/rostrum.h", "agent/include/rostrum/groups.h"),
+    "agent/core/groups": ("agent/core/groups/messages.h", "agent/core/groups/engine.h"),
+    "agent/core/transfer": ("agent/core/transfer/node.h",),
+    "agent/io": ("agent/io/io.h",),
+}
+
+
 def room_of(name: str) -> str:
     """agent/core/rate/path_model.c -> agent/core/rate; agent/daemon/store/store.c -> agent/daemon."""
     return max((room for room in MAY_CALL if name.startswith(room + "/")), key=len, default="")
@@ -62,9 +71,8 @@ def without_header(edges: Calls) -> dict[str, list[str]]:
         if short == "main.c" or "examples" in folder:
             continue
         own = name.removesuffix(".c") + ".h"
-        public = f"agent/include/rostrum/{short.removesuffix('.c')}.h"
         offered = text(own) if (ROOT / own).exists() else ""
-        offered += text(public) if folder == "agent/client" and (ROOT / public).exists() else ""
+        offered += "".join(text(surface) for surface in SURFACES.get(folder, ()))
         if any(not re.search(rf"\b{one}\b", offered) for one in called.get(name, ())):
             found.setdefault(folder, []).append(short)
     return found

@@ -16,8 +16,6 @@
 #define LATE_MANY 4             /* time-outs: an answer that takes longer is none */
 #define AHEAD_PARTS 16 /* expectations are told in steps of so many to a window, so that the slowest can know its own */
 
-/* -------------------------------------------------------------------------------------------------- at a receiver */
-
 /* What needs memory, made before anything is changed. */
 typedef struct {
     rs_rdcm_watch watch[2];
@@ -204,8 +202,6 @@ void rs_rdcm_old_rings_look(rs_node *node, rs_time now, rs_rdcm *r) {
             rs_watch_end(node, &r->rings[i].successor);
 }
 
-/* -------------------------------------------------------------------------------------------------- at the sender */
-
 /* From rs_send_open on, as the manager may tell the view before the path; but not once a session began without RDCM, or
  * goes on without: nothing would use it. */
 rs_status rs_rdcm_sender_view(rs_node *node, rs_time now, rs_sending *x, const rs_view *v) {
@@ -231,8 +227,7 @@ rs_status rs_rdcm_sender_view(rs_node *node, rs_time now, rs_sending *x, const r
     return RS_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ acknowledgements
- *
+/* ------------------------------------------------------------------------------------------------
  * Acknowledgements going out (Sec. 3.3): what came here, to predecessor and parent in the leaf ring; what some child
  * has, to predecessor and parent in the proxy ring. Ours: a proxy counts as its own child even if it is not in the ring
  * below: a packet that is anywhere below a branching node reaches all below it by the rings there, so there is nothing
@@ -290,12 +285,6 @@ uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind) {
         return least;
     uint64_t own = own_expected(r);
     return own < least ? own : least;
-}
-
-void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits) {
-    r->say |= bits;
-    if (r->say)
-        rs_list_keep(&node->acking, &r->transfer->in_acking, true);
 }
 
 static uint32_t bits_of(const rs_rdcm_ring *ring, uint32_t i) {

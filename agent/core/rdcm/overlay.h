@@ -1,4 +1,5 @@
-/* The backup overlay: views, acknowledgements and expectations in its rings, and repairs to successors (Sec. 3.2 to 3.5). */
+/* The backup overlay: views, acknowledgements and expectations in its rings, and repairs to successors (Sec. 3.2 to
+ * 3.5). */
 #ifndef RS_CORE_RDCM_OVERLAY_H
 #define RS_CORE_RDCM_OVERLAY_H
 
@@ -25,7 +26,6 @@ void rs_rdcm_say_repaired(rs_node *node, rs_time now, rs_rdcm *r, rs_peer by);
 void rs_rdcm_say_later(rs_node *node, rs_time now, rs_rdcm *r); /* what was put off, if its time has come */
 void rs_rdcm_settled_moved(rs_node *node, rs_rdcm *r);          /* of a child, or here */
 uint64_t rs_rdcm_least_settled(const rs_rdcm *r);               /* of its children */
-void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits);
 /* A packet passed here, or was sent, which children answer. `timeout`: what their answers usually take at most. */
 void rs_rdcm_note_owed(rs_rdcm *r, rs_time now, rs_time timeout);
 bool rs_rdcm_is_silent(const rs_rdcm *r, const rs_rdcm_child *child);

@@ -111,6 +111,12 @@ void rs_rdcm_wake(rs_node *node, rs_rdcm *r, rs_time due) {
         rs_timer_set(&node->timers, &r->transfer->timer, due);
 }
 
+void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits) {
+    r->say |= bits;
+    if (r->say)
+        rs_list_keep(&node->acking, &r->transfer->in_acking, true);
+}
+
 void rs_rdcm_emit(rs_node *node, const rs_rdcm *r, rs_event_kind kind, rs_peer peer, rs_ring_kind ring) {
     rs_emit(node, &(rs_event){.kind = kind,
                               .xfer = r->transfer->id,

@@ -23,6 +23,7 @@ void rs_rdcm_free(rs_node *node, rs_transfer *t);
 rs_receiving *rs_rdcm_receiving(const rs_rdcm *r);
 rs_sending *rs_rdcm_sending(const rs_rdcm *r);
 void rs_rdcm_wake(rs_node *node, rs_rdcm *r, rs_time due); /* no later than then */
+void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits);
 void rs_rdcm_emit(rs_node *node, const rs_rdcm *r, rs_event_kind kind, rs_peer peer, rs_ring_kind ring);
 uint64_t rs_rdcm_low(const rs_rdcm *r); /* of the repair window (Sec. 3.3): below, nobody needs anything from here */
 
@@ -30,7 +31,6 @@ uint64_t rs_rdcm_low(const rs_rdcm *r); /* of the repair window (Sec. 3.3): belo
 void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r);
 bool rs_rdcm_lacks(const rs_receiving *x, uint64_t sn); /* it is not here, and there is room for it */
 void rs_rdcm_stream_taken(rs_node *node, rs_time now, rs_receiving *x);
-void rs_rdcm_stream_lost_path(rs_node *node, rs_time now, rs_sending *x);
 void rs_rdcm_stream_grown(rs_node *node, rs_time now, rs_sending *x);
 
 #endif

@@ -1,4 +1,5 @@
-/* A receiver: packets of the tree and from peers, losses and the window (Sec. 3.5), what is asked of the sender (Sec. 3.4). */
+/* A receiver: packets of the tree and from peers, losses and the window (Sec. 3.5), what is asked of the sender
+ * (Sec. 3.4). */
 #ifndef RS_CORE_RDCM_RECEIVER_H
 #define RS_CORE_RDCM_RECEIVER_H
 

@@ -23,7 +23,7 @@ typedef struct {
 } rs_flying;
 
 /* Those who must acknowledge what this node has: a successor, to whom it repairs by unicast; or, at the sender, all
- * children together, to whom it repairs by multicast. rdcm/repair.c */
+ * children together, to whom it repairs by multicast. rdcm/overlay.c */
 typedef struct {
     rs_peer peer; /* RS_NO_PEER: not in use, or the sender's */
     bool in_use;

@@ -1,4 +1,5 @@
-/* A receiving transfer, from INCOMING to RECEIVE_DONE: packets and messages, waits that end, pieces whose digest is wrong. */
+/* A receiving transfer, from INCOMING to RECEIVE_DONE: packets and messages, waits that end, pieces whose digest is
+ * wrong. */
 #ifndef RS_CORE_TRANSFER_RECEIVER_LIFE_H
 #define RS_CORE_TRANSFER_RECEIVER_LIFE_H
 

@@ -530,9 +530,7 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
     }
 }
 
-/* The sender's paths and sessions: a path is wanted, granted, moves, fails or is done with; what is left when there is
- * none goes by unicast. */
-
+/* ---- Paths and sessions: one is wanted, granted, moves, fails or is done with; what is left goes by unicast. */
 #define FEEDBACK (5 * RS_MS)
 #define FEEDBACK_EACH 50000 /* ns per receiver: at most 20,000 RATE messages a second in all */
 
@@ -998,14 +996,4 @@ bool rs_path_wants(const rs_node *node, rs_xfer xfer, rs_peer peer) {
         return false;
     const rs_recipient *r = rs_recipient_of((const rs_sending *)t, peer);
     return r && r->wanted && rs_is_active(r);
-}
-
-/* Its engine still says how far receivers are, and peers still repair; only the tree is not there. */
-void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
-    rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
-    rs_words(log.cause, sizeof log.cause, "%s: the stream goes on to each receiver by unicast", cause);
-    rs_emit(node, &log);
-    x->t.stream.by_unicast = true;
-    const rs_news news = {.what = RS_NEWS_PATH_LOST};
-    x->t.owner->notify(node, now, &x->t, &news);
 }

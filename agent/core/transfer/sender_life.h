@@ -1,5 +1,5 @@
-/* A sending transfer: opening, paths, phases and sessions; which receivers a session is for; recipients done and failed, waits that
- * end, connections up and down. */
+/* A sending transfer: opening, paths, phases and sessions; which receivers a session is for; recipients done and
+ * failed, waits that end, connections up and down. */
 #ifndef RS_CORE_TRANSFER_SENDER_LIFE_H
 #define RS_CORE_TRANSFER_SENDER_LIFE_H
 
@@ -48,7 +48,4 @@ void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r);
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r);
 void rs_sender_free(rs_node *node, rs_sending *x);
 void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
-/* Of a stream: its path is lost, and it goes on over the control channels; `cause`: why, for a person. */
-void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
-
 #endif

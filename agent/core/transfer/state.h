@@ -352,7 +352,7 @@ struct rs_receiving {
     uint64_t wrong_sn;    /* This fragment of a stream came wrong from the sender itself, */
     uint32_t wrong_times; /* so many times in a row. */
 
-    /* pieces.c: while it is verified */
+    /* While it is verified: pieces whose digest is wrong. */
     uint64_t leaf_first;  /* The digests of pieces from there on are asked for, */
     uint16_t leaf_count;  /* so many; 0: none. */
     bool leaf_retake;     /* The sender is to take it again. */

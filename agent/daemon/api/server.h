@@ -128,16 +128,15 @@ void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const ch
  */
 void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const rostrum_status *status);
 
-/* Something happened to the transfer of that object: goes to the sends that asked for events and to all who subscribed.
- * event->data_id is set here; time_ns 0 = now. Cheap when nobody listens. */
-void rs_api_event(rs_api_server *server, const rs_object_id *id, const rostrum_event *event);
-/* Is anybody listening (worth computing progress)? */
-bool rs_api_event_wanted(const rs_api_server *server, const rs_object_id *id);
+/* ---- For waits.c. */
 
-/* The store has a new whole object (after rs_store_commit): waiting reads are answered. */
-void rs_api_object_whole(rs_api_server *server, const rs_object_id *id);
-/* A transfer of it to this server failed: reads go on waiting within their bounds (it may be sent again), and say
- * `cause` if they time out. */
-void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const char *cause);
+struct rs_api_client;
+struct rs_api_client *rs_api_client_find(rs_api_server *server, uint64_t id);
+/* Sends server->message, with `fd` (which is then owned by the queue, or closed). `lossy`: dropped when the client is
+ * slow. */
+void rs_api_transmit(rs_api_server *server, uint64_t client, int fd, bool lossy);
+void rs_api_reply_failure(rs_api_server *server, const rs_api_call *call, const rs_error *error);
+/* Answers a read of a whole object. */
+void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const rs_object *object);
 
 #endif

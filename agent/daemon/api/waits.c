@@ -1,6 +1,6 @@
 /* Requests that take time: reads that wait, allocation and digests a piece at a time, subscriptions; and the events and
  * news that end them. */
-#include "daemon/api/internal.h"
+#include "daemon/api/waits.h"
 
 #include <errno.h>
 #include <inttypes.h>

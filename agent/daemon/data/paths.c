@@ -1,5 +1,6 @@
 /* Paths: asked of the manager, granted, moved, lost, given back (Republic, Table II). */
 #include "daemon/data/paths.h"
+#include "daemon/api/waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

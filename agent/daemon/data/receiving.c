@@ -1,6 +1,7 @@
 /* Objects that come in: room, group, payloads to their places, digest, and the object visible only when all of it is
  * right. */
 #include "daemon/data/receiving.h"
+#include "daemon/api/waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Sends of the applications: from the request to the answer. */
 #include "daemon/data/sending.h"
+#include "daemon/api/waits.h"
 
 #include "daemon/api/server.h"
 #include "daemon/data/overlay.h"

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client/internal.h"
+#include "client/connection.h"
 
 #include <rostrum/groups.h>
 

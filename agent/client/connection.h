@@ -1,6 +1,6 @@
 /* Inside librostrum: the connection and its requests under way. */
-#ifndef RS_CLIENT_INTERNAL_H
-#define RS_CLIENT_INTERNAL_H
+#ifndef RS_CLIENT_CONNECTION_H
+#define RS_CLIENT_CONNECTION_H
 
 #include "api/wire.h"
 

@@ -1,6 +1,7 @@
-/* What the files of the application interface share: the server, its clients, and work that is under way. */
-#ifndef RS_API_INTERNAL_H
-#define RS_API_INTERNAL_H
+/* Requests that take time: reads that wait, allocation and digests a piece at a time, subscriptions. With them the
+ * server and its clients, whose fields both files know. */
+#ifndef RS_API_WAITS_H
+#define RS_API_WAITS_H
 
 #include "api/wire.h"
 #include "daemon/accept.h"
@@ -15,7 +16,7 @@ typedef struct rs_api_outgoing {
     uint8_t data[];
 } rs_api_outgoing;
 
-typedef struct {
+typedef struct rs_api_client {
     uint64_t id;
     int fd;
     bool registered;
@@ -74,15 +75,6 @@ struct rs_api_server {
     uint8_t input[RS_API_MESSAGE_MAX];
 };
 
-/* api/server.c */
-__attribute__((format(printf, 2, 3))) void rs_api_log(rs_api_server *server, const char *format, ...);
-rs_api_client *rs_api_client_find(rs_api_server *server, uint64_t id);
-/* Sends server->message, with `fd` (which is then owned by the queue, or closed). `lossy`: dropped when the client is
- * slow. */
-void rs_api_transmit(rs_api_server *server, uint64_t client, int fd, bool lossy);
-void rs_api_reply_failure(rs_api_server *server, const rs_api_call *call, const rs_error *error);
-
-/* api/waits.c */
 /* NULL (and the call is answered) when the client has too many. `client` NULL: for nobody, and so not answered. */
 rs_api_wait *rs_api_wait_new(rs_api_server *server, rs_api_client *client, rs_api_wait_kind kind,
                              const rs_api_call *call, const rs_object_id *id);
@@ -96,12 +88,17 @@ void rs_api_waits_work(rs_api_server *server);
 /* Ends the events of a send whose call is answered. */
 void rs_api_send_events_end(rs_api_server *server, const rs_api_call *call);
 
-/* api/serve.c: one request, with the descriptor that came along (owned by the callee). */
-void rs_api_serve(rs_api_server *server, rs_api_client *client, const rs_api_request *request, int fd);
-/* The client unregisters or is gone: what waits for it ends (with an answer, when it is still there) and its created
- * files go. */
-void rs_api_forget(rs_api_server *server, rs_api_client *client, bool answer);
-/* Answers a read of a whole object. */
-void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const rs_object *object);
+/* ---- For the rest of the daemon. */
+
+/* The store has a new whole object (after rs_store_commit): waiting reads are answered. */
+void rs_api_object_whole(rs_api_server *server, const rs_object_id *id);
+/* A transfer of it to this server failed: reads go on waiting within their bounds (it may be sent again), and say
+ * `cause` if they time out. */
+void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const char *cause);
+/* Is anybody listening (worth computing progress)? */
+bool rs_api_event_wanted(const rs_api_server *server, const rs_object_id *id);
+/* Something happened to the transfer of that object: goes to the sends that asked for events and to all who subscribed.
+ * event->data_id is set here; time_ns 0 = now. Cheap when nobody listens. */
+void rs_api_event(rs_api_server *server, const rs_object_id *id, const rostrum_event *event);
 
 #endif
