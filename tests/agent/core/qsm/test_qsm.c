@@ -1,0 +1,166 @@
+/* QSM: groups that share a region, losses and corruption there, datagrams of strangers and nonsense, and what its state
+ * takes. What every engine of groups must do: engines/test_group_engines.c. */
+#include "cluster.h"
+
+#define NODES 12u
+#define GROUPS 20u
+#define REGION_CHANNEL 4000u /* a plain group of the cluster, whose channel the region has */
+#define REGION 7u
+
+static const uint32_t region_number = REGION;
+
+static void tell_region(cluster *c, const rs_peer *nodes, uint32_t count, uint64_t version) {
+    cluster_view(c, REGION_CHANNEL, nodes, count, &(rs_messages_view){.protocol = "plain"});
+    rs_messages_region view = {.protocol = "qsm",
+                               .options = "replicas=3",
+                               .region = REGION,
+                               .version = version,
+                               .channel = REGION_CHANNEL,
+                               .nodes = nodes,
+                               .node_count = count};
+    for (uint32_t i = 0; i < NODES; i++)
+        assert_int_equal(rs_messages_set_region(cluster_node(c, i), cluster_now(c), &view), RS_OK);
+    assert_int_equal(rs_messages_set_region(cluster_node(c, 0), cluster_now(c), &view), RS_ERR_STATE);
+}
+
+static cluster *begin(const cluster_options *options) {
+    cluster *c = cluster_new(options);
+    rs_peer nodes[NODES];
+    for (uint32_t i = 0; i < NODES; i++)
+        nodes[i] = i;
+    tell_region(c, nodes, NODES, 1);
+    for (uint32_t id = 0; id < GROUPS; id++)
+        cluster_view(c, id, nodes, NODES,
+                     &(rs_messages_view){
+                         .protocol = "qsm", .order = RS_ORDER_FIFO, .regions = &region_number, .region_count = 1});
+    return c;
+}
+
+static void publish(cluster *c, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        cluster_publish(c, cluster_random(c, NODES), cluster_random(c, GROUPS), 4 + cluster_random(c, 3000));
+        cluster_run(c, cluster_now(c) + 200 * US);
+    }
+}
+
+/* Any datagram may be lost, doubled, corrupted or overtaken: tokens, pulls and ACKs too. */
+static void region__that_groups_share_delivers_all_in_order(void **state) {
+    const uint64_t seed = cluster_seed();
+    (void)state;
+    cluster_options options = {.nodes = NODES,
+                               .seed = seed,
+                               .loss = 0.05,
+                               .duplicated = 0.02,
+                               .corrupted = 0.005,
+                               .delay = 50 * US,
+                               .jitter = 200 * US};
+    cluster *c = begin(&options);
+    publish(c, 500);
+    rs_peer nodes[NODES];
+    for (uint32_t i = 0; i < NODES; i++)
+        nodes[i] = i;
+    tell_region(c, nodes, NODES, 2); /* what is under way in the view before comes nonetheless */
+    publish(c, 200);
+    cluster_loss(c, 0);
+    cluster_corrupt(c, 0);
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_true(a.due > 7000 && a.packets_lost > 100);
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    for (uint32_t i = 0; i < NODES; i++) {
+        assert_int_equal(rs_messages_count(cluster_node(c, i), "qsm_cached_bytes", NULL), 0);
+        assert_int_equal(rs_messages_count(cluster_node(c, i), "qsm_kept_bytes", NULL), 0);
+    }
+    uint64_t tokens = rs_messages_count(cluster_node(c, 1), "qsm_tokens", NULL);
+    cluster_run(c, cluster_now(c) + 5000 * MS);
+    assert_int_equal(rs_messages_count(cluster_node(c, 1), "qsm_tokens", NULL), tokens); /* what is idle is silent */
+    cluster_free(c);
+}
+
+/* Nonsense, and well formed words of who is none of the region, while it works. */
+static void strangers_and_nonsense__change_nothing(void **state) {
+    const uint64_t seed = cluster_seed();
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.02, .delay = 50 * US};
+    cluster *c = begin(&options);
+    for (uint32_t round = 0; round < 300; round++) {
+        uint8_t bytes[400];
+        uint32_t length = RS_QSM_HEAD + cluster_random(c, sizeof bytes - RS_QSM_HEAD);
+        rs_qsm_head head = {round % 3 ? 77 : cluster_random(c, NODES), 7, REGION, 1};
+        for (uint32_t i = 0; i < length; i++)
+            bytes[i] = (uint8_t)cluster_random(c, round % 2 ? 256 : 3);
+        rs_qsm_put_head(bytes, (uint8_t)(RS_QSM_KIND_DATA + cluster_random(c, 7)), &head);
+        if (bytes[3] == RS_QSM_KIND_POSITION)
+            length = RS_QSM_POSITION_LENGTH;
+        else if (bytes[3] == RS_QSM_KIND_ACK)
+            length = RS_QSM_ACK_LENGTH;
+        rs_gm_seal(bytes, length);
+        rs_messages_receive(cluster_node(c, cluster_random(c, NODES)), cluster_now(c), 77, bytes, length);
+        publish(c, 1);
+    }
+    cluster_loss(c, 0);
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- size */
+
+static size_t held;
+
+static void *count_alloc(void *context, size_t size) {
+    size_t *memory = calloc(1, size + 16);
+    (void)context;
+    assert_non_null(memory);
+    *memory = size;
+    held += size;
+    return (uint8_t *)memory + 16;
+}
+
+static void count_release(void *context, void *memory) {
+    (void)context;
+    held -= *(size_t *)(void *)((uint8_t *)memory - 16);
+    free((uint8_t *)memory - 16);
+}
+
+/* 10,000 groups, a region of 1,000 nodes: a group takes its members (4 bytes each) and under a kilobyte. */
+static void state__of_many_groups_and_nodes_is_bounded(void **state) {
+    const rs_allocator allocator = {count_alloc, count_release, NULL};
+    rs_messages *node = rs_messages_new(&(rs_messages_config){.self = 1, .incarnation = 7}, &allocator);
+    static rs_peer nodes[1000];
+    (void)state;
+    for (uint32_t i = 0; i < 1000; i++)
+        nodes[i] = i + 1;
+    size_t before = held;
+    rs_messages_region region = {
+        .protocol = "qsm", .region = REGION, .version = 1, .channel = 5, .nodes = nodes, .node_count = 1000};
+    assert_int_equal(rs_messages_set_region(node, 1, &region), RS_OK);
+    print_message("a region of 1,000 nodes: %zu bytes\n", held - before);
+    assert_true(held - before < 8000);
+    before = held;
+    for (uint32_t i = 0; i < 10000; i++) {
+        rs_messages_view view = {.group = i,
+                                 .version = 1,
+                                 .channel = 5,
+                                 .members = nodes,
+                                 .member_count = 10,
+                                 .protocol = "qsm",
+                                 .regions = &region_number,
+                                 .region_count = 1};
+        assert_int_equal(rs_messages_set_view(node, 1, &view), RS_OK);
+    }
+    print_message("a group of 10 members: %zu bytes\n", (held - before) / 10000);
+    assert_true((held - before) / 10000 < 1024);
+    assert_int_equal(rs_messages_count(node, "qsm_region_views", NULL), 1);
+    assert_int_equal(rs_messages_deadline(node), RS_NEVER);
+    rs_messages_free(node);
+    assert_int_equal(held, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
+                                       cmocka_unit_test(strangers_and_nonsense__change_nothing),
+                                       cmocka_unit_test(state__of_many_groups_and_nodes_is_bounded)};
+    return cmocka_run_group_tests_name("qsm", tests, NULL, NULL);
+}
