@@ -22,6 +22,7 @@ from rostrum.lab.namespace import LabError
 
 END_BOUND_S = 150.0  # of any transfer: 20 s of waiting for a path, and every phase has its bound
 PATH_WAIT_S = 20.0
+REST_LEASE_MS = 20_000  # of a path whose answer a killed manager took with it, nobody knows; it ends soon
 SIZES_LOG2 = (8.0, 22.0)
 PROTOCOLS = ("auto", "republic", "rdcm")
 MESSAGE_PACE_S = 0.05
@@ -220,7 +221,8 @@ class Workload:
         sender, receivers = self._some(rng)
         self._count("rest_paths")
         with contextlib.suppress(LabError):  # a manager that is away answers nobody; paths it knows of end by lease
-            status, made = self.lab.rest.call("POST", "/v1/paths", {"sender": sender, "receivers": receivers})
+            body = {"sender": sender, "receivers": receivers, "lease_ms": REST_LEASE_MS}
+            status, made = self.lab.rest.call("POST", "/v1/paths", body)
             if status == 201:
                 self.lab.rest.get(f"/v1/paths/{made['id']}?wait=active&timeout_ms=3000")
                 time.sleep(rng.uniform(0.0, 1.0))
