@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import pytest
 from rostrum.client import Agent, SendResult
@@ -86,3 +88,50 @@ def test_a_receiver_dies_and_the_others_do_not_notice(lab: Lab, seed: int) -> No
             assert copy.bytes() == data
     lab.start_program("h4")
     forget(lab, ["h1", *others], number)
+
+
+SPOIL = """
+import mmap, os, sys, time
+pid, least, until = sys.argv[1], int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+spoilt = 0
+while time.monotonic() < until:
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if os.stat(f"/proc/{pid}/fd/{fd}").st_size < least or not os.path.isfile(f"/proc/{pid}/fd/{fd}"):
+                continue
+            with open(f"/proc/{pid}/fd/{fd}", "r+b", buffering=0) as file, mmap.mmap(file.fileno(), 0) as bytes_:
+                for at in range(0, len(bytes_), 4096):
+                    if bytes_[at]:
+                        bytes_[at] = bytes_[at] % 255 + 1
+                        spoilt += 1
+        except OSError:
+            continue
+    time.sleep(0.005)
+print(spoilt)
+"""
+
+
+def test_stored_bytes_that_change_under_a_running_receiver_reach_nobody_else(lab: Lab, seed: int) -> None:
+    """Of what it has taken a byte in each page changes again and again while it repairs others: they fetch again what
+    came wrong, and say by whom."""
+    data = data_of(60_000_000, seed)
+    others = [name for name in RECEIVERS if name != "h5"]
+    argv = [sys.executable, "-c", SPOIL, str(lab.status()["programs"]["h5"]["pid"]), str(len(data)), "1.5"]
+    told: list[str] = []
+    for _ in range(4):  # what the receivers lose, and who repairs it, is chance
+        with Agent(lab.agent_socket("h1")) as agent:
+            number = next(_ids)
+            agent.add(number, data)
+            spoiler = lab.popen("manager", argv, stdout=subprocess.PIPE, text=True)
+            result = agent.send(number, RECEIVERS, protocol="rdcm").wait(SEND_BOUND_S)
+            assert int(spoiler.communicate(timeout=SEND_BOUND_S)[0]) > 0
+        assert {row.name for row in result.receivers if row.digest_ok} >= set(others), result
+        for name in others:
+            with Agent(lab.agent_socket(name)) as agent, agent.read(number, wait=5) as copy:
+                assert copy.bytes() == data
+        forget(lab, ["h1", *RECEIVERS], number)
+        told = [line for name in others for line in (lab.run / name / "agent.log").read_text().splitlines()]
+        told = [line for line in told if "has a wrong digest: fetched again" in line]
+        if any("h5" in line.rsplit("what was lost of it came", 1)[1] for line in told):
+            return
+    raise AssertionError(f"the holder was not named: {told[:5]}")

@@ -22,6 +22,7 @@
 #define DIGEST_TURN 1u                    /* chunks digested in one turn while data comes */
 #define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
 #define FETCHES_MOST 8u                   /* of one chunk whose digest is wrong */
+#define REPAIRERS 3u                      /* of a chunk, that are named when its digest is wrong */
 #define LEAF_ROUNDS_MOST 3u /* times that the sender's leaves are asked for, if they contradict its digest */
 
 struct rs_receiving {
@@ -40,10 +41,12 @@ struct rs_receiving {
     uint32_t stalled_ticks; /* since then, of this process: time in which it stood still does not count */
     uint8_t *leaves;        /* the sender's digests of chunks, asked for when the object's digest is wrong; else NULL */
     uint64_t leaves_known;
+    bool leaves_asked;    /* and not here yet: nothing is judged before */
     uint64_t wrong_chunk; /* that is fetched again; UINT64_MAX: none yet */
     uint32_t fetches;     /* of it */
     uint64_t fetched;     /* chunks, all fetches */
     uint32_t leaf_rounds; /* times that all leaves came */
+    rs_peer *repairers;   /* REPAIRERS for each chunk, RS_NO_PEER: nobody; NULL: no peer has repaired anything */
     bool serving; /* whole, checked and the application's: held while others may need repairs from here (RDCM) */
 };
 
@@ -100,6 +103,7 @@ static void free_receiving(rs_agent *agent, rs_receiving *r) {
         rs_store_discard(agent->store, r->base.object);
     rs_digest_tree_free(r->tree);
     free(r->leaves);
+    free(r->repairers);
     rs_peers_release(&agent->peers, r->sender);
     free(r);
 }
@@ -381,6 +385,43 @@ static bool is_wrong(rs_agent *agent, const rs_packet_in *packet, const uint8_t 
     return true;
 }
 
+static uint64_t chunks_of(const rs_receiving *r) {
+    return (r->size + RS_DIGEST_CHUNK - 1) / RS_DIGEST_CHUNK;
+}
+
+/* Another receiver has repaired these bytes: it is asked about if they are wrong. */
+static void note_repairer(rs_receiving *r, rs_peer peer, uint64_t offset, uint32_t length) {
+    if (peer == r->sender || length == 0 || !r->tree)
+        return;
+    if (!r->repairers) {
+        r->repairers = malloc(chunks_of(r) * REPAIRERS * sizeof *r->repairers);
+        for (uint64_t i = 0; r->repairers && i < chunks_of(r) * REPAIRERS; i++)
+            r->repairers[i] = RS_NO_PEER;
+    }
+    for (uint64_t chunk = offset / RS_DIGEST_CHUNK; r->repairers && chunk <= (offset + length - 1) / RS_DIGEST_CHUNK;
+         chunk++) {
+        rs_peer *of = r->repairers + chunk * REPAIRERS;
+        uint32_t i = 0;
+        while (i < REPAIRERS && of[i] != RS_NO_PEER && of[i] != peer)
+            i++;
+        if (i < REPAIRERS)
+            of[i] = peer;
+    }
+}
+
+/* In words, and then nobody's: what comes next may be others'. */
+static const char *take_repairers(const rs_agent *agent, rs_receiving *r, uint64_t chunk, char *words, size_t size) {
+    rs_peer *of = r->repairers ? r->repairers + chunk * REPAIRERS : NULL;
+    size_t used = 0;
+    snprintf(words, size, "nobody");
+    for (uint32_t i = 0; of && i < REPAIRERS && of[i] != RS_NO_PEER && used < size; i++) {
+        int more = snprintf(words + used, size - used, "%s%.40s", i ? "," : "", rs_peers_name(&agent->peers, of[i]));
+        used += more > 0 ? (size_t)more : 0;
+        of[i] = RS_NO_PEER;
+    }
+    return words;
+}
+
 uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *header, size_t header_length,
                               uint32_t payload_length) {
     rs_agent *agent = context;
@@ -502,6 +543,7 @@ void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
     uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
     if (place) {
         memcpy(place, payload, payload_length);
+        note_repairer(r, peer, result.offset, result.length);
         if (r->tree)
             rs_digest_tree_present(r->tree, result.offset, result.length);
     }
@@ -542,6 +584,7 @@ static void fail_digest(rs_agent *agent, rs_receiving *r, const char *why) {
 
 static void ask_leaves(rs_agent *agent, rs_receiving *r, uint64_t first, uint64_t count, bool retake) {
     uint16_t most = (uint16_t)(count < 1000 ? count : 1000);
+    r->leaves_asked = true;
     if (rs_leaves_want(agent->node, rs_agent_now(agent), r->base.xfer, first, most, retake) != RS_OK)
         fail_digest(agent, r, "and the digests of its pieces cannot be asked for");
 }
@@ -568,6 +611,7 @@ static void fetch(rs_agent *agent, rs_receiving *r) {
 static void mend_next(rs_agent *agent, rs_receiving *r) {
     uint64_t count, chunk = 0;
     uint32_t width;
+    char words[REPAIRERS * 41 + 8];
     const uint8_t *mine = rs_digest_tree_leaves(r->tree, &count, &width);
     while (chunk < count && memcmp(mine + chunk * width, r->leaves + chunk * width, width) == 0)
         chunk++;
@@ -579,8 +623,10 @@ static void mend_next(rs_agent *agent, rs_receiving *r) {
         r->wrong_chunk = chunk;
         r->fetches = 0;
         agent->digest_chunks_wrong++;
-        rs_log(RS_LOG_WARNING, "receive", "object=%s chunk=%llu has a wrong digest: fetched again from=%s",
-               rs_id_text(&r->base.id), (unsigned long long)chunk, rs_quote(rs_peers_name(&agent->peers, r->sender)));
+        rs_log(RS_LOG_WARNING, "receive",
+               "object=%s chunk=%llu has a wrong digest: fetched again from=%s; what was lost of it came from=%s",
+               rs_id_text(&r->base.id), (unsigned long long)chunk, rs_quote(rs_peers_name(&agent->peers, r->sender)),
+               rs_quote(take_repairers(agent, r, chunk, words, sizeof words)));
     }
     if (r->fetches >= FETCHES_MOST || r->fetched >= FETCHES_MOST + 4 * count)
         fail_digest(agent, r,
@@ -622,6 +668,7 @@ static void leaves_came(rs_agent *agent, rs_receiving *r, const rs_rx_result *re
     uint64_t came = result->length / width;
     if (!r->leaves || first >= count || came > count - first)
         return;
+    r->leaves_asked = false;
     if (r->leaves_known == count) { /* the sender looked at its bytes again, and has what it told */
         fetch(agent, r);
         return;
@@ -682,7 +729,7 @@ static bool digest_step(rs_agent *agent, rs_receiving *r) {
     if (pending > 0)
         rs_digest_tree_step(r->tree, r->base.object->map, r->complete ? DIGEST_TURN_COMPLETE : DIGEST_TURN);
     pending = rs_digest_tree_pending(r->tree);
-    if (r->complete && pending == 0 && !rs_digest_follows(&r->expected))
+    if (r->complete && pending == 0 && !r->leaves_asked && !rs_digest_follows(&r->expected))
         check_digest(agent, r);
     return pending > 0;
 }

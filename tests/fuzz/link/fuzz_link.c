@@ -32,6 +32,7 @@ static void use_groups(const rs_link_message *message) {
         use_numbers(view->members, view->member_count);
         use_numbers(view->senders, view->sender_count);
         use_numbers(view->gone, view->gone_count);
+        use_numbers(view->listens, view->listen_count);
         if (view->version == 0 || (view->full ? !view->group : view->base_version == 0))
             abort();
         if (!view->group)
@@ -39,8 +40,11 @@ static void use_groups(const rs_link_message *message) {
         use(view->group);
         use(view->options.protocol);
         use(view->options.order);
-        if (!view->group[0] || view->port == 0 || view->address >> 28 != 14)
+        if (!view->group[0] || view->port == 0 || view->address_count == 0)
             abort();
+        for (uint32_t k = 0; k < view->address_count; k++)
+            if (view->addresses[k] >> 28 != 14)
+                abort();
     }
 }
 
