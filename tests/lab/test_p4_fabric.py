@@ -10,6 +10,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from rostrum.lab import p4switches
 from rostrum.lab.churn.inventory import Inventory, tables
 from rostrum.lab.lab import Lab
 
+from tests.lab.adversary import Plan
 from tests.lab.objects import check, data_of, forget, send, until
 from tests.lab.plain import PORT, SIZE, deliver, heard, listen, send_argv
+from tests.lab.test_adversary import Log, attack, boot_id, nic, nobody_is_missed, outcome
 
 pytestmark = pytest.mark.lab
 
@@ -199,6 +202,50 @@ def test_stranger_on_the_data_port__is_refused_too(lab: Lab) -> None:
     before = refused(lab, "tor4", 1)
     lab.execute("h7", send_argv(lab, "h7", "239.192.255.254", COUNT, GAP_S, port=PORT))
     until(lambda: refused(lab, "tor4", 1) - before >= COUNT, "tor4 to refuse it")
+
+
+def test_adversary__at_every_door_beside_a_transfer(lab: Lab, seed: int) -> None:
+    """Forged packets with its own and with others' addresses, to servers, to a granted group and to the manager: the
+    switch at the attacker's port refuses what goes to the group, a transfer beside it is right, nobody is missed."""
+    attacker, log = "h2", Log(lab)
+    path = request(lab, sender="h7", receivers=["h3", "h6"], kind="packet")
+    addresses = {name: str(one.address) for name, one in lab.topology.servers.items()}
+    plan = Plan(
+        seed=seed,
+        seconds=2.0,
+        rate=100.0,
+        me=addresses[attacker],
+        me_name=attacker,
+        target=addresses["h5"],
+        groups=[path["group"]],
+        others={name: one for name, one in addresses.items() if name != attacker},
+        boots=[boot_id(lab, name) for name in ("h5", "h7", "h1")],
+        nic=nic(lab, attacker),
+    )
+    before = refused(lab, "tor1", 2)
+    doors = (
+        "data",
+        "peer",
+        "messages",
+        "probe",
+        "spoofed-data",
+        "spoofed-peer",
+        "spoofed-messages",
+        "control",
+        "frames",
+    )
+    running = {door: attack(lab, door, plan) for door in doors}
+    running["thrift"] = attack(lab, "thrift", replace(plan, target=str(lab.topology.manager.address)))
+    data = data_of(1_000_000, seed)
+    result = send(lab, "h1", FAR, data)
+    check(lab, result, FAR, data)
+    for door, one in running.items():
+        print(door, outcome(door, one))
+    assert refused(lab, "tor1", 2) - before > 0, "the switch lets no stranger into the group"
+    got = deliver(lab, "h7", ["h3", "h6"], path["group"], count=COUNT, interval_s=GAP_S)
+    assert {name: row["received"] for name, row in got.items()} == {"h3": COUNT, "h6": COUNT}, "the grant holds"
+    forget(lab, ["h1", *FAR], result.data_id)
+    nobody_is_missed(lab, log)
 
 
 def test_cabling__p4_switches_tell_what_their_ports_hear(lab: Lab) -> None:
