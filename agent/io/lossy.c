@@ -291,7 +291,7 @@ static int lossy_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
     deliver_late(io, late);
     spoil_payloads(io);
     io->sink = NULL;
-    return count;
+    return count == 0 ? (int)late : count; /* late ones alone are packets, too: their payloads are in place now */
 }
 
 static bool lossy_join(rs_io *base, rs_io_group group, uint32_t address, uint16_t port, char *error) {
