@@ -111,13 +111,15 @@ async def test_metrics__while_a_path_is_used(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
         agent = await manager.agent("h1")
         agent.request("r1", "h1", "h3", "h5", "h7")
-        granted = await agent.response("r1", 1)
+        await agent.response("r1", 1)
         found = await scrape(manager)
         assert found["rostrum_ocs_links", "uplink", "ocs", "busy"] == 1
         assert found["rostrum_ocs_links", "downlink", "ocs", "busy"] == 3
         assert found["rostrum_paths", "configuring"] + found["rostrum_paths", "active"] == 1
-        manager.app.runtime.post(ev.NoLight(granted.response_id, ("h5",), "h1"))
-        assert (await scrape(manager))["rostrum_dark_servers", "circuit"] == 1
+        agent.request("r2", "h1", "h2")  # by packets: of a circuit, what devices have not confirmed yet is no evidence
+        beside = await agent.response("r2", 1)
+        manager.app.runtime.post(ev.NoLight(beside.response_id, ("h2",), "h1"))
+        assert (await scrape(manager))["rostrum_dark_servers", "packet"] == 1
         splitters = manager.topology.ocs["ocs"].splitters
         assert sum(value for key, value in found.items() if key[0] == "rostrum_splitters") == len(splitters)
         await agent.close()
