@@ -30,7 +30,7 @@ def listening(topology: Topology, programs: Mapping[str, object]) -> list[Condit
             conditions.append(Condition(f"{switch.name} to take P4Runtime sessions", _tcp(address, port)))
     if "ocs" in programs:
         for ocs in topology.ocs.values():
-            conditions.append(Condition(f"{ocs.name} to take TL1 sessions", _tcp(str(ocs.address), ocs.tl1_port)))
+            conditions.append(Condition(f"{ocs.name} to take sessions", _tcp(str(ocs.address), ocs.management_port)))
     if "manager" in programs:
         address = str(topology.manager.address)
         conditions.append(Condition("the manager to take agents", _tcp(address, topology.manager.thrift_port)))

@@ -12,7 +12,7 @@ from rostrum.topologies.fabrics import Options, fabric
 from rostrum.topologies.families import Graph, bcube, fat_tree, vl2
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.kinds import KINDS, with_kind
-from rostrum.topologies.loader import is_name, rate_bps
+from rostrum.topologies.loader import MANAGEMENT_PORTS, is_name, rate_bps
 from rostrum.topologies.problems import Problem, place_text
 
 PROBLEMS_SHOWN = 3
@@ -99,7 +99,7 @@ def _distinct(problems: list[Problem]) -> str:
 @click.option("--rate", default="1G", show_default=True, help="of every link, such as 10G or 100M")
 @click.option("--mtu", default=9000, show_default=True)
 @click.option("--reconfiguration-ms", default=70.0, show_default=True)
-@click.option("--dialect", type=click.Choice(["glimmerglass", "polatis"]), default="glimmerglass", show_default=True)
+@click.option("--dialect", type=click.Choice(list(MANAGEMENT_PORTS)), default="glimmerglass", show_default=True)
 @click.option("--name", default="", help="default: hybrid-RACKSxSERVERS")
 @click.option("--switches", type=click.Choice(KINDS), default="openflow", show_default=True,
               help="mixed: P4 top-of-rack switches, an OpenFlow core. P4 ones get stand-in addresses.")  # fmt: skip

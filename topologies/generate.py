@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rostrum.topologies.loader import MANAGEMENT_PORTS
+
 
 @dataclass(frozen=True)
 class Hybrid:
@@ -80,7 +82,7 @@ def _ocs(size: Hybrid) -> list[str]:
         f"    ports: {size.ocs_ports}",
         f"    dialect: {size.dialect}",
         "    address: 10.255.0.2",
-        f"    tl1_port: {10034 if size.dialect == 'glimmerglass' else 3082}",
+        f"    management_port: {MANAGEMENT_PORTS[size.dialect]}",
         "    user: admin",
         "    password: rostrum",
         f"    reconfiguration_ms: {size.reconfiguration_ms:g}",

@@ -30,7 +30,7 @@ from rostrum.topologies.problems import Place, Problem, TopologyError, did_you_m
 
 FOLDER = Path(__file__).resolve().parent
 P4RUNTIME_PORT = 9559
-TL1_PORTS = {"glimmerglass": 10034, "polatis": 3082}
+MANAGEMENT_PORTS = {"glimmerglass": 10034, "polatis": 3082, "gnmi": 9339}  # of an OCS, by dialect
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 RATE_MAX_BPS = 10**13
 
@@ -320,7 +320,7 @@ def _ocs(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -> O
         ports=entry["ports"],
         dialect=dialect,
         address=reader.address(entry["address"], ("ocs", name, "address")),
-        tl1_port=entry.get("tl1_port", TL1_PORTS[dialect]),
+        management_port=entry.get("management_port", entry.get("tl1_port", MANAGEMENT_PORTS[dialect])),
         user=entry.get("user", "admin"),
         password=entry.get("password", "rostrum"),
         reconfiguration_s=entry.get("reconfiguration_ms", 70) / 1000,

@@ -82,9 +82,9 @@ class Light:
 class Ocs:
     name: str
     ports: int
-    dialect: str  # "glimmerglass" | "polatis"
+    dialect: str  # "glimmerglass" | "polatis": TL1; "gnmi": the OCP model
     address: IPv4Address
-    tl1_port: int
+    management_port: int
     user: str
     password: str
     reconfiguration_s: float

@@ -60,11 +60,9 @@ def switches(config: Config, post: Post) -> MixedFabric:
 def circuit_switches(
     config: Config, post: Post, factory: OcsFactory | None = None, may_order: Callable[[], bool] | None = None
 ) -> Mapping[str, CircuitSwitch]:
-    """A TL1 driver for each OCS, or what `factory` makes. `may_order`: asked before each command that changes
-    something.
-    """
+    """A driver for each OCS, or what `factory` makes. `may_order`: asked before each command that changes something."""
     return {
-        name: (factory or partial(_tl1, may_order))(
+        name: (factory or partial(_circuit_switch, may_order))(
             one,
             lambda name=name: post(ev.OcsUp(name)),  # type: ignore[misc]
             lambda cause, name=name: post(ev.OcsDown(name, cause)),  # type: ignore[misc]
@@ -74,13 +72,13 @@ def circuit_switches(
     }
 
 
-def _tl1(
+def _circuit_switch(
     may_order: Callable[[], bool] | None,
     ocs: Any,
     up: Callable[[], None],
     down: Callable[[str], None],
     changed: Callable[[Any], None],
 ) -> CircuitSwitch:
-    from rostrum.controller.southbound.ocs.driver import OcsDriver
+    from rostrum.controller.southbound.ocs.devices import driver_of
 
-    return OcsDriver(ocs, up, down, changed, may_order=may_order)
+    return driver_of(ocs.dialect)(ocs, up, down, changed, may_order=may_order)

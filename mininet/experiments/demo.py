@@ -23,6 +23,7 @@ from rostrum.lab.namespace import LabError
 from rostrum.lab.results import save
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.kinds import KINDS
+from rostrum.topologies.loader import MANAGEMENT_PORTS
 from rostrum.topologies.model import Topology
 from rostrum.topologies.places import short
 from rostrum.topologies.units import Duration, Size, rate_text, size_text
@@ -39,6 +40,7 @@ class Plan:
 
     size: int
     switch: str | None
+    ocs: str | None
     sender: str
     receivers: int
     ocs_delay_s: float
@@ -53,6 +55,8 @@ class Plan:
 @click.option("--size", type=Size(), help="Of the object: random data. [64M; 16M over P4 switches]")
 @click.option("--switch", type=click.Choice(KINDS), help="Kind of the switches; mixed: P4 ones at the top of racks, an "
               "OpenFlow core. [openflow]")  # fmt: skip
+@click.option("--ocs", type=click.Choice(list(MANAGEMENT_PORTS)), help="How the optical circuit switch is "
+              "driven: a dialect of TL1, or gNMI. [as the topology says]")  # fmt: skip
 @click.option("--receivers", default=6, show_default=True, help="Servers that get it, in other racks than the sender.")
 @click.option("--sender", default="h1", show_default=True, help="The server that has it.")
 @click.option("--ocs-delay", "ocs_delay_s", type=Duration(), default="70ms", show_default=True,
@@ -106,12 +110,14 @@ def command(
 def run(plan: Plan) -> dict[str, Any]:
     """Starts the lab, sends, checks, stops it; the report. Raises LabError, RostrumError."""
     delay_ms = plan.ocs_delay_s * 1000
-    changes = {
+    changes: dict[str, Any] = {
         "emulation.reconfiguration": {"distribution": "fixed", "mean_ms": delay_ms, "spread_ms": 0},
         "emulation.ringing.duration_ms": plan.ringing_s * 1000,
         "emulation.seed": plan.seed,
         "ocs.ocs.reconfiguration_ms": delay_ms,
     }
+    if plan.ocs:
+        changes |= {"ocs.ocs.dialect": plan.ocs, "ocs.ocs.management_port": MANAGEMENT_PORTS[plan.ocs]}
     receivers = choose(load(plan.topology), plan.sender, plan.receivers)
     with ERR.status("starting the lab") as status:
         lab = Lab.start(

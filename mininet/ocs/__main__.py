@@ -18,6 +18,7 @@ from rostrum.lab.ocs import timing
 from rostrum.lab.ocs.control import Control
 from rostrum.lab.ocs.engine import Engine
 from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
+from rostrum.lab.ocs.gnmi import GnmiServer
 from rostrum.lab.ocs.light import KernelLight, Light, LightError, NoLight
 from rostrum.lab.ocs.model import Model
 from rostrum.lab.ocs.polatis import PolatisServer
@@ -51,8 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rostrum.lab.ocs",
-        description="Emulates the optical circuit switches of a topology: a TL1 server for each, and light between the "
-        "interfaces <ocs>-p<N> of this network namespace by a kernel program.",
+        description="Emulates the optical circuit switches of a topology: a TL1 or gNMI server for each, and light "
+        "between the interfaces <ocs>-p<N> of this network namespace by a kernel program.",
         epilog="Log in with telnet and type HELP; or drive faults by JSON lines on RUN/ocs-<name>.ctl (docs/ocs.md).",
     )
     parser.add_argument("--version", action="version", version=f"rostrum-ocs-emulator {VERSION}")
@@ -65,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ringing", metavar="TIME:LOSS", help="such as 5ms:0.5, at the end of the reconfiguration time"
     )
-    parser.add_argument("--no-light", action="store_true", help="TL1 only: needs neither root nor interfaces")
+    parser.add_argument("--no-light", action="store_true", help="commands only: needs neither root nor interfaces")
     return parser
 
 
@@ -96,7 +97,7 @@ def _emulation(given: Emulation, options: argparse.Namespace) -> Emulation:
 
 def _address(ocs: Ocs, listen: str | None) -> tuple[str, int]:
     if listen is None:
-        return str(ocs.address), ocs.tl1_port
+        return str(ocs.address), ocs.management_port
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"--listen {listen!r}: write ADDRESS:PORT, such as 127.0.0.1:10034")
@@ -123,20 +124,21 @@ async def _start(ocs: Ocs, emulation: Emulation, options: argparse.Namespace, st
     model = Model(ocs, emulation.reconfiguration, emulation.ringing_s, emulation.ringing_loss, emulation.seed)
     engine = Engine(model, light)
     stack.callback(engine.close)
-    dialect = DIALECTS[ocs.dialect]()
-    server = Server(engine, dialect)
+    dialect = DIALECTS.get(ocs.dialect)
+    server = Server(engine, dialect()) if dialect else GnmiServer(engine)
+    name = f"{server.dialect.name} style TL1" if isinstance(server, Server) else server.name
     host, port = _address(ocs, options.listen)
     try:
         await server.start(host, port)
     except OSError as error:
-        raise OSError(f"cannot listen for TL1 on {host}:{port}: {error.strerror or error}") from None
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
     stack.push_async_callback(server.close)
     path = options.run / f"ocs-{ocs.name}.ctl"
     control = Control(engine, server, path)
     await control.start()
     stack.push_async_callback(control.close)
     print(
-        f"{ocs.name}: {ocs.ports} ports, {dialect.name} style TL1 on {host}:{server.port}, control {path}, "
+        f"{ocs.name}: {ocs.ports} ports, {name} on {host}:{server.port}, control {path}, "
         f"seed {emulation.seed}, {'no light' if options.no_light else 'light in the kernel'}",
         flush=True,
     )

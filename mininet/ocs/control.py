@@ -5,8 +5,8 @@
     {"op": "fault", "kind": "dead-port", "port": 5, "side": "output"}     -> {"ok": true, "id": "f1"}; kinds: faults.py
     {"op": "clear", "id": "f1"}   {"op": "clear"}           one fault, or all
     {"op": "timing", "reconfiguration": "uniform:60ms:80ms", "ringing": "5ms:0.5", "seed": 7}      each optional
-    {"op": "drop-sessions"}                                 cut every TL1 connection
-    {"op": "log"}                                           the last 1,000 TL1 commands: when, from whom, what, verdict
+    {"op": "drop-sessions"}                                 cut every connection
+    {"op": "log"}                                           the last 1,000 commands: when, from whom, what, verdict
 
 Refusals are {"ok": false, "error": "words"}.
 """
@@ -22,6 +22,7 @@ from typing import Any
 
 from rostrum.lab.ocs import faults, timing
 from rostrum.lab.ocs.engine import Engine
+from rostrum.lab.ocs.gnmi import GnmiServer
 from rostrum.lab.ocs.server import Server
 
 MAX_LINE_BYTES = 65_536
@@ -31,9 +32,9 @@ MAX_CLIENTS = 32
 class Control:
     """Serves one emulated OCS' control socket."""
 
-    def __init__(self, engine: Engine, server: Server, path: Path) -> None:
+    def __init__(self, engine: Engine, server: Server | GnmiServer, path: Path) -> None:
         self._engine = engine
-        self._tl1 = server
+        self._face = server
         self._path = path
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
@@ -111,7 +112,7 @@ class Control:
             ],
             "paths": {str(port): [vars(b) for b in branches] for port, branches in model.paths(now).items()},
             "faults": {name: {"kind": type(f).__name__, **vars(f)} for name, f in model.faults.items()},
-            "sessions": self._tl1.logged_in(),
+            "sessions": self._face.logged_in(),
             "reconfiguration": vars(model.reconfiguration),
             "ringing_s": model.ringing_s,
             "ringing_loss": model.ringing_loss,
@@ -147,10 +148,10 @@ class Control:
         return {}
 
     def _log(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"now_ns": self._engine.now(), "commands": [one.as_dict() for one in self._tl1.commands]}
+        return {"now_ns": self._engine.now(), "commands": [one.as_dict() for one in self._face.commands]}
 
     def _drop_sessions(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"dropped": self._tl1.drop_sessions()}
+        return {"dropped": self._face.drop_sessions()}
 
 
 def ask(path: Path | str, request: dict[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:

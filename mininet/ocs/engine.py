@@ -38,6 +38,7 @@ class Engine:
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._listeners: set[Listener] = set()
+        self._watchers: set[Callable[[], None]] = set()
         self._waiting: dict[asyncio.Future[None], set[Pair]] = {}
 
     def connect(self, pairs: Sequence[Pair]) -> list[CrossConnect]:
@@ -97,6 +98,11 @@ class Engine:
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Hear that something may have changed, whatever it is; call the result to stop."""
+        self._watchers.add(watcher)
+        return lambda: self._watchers.discard(watcher)
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -118,6 +124,8 @@ class Engine:
             pairs -= {p for p in pairs if not self._moving(p)}
             if not pairs and not done.done():
                 done.set_result(None)
+        for watcher in tuple(self._watchers):
+            watcher()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

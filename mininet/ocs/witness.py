@@ -11,7 +11,7 @@ Crossed = frozenset[tuple[int, int]]
 
 def is_order(row: Row) -> bool:
     """Whether the command was to change cross-connects."""
-    return str(row["command"]).upper().lstrip("< ").startswith(("ENT-", "DLT-"))
+    return str(row["command"]).upper().lstrip("< ").startswith(("ENT-", "DLT-", "SET "))
 
 
 def crossed(rows: Sequence[Row], before: Crossed = frozenset()) -> Crossed:

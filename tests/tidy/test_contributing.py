@@ -77,10 +77,10 @@ DEVICE = """
 from rostrum.controller.southbound.ocs import driver
 from rostrum.topologies.loader import FOLDER, load_text
 text = (FOLDER / "hybrid-4x2.yaml").read_text().replace("dialect: glimmerglass", "dialect: acme")
-text = "\\n".join(line for line in text.splitlines() if "tl1_port" not in line)
+text = "\\n".join(line for line in text.splitlines() if "management_port" not in line)
 ocs = load_text(text).ocs["ocs"]
 made = driver.OcsDriver(ocs, lambda *_: None, lambda *_: None)
-print(ocs.tl1_port, type(driver.DIALECTS[ocs.dialect](ocs, "SYNC")).__name__, made.ocs.dialect, driver.__file__)
+print(ocs.management_port, type(driver.DIALECTS[ocs.dialect](ocs, "SYNC")).__name__, made.ocs.dialect, driver.__file__)
 """
 
 

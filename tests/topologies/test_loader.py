@@ -99,12 +99,12 @@ def test_defaults() -> None:
     value = copy.deepcopy(VALUE)
     for key in ("agent", "emulation"):
         del value[key]
-    for key in ("tl1_port", "user", "password", "reconfiguration_ms", "light", "dialect"):
+    for key in ("management_port", "user", "password", "reconfiguration_ms", "light", "dialect"):
         del value["ocs"]["ocs"][key]
     value["manager"] = {"address": "10.255.0.1"}
     assert load_text(yaml.safe_dump(value)) == load("hybrid-4x2")
     value["ocs"]["ocs"]["dialect"] = "polatis"
-    assert load_text(yaml.safe_dump(value)).ocs["ocs"].tl1_port == 3082
+    assert load_text(yaml.safe_dump(value)).ocs["ocs"].management_port == 3082
     del value["ocs"], value["links"][12:]
     assert load_text(yaml.safe_dump(value)).ocs == {}
 

@@ -159,7 +159,7 @@ def _ocs(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
         ocs = core.topology.ocs[name]
         if status.state is not OcsState.UP:
             what = f"{name} is {status.state.value}" + (f": {status.cause}" if status.cause else "")
-            mend = f"see that it answers TL1 at {ocs.address}:{ocs.tl1_port} and takes the login in the topology file"
+            mend = f"see that it answers at {ocs.address}:{ocs.management_port} and takes the topology file's login"
             yield Finding("error", "ocs", name, what, mend)
         for splitter in ocs.splitters.values():
             ill = core.resources.health.splitter(ocs, splitter.name, now)

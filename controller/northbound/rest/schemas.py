@@ -221,7 +221,7 @@ class OcsView(BaseModel):
     ports: int
     dialect: str
     address: str
-    tl1_port: int
+    management_port: int
     reconfiguration_ms: float
     transmit_dbm: float
     sensitivity_dbm: float

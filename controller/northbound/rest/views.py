@@ -379,7 +379,7 @@ def _ocs(one: Ocs) -> view.OcsView:
         ports=one.ports,
         dialect=one.dialect,
         address=str(one.address),
-        tl1_port=one.tl1_port,
+        management_port=one.management_port,
         reconfiguration_ms=one.reconfiguration_s * 1e3,
         transmit_dbm=one.light.transmit_dbm,
         sensitivity_dbm=one.light.sensitivity_dbm,

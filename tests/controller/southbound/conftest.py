@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from rostrum.controller.core.model import CrossConnect
-from rostrum.controller.southbound.ocs.driver import OcsDriver
+from rostrum.controller.southbound.ocs.device import Device
+from rostrum.controller.southbound.ocs.devices import driver_of
 from rostrum.lab.ocs import faults
 from rostrum.lab.ocs.engine import Engine
 from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
+from rostrum.lab.ocs.gnmi import GnmiServer
 from rostrum.lab.ocs.light import NoLight
 from rostrum.lab.ocs.model import Model
 from rostrum.lab.ocs.polatis import PolatisServer
@@ -46,7 +48,7 @@ class Switch:
 
     ocs: Ocs
     engine: Engine
-    server: Server
+    server: Server | GnmiServer
 
     def fault(self, **request: Any) -> str:
         return self.engine.add_fault(faults.parse(request, self.ocs))
@@ -68,7 +70,7 @@ class Heard:
 
 
 MakeSwitch = Callable[..., Awaitable[Switch]]
-MakeDriver = Callable[..., Awaitable[tuple[OcsDriver, Heard]]]
+MakeDriver = Callable[..., Awaitable[tuple[Device, Heard]]]
 
 
 @pytest.fixture
@@ -82,9 +84,10 @@ async def make_switch() -> AsyncIterator[MakeSwitch]:
         ocs = replace(load(TOPOLOGY).ocs["ocs"], dialect=dialect, reconfiguration_s=reconfiguration_s)
         model = Model(ocs, Reconfiguration("fixed", reconfiguration_s, 0.0), ringing_s, 0.5, seed=1)
         engine = Engine(model, NoLight())
-        server = Server(engine, PolatisServer() if dialect == "polatis" else GlimmerglassServer())
+        faces = {"polatis": PolatisServer, "glimmerglass": GlimmerglassServer}
+        server = GnmiServer(engine) if dialect == "gnmi" else Server(engine, faces[dialect]())
         await server.start("127.0.0.1", port)
-        made.append(Switch(replace(ocs, address=IPv4Address("127.0.0.1"), tl1_port=server.port), engine, server))
+        made.append(Switch(replace(ocs, address=IPv4Address("127.0.0.1"), management_port=server.port), engine, server))
         return made[-1]
 
     yield make
@@ -96,11 +99,11 @@ async def make_switch() -> AsyncIterator[MakeSwitch]:
 @pytest.fixture
 async def make_driver() -> AsyncIterator[MakeDriver]:
     """make_driver(ocs, mode="ASYNC") -> a started driver and what it calls back; waits for its login if `wait`."""
-    made: list[OcsDriver] = []
+    made: list[Device] = []
 
-    async def make(ocs: Ocs, wait: bool = True, **options: Any) -> tuple[OcsDriver, Heard]:
+    async def make(ocs: Ocs, wait: bool = True, **options: Any) -> tuple[Device, Heard]:
         heard = Heard()
-        driver = OcsDriver(ocs, heard.up, heard.downs.append, heard.changes.append, **options)
+        driver = driver_of(ocs.dialect)(ocs, heard.up, heard.downs.append, heard.changes.append, **options)
         made.append(driver)
         await driver.start()
         if wait:

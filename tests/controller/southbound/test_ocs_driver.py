@@ -16,6 +16,7 @@ import uvloop
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
 from rostrum.controller.southbound.ocs import connection, dialect, driver, tl1
 from rostrum.controller.southbound.ocs.connection import UNSENT_MS
+from rostrum.controller.southbound.ocs.device import Device
 from rostrum.lab.ocs import server as emulator
 from rostrum.lab.ocs.engine import Engine
 from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
@@ -26,27 +27,32 @@ from rostrum.topologies.model import Ocs, Reconfiguration
 
 STEADY, FAULT, INVALID = CrossConnectState.STEADY, CrossConnectState.FAULT, CrossConnectState.INVALID
 CIRCUIT = [Pair(1, 5), Pair(5, 2), Pair(6, 3), Pair(7, 4)]  # tor1 -> splitter s1 -> tor2, tor3, tor4
-WAYS = [("glimmerglass", "SYNC"), ("glimmerglass", "ASYNC"), ("polatis", "SYNC")]
+WAYS: list[tuple[str, dict[str, str]]] = [
+    ("glimmerglass", {"mode": "SYNC"}),
+    ("glimmerglass", {"mode": "ASYNC"}),
+    ("polatis", {}),
+    ("gnmi", {}),
+]
 
 Make = Callable[..., Awaitable[Any]]
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: "-".join(way))
-def way(request: pytest.FixtureRequest) -> tuple[str, str]:
+@pytest.fixture(params=WAYS, ids=lambda way: "-".join([way[0], *way[1].values()]))
+def way(request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
     return request.param
 
 
 @pytest.fixture
-async def world(way: tuple[str, str], make_switch: Make, make_driver: Make) -> Any:
+async def world(way: tuple[str, dict[str, str]], make_switch: Make, make_driver: Make) -> Any:
     switch = await make_switch(way[0])
-    drives, heard = await make_driver(switch.ocs, mode=way[1])
+    drives, heard = await make_driver(switch.ocs, **way[1])
     return switch, drives, heard
 
 
-def trouble(drives: driver.OcsDriver) -> str:
+def trouble(drives: Device) -> str:
     """What a call would fail with now; empty if the switch is connected."""
     try:
-        drives._connected()
+        drives.check_up()
     except SouthboundError as error:
         return str(error)
     return ""
@@ -65,21 +71,21 @@ async def test_connect__returns_when_all_are_steady_with_powers(world: Any) -> N
 
 
 async def test_connect__does_not_take_ringing_for_steady(
-    way: tuple[str, str], make_switch: Make, make_driver: Make
+    way: tuple[str, dict[str, str]], make_switch: Make, make_driver: Make
 ) -> None:
     switch = await make_switch(way[0], reconfiguration_s=0.1, ringing_s=0.06)
-    drives, _ = await make_driver(switch.ocs, mode=way[1])
+    drives, _ = await make_driver(switch.ocs, **way[1])
     results = await drives.connect(CIRCUIT)
     assert states(results) == [(pair, STEADY) for pair in CIRCUIT]
     assert all(c.state is STEADY for c in switch.engine.cross_connects())
 
 
 async def test_connect__ends_with_the_news_not_with_patience(
-    way: tuple[str, str], make_switch: Make, make_driver: Make, monkeypatch: Any
+    way: tuple[str, dict[str, str]], make_switch: Make, make_driver: Make, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(dialect, "SETTLE_MORE_S", 1000.0)
     switch = await make_switch(way[0])
-    drives, _ = await make_driver(switch.ocs, mode=way[1])
+    drives, _ = await make_driver(switch.ocs, **way[1])
     async with asyncio.timeout(30):
         results = await drives.connect(CIRCUIT)
     assert states(results) == [(pair, STEADY) for pair in CIRCUIT]
@@ -120,6 +126,7 @@ async def test_connect__only_the_difference_to_what_is_there_is_ordered(world: A
     assert sorted(strict.ordered) == CIRCUIT[2:]
 
 
+@pytest.mark.parametrize("way", WAYS[:3], indirect=True, ids=lambda way: way[0])  # a Set by gNMI repeats nothing
 async def test_connect__a_denial_of_what_is_there_is_no_loss(world: Any, monkeypatch: Any) -> None:
     """Made by an order whose answer was lost, between the look and the next order."""
     switch, drives, _ = world
@@ -140,10 +147,10 @@ async def test_connect__a_denial_of_what_is_there_is_no_loss(world: Any, monkeyp
 
 
 async def test_connect__what_is_on_its_way_already_is_waited_for(
-    way: tuple[str, str], make_switch: Make, make_driver: Make, monkeypatch: Any
+    way: tuple[str, dict[str, str]], make_switch: Make, make_driver: Make, monkeypatch: Any
 ) -> None:
     switch = await make_switch(way[0], reconfiguration_s=0.1)
-    drives, _ = await make_driver(switch.ocs, mode=way[1])
+    drives, _ = await make_driver(switch.ocs, **way[1])
     switch.engine.connect(CIRCUIT)
     strict = Strict(switch, monkeypatch)
     assert states(await drives.connect(CIRCUIT)) == [(pair, STEADY) for pair in CIRCUIT]
@@ -218,10 +225,10 @@ async def test_connect__many_at_once_do_not_disturb_each_other(world: Any) -> No
 
 
 async def test_connection_cut_meanwhile__an_error_now_and_service_again_soon(
-    way: tuple[str, str], make_switch: Make, make_driver: Make, until: Make
+    way: tuple[str, dict[str, str]], make_switch: Make, make_driver: Make, until: Make
 ) -> None:
     switch = await make_switch(way[0], reconfiguration_s=0.3)
-    drives, heard = await make_driver(switch.ocs, mode=way[1])
+    drives, heard = await make_driver(switch.ocs, **way[1])
     work = asyncio.create_task(drives.connect([Pair(1, 2)]))
     await until(lambda: switch.engine.cross_connects())
     switch.server.drop_sessions()
@@ -282,9 +289,9 @@ async def test_nobody_there__calls_fail_with_the_address_and_succeed_once_it_is_
     await gone.server.close()
     drives, heard = await make_driver(gone.ocs, wait=False)
     await until(lambda: "cannot connect" in trouble(drives))
-    with pytest.raises(SouthboundError, match=f"127.0.0.1:{gone.ocs.tl1_port} is not connected"):
+    with pytest.raises(SouthboundError, match=f"127.0.0.1:{gone.ocs.management_port} is not connected"):
         await drives.connect([Pair(1, 2)])
-    await make_switch(port=gone.ocs.tl1_port)
+    await make_switch(port=gone.ocs.management_port)
     await heard.until(lambda h: h.ups)
     assert states(await drives.connect([Pair(1, 2)])) == [(Pair(1, 2), STEADY)]
 
@@ -317,7 +324,7 @@ def test_on_uvloop__as_the_manager_runs_it() -> None:
         server = emulator.Server(engine, GlimmerglassServer())
         await server.start("127.0.0.1", 0)
         up = asyncio.Event()
-        here = replace(ocs, address=IPv4Address("127.0.0.1"), tl1_port=server.port)
+        here = replace(ocs, address=IPv4Address("127.0.0.1"), management_port=server.port)
         drives = driver.OcsDriver(here, up.set, lambda cause: None)
         await drives.start()
         async with asyncio.timeout(10):
@@ -335,7 +342,9 @@ async def scripted(make_driver: Make, ocs: Ocs, serve: Any, **options: Any) -> A
     """A driver whose switch answers by `serve(reader, writer)`."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    made = await make_driver(replace(ocs, address=IPv4Address("127.0.0.1"), tl1_port=port), wait=False, **options)
+    made = await make_driver(
+        replace(ocs, address=IPv4Address("127.0.0.1"), management_port=port), wait=False, **options
+    )
     return server, *made
 
 
