@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from rostrum.lab.ocs import timing
 from rostrum.lab.ocs.control import Control
 from rostrum.lab.ocs.engine import Engine
 from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
-from rostrum.lab.ocs.gnmi import GnmiServer
 from rostrum.lab.ocs.light import KernelLight, Light, LightError, NoLight
 from rostrum.lab.ocs.model import Model
 from rostrum.lab.ocs.polatis import PolatisServer
@@ -119,13 +119,19 @@ async def _serve(switches: list[Ocs], emulation: Emulation, options: argparse.Na
     return 0
 
 
+def _gnmi(engine: Engine) -> Any:
+    from rostrum.lab.ocs.gnmi import GnmiServer
+
+    return GnmiServer(engine)
+
+
 async def _start(ocs: Ocs, emulation: Emulation, options: argparse.Namespace, stack: contextlib.AsyncExitStack) -> None:
     light: Light = NoLight() if options.no_light else KernelLight(ocs, CACHE)
     model = Model(ocs, emulation.reconfiguration, emulation.ringing_s, emulation.ringing_loss, emulation.seed)
     engine = Engine(model, light)
     stack.callback(engine.close)
     dialect = DIALECTS.get(ocs.dialect)
-    server = Server(engine, dialect()) if dialect else GnmiServer(engine)
+    server = Server(engine, dialect()) if dialect else _gnmi(engine)
     name = f"{server.dialect.name} style TL1" if isinstance(server, Server) else server.name
     host, port = _address(ocs, options.listen)
     try:

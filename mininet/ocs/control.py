@@ -18,12 +18,14 @@ import contextlib
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rostrum.lab.ocs import faults, timing
 from rostrum.lab.ocs.engine import Engine
-from rostrum.lab.ocs.gnmi import GnmiServer
 from rostrum.lab.ocs.server import Server
+
+if TYPE_CHECKING:
+    from rostrum.lab.ocs.gnmi import GnmiServer
 
 MAX_LINE_BYTES = 65_536
 MAX_CLIENTS = 32

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import grpc
-from pygnmi.spec.v080 import gnmi_pb2, gnmi_pb2_grpc
+from finsy.proto import gnmi, gnmi_grpc
 from rostrum.controller.core.model import CrossConnectState, Pair
 from rostrum.controller.southbound.ocs import ocp
 from rostrum.controller.southbound.ocs.ocp import ModelError, Words
@@ -45,7 +45,7 @@ class Refusal(Exception):
         self.code = code
 
 
-class GnmiServer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
+class GnmiServer(gnmi_grpc.gNMIServicer):
     """Serves one emulated OCS; to the control socket as a TL1 `Server` is."""
 
     name = "OCP model by gNMI"
@@ -77,7 +77,7 @@ class GnmiServer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
                 ("grpc.http2.min_ping_interval_without_data_ms", 1000),
             ),
         )
-        gnmi_pb2_grpc.add_gNMIServicer_to_server(self, server)
+        gnmi_grpc.add_gNMIServicer_to_server(self, server)
         try:
             self.port = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:
@@ -95,7 +95,7 @@ class GnmiServer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
             await self._server.stop(None)
 
     def drop_sessions(self) -> int:
-        """Cut every connection, as a crash of the switch's controller card would; returns how many streams there were."""
+        """Cut every connection, as a crash of the controller card would; returns how many streams there were."""
         if self._restarting is None or self._restarting.done():
             self._restarting = asyncio.create_task(self._restart())
         return len(self._streams)
@@ -175,9 +175,7 @@ class GnmiServer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
             raise Refusal(grpc.StatusCode.UNAUTHENTICATED, "user or password is wrong")
 
     def _capabilities(self) -> Any:
-        answer = gnmi_pb2.CapabilityResponse(
-            supported_encodings=[gnmi_pb2.JSON_IETF, gnmi_pb2.JSON], gNMI_version="0.8.0"
-        )
+        answer = gnmi.CapabilityResponse(supported_encodings=[gnmi.JSON_IETF, gnmi.JSON], gNMI_version="0.8.0")
         for name, organization, version in ocp.MODELS:
             answer.supported_models.add(name=name, organization=organization, version=version)
         return answer
@@ -188,14 +186,14 @@ class GnmiServer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
         _check_encoding(request.encoding)
         prefix = ocp.words_of(request.prefix)
         tree = self.tree()
-        answer = gnmi_pb2.GetResponse()
-        for one in request.path or [gnmi_pb2.Path()]:
+        answer = gnmi.GetResponse()
+        for one in request.path or [gnmi.Path()]:
             words = (*prefix, *ocp.words_of(one))
             value = _find(tree, words)
             if value is None:
                 raise Refusal(grpc.StatusCode.NOT_FOUND, f"there is no {ocp.text(words)}")
-            where = gnmi_pb2.Path(elem=[*request.prefix.elem, *one.elem])
-            update = gnmi_pb2.Update(path=where, val=ocp.json_value(value))
+            where = gnmi.Path(elem=[*request.prefix.elem, *one.elem])
+            update = gnmi.Update(path=where, val=ocp.json_value(value))
             answer.notification.add(timestamp=time.time_ns(), update=[update])
         return answer
 
@@ -275,20 +273,20 @@ class GnmiServer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
         there = {one.pair for one in self.engine.cross_connects()}
         before = {self._names.get(pair, ocp.connection_name(pair)): pair for pair in there}
         after: dict[str, Pair | None] = dict(before)
-        answer = gnmi_pb2.SetResponse(timestamp=time.time_ns())
+        answer = gnmi.SetResponse(timestamp=time.time_ns())
         for one in request.delete:
             self._delete(after, (*prefix, *ocp.words_of(one)))
-            answer.response.add(path=one, op=gnmi_pb2.UpdateResult.DELETE)
+            answer.response.add(path=one, op=gnmi.UpdateResult.DELETE)
         wanted: dict[str, dict[str, str]] = {}
         for update in request.replace:
             words = (*prefix, *ocp.words_of(update.path))
             if len(words) <= 2:
                 self._delete(after, ("connections",))
             self._want(wanted, update, prefix)
-            answer.response.add(path=update.path, op=gnmi_pb2.UpdateResult.REPLACE)
+            answer.response.add(path=update.path, op=gnmi.UpdateResult.REPLACE)
         for update in request.update:
             self._want(wanted, update, prefix)
-            answer.response.add(path=update.path, op=gnmi_pb2.UpdateResult.UPDATE)
+            answer.response.add(path=update.path, op=gnmi.UpdateResult.UPDATE)
         for name, config in wanted.items():
             after[name] = self._pair(name, config, after.get(name))
         kept = {name: pair for name, pair in after.items() if pair is not None}
@@ -397,17 +395,17 @@ class GnmiServer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
         told = self._leaves(paths)
         if not wanted.updates_only:
             yield _notification(told, ())
-        yield gnmi_pb2.SubscribeResponse(sync_response=True)
-        if wanted.mode == gnmi_pb2.SubscriptionList.ONCE:
+        yield gnmi.SubscribeResponse(sync_response=True)
+        if wanted.mode == gnmi.SubscriptionList.ONCE:
             return
-        if wanted.mode == gnmi_pb2.SubscriptionList.POLL:
+        if wanted.mode == gnmi.SubscriptionList.POLL:
             async for request in iterator:
                 if not request.HasField("poll"):
                     raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, "only polls may follow")
                 yield _notification(self._leaves(paths), ())
-                yield gnmi_pb2.SubscribeResponse(sync_response=True)
+                yield gnmi.SubscribeResponse(sync_response=True)
             return
-        sampled = [one.sample_interval / 1e9 for one in wanted.subscription if one.mode == gnmi_pb2.SAMPLE]
+        sampled = [one.sample_interval / 1e9 for one in wanted.subscription if one.mode == gnmi.SAMPLE]
         interval = max(SAMPLE_LEAST_S, min(sampled)) if sampled else None
         while True:
             try:
@@ -435,7 +433,7 @@ class GnmiServer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
 
 
 def _check_encoding(encoding: int) -> None:
-    if encoding not in (gnmi_pb2.JSON, gnmi_pb2.JSON_IETF):
+    if encoding not in (gnmi.JSON, gnmi.JSON_IETF):
         raise Refusal(grpc.StatusCode.UNIMPLEMENTED, "values are told in JSON_IETF (or JSON)")
 
 
@@ -486,7 +484,7 @@ LISTS = ("port-connection", "component", "port-groups", "connection-groups")
 
 def _path(words: Words) -> Any:
     """Words as a gNMI path again."""
-    made = gnmi_pb2.Path()
+    made = gnmi.Path()
     inner: Iterator[str] = iter(words)
     for word in inner:
         elem = made.elem.add(name=word)
@@ -496,7 +494,7 @@ def _path(words: Words) -> Any:
 
 
 def _notification(news: Leaves, gone: Iterable[Words]) -> Any:
-    answer = gnmi_pb2.SubscribeResponse()
+    answer = gnmi.SubscribeResponse()
     answer.update.timestamp = time.time_ns()
     for words, value in news.items():
         answer.update.update.add(path=_path(words), val=ocp.json_value(value))

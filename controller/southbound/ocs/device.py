@@ -46,7 +46,7 @@ class Device:
         self.up = False
         self._cause = "closed"
 
-    async def leave(self) -> None:
+    async def leave(self) -> None:  # noqa: B027 most switches do not
         """Takes leave of the switch, if it wants that."""
 
     async def _stay_connected(self) -> None:

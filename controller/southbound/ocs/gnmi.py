@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import grpc
-from pygnmi.spec.v080 import gnmi_ext_pb2, gnmi_pb2, gnmi_pb2_grpc
+from finsy.proto import gnmi, gnmi_ext, gnmi_grpc
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
 from rostrum.controller.runtime.run_clock import CLOCK, Within
 from rostrum.controller.southbound.api import OnCrossConnect, OnOcsDown, OnOcsUp
@@ -266,7 +266,7 @@ class GnmiDriver(Device):
 
     async def _set(self, pairs: Iterable[Pair] = (), deletes: Iterable[str] = ()) -> None:
         """One Set. Raises Refused, or SouthboundError when nothing can be known."""
-        request = gnmi_pb2.SetRequest()
+        request = gnmi.SetRequest()
         for name in deletes:
             request.delete.append(ocp.path("connections", ("port-connection", name)))
         for pair in pairs:
@@ -283,11 +283,11 @@ class GnmiDriver(Device):
                     f"index, {pair.input}->{pair.output} is not among them"
                 ) from None
             where = ocp.path("connections", ("port-connection", name), "config")
-            request.update.append(gnmi_pb2.Update(path=where, val=ocp.json_value(config)))
+            request.update.append(gnmi.Update(path=where, val=ocp.json_value(config)))
         if self._election_id:
-            arbitration = gnmi_ext_pb2.MasterArbitration(
-                role=gnmi_ext_pb2.Role(id=""),
-                election_id=gnmi_ext_pb2.Uint128(high=self._election_id >> 64, low=self._election_id & (1 << 64) - 1),
+            arbitration = gnmi_ext.MasterArbitration(
+                role=gnmi_ext.Role(id=""),
+                election_id=gnmi_ext.Uint128(high=self._election_id >> 64, low=self._election_id & (1 << 64) - 1),
             )
             request.extension.add().master_arbitration.CopyFrom(arbitration)
         if self._may_order is not None and not self._may_order():
@@ -295,7 +295,7 @@ class GnmiDriver(Device):
         await self._call("Set", request)
 
     async def _get(self, paths: Iterable[Any]) -> list[tuple[Words, Any]]:
-        request = gnmi_pb2.GetRequest(path=list(paths), encoding=gnmi_pb2.JSON_IETF)
+        request = gnmi.GetRequest(path=list(paths), encoding=gnmi.JSON_IETF)
         answer = await self._call("Get", request)
         try:
             return [
@@ -362,7 +362,7 @@ class GnmiDriver(Device):
         )
         channel = grpc.aio.insecure_channel(where, options)
         try:
-            self._stub = gnmi_pb2_grpc.gNMIStub(channel)
+            self._stub = gnmi_grpc.gNMIStub(channel)
             await self._learn(where)
             return await self._follow()
         except grpc.aio.AioRpcError as error:
@@ -377,9 +377,7 @@ class GnmiDriver(Device):
     async def _learn(self, where: str) -> None:
         """What the switch is: its models, its ports."""
         try:
-            answer = await self._stub.Capabilities(
-                gnmi_pb2.CapabilityRequest(), timeout=ANSWER_S, metadata=self._metadata
-            )
+            answer = await self._stub.Capabilities(gnmi.CapabilityRequest(), timeout=ANSWER_S, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 raise SouthboundError(f"{self.ocs.name} refused user {self.ocs.user}: {error.details()}") from None
@@ -402,10 +400,10 @@ class GnmiDriver(Device):
 
     async def _follow(self) -> str:
         """Reads the stream until it ends; returns why."""
-        request = gnmi_pb2.SubscribeRequest()
-        request.subscribe.mode = gnmi_pb2.SubscriptionList.STREAM
-        request.subscribe.encoding = gnmi_pb2.JSON_IETF
-        request.subscribe.subscription.add(path=ocp.path("connections"), mode=gnmi_pb2.ON_CHANGE)
+        request = gnmi.SubscribeRequest()
+        request.subscribe.mode = gnmi.SubscriptionList.STREAM
+        request.subscribe.encoding = gnmi.JSON_IETF
+        request.subscribe.subscription.add(path=ocp.path("connections"), mode=gnmi.ON_CHANGE)
         self._table = Table(4 * self.ocs.ports)
         stream = self._stub.Subscribe(metadata=self._metadata)
         await stream.write(request)

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pygnmi.spec.v080 import gnmi_pb2
+from finsy.proto import gnmi
 from rostrum.controller.core.model import CrossConnectState, Pair
 
 MODELS = (
@@ -53,7 +53,7 @@ def connection_name(pair: Pair) -> str:
 
 def path(*words: str | tuple[str, str]) -> Any:
     """path("connections", ("port-connection", "x")) -> /connections/port-connection[name=x]"""
-    made = gnmi_pb2.Path()
+    made = gnmi.Path()
     for word in words:
         if isinstance(word, tuple):
             made.elem.add(name=word[0], key={"name": word[1]})
@@ -122,7 +122,7 @@ def update_leaves(update: Any, prefix: Words = ()) -> Iterator[tuple[Words, Any]
 
 
 def json_value(value: Any) -> Any:
-    return gnmi_pb2.TypedValue(json_ietf_val=json.dumps(value, separators=(",", ":")).encode())
+    return gnmi.TypedValue(json_ietf_val=json.dumps(value, separators=(",", ":")).encode())
 
 
 def dbm(value: Any) -> float | None:
