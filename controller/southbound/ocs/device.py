@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
@@ -16,7 +17,7 @@ BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect; the l
 MAX_PAIRS = 1024  # of one call
 
 
-class Device:
+class Device(ABC):
     """`on_up()` each time it is ready, `on_down(cause)` when the connection is lost, `on_change(cross_connect)` when
     the switch reports a FAULT by itself. A driver adds `session` and the calls of `api.CircuitSwitch`."""
 
@@ -29,9 +30,9 @@ class Device:
         self._connecting: set[Pair] = set()
         self._impossible = False  # it listed a cross-connect of ports that it does not have, and that was told
 
+    @abstractmethod
     async def session(self) -> str:
         """Connects, says `now_up()` when it works, returns why it ended. Raises SouthboundError, before or after."""
-        raise NotImplementedError
 
     async def start(self) -> None:
         self._cause = "connecting"
