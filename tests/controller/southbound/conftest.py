@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from rostrum.controller.core.model import CrossConnect
-from rostrum.controller.southbound.ocs.device import Device
 from rostrum.controller.southbound.ocs.devices import driver_of
 from rostrum.lab.ocs import faults
 from rostrum.lab.ocs.engine import Engine
@@ -70,7 +69,7 @@ class Heard:
 
 
 MakeSwitch = Callable[..., Awaitable[Switch]]
-MakeDriver = Callable[..., Awaitable[tuple[Device, Heard]]]
+MakeDriver = Callable[..., Awaitable[tuple[Any, Heard]]]
 
 
 @pytest.fixture
@@ -99,9 +98,9 @@ async def make_switch() -> AsyncIterator[MakeSwitch]:
 @pytest.fixture
 async def make_driver() -> AsyncIterator[MakeDriver]:
     """make_driver(ocs, mode="ASYNC") -> a started driver and what it calls back; waits for its login if `wait`."""
-    made: list[Device] = []
+    made: list[Any] = []
 
-    async def make(ocs: Ocs, wait: bool = True, **options: Any) -> tuple[Device, Heard]:
+    async def make(ocs: Ocs, wait: bool = True, **options: Any) -> tuple[Any, Heard]:
         heard = Heard()
         driver = driver_of(ocs.dialect)(ocs, heard.up, heard.downs.append, heard.changes.append, **options)
         made.append(driver)
