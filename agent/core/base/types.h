@@ -109,9 +109,9 @@ typedef enum { RS_PATH_CIRCUIT = 1, RS_PATH_PACKET = 2 } rs_path_kind;
 
 #define RS_ENGINES_MOST 32 /* their numbers are below */
 
-/* By which protocol a transfer runs: Republic (docs/republic.md), or RDCM (docs/rdcm.md), which is for packet trees.
- * The numbers are those of engines on the wire. */
-typedef enum { RS_PROTOCOL_REPUBLIC = 0, RS_PROTOCOL_RDCM = 1 } rs_protocol;
+/* By which protocol a transfer runs: Republic (docs/republic.md), RDCM (docs/rdcm.md), which is for packet trees, or
+ * the one for wide areas (docs/wan.md). The numbers are those of engines on the wire. */
+typedef enum { RS_PROTOCOL_REPUBLIC = 0, RS_PROTOCOL_RDCM = 1, RS_PROTOCOL_WAN = 2 } rs_protocol;
 
 /* The rings of a backup overlay that a receiver joins (RDCM Sec. 3.2): exactly one leaf ring, if there is more than
  * one receiver, and at most one proxy ring. */

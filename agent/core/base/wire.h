@@ -10,16 +10,17 @@
 
 #define RS_WIRE_VERSION 2
 #define RS_DATA_MAGIC 0x5253
-#define RS_DATA_HEADER 32        /* bytes before the fragment in a data packet */
-#define RS_REPAIR_HEADER 48      /* bytes before the payload in a repair packet */
-#define RS_SEAL_BYTES 24         /* more in a packet that is sealed: epoch and counter 8, tag 16 */
-#define RS_CONTROL_LENGTH 4      /* the length field in front of a control message */
-#define RS_CONTROL_COMMON 20     /* length field and common part */
-#define RS_CONTROL_PEEK 8        /* of a message's bytes tell how it lies in a stream */
-#define RS_PATCH_HEADER 28       /* a PTCH_DATA up to its fragment */
-#define RS_FRAGMENT_MAX 65000    /* bytes in a fragment */
-#define RS_FRAGMENT_LEAST 256    /* of an object of more fragments than the next: work for each of them */
-#define RS_FRAGMENTS_SMALL 65536 /* must stay in proportion to the bytes */
+#define RS_WAN_STATUS_MAGIC 0x5357 /* between peers, of the engine for wide areas: wan/wire.h */
+#define RS_DATA_HEADER 32          /* bytes before the fragment in a data packet */
+#define RS_REPAIR_HEADER 48        /* bytes before the payload in a repair packet */
+#define RS_SEAL_BYTES 24           /* more in a packet that is sealed: epoch and counter 8, tag 16 */
+#define RS_CONTROL_LENGTH 4        /* the length field in front of a control message */
+#define RS_CONTROL_COMMON 20       /* length field and common part */
+#define RS_CONTROL_PEEK 8          /* of a message's bytes tell how it lies in a stream */
+#define RS_PATCH_HEADER 28         /* a PTCH_DATA up to its fragment */
+#define RS_FRAGMENT_MAX 65000      /* bytes in a fragment */
+#define RS_FRAGMENT_LEAST 256      /* of an object of more fragments than the next: work for each of them */
+#define RS_FRAGMENTS_SMALL 65536   /* must stay in proportion to the bytes */
 #define RS_STREAM_FRAGMENTS (UINT64_C(1) << 40) /* of a stream whose end is not known */
 #define RS_NAME_MAX 255
 #define RS_REPAIR_NUMBERS ((1u << 24) - 1)
@@ -33,9 +34,9 @@
  * gap. */
 #define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)
 
-/* RS_DATA_LIMIT (RDCM): `aux` holds up to which sn the sender may go now. RS_DATA_REPORT: whoever sees the packet
- * says RATE at once. RS_DATA_REPAIR: the header is an rs_repair_header, and with it only: RS_DATA_MARK, say what is
- * missing (PTCH_MAP); RS_DATA_DONE, all data packets of the session were sent before. */
+/* RS_DATA_LIMIT: `aux` holds a word of the engine's (RDCM: up to which sn the sender may go now). RS_DATA_REPORT:
+ * whoever sees the packet says RATE at once. RS_DATA_REPAIR: the header is an rs_repair_header, and with it only:
+ * RS_DATA_MARK, say what is missing (PTCH_MAP); RS_DATA_DONE, all data packets of the session were sent before. */
 enum {
     RS_DATA_FIRST = 1,
     RS_DATA_ATTEMPT = 2,
@@ -53,7 +54,7 @@ typedef struct {
     uint32_t session; /* below RS_SESSIONS_MAX */
     uint64_t nonce;   /* of the transfer, as in its OPEN: of another opening's packets none is taken */
     uint64_t sn;
-    uint64_t aux; /* object size with RS_DATA_FIRST, limit with RS_DATA_LIMIT, else 0 */
+    uint64_t aux; /* object size with RS_DATA_FIRST, the engine's word with RS_DATA_LIMIT, else 0 */
 } rs_data_header;
 
 /* A repair: the XOR of fragments, of which each of those it is for misses one. */

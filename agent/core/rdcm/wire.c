@@ -68,7 +68,8 @@ int rs_wire_datagram(const uint8_t *bytes, size_t length, size_t *header_length)
     if (length < 4)
         return -1;
     uint64_t magic = get(bytes, 2);
-    if ((magic == RS_ACK_MAGIC || magic == RS_REPORT_MAGIC) && length <= RS_HEADER_MAX)
+    bool known = magic == RS_ACK_MAGIC || magic == RS_REPORT_MAGIC || magic == RS_WAN_STATUS_MAGIC;
+    if (known && length <= RS_HEADER_MAX)
         *header_length = length;
     else if (magic == RS_DATA_MAGIC && !(bytes[3] & RS_DATA_REPAIR) && length >= RS_DATA_HEADER)
         *header_length = RS_DATA_HEADER;

@@ -38,8 +38,8 @@ typedef struct {
 size_t rs_ack_encode(const rs_ack *ack, uint8_t *out);
 bool rs_ack_decode(const uint8_t *bytes, size_t length, rs_ack *out);
 
-/* A datagram from a peer: how many of its bytes are header as rs_packet_in wants it, the rest being payload. -1: none
- * of ours. */
+/* A datagram from a peer, of any engine: how many of its bytes are header as rs_packet_in wants it, the rest being
+ * payload. -1: none of ours. */
 int rs_wire_datagram(const uint8_t *bytes, size_t length, size_t *header_length);
 
 #endif

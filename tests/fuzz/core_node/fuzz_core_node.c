@@ -10,6 +10,8 @@
 #include "core/rdcm/options.h"
 #include "core/rdcm/wire.h"
 #include "core/transfer/node.h"
+#include "core/wan/options.h"
+#include "core/wan/wire.h"
 
 #define NODES 3
 #define FRAGMENTS_MOST 2048
@@ -362,9 +364,36 @@ static void view(world *w, uint32_t n) {
     rs_set_view(w->node[n], w->now, take(w, 1) % 2 ? w->last[n] : w->incoming[n], &v);
 }
 
+static void forge_status(world *w, uint32_t to) {
+    uint8_t header[RS_HEADER_MAX];
+    rs_wan_status s = {.nonce = nonce(w), .session = (uint32_t)(take(w, 1) % 3), .receivers = 1};
+    s.next = take(w, 2);
+    s.cum = take(w, 1) % 8 ? take(w, 2) : take(w, 8) >> 3;
+    s.received = s.next + take(w, 1);
+    s.stamp_us = take(w, 5);
+    s.at = take(w, 8) >> 3;
+    s.waited_us = (uint32_t)take(w, 4);
+    s.nack_count = (uint32_t)(take(w, 1) % (RS_WAN_NACKS + 1));
+    for (uint32_t i = 0; i < s.nack_count; i++) {
+        s.nacks[i].base = take(w, 2);
+        s.nacks[i].bits = 9;
+        s.nacks[i].map[0] = (uint8_t)(take(w, 1) | 1);
+        s.nacks[i].map[1] = 1;
+    }
+    rs_packet_in in = {.channel = RS_CH_PEER_DATAGRAM,
+                       .peer = (rs_peer)(take(w, 1) % 3),
+                       .header = header,
+                       .header_length = rs_wan_encode_status(&s, header)};
+    receive(w, to, &in);
+}
+
 static void forge_ack(world *w, uint32_t to) {
     uint8_t header[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
     rs_ack ack = {.flags = (uint8_t)(take(w, 1) % 128), .nonce = nonce(w), .version = take(w, 1)};
+    if (ack.version % 4 == 3) {
+        forge_status(w, to);
+        return;
+    }
     ack.cum = take(w, 1) % 8 ? take(w, 1) : take(w, 8) >> 3;
     ack.expected = take(w, 1) % 8 ? take(w, 2) : take(w, 8);
     ack.base = (take(w, 1) % 8 ? take(w, 1) : take(w, 7)) / 64 * 64;
@@ -418,7 +447,9 @@ static void grant(world *w, uint32_t n) {
                        .reconfiguration = (rs_time)take(w, 1) * 1000000,
                        .rate_bps = (int64_t)take(w, 4),
                        .light_bound = (rs_time)take(w, 1) * 10000000};
-    g.protocol = g.kind == RS_PATH_PACKET && g.light_bound % 20000000 ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC;
+    static const rs_protocol protocols[] = {RS_PROTOCOL_REPUBLIC, RS_PROTOCOL_RDCM, RS_PROTOCOL_WAN, RS_PROTOCOL_RDCM};
+    if (g.kind == RS_PATH_PACKET)
+        g.protocol = protocols[g.light_bound / 10000000 % 4];
     rs_path_granted(w->node[n], w->now, w->last[n], &g);
 }
 
@@ -583,6 +614,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     w.in = (bytes){data, size};
     rs_allocator allocator = {.alloc = counted_alloc, .release = counted_release, .context = &w};
     const rs_rdcm_config rdcm = {.stream_bytes = 25600};
+    const rs_wan_config wan = {.coded = true, .proactive = 5};
     for (uint32_t n = 0; n < NODES; n++) {
         rs_config config = {.seed = n,
                             .fragment_size = 100,
@@ -593,6 +625,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                             .feedback_arity = 1 + n,
                             .directory = {.peer_at = peer_at, .place_of = place_of, .host_bits = 1},
                             .options[RS_PROTOCOL_RDCM] = &rdcm,
+                            .options[RS_PROTOCOL_WAN] = &wan,
                             .nic_rate_bps = 1000000000};
         w.node[n] = rs_node_new(&config, &allocator);
         must(w.node[n] != NULL);

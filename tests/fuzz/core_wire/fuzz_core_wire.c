@@ -8,6 +8,7 @@
 #include "core/base/wire.h"
 #include "core/feedback/report.h"
 #include "core/rdcm/wire.h"
+#include "core/wan/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -59,6 +60,16 @@ static void report(const uint8_t *bytes, size_t size) {
         must(rs_request_encode(&asked, again) == size && memcmp(again, bytes, size) == 0);
 }
 
+static void status(const uint8_t *bytes, size_t size) {
+    rs_wan_status s;
+    uint8_t again[RS_HEADER_MAX];
+    if (!rs_wan_decode_status(bytes, size, &s))
+        return;
+    must(s.nack_count <= RS_WAN_NACKS && rs_wan_encode_status(&s, again) == size && memcmp(again, bytes, size) == 0);
+    for (uint32_t i = 0; i < s.nack_count; i++)
+        must(s.nacks[i].base % RS_WAN_SECTION + s.nacks[i].bits <= RS_WAN_SECTION);
+}
+
 static void control(const uint8_t *bytes, size_t size, uint32_t payload) {
     rs_message message;
     uint8_t again[RS_HEADER_MAX];
@@ -91,6 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     repair_header(bytes, size - 1);
     acknowledgement(bytes, size - 1);
     report(bytes, size - 1);
+    status(bytes, size - 1);
     control(bytes, size - 1, (uint32_t)data[0] * 300);
     rs_wire_frame(bytes, size - 1, &header_length, &payload_length);
     free(bytes);

@@ -331,7 +331,7 @@ int main(void) {
     static struct CMUnitTest tests[RS_ENGINES_MOST * sizeof each / sizeof each[0]];
     static char names[RS_ENGINES_MOST * sizeof each / sizeof each[0]][120];
     size_t count = 0;
-    assert_true(rs_engine_count == 3 && rs_engine_word(7) != NULL);
+    assert_true(rs_engine_count == 4 && rs_engine_word(7) != NULL);
     for (uint32_t row = 0; row < rs_engine_count; row++)
         for (size_t i = 0; i < sizeof each / sizeof each[0]; i++, count++) {
             snprintf(names[count], sizeof names[count], "%s: %s", rs_engines_known[row]->word, each[i].name);

@@ -1,0 +1,258 @@
+#include "core/wan/congestion.h"
+
+#include <math.h>
+
+#define MS INT64_C(1000000)
+#define SECOND INT64_C(1000000000)
+#define FIRST_BYTES (256 << 10) /* in the first round trip to one receiver: what any queue takes, paced */
+#define TREE_EXPONENT 0.8       /* Chuang and Sirbu: L_m / L_u = N^0.8 */
+#define RATE_LEAST 1000000      /* bit/s: never below, or a transfer would not end */
+/* The queue wanted at the narrowest place: these bytes of each transfer, as FAST TCP's alpha: equal for all, so that
+ * transfers that share the place come to equal rates. */
+#define QUEUE_BITS (192e3 * 8)
+#define QUEUE_LEAST (1 * MS)
+#define QUEUE_MOST (25 * MS)
+#define WINDOW_LEAST (2 * MS) /* time over which a sample of what comes out is taken; and an eighth of a round trip */
+#define GROWTH 2.5            /* start-up: faster by that each round trip */
+#define GREW 1.2              /* a round trip that brought less more than that was flat; two of them end start-up */
+#define VELOCITY_FIRST 0.01   /* share faster after a round trip without a queue; doubled each time */
+#define VELOCITY_MOST 0.125
+#define SLOWER_MOST 0.25 /* in a window */
+#define LOSS_MUCH 0.02   /* above what is usual: it may be a queue that is too short to be seen */
+#define LOSS_USUAL_MOST 0.3
+#define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
+#define CUBIC_C 0.4
+#define CUBIC_BETA 0.7
+
+double rs_wan_tree_size(uint32_t receivers) {
+    return pow(receivers ? (double)receivers : 1, TREE_EXPONENT);
+}
+
+int64_t rs_wan_first_rate(rs_time grtt, uint32_t receivers, uint32_t tree_links, double path_links) {
+    double size = tree_links && path_links >= 1 ? tree_links / path_links : rs_wan_tree_size(receivers);
+    double rate = FIRST_BYTES * 8e9 / (double)(grtt > MS / 2 ? grtt : MS / 2) / (size > 1 ? size : 1);
+    return rate > RATE_LEAST ? (int64_t)rate : RATE_LEAST;
+}
+
+void rs_wan_path_start(rs_wan_path *p, rs_wan_congestion law, uint32_t packet_bytes, int64_t first_bps,
+                       int64_t most_bps) {
+    *p = (rs_wan_path){.law = law,
+                       .packet_bytes = packet_bytes,
+                       .rate_bps = first_bps < most_bps ? first_bps : most_bps,
+                       .most_bps = most_bps,
+                       .velocity = VELOCITY_FIRST};
+}
+
+void rs_wan_path_resume(rs_wan_path *p) {
+    p->based = false;
+}
+
+static void set_rate(rs_wan_path *p, double bps) {
+    double most = (double)p->most_bps;
+    p->rate_bps = (int64_t)(bps > most ? most : bps < RATE_LEAST ? RATE_LEAST : bps);
+}
+
+static rs_time wanted_queue(const rs_wan_path *p) {
+    rs_time queue = (rs_time)(QUEUE_BITS * 1e9 / (double)p->rate_bps);
+    return queue < QUEUE_LEAST ? QUEUE_LEAST : queue > QUEUE_MOST ? QUEUE_MOST : queue;
+}
+
+static void take_trip(rs_wan_path *p, const rs_wan_sample *s) {
+    if (s->rtt <= 0)
+        return;
+    p->rtt = p->rtt ? p->rtt + (s->rtt - p->rtt) / 8 : s->rtt;
+    if (p->spell_end == 0 || s->now >= p->spell_end) {
+        p->before = p->spell_end ? p->recent : s->rtt;
+        p->recent = s->rtt;
+        p->spell_end = s->now + SPELL;
+    }
+    p->recent = s->rtt < p->recent ? s->rtt : p->recent;
+    p->least = p->recent < p->before ? p->recent : p->before;
+    p->window_least = p->window_least == 0 || s->rtt < p->window_least ? s->rtt : p->window_least;
+}
+
+static double bps(const rs_wan_path *p, uint64_t packets, rs_time time) {
+    return (double)packets * p->packet_bytes * 8e9 / (double)time;
+}
+
+/* What one window has shown. */
+typedef struct {
+    rs_time time;
+    double passed_bps; /* what the receiver moved on by: what was lost at random came out of the path, too */
+    double came_bps;
+    double lost, marked; /* shares of what passed */
+    bool dropped;
+    double trips; /* its length in round trips */
+} window;
+
+static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
+    const rs_wan_sample *b = &p->base;
+    rs_time least = p->least / 8 > WINDOW_LEAST ? p->least / 8 : WINDOW_LEAST;
+    if (!p->based || s->next < b->next || s->received < b->received || s->repairs < b->repairs || s->at < b->at ||
+        s->marked < b->marked || s->dropped < b->dropped) {
+        p->based = true;
+        p->base = *s;
+        p->window_least = 0;
+        return false;
+    }
+    w->time = s->at - b->at;
+    if (w->time < least)
+        return false;
+    uint64_t passed = s->next - b->next, came = s->received - b->received, repairs = s->repairs - b->repairs;
+    came = came < passed ? came : passed;
+    w->passed_bps = bps(p, passed + repairs, w->time);
+    w->came_bps = bps(p, came + repairs, w->time);
+    w->lost = passed ? (double)(passed - came) / (double)passed : 0;
+    uint64_t all = came + repairs, marked = s->marked - b->marked;
+    w->marked = all ? (double)(marked < all ? marked : all) / (double)all : 0;
+    w->dropped = s->dropped > b->dropped;
+    w->trips = p->least ? (double)w->time / (double)p->least : 1;
+    w->trips = w->trips < 1 ? w->trips : 1;
+    p->queue = p->window_least > p->least ? p->window_least - p->least : 0;
+    p->delivered_bps += (int64_t)((w->passed_bps - (double)p->delivered_bps) * (p->delivered_bps ? w->trips : 1));
+    p->base = *s;
+    p->window_least = 0;
+    return true;
+}
+
+/* Faster by GROWTH each round trip, until no more comes out or a queue stands. */
+static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    double came = w->passed_bps;
+    if (p->queue > wanted_queue(p) / 4) /* behind a queue, what overflowed was not carried */
+        came = w->came_bps;
+    p->round_most_bps = (int64_t)came > p->round_most_bps ? (int64_t)came : p->round_most_bps;
+    if (came * GROWTH > (double)p->rate_bps && !s->limited)
+        set_rate(p, came * GROWTH);
+    bool full = p->queue > wanted_queue(p) + p->least / 32 || w->marked > 0.05 || w->dropped;
+    if (s->next >= p->round_end) {
+        bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || s->limited;
+        p->flat = grew ? 0 : p->flat + 1;
+        p->found_bps = p->round_most_bps > p->found_bps ? p->round_most_bps : p->found_bps;
+        p->round_most_bps = 0;
+        p->round_end = s->sent + 1;
+        full |= p->flat >= 2;
+    }
+    if (!full && p->rate_bps < p->most_bps)
+        return;
+    p->found = true;
+    p->judge_from = s->sent + 1; /* start-up goes too fast on purpose */
+    double best = (double)(p->found_bps > p->round_most_bps ? p->found_bps : p->round_most_bps);
+    if (full)
+        set_rate(p, best * (1 - SLOWER_MOST));
+    p->delivered_bps = (int64_t)best;
+    p->window = best / 8e9 * (double)p->rtt;
+    p->window_most = p->window;
+    p->epoch = s->now;
+    p->event_end = s->sent;
+}
+
+/* Losses above the usual may be those of a queue that is too short to be seen: the rate goes to what came through. If
+ * that does not lessen them they are the path's, and the rate goes back. */
+static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    if (s->next < p->judge_from)
+        return false;
+    if (p->lost_before_cut > 0) {
+        bool same = w->lost > 0.7 * p->lost_before_cut;
+        if (same) {
+            p->lost_usually = w->lost < LOSS_USUAL_MOST ? w->lost : LOSS_USUAL_MOST;
+            set_rate(p, (double)p->cut_from_bps);
+        }
+        p->lost_before_cut = 0;
+        return same;
+    }
+    bool few = s->next == 0 || w->trips <= 0;
+    if (!few && (w->lost > 1.5 * p->lost_usually + LOSS_MUCH || w->dropped)) {
+        p->lost_before_cut = w->lost;
+        p->cut_from_bps = p->rate_bps;
+        p->judge_from = s->sent + 1;
+        p->velocity = VELOCITY_FIRST;
+        double rate = w->came_bps * 0.97;
+        if (rate < (double)p->rate_bps)
+            set_rate(p, rate > (double)p->rate_bps / 2 ? rate : (double)p->rate_bps / 2);
+        return true;
+    }
+    p->lost_usually += (w->lost - p->lost_usually) * w->trips / 8;
+    return false;
+}
+
+/* Holds a queue as long as wanted_queue at the narrowest place. */
+static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    rs_time wanted = wanted_queue(p);
+    double rate = (double)p->rate_bps, trip = (double)(p->least > MS ? p->least : MS);
+    if (judge_losses(p, s, w))
+        return;
+    if (w->marked > 0) { /* a switch has seen the queue before we did */
+        double part = w->marked / 2 < SLOWER_MOST ? w->marked / 2 : SLOWER_MOST;
+        set_rate(p, rate * (1 - part * w->trips));
+        p->velocity = VELOCITY_FIRST;
+    } else if (p->queue > wanted) {
+        double over = (double)(p->queue - wanted) / trip / 2, base = (double)p->delivered_bps;
+        double to = (base < rate ? base : rate) * (1 - (over < SLOWER_MOST ? over : SLOWER_MOST));
+        set_rate(p, to < rate ? to : rate);
+        p->velocity = VELOCITY_FIRST;
+    } else if (s->limited && s->sent_bps < p->rate_bps / 10 * 9) {
+        p->velocity = VELOCITY_FIRST; /* what was not sent says nothing of what would come out */
+    } else if (p->queue < wanted / 4) {
+        set_rate(p, rate * (1 + p->velocity * w->trips));
+        p->velocity *= 1 + w->trips;
+        p->velocity = p->velocity < VELOCITY_MOST ? p->velocity : VELOCITY_MOST;
+    } else {
+        double under = (double)(wanted - p->queue) / trip / 2;
+        under = under < VELOCITY_MOST ? under : VELOCITY_MOST;
+        set_rate(p, rate * (1 + under * w->trips));
+        p->velocity = VELOCITY_FIRST;
+    }
+}
+
+/* A transfer that began behind the queues of others takes them for the path: once in a spell that showed no lesser
+ * trip the rate is lowered for one round trip, so that the place runs empty. */
+static void look_below(rs_wan_path *p, const rs_wan_sample *s) {
+    if (p->drain_again == 0)
+        p->drain_again = s->now + SPELL;
+    if (s->now < p->drain_again || p->queue == 0)
+        return;
+    p->drain_again = s->now + SPELL;
+    p->drain_end = s->now + p->rtt + p->rtt / 2;
+}
+
+/* RFC 9438, as a rate. Losses without a queue are nobody's congestion: a TCP that shared the place would have made
+ * one. */
+static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    bool queued = p->queue > wanted_queue(p) / 4 || w->lost > p->lost_usually + LOSS_MUCH;
+    bool event = (w->lost > 0 && queued) || w->marked > 0 || w->dropped;
+    double mss = p->packet_bytes, rtt = (double)p->rtt / 1e9;
+    if (event && s->next >= p->event_end) {
+        p->window_most = p->window < p->window_most ? p->window * (1 + CUBIC_BETA) / 2 : p->window;
+        p->window *= CUBIC_BETA;
+        p->epoch = s->now;
+        p->event_end = s->sent + 1;
+    } else if (!s->limited) {
+        double since = (double)(s->now - p->epoch) / 1e9 + rtt;
+        double k = cbrt(p->window_most / mss * (1 - CUBIC_BETA) / CUBIC_C);
+        double cubic = (CUBIC_C * (since - k) * (since - k) * (since - k)) * mss + p->window_most;
+        double reno = p->window_most * CUBIC_BETA + 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) * since / rtt * mss;
+        double to = cubic > reno ? cubic : reno, most = p->window * 1.5;
+        if (to > p->window)
+            p->window += ((to < most ? to : most) - p->window) * w->trips;
+    }
+    p->window = p->window > 4 * mss ? p->window : 4 * mss;
+    if (!queued)
+        p->lost_usually += (w->lost - p->lost_usually) * w->trips / 8;
+    set_rate(p, p->window * 8 / rtt);
+}
+
+bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
+    window w = {0};
+    take_trip(p, s);
+    if (!take_window(p, s, &w) || p->law == RS_WAN_FIXED)
+        return false;
+    if (!p->found)
+        start_up(p, s, &w);
+    else if (p->law == RS_WAN_FRIENDLY)
+        friendly(p, s, &w);
+    else
+        follow(p, s, &w);
+    if (p->found && p->law == RS_WAN_OWN)
+        look_below(p, s);
+    return true;
+}

@@ -1,0 +1,72 @@
+/* How fast to send to one receiver over a wide area: takes samples (what a status says, with what the sender knew when
+ * it came), keeps a rate. It knows no node and no transfer. docs/wan.md, "Rate", has the law and where it comes from.
+ *
+ * Ours beside Sec. IV-A of the paper, which asks for rate-based control with a prediction from tree shape and group
+ * size. */
+#ifndef RS_CORE_WAN_CONGESTION_H
+#define RS_CORE_WAN_CONGESTION_H
+
+#include "core/wan/options.h"
+
+/* Of one status. */
+typedef struct {
+    rs_time now;
+    rs_time rtt;       /* from a packet being sent to the word of it, less what it waited at the receiver; 0: unknown */
+    rs_time at;        /* the receiver's clock when its newest packet came */
+    uint64_t next;     /* fragments it has seen go by, */
+    uint64_t received; /* of these, those that came, */
+    uint64_t repairs, marked, dropped;
+    uint64_t sent;    /* fragments sent by now */
+    bool limited;     /* the sender has sent less than the rate allows */
+    int64_t sent_bps; /* at which it has sent */
+} rs_wan_sample;
+
+/* All zero, then rs_wan_path_start. */
+typedef struct {
+    rs_wan_congestion law;
+    uint32_t packet_bytes; /* on the wire */
+    int64_t rate_bps;      /* the verdict */
+    int64_t most_bps;      /* never more */
+    bool found;            /* start-up is over */
+    /* how long packets are on the path */
+    rs_time rtt;            /* smoothed */
+    rs_time least;          /* without a queue */
+    rs_time recent, before; /* the least of the present spell and of the one before, `least` is the lesser */
+    rs_time spell_end;
+    rs_time queue;        /* that stood in the latest window */
+    rs_time window_least; /* the least round trip in the window that is being taken */
+    bool drained;         /* the rate was lowered to look for the least round trip */
+    rs_time drain_end, drain_again;
+    /* what comes out of it */
+    bool based;
+    rs_wan_sample base;     /* where the present window began */
+    int64_t delivered_bps;  /* in the latest windows, faded */
+    double lost_usually;    /* the share that is lost whatever the rate */
+    double lost_before_cut; /* when the rate was cut for it; 0: it was not */
+    int64_t cut_from_bps;   /* the rate before that */
+    uint64_t judge_from;    /* fragments sent before that position say nothing of a cut */
+    /* start-up */
+    uint64_t round_end; /* a round trip is over when that position was seen */
+    int64_t round_most_bps, found_bps;
+    uint32_t flat;   /* rounds without growth */
+    double velocity; /* how much faster it goes after a round trip without a queue */
+    /* friendly: the window of CUBIC, in bytes */
+    double window, window_most;
+    rs_time epoch;
+    uint64_t event_end; /* losses of what was sent before this position belong to the last event */
+} rs_wan_path;
+
+void rs_wan_path_start(rs_wan_path *path, rs_wan_congestion law, uint32_t packet_bytes, int64_t first_bps,
+                       int64_t most_bps);
+/* True: rate_bps may have changed. */
+bool rs_wan_path_heard(rs_wan_path *path, const rs_wan_sample *sample);
+/* What was measured across this moment means nothing. */
+void rs_wan_path_resume(rs_wan_path *path);
+
+/* The rate to begin with, towards that many receivers whose longest round trip is `grtt`. `tree_links` and
+ * `path_links`: of the multicast tree, and of the mean path of it, where they are known; 0: by the group's size. */
+int64_t rs_wan_first_rate(rs_time grtt, uint32_t receivers, uint32_t tree_links, double path_links);
+/* How many times the links of one path a multicast tree to so many receivers has. */
+double rs_wan_tree_size(uint32_t receivers);
+
+#endif

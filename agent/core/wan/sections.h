@@ -1,0 +1,59 @@
+/* Sections at the sender (Sec. V: packets grouped to sections, NACKs buffered): who misses what of each section that
+ * is not freed yet, when that is repaired, and by which packets. */
+#ifndef RS_CORE_WAN_SECTIONS_H
+#define RS_CORE_WAN_SECTIONS_H
+
+#include "core/base/list.h"
+#include "core/base/memory.h"
+#include "core/wan/wire.h"
+
+/* Receivers are told apart by bits of a word; of more than these some share a bit, and all repairs go by multicast. */
+#define RS_WAN_BITS 64
+
+typedef enum { RS_WAN_MULTICAST, RS_WAN_UNICAST, RS_WAN_CODED } rs_wan_repair;
+
+/* A section of which something is missing. */
+typedef struct {
+    rs_list listed;   /* Its place among those that gather NACKs, or among those that are being repaired. */
+    uint64_t number;  /* Its first fragment is that times RS_WAN_SECTION. */
+    rs_time ready_at; /* NACKs are gathered until then. */
+    rs_wan_repair by; /* How it is repaired, once it is. */
+    uint32_t missing; /* Fragments that somebody misses, */
+    uint32_t misses;  /* and how many misses that are, of all receivers together. */
+    uint32_t at;      /* The next one to be looked at. */
+    uint64_t who[RS_WAN_SECTION];
+} rs_wan_section;
+
+/* A packet that repairs. */
+typedef struct {
+    uint64_t sn;                       /* of the first */
+    uint32_t count;                    /* 1, or of a coded one the fragments whose XOR it is, */
+    uint64_t member[RS_REPAIR_SPARSE]; /* in increasing order */
+    bool unicast;
+    uint32_t bit; /* if so, to the receiver of that bit */
+} rs_wan_mend;
+
+typedef struct {
+    rs_list gathering, ready;
+    rs_wan_section **open; /* by number; NULL: nothing is missing */
+    uint64_t count;        /* of the object */
+    uint64_t freed;        /* all before are: nobody needs them from here */
+    uint32_t receivers;
+    bool coded;
+    rs_time gather;                    /* from the first NACK of a section to its repair */
+    uint64_t by_multicast, by_unicast; /* sections so far */
+} rs_wan_sections;
+
+bool rs_wan_sections_start(rs_wan_sections *s, const rs_allocator *allocator, uint64_t fragments, uint32_t receivers);
+void rs_wan_sections_free(rs_wan_sections *s, const rs_allocator *allocator);
+/* A receiver's NACK of a section that is not freed: notes it. False: memory is short, it will ask again. */
+bool rs_wan_sections_nack(rs_wan_sections *s, const rs_allocator *allocator, rs_time now, uint32_t receiver,
+                          const rs_wan_nack *nack);
+/* Sections before `number` are needed by nobody. */
+void rs_wan_sections_release(rs_wan_sections *s, const rs_allocator *allocator, uint64_t number);
+/* When the next one is due; RS_NEVER: none. */
+rs_time rs_wan_sections_due(const rs_wan_sections *s, rs_time now);
+/* The next packet that repairs; false: none is due. */
+bool rs_wan_sections_mend(rs_wan_sections *s, const rs_allocator *allocator, rs_time now, rs_wan_mend *out);
+
+#endif

@@ -1,0 +1,602 @@
+/* A sender over a wide area: sections flow one after the other, those with losses are repaired between the packets of
+ * later ones, and are freed when everybody who counts has said that it has them. The rate is that of the slowest
+ * receiver that counts. */
+#include "core/wan/sender.h"
+
+#include "core/wan/wan.h"
+
+#define ACCEPT_MOST (1000 * RS_MS) /* who has not accepted by then is not waited for, if others have */
+#define ACCEPT_SPREAD (50 * RS_MS)
+#define DRAIN (1 * RS_MS)
+#define GATHER_LEAST (2 * RS_MS)
+#define LOOK_LEAST (2 * RS_MS)
+#define LOOK_MOST (25 * RS_MS)
+#define SILENT_LEAST (1000 * RS_MS) /* who says nothing for so long, and eight round trips, holds nothing up */
+#define PROBE_LEAST (20 * RS_MS)
+#define PROBE_MOST (1000 * RS_MS)
+#define PROBES_MOST 10
+#define SLOW_FOR (1000 * RS_MS) /* and ten round trips: it is not a moment's trouble */
+#define NEED_TRIPS 3            /* round trips from a packet's first sending to its section's end: NACK, repair, word */
+#define NEED_MORE (100 * RS_MS)
+
+static uint32_t wire_bytes(const rs_sending *x) {
+    return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
+}
+
+static uint64_t next_sn(const rs_sending *x) {
+    return x->first + x->pos;
+}
+
+static rs_wan_peer *peer_of(const rs_sending *x, const rs_recipient *r) {
+    return &rs_wan_sender_of(&x->t)->peers[r - x->recipients];
+}
+
+static bool is_member(const rs_recipient *r) {
+    return rs_is_active(r) && r->member && r->light != RS_LIGHT_LEFT;
+}
+
+static rs_time longest_silence(const rs_wan_sender *w) {
+    return SILENT_LEAST + 8 * w->grtt;
+}
+
+/* The group's rate and its sections wait for it. */
+static bool counts(const rs_sending *x, const rs_recipient *r, rs_time now) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    const rs_wan_peer *p = peer_of(x, r);
+    if (!is_member(r) || !rs_has_accepted(r))
+        return false;
+    rs_time since = p->heard_at > x->stats.high_rate_at ? p->heard_at : x->stats.high_rate_at;
+    bool joined_late = r->accepted_at > x->stats.high_rate_at && p->cum < w->sections.freed * RS_WAN_SECTION;
+    return now - since < longest_silence(w) && !joined_late;
+}
+
+/* --------------------------------------------------------------------------------------------- begin and end */
+
+static void release(rs_node *node, rs_sending *x, uint64_t sn) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint64_t before = w->sections.freed * RS_WAN_SECTION;
+    rs_wan_sections_release(&w->sections, &node->allocator, sn >= x->end ? w->sections.count : sn / RS_WAN_SECTION);
+    uint64_t after = w->sections.freed * RS_WAN_SECTION, next = next_sn(x);
+    before = before > x->first ? before : x->first;
+    after = after < next ? after : next;
+    if (after > before)
+        rs_wan_pool_give(&w->memory, (after - before) * x->t.fragment_size);
+}
+
+void rs_wan_sender_stop(rs_node *node, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (!w)
+        return;
+    rs_wan_sections_free(&w->sections, &node->allocator);
+    rs_wan_pool_leave(&w->memory);
+    w->look_due = w->over_due = w->begin_due = RS_NEVER;
+}
+
+void rs_wan_sender_free(rs_node *node, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_wan_sender_stop(node, x);
+    rs_memory_give(&node->allocator, w->peers);
+    rs_memory_give(&node->allocator, w);
+}
+
+static void data_done(rs_node *node, rs_time now, rs_sending *x) {
+    rs_data_stop(node, x);
+    rs_wan_sender_stop(node, x);
+    x->stats.data_done_at = now;
+    x->path_done_due = x->fnsd_due = now + DRAIN;
+    rs_sender_phase(node, x, RS_PHASE_PATCHING);
+    rs_sender_arm(node, x);
+}
+
+const char *rs_wan_begin(rs_node *node, rs_time now, rs_sending *x) {
+    rs_wan_node *shared = rs_wan_node_of(node);
+    rs_engine_drop(node, &x->t); /* of the session before; or a view came, for another engine */
+    rs_wan_sender *w = rs_memory_take(&node->allocator, sizeof *w);
+    rs_wan_peer *peers = rs_memory_take(&node->allocator, x->recipient_count * sizeof *peers);
+    if (!w || !peers || !rs_wan_sections_start(&w->sections, &node->allocator, x->end, x->recipient_count)) {
+        rs_memory_give(&node->allocator, w);
+        rs_memory_give(&node->allocator, peers);
+        return "memory is short";
+    }
+    w->peers = peers;
+    rs_engine_take(&x->t, &rs_engine_wan, w);
+    x->t.engine = &rs_engine_wan;
+    w->sections.coded = shared->config.coded;
+    w->sections.freed = x->first / RS_WAN_SECTION;
+    rs_wan_pool_join(&shared->pool, &w->memory, UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size);
+    w->opened_at = now;
+    w->begin_due = now + ACCEPT_MOST;
+    w->over_due = w->look_due = RS_NEVER;
+    rs_sender_open_members(node, now, x);
+    rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
+    rs_sender_want_path(node, now, x);
+    rs_sender_arm(node, x);
+    return NULL;
+}
+
+/* Its round trip, as opening it has shown; the last retransmission of a lost OPEN makes it too long at worst. */
+static rs_time first_trip(const rs_sending *x, const rs_recipient *r) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    const rs_peer_state *p = r->link.peer;
+    rs_time from = p->up_at != RS_NEVER && p->up_at > w->opened_at ? p->up_at : w->opened_at;
+    rs_time trip = p->rtt.smoothed ? p->rtt.smoothed : r->accepted_at - from;
+    return trip > RS_MS / 2 ? trip : RS_MS / 2;
+}
+
+static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    const rs_wan_config *c = &rs_wan_node_of(node)->config;
+    uint32_t members = 0;
+    int64_t most = rs_rate_bps(&x->rate);
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        members += is_member(r);
+        if (is_member(r) && rs_has_accepted(r))
+            w->grtt = first_trip(x, r) > w->grtt ? first_trip(x, r) : w->grtt;
+    }
+    w->grtt = w->grtt ? w->grtt : RS_MS;
+    w->shortest = w->grtt;
+    int64_t first = c->congestion == RS_WAN_FIXED ? c->fixed_bps : rs_wan_first_rate(w->grtt, members, 0, 0);
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        rs_wan_path_start(&w->peers[i].path, c->congestion, wire_bytes(x), first, most);
+    w->sections.gather = GATHER_LEAST;
+    w->look_due = now + LOOK_LEAST;
+    w->begin_due = RS_NEVER;
+    w->sent_since = now;
+    x->stats.high_rate_at = now;
+    rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
+    rs_pacer_start(&x->pacer, now, first < most ? first : most);
+}
+
+static void schedule(rs_node *node, rs_time now, rs_sending *x);
+
+/* All that are there have accepted, or were waited for long enough; or nobody is left in this session. */
+static void advance(rs_node *node, rs_time now, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint32_t members = 0, accepted = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        members += is_member(&x->recipients[i]);
+        accepted += is_member(&x->recipients[i]) && rs_has_accepted(&x->recipients[i]);
+    }
+    if (x->phase == RS_PHASE_HIGH_RATE && members == 0) {
+        data_done(node, now, x);
+        return;
+    }
+    if (x->phase != RS_PHASE_ATTEMPT)
+        return;
+    if (accepted && accepted < members) { /* the others are waited for as long again */
+        rs_time due = now + (now - w->opened_at) + ACCEPT_SPREAD;
+        w->begin_due = due < w->begin_due ? due : w->begin_due;
+        rs_sender_arm(node, x);
+    }
+    if (members && (accepted == 0 || (accepted < members && now < w->begin_due)))
+        return;
+    high_rate(node, now, x);
+    schedule(node, now, x);
+    rs_sender_arm(node, x);
+}
+
+/* ------------------------------------------------------------------------------------------- the data channel */
+
+static bool may_send_next(const rs_sending *x) {
+    return next_sn(x) < x->end && rs_wan_pool_may(&rs_wan_sender_of(&x->t)->memory, x->t.fragment_size);
+}
+
+/* When there is something to send; RS_NEVER: a status must come first. */
+static rs_time work_due(const rs_sending *x, rs_time now) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (may_send_next(x))
+        return now;
+    rs_time mend = rs_wan_sections_due(&w->sections, now);
+    return mend < w->probe_due ? mend : w->probe_due;
+}
+
+static void schedule(rs_node *node, rs_time now, rs_sending *x) {
+    rs_data_stop(node, x);
+    if (x->phase != RS_PHASE_HIGH_RATE)
+        return;
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (next_sn(x) == x->end && x->first == x->end) { /* what follows is an event: it waits for the timer */
+        w->over_due = now;
+        rs_sender_arm(node, x);
+        return;
+    }
+    rs_time due = work_due(x, now), paced = rs_pacer_due(&x->pacer);
+    if (due > now && paced < due) {
+        w->held = true;
+        rs_pacer_resume(&x->pacer, now);
+        paced = rs_pacer_due(&x->pacer);
+    }
+    due = paced > due ? paced : due;
+    if (due > now)
+        rs_timer_set(&node->data_timers, &x->data_timer, due);
+    else
+        rs_list_append(&node->ready, &x->in_ready);
+}
+
+static rs_time probe_after(const rs_wan_sender *w) {
+    rs_time after = w->grtt / 2 > PROBE_LEAST ? w->grtt / 2 : PROBE_LEAST;
+    after <<= w->probes < 6 ? w->probes : 6;
+    return after < PROBE_MOST ? after : PROBE_MOST;
+}
+
+static void header(const rs_sending *x, rs_time now, uint64_t sn, bool repair, rs_packet_out *out) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    const rs_wan_word word = {.stamp_us = (uint64_t)(now / 1000) & ((UINT64_C(1) << RS_WAN_STAMP_BITS) - 1),
+                              .grtt = w->grtt,
+                              .group = x->recipient_count,
+                              .repair = repair};
+    const rs_data_header h = {.flags = RS_DATA_LIMIT,
+                              .engine = RS_PROTOCOL_WAN,
+                              .session = x->t.session,
+                              .nonce = x->t.nonce,
+                              .sn = sn,
+                              .aux = rs_wan_pack(&word)};
+    rs_data_packet(x, &h, out);
+}
+
+static void coded(rs_sending *x, const uint64_t *member, uint32_t count, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_repair_header h = {.engine = RS_PROTOCOL_WAN, .session = x->t.session, .nonce = x->t.nonce, .count = count};
+    w->number = w->number % RS_REPAIR_NUMBERS + 1;
+    h.number = w->number;
+    *out = (rs_packet_out){.channel = RS_CH_GROUP, .peer = RS_NO_PEER, .group = x->grant.group, .xfer = x->t.id};
+    out->header_length = RS_REPAIR_HEADER;
+    out->combine.count = count > 1 ? count : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        h.member[i] = member[i];
+        out->combine.offset[i] = member[i] * x->t.fragment_size;
+        out->combine.length[i] = rs_fragment_length(&x->t, member[i]);
+    }
+    out->payload_offset = out->combine.offset[0];
+    out->payload_length = out->combine.length[0]; /* only the object's last fragment may be shorter */
+    rs_wire_encode_repair(&h, out->header);
+    x->stats.repairs_sent++;
+}
+
+/* The next packet of a repair; false: none is due, or who needed it is gone. */
+static bool mend(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_wan_mend m;
+    while (rs_wan_sections_mend(&w->sections, &node->allocator, now, &m)) {
+        if (m.unicast && (m.bit >= x->recipient_count || !is_member(&x->recipients[m.bit])))
+            continue;
+        if (m.count > 1) {
+            coded(x, m.member, m.count, out);
+            return true;
+        }
+        header(x, now, m.sn, true, out);
+        if (m.unicast) {
+            out->channel = RS_CH_PEER_DATAGRAM;
+            out->peer = x->recipients[m.bit].link.peer->id;
+            out->group = RS_NO_GROUP;
+            x->stats.peer_repairs_sent++;
+        }
+        x->stats.packets_sent += !m.unicast;
+        return true;
+    }
+    return false;
+}
+
+/* The XOR of the last fragments, before anybody has missed one. */
+static bool ahead_of_losses(const rs_node *node, rs_sending *x, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint32_t count = rs_wan_node_of(node)->config.proactive;
+    uint64_t member[RS_COMBINE_MAX];
+    if (count == 0 || w->unpaired < count)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        member[i] = next_sn(x) - count + i;
+    w->unpaired = 0;
+    coded(x, member, count, out);
+    return true;
+}
+
+static bool next_data(rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (next_sn(x) == x->end || !rs_wan_pool_take(&w->memory, x->t.fragment_size))
+        return false;
+    header(x, now, next_sn(x), false, out);
+    x->pos++;
+    x->stats.packets_sent++;
+    w->unpaired++;
+    w->probes = 0;
+    w->probe_due = now + probe_after(w);
+    return true;
+}
+
+/* The last packet again: whoever has missed it learns that there was one, and all say what they have. */
+static bool probe(rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (now < w->probe_due || x->pos == 0)
+        return false;
+    header(x, now, next_sn(x) - 1, true, out);
+    out->header[3] |= RS_DATA_REPORT;
+    w->probes++;
+    w->probe_due = now + probe_after(w);
+    x->stats.packets_sent++;
+    return true;
+}
+
+bool rs_wan_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (x->phase != RS_PHASE_HIGH_RATE || !rs_pacer_ready(&x->pacer, now)) {
+        schedule(node, now, x);
+        return false;
+    }
+    bool any = !w->repaired && mend(node, now, x, out);
+    w->repaired = any;
+    any =
+        any || ahead_of_losses(node, x, out) || next_data(now, x, out) || mend(node, now, x, out) || probe(now, x, out);
+    if (any) {
+        uint32_t bytes = rs_wire_bytes(out);
+        w->sent_bytes += bytes;
+        rs_pacer_sent(&node->nic, now, bytes);
+        rs_pacer_sent(&x->pacer, now, bytes);
+    }
+    schedule(node, now, x);
+    return any;
+}
+
+/* --------------------------------------------------------------------------------------------- what they say */
+
+static void patch_runs(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_wan_nack *n) {
+    for (uint32_t i = 0; i < n->bits; i++) {
+        uint32_t from = i;
+        while (i < n->bits && (n->map[i / 8] >> i % 8 & 1))
+            i++;
+        if (i > from)
+            rs_sender_patch(node, now, r, n->base + from, n->base + i);
+        if (x->t.finished || !rs_is_active(r))
+            return;
+    }
+}
+
+static void take_sample(rs_sending *x, rs_time now, rs_wan_peer *p, const rs_wan_status *s) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint64_t mask = (UINT64_C(1) << RS_WAN_STAMP_BITS) - 1;
+    rs_time trip = (rs_time)(((uint64_t)(now / 1000) - s->stamp_us) & mask) * 1000 - (rs_time)s->waited_us * 1000;
+    const rs_wan_sample sample = {.now = now,
+                                  .rtt = trip > 0 && trip < 60000 * RS_MS ? trip : 0,
+                                  .at = (rs_time)s->at,
+                                  .next = s->next,
+                                  .received = s->received,
+                                  .repairs = s->repairs,
+                                  .marked = s->marked,
+                                  .dropped = s->dropped,
+                                  .sent = next_sn(x),
+                                  .limited = w->held || x->pacer.rate_bps < p->path.rate_bps / 10 * 9,
+                                  .sent_bps = w->sent_bps};
+    if (s->next == 0)
+        return;
+    if (now < w->trial_until && p->path.found) { /* it goes too fast for this one, for the others' sake */
+        rs_wan_path_resume(&p->path);
+        return;
+    }
+    if (rs_wan_path_heard(&p->path, &sample) && p->path.rate_bps < x->pacer.rate_bps && w->trial_until <= now)
+        w->look_due = now; /* sooner than usual */
+}
+
+rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const rs_packet_in *packet) {
+    rs_recipient *r = rs_recipient_of(x, packet->peer);
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_wan_status s;
+    if (!rs_wan_decode_status(packet->header, packet->header_length, &s) || packet->payload_length)
+        return RS_RX_BAD;
+    if (!w || !r || s.session != x->t.session || !is_member(r) || !rs_has_accepted(r))
+        return RS_RX_NONE;
+    if (s.next > next_sn(x) || s.cum > x->t.fragments || s.received > x->stats.packets_sent + x->t.fragments)
+        return RS_RX_BAD;
+    for (uint32_t i = 0; i < s.nack_count; i++)
+        if (s.nacks[i].base < x->first || s.nacks[i].base + s.nacks[i].bits > next_sn(x))
+            return RS_RX_BAD; /* never sent */
+    rs_wan_peer *p = peer_of(x, r);
+    bool first = p->heard_at == 0;
+    p->heard_at = r->link.heard_at = now;
+    r->progress_at = s.cum > p->cum ? now : r->progress_at;
+    p->cum = s.cum > p->cum ? s.cum : p->cum;
+    p->next = s.next > p->next ? s.next : p->next;
+    x->stats.acks_received++;
+    w->probes = 0;
+    bool over = x->phase != RS_PHASE_HIGH_RATE;
+    for (uint32_t i = 0; i < s.nack_count && rs_is_active(r) && !x->t.finished; i++) {
+        if (over || s.nacks[i].base / RS_WAN_SECTION < w->sections.freed)
+            patch_runs(node, now, x, r, &s.nacks[i]);
+        else
+            rs_wan_sections_nack(&w->sections, &node->allocator, now, (uint32_t)(r - x->recipients), &s.nacks[i]);
+    }
+    if (over || x->t.finished)
+        return RS_RX_NONE;
+    take_sample(x, now, p, &s);
+    if (p->cum >= x->end || first)
+        w->look_due = now;
+    if (s.nack_count)
+        schedule(node, now, x);
+    rs_sender_arm(node, x);
+    return RS_RX_NONE;
+}
+
+/* By the control channel: of what the data channel has not brought. */
+rs_rx_verdict rs_wan_on_request(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    if (m->type != RS_MSG_PTCH_REQ)
+        return RS_RX_NONE;
+    uint64_t start = m->ptch_req.start, end = m->ptch_req.end;
+    if (start >= x->t.fragments || end >= x->t.fragments ||
+        (m->session != RS_SESSION_OBJECT && m->session != RS_SESSION_APART))
+        return RS_RX_BAD;
+    rs_sender_patch(node, now, r, start + 1 == x->t.fragments ? 0 : start + 1, end == 0 ? x->t.fragments : end);
+    return RS_RX_NONE;
+}
+
+/* --------------------------------------------------------------------------------- looking at the receivers */
+
+/* Start-up has found one receiver's rate while most of the others may take more: it goes on for them. Whether that was
+ * worth it is seen when theirs are found. */
+static void try_the_others(rs_sending *x, rs_time now) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint32_t all = 0, found = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        bool it = counts(x, &x->recipients[i], now);
+        all += it;
+        found += it && w->peers[i].path.found;
+    }
+    if (found == 0)
+        return;
+    if (w->trial_until == 0)
+        w->trial_until = found * 2 <= all ? now + 12 * w->grtt : now;
+    else if (found == all && now < w->trial_until)
+        w->trial_until = now;
+}
+
+/* No crying baby (Holbrook et al.): a receiver that takes less than half of what half of the others take leaves the
+ * data channel, and gets all by unicast, at its own pace. True: receivers changed. */
+static bool demote_slowest(rs_node *node, rs_time now, rs_sending *x, rs_recipient *slowest) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_wan_peer *p = peer_of(x, slowest);
+    uint32_t others = 0, faster = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        if (&x->recipients[i] == slowest || !counts(x, &x->recipients[i], now))
+            continue;
+        others++;
+        faster += w->peers[i].path.rate_bps / 2 > p->path.rate_bps;
+        if (p->slow_since == 0)
+            w->peers[i].slow_since = 0;
+    }
+    bool is_slow = others && faster * 2 >= others && p->path.found;
+    if (!is_slow || rs_wan_node_of(node)->config.wait) {
+        p->slow_since = 0;
+        return false;
+    }
+    if (p->slow_since == 0)
+        p->slow_since = now;
+    bool at_start = p->slow_since <= w->trial_until && now - x->stats.high_rate_at < 40 * w->grtt;
+    if (!at_start && now - p->slow_since < SLOW_FOR + 10 * w->grtt)
+        return false;
+    rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = slowest->link.peer->id, .session = x->t.session};
+    rs_words(log.cause, sizeof log.cause, "takes %lld Mb/s, less than half of what others take: %s",
+             (long long)(p->path.rate_bps / 1000000),
+             x->stragglers == RS_STRAGGLERS_EVICT ? "it is given up" : "the rest goes to it by unicast");
+    if (x->stragglers == RS_STRAGGLERS_EVICT) {
+        rs_sender_fail(node, now, slowest, true, log.cause);
+        rs_sender_settle(node, now, x);
+    } else {
+        rs_emit(node, &log);
+        rs_sender_apart(node, now, x, slowest);
+    }
+    return true;
+}
+
+static void measure_own_rate(rs_sending *x, rs_time now) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (now - w->sent_since < w->grtt + 10 * RS_MS)
+        return;
+    w->sent_bps = (int64_t)((double)w->sent_bytes * 8e9 / (double)(now - w->sent_since));
+    w->sent_bytes = 0;
+    w->sent_since = now;
+    w->held = false;
+}
+
+static void set_gathering(rs_wan_sender *w) {
+    rs_time gather = w->grtt - w->shortest + GATHER_LEAST + w->grtt / 16;
+    w->sections.gather = gather < w->grtt ? gather : w->grtt > GATHER_LEAST ? w->grtt : GATHER_LEAST;
+}
+
+/* Rate, round trips, what can be freed, who is too slow; all is there. */
+static void look(rs_node *node, rs_time now, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_recipient *slowest = NULL;
+    uint64_t low = UINT64_MAX;
+    uint32_t counted = 0, waiting = 0;
+    rs_time longest = 0, shortest = RS_NEVER;
+    try_the_others(x, now);
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        const rs_wan_peer *p = &w->peers[i];
+        waiting += is_member(r) && p->cum < x->end;
+        if (!counts(x, r, now))
+            continue;
+        counted++;
+        low = p->cum < low ? p->cum : low;
+        longest = p->path.rtt > longest ? p->path.rtt : longest;
+        shortest = p->path.rtt && p->path.rtt < shortest ? p->path.rtt : shortest;
+        bool tried = now < w->trial_until && p->path.found;
+        if (!tried && p->cum < x->end && (!slowest || p->path.rate_bps < peer_of(x, slowest)->path.rate_bps))
+            slowest = r;
+    }
+    rs_time every = w->grtt / 16 < LOOK_LEAST ? LOOK_LEAST : w->grtt / 16 > LOOK_MOST ? LOOK_MOST : w->grtt / 16;
+    w->look_due = now + every;
+    if ((waiting == 0 || counted == 0 || w->probes >= PROBES_MOST) && (waiting == 0 || next_sn(x) == x->end)) {
+        data_done(node, now, x);
+        return;
+    }
+    if (longest) {
+        w->grtt = longest;
+        w->shortest = shortest;
+        set_gathering(w);
+    }
+    measure_own_rate(x, now);
+    release(node, x, counted ? low : next_sn(x));
+    if (slowest && now >= w->trial_until && demote_slowest(node, now, x, slowest)) {
+        w->look_due = now;
+        return;
+    }
+    if (slowest)
+        x->pacer.rate_bps = peer_of(x, slowest)->path.rate_bps;
+    if (slowest && now < peer_of(x, slowest)->path.drain_end)
+        x->pacer.rate_bps = x->pacer.rate_bps / 10 * 7;
+    w->memory.need = (uint64_t)(x->pacer.rate_bps / 8000) * (uint64_t)((NEED_TRIPS * w->grtt + NEED_MORE) / 1000000) +
+                     UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size;
+    schedule(node, now, x);
+}
+
+void rs_wan_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (now >= w->begin_due) {
+        w->begin_due = now; /* for advance */
+        advance(node, now, x);
+        if (x->phase == RS_PHASE_ATTEMPT)
+            w->begin_due = now + ACCEPT_MOST;
+    }
+    if (now >= w->over_due) {
+        w->over_due = RS_NEVER;
+        data_done(node, now, x);
+    }
+    if (x->phase == RS_PHASE_HIGH_RATE && now >= w->look_due)
+        look(node, now, x);
+    else if (x->phase != RS_PHASE_HIGH_RATE)
+        w->look_due = RS_NEVER;
+}
+
+rs_time rs_wan_sender_due(const rs_sending *x) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_time due = w->begin_due < w->over_due ? w->begin_due : w->over_due;
+    return due < w->look_due ? due : w->look_due;
+}
+
+void rs_wan_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news *news) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (!w)
+        return;
+    if (news->what == RS_NEWS_DATA_TIMER) {
+        schedule(node, now, x);
+    } else if (news->what == RS_NEWS_ACCEPTED || news->what == RS_NEWS_RECEIVERS) {
+        advance(node, now, x);
+    } else if (news->what == RS_NEWS_REMOVED || news->what == RS_NEWS_LEFT) {
+        if (x->phase == RS_PHASE_HIGH_RATE) {
+            w->look_due = now;
+            rs_sender_arm(node, x);
+        }
+    } else if (news->what == RS_NEWS_RESUMED) {
+        rs_pacer_resume(&x->pacer, now);
+        for (uint32_t i = 0; i < x->recipient_count; i++) {
+            rs_wan_path_resume(&w->peers[i].path);
+            w->peers[i].heard_at = now;
+        }
+    }
+}
+
+void rs_wan_sender_stats(const rs_sending *x, rs_xfer_stats *out) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    out->rate_bps = x->phase == RS_PHASE_HIGH_RATE ? x->pacer.rate_bps : out->rate_bps;
+    out->window = w->memory.used;
+}

@@ -1,0 +1,81 @@
+/* What the engine for wide areas remembers of its transfers, at either end; and what they share at a node. */
+#ifndef RS_CORE_WAN_STATE_H
+#define RS_CORE_WAN_STATE_H
+
+#include "core/transfer/engine.h"
+#include "core/wan/congestion.h"
+#include "core/wan/memory.h"
+#include "core/wan/options.h"
+#include "core/wan/sections.h"
+
+/* The engine's options and what its transfers at a node share. */
+typedef struct {
+    rs_wan_config config;
+    rs_wan_pool pool;
+} rs_wan_node;
+
+/* A receiver, as the sender sees it; at the place of its rs_recipient. */
+typedef struct {
+    rs_wan_path path;
+    rs_time heard_at;   /* its newest status came then; 0: none did */
+    uint64_t cum;       /* all below are there */
+    uint64_t next;      /* it has seen fragments sent up to there */
+    rs_time slow_since; /* it was the slowest, by far, since then; 0: it is not */
+} rs_wan_peer;
+
+typedef struct {
+    rs_wan_user memory;
+    rs_wan_sections sections;
+    rs_wan_peer *peers;
+    rs_time begin_due;   /* it begins then at the latest, though not all have accepted */
+    rs_time opened_at;   /* the session began then */
+    rs_time grtt;        /* the longest round trip of those that count */
+    rs_time shortest;    /* and the shortest */
+    rs_time over_due;    /* all was sent and is there: what follows makes events, so it waits for the timer */
+    rs_time look_due;    /* receivers are looked at then: who is silent, who holds the others back */
+    rs_time probe_due;   /* nothing is to be sent, and somebody still misses something: a probe goes then */
+    uint32_t probes;     /* so many went without an answer */
+    uint32_t number;     /* of coded repairs */
+    uint32_t unpaired;   /* data packets since the last proactive repair */
+    rs_time trial_until; /* start-up goes on without those that are slow, until then; 0: not yet */
+    bool repaired;       /* the last packet was a repair: they take turns with data packets */
+    int64_t sent_bytes;  /* on the wire, */
+    rs_time sent_since;  /* since then: what the present rate is made of, */
+    int64_t sent_bps;    /* and what it was in the time before */
+    bool held;           /* memory, or the end of the object, has held it back since then */
+} rs_wan_sender;
+
+typedef struct {
+    uint64_t next; /* one past the newest fragment seen sent for the first time */
+    uint64_t cum;  /* all below are here */
+    uint64_t received, repairs;
+    uint64_t stamp_us; /* of the newest packet */
+    rs_time stamp_at;  /* that came then */
+    rs_time grtt;      /* as the sender says */
+    uint32_t group;
+    rs_time late;       /* packets come so much later than others that were sent after them */
+    rs_time report_due; /* a status is said then */
+    rs_time reported_at;
+    rs_time nack_due; /* the earliest of... */
+    rs_time *due;     /* ...by section: what is missing of it is said then; RS_NEVER: nothing is, or it goes on */
+    uint8_t *times;   /* it was said so often */
+    uint64_t section_count;
+    uint64_t ended;  /* sections that are over: all were sent for the first time */
+    uint64_t ask_at; /* the next PTCH_REQ is about fragments from there on */
+    rs_time ask_due;
+    bool say; /* a status is to be said */
+} rs_wan_receiver;
+
+static inline rs_wan_sender *rs_wan_sender_of(const rs_transfer *t) {
+    return t->own;
+}
+
+static inline rs_wan_receiver *rs_wan_receiver_of(const rs_transfer *t) {
+    return t->own;
+}
+
+static inline rs_wan_node *rs_wan_node_of(const rs_node *node) {
+    return node->options[RS_PROTOCOL_WAN];
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* The row of the engine for wide areas in the table of engines. */
+#include "core/wan/wan.h"
+
+#include "core/wan/receiver.h"
+#include "core/wan/sender.h"
+
+#define MEMORY (UINT64_C(512) << 20)
+#define MEMORY_LEAST (UINT64_C(1) << 20)
+#define MEMORY_MOST (UINT64_C(1) << 40)
+
+static bool configure(const void *given, void *options) {
+    rs_wan_node *own = options;
+    rs_wan_config *c = &own->config;
+    if (given)
+        *c = *(const rs_wan_config *)given;
+    c->memory = c->memory ? c->memory : MEMORY;
+    own->pool.bound = c->memory;
+    bool fixed = c->congestion == RS_WAN_FIXED;
+    return c->congestion <= RS_WAN_FIXED && (fixed ? c->fixed_bps > 0 : c->fixed_bps == 0) && c->proactive != 1 &&
+           c->proactive <= RS_COMBINE_MAX && c->memory >= MEMORY_LEAST && c->memory <= MEMORY_MOST;
+}
+
+void rs_wan_memory_get(const rs_node *node, rs_wan_memory *out) {
+    *out = (rs_wan_memory){0};
+    const rs_wan_node *own = rs_wan_node_of(node);
+    if (own)
+        *out = (rs_wan_memory){own->pool.bound, own->pool.used, own->pool.used_most, own->pool.count};
+}
+
+static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+    rs_transfer *t = link->transfer;
+    if (t->sending)
+        return rs_wan_on_request(node, now, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), m);
+    return rs_wan_receiver_message(node, now, (rs_receiving *)t, m);
+}
+
+static bool say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
+    return what == RS_SAY_PTCH_REQ && rs_wan_request(node, now, x, m, more);
+}
+
+static rs_rx_result peer_datagram(rs_node *node, rs_time now, rs_transfer *t, const rs_packet_in *packet) {
+    if (t->sending)
+        return (rs_rx_result){.verdict = rs_wan_on_status(node, now, (rs_sending *)t, packet)};
+    return rs_wan_repair_datagram(node, now, (rs_receiving *)t, packet);
+}
+
+static bool poll(rs_node *node, rs_time now, rs_transfer *t, rs_turn turn, rs_packet_out *out) {
+    if (turn == RS_TURN_DATA)
+        return rs_wan_poll_data(node, now, (rs_sending *)t, out);
+    return turn == RS_TURN_ACK && rs_wan_poll_status(node, now, (rs_receiving *)t, out);
+}
+
+static void timeout(rs_node *node, rs_time now, rs_transfer *t) {
+    if (!t->own)
+        return;
+    if (t->sending)
+        rs_wan_sender_timeout(node, now, (rs_sending *)t);
+    else
+        rs_wan_receiver_timeout(node, now, (rs_receiving *)t);
+}
+
+static rs_time deadline(const rs_node *node, const rs_transfer *t) {
+    (void)node;
+    if (!t->own)
+        return RS_NEVER;
+    return t->sending ? rs_wan_sender_due((const rs_sending *)t) : rs_wan_receiver_due((const rs_receiving *)t);
+}
+
+static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *news) {
+    if (t->sending)
+        rs_wan_sender_news(node, now, (rs_sending *)t, news);
+    else if (t->own && news->what == RS_NEWS_CONNECTED)
+        rs_wan_connected(node, now, (rs_receiving *)t);
+}
+
+static void stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out) {
+    (void)node;
+    if (t->own && t->sending)
+        rs_wan_sender_stats((const rs_sending *)t, out);
+}
+
+static void stop(rs_node *node, rs_transfer *t) {
+    if (t->sending && t->own)
+        rs_wan_sender_stop(node, (rs_sending *)t);
+}
+
+static void let_go(rs_node *node, rs_transfer *t) {
+    if (t->sending)
+        rs_wan_sender_free(node, (rs_sending *)t);
+    else
+        rs_wan_receiver_free(node, (rs_receiving *)t);
+}
+
+const rs_engine rs_engine_wan = {
+    .id = RS_PROTOCOL_WAN,
+    .name = "wide-area sections",
+    .word = "wan",
+    .path_kinds = 1u << RS_PATH_PACKET,
+    .receiver_events = 10,
+    .options_size = sizeof(rs_wan_node),
+    .configure = configure,
+    .path_granted = rs_wan_begin,
+    .begin = rs_wan_accept,
+    .data_packet = rs_wan_data,
+    .message = message,
+    .say = say,
+    .peer_datagram = peer_datagram,
+    .poll = poll,
+    .timeout = timeout,
+    .deadline = deadline,
+    .notify = notify,
+    .stats = stats,
+    .stop = stop,
+    .free = let_go,
+};
