@@ -1,0 +1,24 @@
+"""The engine for wide areas in the simulator: small forms of `rostrum sim run wan`."""
+
+from __future__ import annotations
+
+from rostrum.sim.experiments.wan import GBIT, Case, one
+
+MEMORY_BYTES = 512 << 20
+
+
+def test_transfers_share_the_link_and_the_memory() -> None:
+    row = one(Case("four", rate_bps=4 * GBIT, transfers=4, receivers=3, seconds=2.0), seed=1)
+    assert row["jain"] >= 0.98, row
+    assert row["share"] >= 0.5, row  # start-up is most of it
+    assert 0 < row["memory_most_bytes"] <= MEMORY_BYTES, row
+
+
+def test_start_up_takes_ten_round_trips_at_most() -> None:
+    row = one(Case("far", rtt_s=0.2, receivers=10, seconds=2.0), seed=1)
+    assert 0 < row["rate_reached_round_trips"] <= 10, row
+
+
+def test_a_slow_receiver_stops_nobody_and_is_not_forgotten() -> None:
+    row = one(Case("slow", receivers=5, seconds=1.0, slow_bps=GBIT // 10), seed=1)
+    assert row["seconds"] < 4 < row["all_done_s"], row
