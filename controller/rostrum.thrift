@@ -34,7 +34,9 @@ enum Protocol {
   /** Rounds of the whole object, gaps patched by the sender. */
   REPUBLIC = 2,
   /** Receivers mend each other's losses along a backup overlay (RDCM): packet trees of two or more receivers. */
-  RDCM = 3
+  RDCM = 3,
+  /** Sections with consolidated NACKs, a rate by delay: packet trees with long round trips. Only where it is asked for. */
+  WAN = 4
 }
 
 /** Where a server's agent is reached on the packet network. */
@@ -89,7 +91,7 @@ struct AgentInfo {
   10: optional string software,
   /** Ours: it carries out Agent.probe. Others are not asked. */
   11: optional bool knows_probes,
-  /** Ours: the protocols of objects and streams that it has engines for, by the names of Protocol in small letters: "republic", "rdcm". A path has
+  /** Ours: the protocols of objects and streams that it has engines for, by the names of Protocol in small letters: "republic", "rdcm", "wan". A path has
    *  a protocol that its sender and all its receivers know, and Agent.view is called of those of "rdcm". Absent = Republic alone. (7 was knows_rdcm.) */
   12: optional list<string> protocols (max = "16")
 }
@@ -107,7 +109,7 @@ struct PathRequest {
   8: optional i32 wait_ms,
   /** Ours: when the transfer should be done, from now; a hint for schedulers. */
   9: optional i32 deadline_ms,
-  /** Ours: absent = AUTO. RDCM for one receiver is DENIED with words; for agents that do not know it the request waits. */
+  /** Ours: absent = AUTO. RDCM for one receiver is DENIED with words; for agents that do not know it, or WAN, the request waits. */
   10: optional Protocol protocol,
   /** Ours: ACCEPTED may come for some of the receivers (PathResponse.receivers names them); the sender then requests the others, with a request of its own for the same object. Absent = all or nothing. */
   11: optional bool splits
@@ -137,7 +139,7 @@ struct PathResponse {
   12: optional i32 light_bound_ms,
   /** Whom the path serves: all that were asked for, unless PathRequest.splits. */
   13: optional list<ServerAddress> receivers (max = "1024"),
-  /** REPUBLIC or RDCM; absent = REPUBLIC. With RDCM an Agent.view of this response follows at once, to the sender and to every receiver. */
+  /** REPUBLIC, RDCM or WAN; absent = REPUBLIC. With RDCM an Agent.view of this response follows at once, to the sender and to every receiver. */
   14: optional Protocol protocol,
   /** Ours: of the receivers, those that saw nothing of earlier paths of this kind. The sender need not wait for their first packet; it still reports Manager.no_light for them. */
   15: optional list<string> dark (max = "1024")

@@ -33,6 +33,7 @@ class Protocol(Enum):
     AUTO = 1
     REPUBLIC = 2
     RDCM = 3
+    WAN = 4
 
 
 class State(Enum):

@@ -40,8 +40,8 @@ def fetched(lab: World, name: str) -> list[str]:
 @pytest.mark.parametrize("digest", ["xxh3", "sha256"])
 @pytest.mark.parametrize(
     "answer",
-    [Answer(), Answer(kind="packet"), Answer(kind="packet", protocol="rdcm")],
-    ids=["circuit", "packet", "rdcm"],
+    [Answer(), Answer(kind="packet"), Answer(kind="packet", protocol="rdcm"), Answer(kind="packet", protocol="wan")],
+    ids=["circuit", "packet", "rdcm", "wan"],
 )
 def test_changed_bytes_are_fetched_again(lab: World, answer: Answer, digest: str) -> None:
     lab.manager.answer = lambda request: answer

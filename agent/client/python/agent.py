@@ -351,14 +351,14 @@ class Agent:
                 events wait for it.
             stragglers: what becomes of a receiver less than half as fast as half of the others: "wait" for it,
                 "demote" it to unicast or "evict" it; None = as the agent was told.
-            protocol: "rdcm" (receivers mend each other's losses), "republic" (the sender does), or "auto": the manager
-                chooses.
+            protocol: "rdcm" (receivers mend each other's losses), "republic" (the sender does), "wan" (the same, for
+                long round trips), or "auto": the manager chooses.
 
         Raises:
             ValueError: no such policy or protocol.
         """
         if protocol not in wire.SEND_PROTOCOLS:
-            raise ValueError(f"no protocol {protocol!r}: it is one of auto, republic, rdcm")
+            raise ValueError(f"no protocol {protocol!r}: it is one of auto, republic, rdcm, wan")
         if stragglers not in wire.SEND_STRAGGLERS:
             raise ValueError(f"no policy for stragglers {stragglers!r}: it is one of wait, demote, evict")
         number = data_id_of(data_id)

@@ -92,11 +92,11 @@ Connect = Callable[[], Agent]
 )
 @click.option(
     "--protocol",
-    type=click.Choice(["auto", "rdcm", "republic"]),
+    type=click.Choice(["auto", "rdcm", "republic", "wan"]),
     default="auto",
     show_default=True,
-    help="rdcm: receivers mend each other's losses (packet trees); republic: the sender does; auto: the manager "
-    "chooses, and says why.",
+    help="rdcm: receivers mend each other's losses (packet trees); republic: the sender does; wan: the same for "
+    "long round trips; auto: the manager chooses, and says why.",
 )
 @click.option("--keep", is_flag=True, help="Leave the object on the sending server too.")
 @click.option("--replace", is_flag=True, help="Delete an object of that id on the sending server first.")

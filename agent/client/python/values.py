@@ -110,7 +110,7 @@ def error_of(code: int, words: str) -> RostrumError:
 
 RECEIVER_STATES = ("waiting", "receiving", "done", "failed")
 PATHS = ("none", "circuit", "packet")
-PROTOCOLS = ("auto", "republic", "rdcm")
+PROTOCOLS = ("auto", "republic", "rdcm", "wan")
 EVENT_KINDS = {1: "phase", 2: "receiver", 3: "progress", 4: "log"}
 DIGESTS = {0: "", 1: "xxh3-128-tree", 2: "sha256-tree"}
 
@@ -152,7 +152,7 @@ class SendResult:
     released_ns: int
     done_ns: int
     path: str  # circuit | packet | none
-    protocol: str  # republic | rdcm; auto: no path was granted
+    protocol: str  # republic | rdcm | wan; auto: no path was granted
     reason: str  # why this kind of path
     response_id: str
     reconfiguration_ns: int  # what the manager told to expect; 0 = a live circuit or a packet path
@@ -216,7 +216,7 @@ class Transfer:
     phase: str
     peer: str
     path: str
-    protocol: str  # republic | rdcm
+    protocol: str  # republic | rdcm | wan
     size: int
     bytes: int
     rate_bps: int

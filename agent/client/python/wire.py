@@ -39,7 +39,7 @@ UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS, GROUPS})
 
 JOIN_SUBSCRIBE = 1
 SEND_EVENTS = 1
-SEND_PROTOCOLS = {"auto": 0, "republic": 1 << 3, "rdcm": 2 << 3}
+SEND_PROTOCOLS = {"auto": 0, "republic": 1 << 3, "rdcm": 2 << 3, "wan": 3 << 3}
 SEND_STRAGGLERS = {None: 0, "wait": 1 << 1, "demote": 2 << 1, "evict": 3 << 1}
 
 

@@ -653,9 +653,10 @@ static int stream_socket(rs_api_server *server, const rs_api_call *call, int fd)
 static void serve_stream_send(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
                               const rs_api_request *request, int fd) {
     rs_object_id id = id_of(client, request->data_id);
-    if ((rostrum_protocol)(request->flags >> RS_API_SEND_PROTOCOL & 3) == ROSTRUM_PROTOCOL_REPUBLIC) {
+    rostrum_protocol protocol = (rostrum_protocol)(request->flags >> RS_API_SEND_PROTOCOL & 3);
+    if (protocol == ROSTRUM_PROTOCOL_REPUBLIC || protocol == ROSTRUM_PROTOCOL_WAN) {
         rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
-                           "a stream goes by rdcm over a packet tree; republic needs to know an object's end");
+                           "a stream goes by rdcm over a packet tree; republic and wan need to know an object's end");
         return;
     }
     int own = stream_socket(server, call, fd);

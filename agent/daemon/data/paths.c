@@ -114,7 +114,8 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
                                             .receiver_count = count,
                                             .wait_ms = s->wait_ms,
                                             .deadline_ms = deadline_ms(s, now),
-                                            .splits = s->protocol != ROSTRUM_PROTOCOL_RDCM && !s->base.source,
+                                            .splits = s->protocol != ROSTRUM_PROTOCOL_RDCM &&
+                                                      s->protocol != ROSTRUM_PROTOCOL_WAN && !s->base.source,
                                             .protocol = (rs_link_protocol)(RS_LINK_AUTO + (int)s->protocol)};
     rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path receivers=%u bytes=%llu request=%s", rs_id_text(&s->base.id),
            count, (unsigned long long)remaining, path->request_id);

@@ -256,8 +256,9 @@ static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
                                    .receivers = s->peers,
                                    .receiver_count = s->receiver_count,
                                    .stragglers = (rs_straggler_policy)send->stragglers,
-                                   .protocol =
-                                       s->protocol == ROSTRUM_PROTOCOL_RDCM ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC};
+                                   .protocol = s->protocol == ROSTRUM_PROTOCOL_RDCM  ? RS_PROTOCOL_RDCM
+                                               : s->protocol == ROSTRUM_PROTOCOL_WAN ? RS_PROTOCOL_WAN
+                                                                                     : RS_PROTOCOL_REPUBLIC};
     rs_status status = rs_send_open(agent->node, rs_agent_now(agent), &params, &s->base.xfer);
     if (status != RS_OK) {
         code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS

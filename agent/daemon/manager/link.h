@@ -29,7 +29,7 @@
 #define RS_LINK_GROUP_PEERS_MAX 65536u /* members of a message group, and views of one call */
 
 /* What a request asks for; AUTO (0 too): the manager chooses. As in controller/rostrum.thrift. */
-typedef enum { RS_LINK_AUTO = 1, RS_LINK_REPUBLIC = 2, RS_LINK_RDCM = 3 } rs_link_protocol;
+typedef enum { RS_LINK_AUTO = 1, RS_LINK_REPUBLIC = 2, RS_LINK_RDCM = 3, RS_LINK_WAN = 4 } rs_link_protocol;
 
 #define RS_LINK_STANDBYS_MAX 3u
 #define RS_LINK_PROTOCOLS_MAX 4u

@@ -56,7 +56,8 @@ typedef enum {
 typedef enum {
     ROSTRUM_PROTOCOL_AUTO = 0,     /* the manager chooses: RDCM on packet trees, Republic on circuits */
     ROSTRUM_PROTOCOL_REPUBLIC = 1, /* the sender mends what is lost */
-    ROSTRUM_PROTOCOL_RDCM = 2      /* receivers mend each other's losses along a backup overlay */
+    ROSTRUM_PROTOCOL_RDCM = 2,     /* receivers mend each other's losses along a backup overlay */
+    ROSTRUM_PROTOCOL_WAN = 3       /* for long round trips: sections, consolidated NACKs, a rate by delay */
 } rostrum_protocol;
 
 typedef enum {

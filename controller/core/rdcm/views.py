@@ -72,20 +72,22 @@ def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop]
         return Protocol.REPUBLIC, ""
     if request.protocol is Protocol.RDCM:
         return Protocol.RDCM, "rdcm: asked for"
+    if request.protocol is Protocol.WAN:
+        return Protocol.WAN, "wan: asked for"
     if request.origin == REST or len(request.receivers) < 2 or not whole:
         return Protocol.REPUBLIC, ""
     if len(hops) == 1:
         return Protocol.REPUBLIC, "not rdcm: one switch is no tree"
-    if strange := without_rdcm(core, request):
+    if strange := without(core, request, "rdcm"):
         some = listed(strange) if len(strange) <= STRANGE_NAMED else f"{len(strange)} of the servers"
         return Protocol.REPUBLIC, f"not rdcm: {some} cannot"
     return Protocol.RDCM, f"rdcm: {len(request.receivers)} receivers on a packet tree"
 
 
-def without_rdcm(core: Core, request: PathRequest) -> list[str]:
-    """Servers of a request whose agents are not there, or do not know RDCM."""
+def without(core: Core, request: PathRequest, protocol: str) -> list[str]:
+    """Servers of a request whose agents are not there, or do not know that protocol."""
     ends = (request.sender, *request.receivers)
-    return [name for name in ends if name not in core.agents or "rdcm" not in core.agents[name].protocols]
+    return [name for name in ends if name not in core.agents or protocol not in core.agents[name].protocols]
 
 
 def children(path: Path, tree: SteinerTree) -> dict[str, list[str]]:

@@ -297,8 +297,10 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
     all_of_it = grant.accepted_size == request.remaining_size == request.data_size
     whole = all_of_it and request is path.request and _begins_transfer(core, path)
     protocol, words = views.choose(core, request, kind, plan.hops, whole)
-    if protocol is Protocol.RDCM and request.origin != REST and (strange := views.without_rdcm(core, request)):
-        text = f"waiting for agents that know rdcm, which the request demands: {listed(strange, 4)}"
+    word = protocol.name.lower()
+    demanding = protocol in (Protocol.RDCM, Protocol.WAN) and request.origin != REST
+    if demanding and (strange := views.without(core, request, word)):
+        text = f"waiting for agents that know {word}, which the request demands: {listed(strange, 4)}"
         return _waits(path, ObstacleKind.AGENTS, text)
     rule_set = core.idle_rules.take(plan.hops)
     try:

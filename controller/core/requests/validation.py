@@ -44,6 +44,10 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
         found.append("protocol rdcm is for two or more receivers, who mend each other's losses; leave it to auto")
     if request.protocol is Protocol.RDCM and request.wanted is Wanted.CIRCUIT:
         found.append("protocol rdcm runs on packet trees; leave out kind circuit, or the protocol")
+    if request.protocol is Protocol.WAN and request.wanted is Wanted.CIRCUIT:
+        found.append("protocol wan runs on packet trees; leave out kind circuit, or the protocol")
+    if request.protocol is Protocol.WAN and request.streams:
+        found.append("a stream goes by rdcm; leave out the protocol")
     found += _sizes(request)
     found += _spans(request, settings)
     return found

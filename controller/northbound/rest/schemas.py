@@ -29,7 +29,7 @@ class NewPath(BaseModel):
     deadline_ms: Span | None = Field(None, description="When the transfer should be done, from now; a hint")
     wait_ms: Span | None = Field(None, description="Give up when not accepted within this; default: the manager's")
     kind: Literal["auto", "circuit", "packet"] = Field("auto", description="How it must be carried")
-    protocol: Literal["auto", "republic", "rdcm"] = Field(
+    protocol: Literal["auto", "republic", "rdcm", "wan"] = Field(
         "auto", description="rdcm: a packet tree with a backup overlay, which GET .../overlay then shows"
     )
     lease_ms: Span | None = Field(
@@ -107,7 +107,7 @@ class PathView(BaseModel):
     cause: str = Field(description="Why it failed or was taken back")
     kind: KindName | None
     wanted: Literal["auto", "circuit", "packet"]
-    protocol: Literal["republic", "rdcm"] = Field(description="How its data and repairs travel")
+    protocol: Literal["republic", "rdcm", "wan"] = Field(description="How its data and repairs travel")
     sender: str
     receivers: list[str]
     group: str | None = Field(description="IPv4 multicast group: send there, and join it at the receivers")

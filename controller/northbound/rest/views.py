@@ -45,7 +45,7 @@ def path(core: Core, one: Path, wall: WallClock) -> view.PathView:
         cause=one.cause,
         kind=one.kind.value if one.kind else None,
         wanted=request.wanted.value,
-        protocol="rdcm" if one.protocol is Protocol.RDCM else "republic",
+        protocol="rdcm" if one.protocol is Protocol.RDCM else "wan" if one.protocol is Protocol.WAN else "republic",
         sender=request.sender,
         receivers=_receivers(one),
         group=str(one.group) if one.group else None,

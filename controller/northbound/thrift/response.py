@@ -50,7 +50,7 @@ def response(value: PathResponse, reason_max: int) -> bytes:
         )  # fmt: skip
         for one in value.receivers:
             parts.append(_server(one))
-        parts.append(_i32(I32, 14, 3 if value.protocol is Protocol.RDCM else 2))
+        parts.append(_i32(I32, 14, {Protocol.RDCM: 3, Protocol.WAN: 4}.get(value.protocol, 2)))
         if value.dark:
             parts.append(_texts(LIST, 15, STRING, len(value.dark)))
             for name in value.dark:

@@ -71,8 +71,8 @@ def member(kind: type[Choice], code: int) -> Choice:
 
 
 def wanted(protocol: Protocol) -> Wanted:
-    """RDCM goes over packet trees only."""
-    return Wanted.PACKET if protocol is Protocol.RDCM else Wanted.AUTO
+    """RDCM and the protocol for wide areas go over packet trees only."""
+    return Wanted.PACKET if protocol in (Protocol.RDCM, Protocol.WAN) else Wanted.AUTO
 
 
 def request(args: Any, origin: str, tenant: str = TENANT) -> PathRequest:

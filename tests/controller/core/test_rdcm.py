@@ -502,6 +502,12 @@ def test_protocol__within_a_rack_there_is_no_tree_to_mend() -> None:
     assert path.protocol is Protocol.REPUBLIC and "one switch is no tree" in path.reason
     asked = line.ask(*servers, origin=servers[0], protocol=Protocol.RDCM)
     assert asked.protocol is Protocol.RDCM
+    for_wan = line.ask(*servers, origin=servers[0], protocol=Protocol.WAN)
+    assert for_wan.state is State.QUEUED and "agents that know wan" in for_wan.reason
+    for server in servers:
+        line.do(ev.AgentUp(server, 2, 7071, protocols=("rdcm", "wan")))
+    again = line.ask(*servers, origin=servers[0], protocol=Protocol.WAN)
+    assert (again.protocol, again.kind) == (Protocol.WAN, PathKind.PACKET) and "wan: asked for" in again.reason
 
 
 def test_restart__failed_links_and_overlay_survive() -> None:
