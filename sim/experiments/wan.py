@@ -55,7 +55,7 @@ CASES = (
     Case("the same, lost at each receiver for itself", shared=False),
     Case("1 Gbit/s, 300 ms, 0.3 %", rtt_s=0.3, seconds=60),
     Case("10 Gbit/s, 100 ms, 0.3 %", rate_bps=10 * GBIT),
-    Case("ten transfers on 10 Gbit/s, 100 ms, 0.3 %", rate_bps=10 * GBIT, transfers=10),
+    Case("ten transfers on 10 Gbit/s, 100 ms, 0.3 %", rate_bps=10 * GBIT, transfers=10, seconds=60),
     Case("round trips of 10 to 100 ms, 1 Gbit/s", rtt_spread=0.1),
     Case("one receiver at 100 Mbit/s", slow_bps=GBIT // 10, seconds=10),
 )

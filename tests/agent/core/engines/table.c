@@ -1,8 +1,8 @@
 /* The table of engines with one row more: of what is linked with this, in place of core/transfer/engine.c. */
 #include "core/rdcm/rdcm.h"
 #include "core/republic/republic.h"
-#include "core/wan/wan.h"
 #include "core/transfer/engine.h"
+#include "core/wan/wan.h"
 
 extern const rs_engine rs_engine_plainseq;
 
