@@ -446,7 +446,7 @@ static void open__of_what_is_not_known_is_refused_in_words(void **state) {
                                       .light_confirm = 1}};
     assert_int_equal(rs_peer_up(net_node(n, 1), NET_START, 9), RS_OK);
     rs_message m = good;
-    m.open.engine = 2;
+    m.open.engine = 9;
     one_open(n, m, "engine that this agent does not know");
     m = good;
     m.open.path_kind = 3;

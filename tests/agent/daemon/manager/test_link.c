@@ -21,9 +21,10 @@ static void start__says_hello_with_the_paths_held(void **state) {
     assert_string_equal(hello->info.software, "0.1.0");
     assert_true(hello->info.has_knows_probes && hello->info.knows_probes);
     const char *const *protocols = hello->info.protocols.items;
-    assert_int_equal(hello->info.protocols.count, 2);
+    assert_int_equal(hello->info.protocols.count, 3);
     assert_string_equal(protocols[0], "republic");
     assert_string_equal(protocols[1], "rdcm");
+    assert_string_equal(protocols[2], "wan");
     assert_int_equal(hello->info.live_paths.count, 1);
     const rs_thrift_live_path *path = hello->info.live_paths.items;
     assert_string_equal(path->group, "239.192.0.1");
