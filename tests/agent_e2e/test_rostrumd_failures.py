@@ -196,7 +196,7 @@ def test_next_sessions_path_fails_or_moves_before_its_turn(lab: World, word: str
 def test_agent_that_was_stopped_goes_on(lab: World, who: str, phase: str) -> None:
     """The sender for longer than the bound on silence, a receiver for less."""
     lab.manager.answer = lambda request: Answer(rate_bps=SLOW)
-    lab.start_all(*QUICK)
+    lab.start_all(*QUICK, *(("--loss", "uniform:0.02:seed=1") if phase == "patching" else ()))  # something to patch
     data = content(3_000_000, 33)
     sender = lab.app("h1")
     sender.add(1, data)
