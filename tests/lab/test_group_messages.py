@@ -166,8 +166,8 @@ def test_large_messages_neighbours_and_self(lab: Lab) -> None:
 
 def test_what_the_manager_refuses_is_said_at_the_join(lab: Lab) -> None:
     with agent(lab, "h1") as one, agent(lab, "h2") as two:
-        with pytest.raises(RostrumError, match="qsm"):
-            one.join("future", protocol="qsm")
+        with pytest.raises(RostrumError, match="isis"):
+            one.join("future", protocol="isis")
         with one.join("settled", protocol="plain"):
             with pytest.raises(RostrumError, match="plain"):
                 two.join("settled", protocol="ricochet")
