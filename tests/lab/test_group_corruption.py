@@ -14,7 +14,7 @@ from tests.lab.test_group_messages import take
 
 pytestmark = pytest.mark.lab
 
-COUNT = 2000
+COUNT = 1000  # 5.5 MB: all of it may wait for a program that reads only when all was sent (8 MiB)
 
 
 @pytest.fixture(scope="module")
