@@ -7,11 +7,12 @@ import functools
 import hashlib
 import itertools
 import random
+import re
 import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -352,13 +353,22 @@ def sweep(lab: Lab) -> None:
                 agent.delete(row.data_id)
 
 
+def _whose(one: Failure) -> Sequence[str]:
+    """Whose failures these are: a sender that lost each of its receivers speaks of them, everybody else of itself."""
+    all_of_them = re.search(r"\b(\d+) of \1 receivers failed", one.cause)
+    return one.among[1:] if all_of_them and one.among[:1] == (one.server,) and one.among[1:] else (one.server,)
+
+
 def judge(failures: list[Failure], disruptions: list[Disruption], racks: dict[str, str]) -> list[dict[str, Any]]:
     """Each failure with `excused_by`: the disruption that explains it, or None. `racks`: server -> its ToR."""
     rows = []
     for one in failures:
-        mine = {one.server, *one.among[:1]}
-        tors = {racks[name] for name in mine if name in racks}
-        reason = next((d for d in disruptions if d.excuses(mine, tors, one.begin_s, one.end_s)), None)
+        found = []
+        for server in _whose(one):
+            mine = {server, *one.among[:1]}
+            tors = {racks[name] for name in mine if name in racks}
+            found.append(next((d for d in disruptions if d.excuses(mine, tors, one.begin_s, one.end_s)), None))
+        reason = found[0] if all(found) else None
         excused = None if one.never_excused or not one.cause else reason
         rows.append({**asdict(one), "excused_by": asdict(excused) if excused else None})
     return rows

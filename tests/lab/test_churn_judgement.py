@@ -24,6 +24,14 @@ def test_killed_receiver_excuses_itself__but_nobody_else() -> None:
     assert verdicts(failed("h5"), killed) == [None]
 
 
+def test_killed_receivers_excuse_a_sender_that_lost_all_of_them__but_no_fewer() -> None:
+    one, other = Disruption("kill-agent", "h3", 12.0, 13.0), Disruption("kill-agent", "h5", 14.0, 15.0)
+    lost = failed("h1", cause="stream 1: 2 of 2 receivers failed; the first: aborted: the agent of h3 is ending")
+    assert verdicts(lost, one, other) == ["kill-agent"]
+    assert verdicts(lost, one) == [None]
+    assert verdicts(failed("h1", cause="1 of 2 receivers failed"), one, other) == [None]
+
+
 def test_killed_sender_excuses_all() -> None:
     assert verdicts(failed("h5"), Disruption("kill-agent", "h1", 9.0, 9.5)) == ["kill-agent"]
 
