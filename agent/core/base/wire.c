@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/base/bytes.h"
+
 #define CONTROL_MAX 508 /* length field of anything but PTCH_DATA */
 
 /* A cursor that never leaves its buffer; once it would, `bad` stays set and reads give 0. */
@@ -85,6 +87,20 @@ bool rs_wire_nonce(const uint8_t *bytes, size_t length, uint64_t *nonce) {
 
 int rs_wire_version(const uint8_t *bytes, size_t have) {
     return have > 2 && bytes[1] == RS_DATA_MAGIC >> 8 && bytes[0] == (RS_DATA_MAGIC & 0xff) ? bytes[2] : -1;
+}
+
+int rs_wire_datagram(const uint8_t *bytes, size_t length, size_t *header_length) {
+    if (length < 4)
+        return -1;
+    uint64_t magic = rs_le_get(bytes, 2);
+    bool known = magic == RS_ACK_MAGIC || magic == RS_REPORT_MAGIC || magic == RS_WAN_STATUS_MAGIC;
+    if (known && length <= RS_HEADER_MAX)
+        *header_length = length;
+    else if (magic == RS_DATA_MAGIC && !(bytes[3] & RS_DATA_REPAIR) && length >= RS_DATA_HEADER)
+        *header_length = RS_DATA_HEADER;
+    else
+        return -1;
+    return 1;
 }
 
 size_t rs_wire_data_header_length(const uint8_t *bytes, size_t have) {

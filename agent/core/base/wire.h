@@ -9,8 +9,11 @@
 #include "core/base/types.h"
 
 #define RS_WIRE_VERSION 2
+/* The first two bytes of datagrams. */
 #define RS_DATA_MAGIC 0x5253
-#define RS_WAN_STATUS_MAGIC 0x5357 /* between peers, of the engine for wide areas: wan/wire.h */
+#define RS_ACK_MAGIC 0x4152        /* between peers: rdcm/wire.h, */
+#define RS_REPORT_MAGIC 0x5052     /* feedback/report.h, */
+#define RS_WAN_STATUS_MAGIC 0x5357 /* and wan/wire.h */
 #define RS_DATA_HEADER 32          /* bytes before the fragment in a data packet */
 #define RS_REPAIR_HEADER 48        /* bytes before the payload in a repair packet */
 #define RS_SEAL_BYTES 24           /* more in a packet that is sealed: epoch and counter 8, tag 16 */
@@ -216,6 +219,9 @@ bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *ou
 
 /* Of which transfer a datagram is, whatever it is: all of them have it at the same place. False: too short. */
 bool rs_wire_nonce(const uint8_t *bytes, size_t length, uint64_t *nonce);
+/* A datagram from a peer, of any engine: how many of its bytes are header as rs_packet_in wants it, the rest being
+ * payload. -1: none of ours. */
+int rs_wire_datagram(const uint8_t *bytes, size_t length, size_t *header_length);
 
 /* The wire version that a datagram of the data channel or between peers claims; -1 if it is none of ours. */
 int rs_wire_version(const uint8_t *bytes, size_t have);

@@ -1,5 +1,6 @@
 #include "core/feedback/report.h"
 
+#include "core/base/bytes.h"
 #include "core/base/wire.h"
 
 enum { KIND_REPORT = 1, KIND_REQUEST = 2 };
@@ -9,33 +10,20 @@ enum { KIND_REPORT = 1, KIND_REQUEST = 2 };
 
 _Static_assert(RS_REQUEST_BYTES + 16 * RS_REQUEST_RANGES <= RS_HEADER_MAX, "a request fits a header");
 
-static uint8_t *put(uint8_t *to, uint64_t value, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++)
-        *to++ = (uint8_t)(value >> (8 * i));
-    return to;
-}
-
-static uint64_t get(const uint8_t **from, size_t bytes) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t) * (*from)++ << (8 * i);
-    return value;
-}
-
 static uint8_t *put_common(uint8_t *to, uint8_t kind, uint32_t session, uint64_t nonce) {
-    to = put(to, RS_REPORT_MAGIC, 2);
-    to = put(to, RS_WIRE_VERSION, 1);
-    to = put(to, kind, 1);
-    to = put(to, session, 4);
-    return put(to, nonce, 8);
+    to = rs_le_put(to, RS_REPORT_MAGIC, 2);
+    to = rs_le_put(to, RS_WIRE_VERSION, 1);
+    to = rs_le_put(to, kind, 1);
+    to = rs_le_put(to, session, 4);
+    return rs_le_put(to, nonce, 8);
 }
 
 static bool get_common(const uint8_t **from, uint8_t kind, uint32_t *session, uint64_t *nonce) {
-    bool ours = get(from, 2) == RS_REPORT_MAGIC;
-    ours &= get(from, 1) == RS_WIRE_VERSION;
-    ours &= get(from, 1) == kind;
-    *session = (uint32_t)get(from, 4);
-    *nonce = get(from, 8);
+    bool ours = rs_le_take(from, 2) == RS_REPORT_MAGIC;
+    ours &= rs_le_take(from, 1) == RS_WIRE_VERSION;
+    ours &= rs_le_take(from, 1) == kind;
+    *session = (uint32_t)rs_le_take(from, 4);
+    *nonce = rs_le_take(from, 8);
     return ours && *nonce != 0 && *session < RS_SESSIONS_MAX;
 }
 
@@ -45,9 +33,9 @@ size_t rs_report_encode(const rs_report *r, uint8_t *out) {
                               r->at,      r->waited,   r->share_bps, r->least};
     const uint32_t shorts[] = {r->flags, r->receivers, r->least_of, r->lossy_ppm, r->lossy_of, r->silent, 0, 0};
     for (size_t i = 0; i < sizeof longs / sizeof longs[0]; i++)
-        to = put(to, longs[i], 8);
+        to = rs_le_put(to, longs[i], 8);
     for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++)
-        to = put(to, shorts[i], 4);
+        to = rs_le_put(to, shorts[i], 4);
     return (size_t)(to - out);
 }
 
@@ -69,19 +57,19 @@ bool rs_report_decode(const uint8_t *bytes, size_t length, rs_report *r) {
                          &r->at,      &r->waited,   &r->share_bps, &r->least};
     uint32_t *shorts[] = {&r->flags, &r->receivers, &r->least_of, &r->lossy_ppm, &r->lossy_of, &r->silent};
     for (size_t i = 0; i < sizeof longs / sizeof longs[0]; i++)
-        *longs[i] = get(&bytes, 8);
+        *longs[i] = rs_le_take(&bytes, 8);
     for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++)
-        *shorts[i] = (uint32_t)get(&bytes, 4);
-    return get(&bytes, 8) == 0 && is_sane(r);
+        *shorts[i] = (uint32_t)rs_le_take(&bytes, 4);
+    return rs_le_take(&bytes, 8) == 0 && is_sane(r);
 }
 
 size_t rs_request_encode(const rs_repair_request *r, uint8_t *out) {
     uint8_t *to = put_common(out, KIND_REQUEST, r->session, r->nonce);
-    to = put(to, r->count, 4);
-    to = put(to, 0, 4);
+    to = rs_le_put(to, r->count, 4);
+    to = rs_le_put(to, 0, 4);
     for (uint32_t i = 0; i < r->count; i++) {
-        to = put(to, r->range[i].from, 8);
-        to = put(to, r->range[i].to, 8);
+        to = rs_le_put(to, r->range[i].from, 8);
+        to = rs_le_put(to, r->range[i].to, 8);
     }
     return (size_t)(to - out);
 }
@@ -89,13 +77,13 @@ size_t rs_request_encode(const rs_repair_request *r, uint8_t *out) {
 bool rs_request_decode(const uint8_t *bytes, size_t length, rs_repair_request *r) {
     if (length < RS_REQUEST_BYTES || !get_common(&bytes, KIND_REQUEST, &r->session, &r->nonce))
         return false;
-    r->count = (uint32_t)get(&bytes, 4);
-    if (get(&bytes, 4) != 0 || r->count == 0 || r->count > RS_REQUEST_RANGES ||
+    r->count = (uint32_t)rs_le_take(&bytes, 4);
+    if (rs_le_take(&bytes, 4) != 0 || r->count == 0 || r->count > RS_REQUEST_RANGES ||
         length != RS_REQUEST_BYTES + 16 * (size_t)r->count)
         return false;
     for (uint32_t i = 0; i < r->count; i++) {
-        r->range[i].from = get(&bytes, 8);
-        r->range[i].to = get(&bytes, 8);
+        r->range[i].from = rs_le_take(&bytes, 8);
+        r->range[i].to = rs_le_take(&bytes, 8);
         if (r->range[i].from >= r->range[i].to || r->range[i].to > RS_STREAM_FRAGMENTS)
             return false;
     }

@@ -6,7 +6,6 @@
 #include "core/base/ranges.h"
 #include "core/base/types.h"
 
-#define RS_REPORT_MAGIC 0x5052 /* "RP" in memory */
 #define RS_REPORT_BYTES 112
 #define RS_REQUEST_BYTES 24
 #define RS_REQUEST_RANGES 24u /* of one request */

@@ -2,47 +2,39 @@
 
 #include <string.h>
 
-static void put(uint8_t *out, uint64_t value, size_t bytes) {
-    memcpy(out, &value, bytes); /* little endian, as wire.c of groups asserts */
-}
-
-static uint64_t get(const uint8_t *bytes, size_t count) {
-    uint64_t value = 0;
-    memcpy(&value, bytes, count);
-    return value;
-}
+#include "core/base/bytes.h"
 
 void rs_qsm_put_head(uint8_t *out, uint8_t kind, const rs_qsm_head *head) {
     memset(out, 0, RS_QSM_HEAD);
     rs_gm_put_kind(out, kind);
-    put(out + 4, head->who, 4);
-    put(out + 8, head->incarnation, 4);
-    put(out + 16, head->region, 4);
-    put(out + 20, head->version, 8);
+    rs_le_put(out + 4, head->who, 4);
+    rs_le_put(out + 8, head->incarnation, 4);
+    rs_le_put(out + 16, head->region, 4);
+    rs_le_put(out + 20, head->version, 8);
 }
 
 bool rs_qsm_get_head(const uint8_t *bytes, size_t length, rs_qsm_head *out) {
-    if (length < RS_QSM_HEAD || get(bytes + 28, 4) != 0)
+    if (length < RS_QSM_HEAD || rs_le_get(bytes + 28, 4) != 0)
         return false;
-    *out = (rs_qsm_head){(rs_peer)get(bytes + 4, 4), (uint32_t)get(bytes + 8, 4), (uint32_t)get(bytes + 16, 4),
-                         get(bytes + 20, 8)};
+    *out = (rs_qsm_head){(rs_peer)rs_le_get(bytes + 4, 4), (uint32_t)rs_le_get(bytes + 8, 4),
+                         (uint32_t)rs_le_get(bytes + 16, 4), rs_le_get(bytes + 20, 8)};
     return out->version > 0;
 }
 
 void rs_qsm_put_sn(uint8_t *datagram, uint64_t sn) {
-    put(datagram + RS_QSM_HEAD, sn, 8);
+    rs_le_put(datagram + RS_QSM_HEAD, sn, 8);
 }
 
 uint64_t rs_qsm_get_sn(const uint8_t *datagram) {
-    return get(datagram + RS_QSM_HEAD, 8);
+    return rs_le_get(datagram + RS_QSM_HEAD, 8);
 }
 
 /* ----------------------------------------------------------------------------------------------------- messages */
 
 void rs_qsm_put_inner(uint8_t *out, const rs_qsm_inner *inner) {
-    put(out, inner->length, 2);
-    put(out + 2, inner->group, 4);
-    put(out + 6, inner->sn, 8);
+    rs_le_put(out, inner->length, 2);
+    rs_le_put(out + 2, inner->group, 4);
+    rs_le_put(out + 6, inner->sn, 8);
     memcpy(out + RS_QSM_INNER, inner->body, inner->length);
 }
 
@@ -54,8 +46,8 @@ bool rs_qsm_get_inner(const uint8_t *bytes, size_t length, size_t *at, rs_qsm_in
     if (!*well)
         return false;
     const uint8_t *from = bytes + *at;
-    *out = (rs_qsm_inner){(rs_message_group)get(from + 2, 4), get(from + 6, 8), from + RS_QSM_INNER,
-                          (uint32_t)get(from, 2)};
+    *out = (rs_qsm_inner){(rs_message_group)rs_le_get(from + 2, 4), rs_le_get(from + 6, 8), from + RS_QSM_INNER,
+                          (uint32_t)rs_le_get(from, 2)};
     *well = out->length >= RS_GM_BODY && length - *at - RS_QSM_INNER >= out->length;
     *at += *well ? RS_QSM_INNER + out->length : 0;
     return *well;
@@ -69,10 +61,10 @@ size_t rs_qsm_ranges_length(const rs_qsm_ranges *ranges) {
 
 size_t rs_qsm_put_ranges(uint8_t *out, const rs_qsm_ranges *ranges) {
     out[0] = (uint8_t)ranges->count;
-    put(out + 1, ranges->end, 8);
+    rs_le_put(out + 1, ranges->end, 8);
     for (uint32_t i = 0; i < ranges->count; i++) {
-        put(out + 9 + (size_t)i * RS_QSM_RANGE, ranges->range[i].first, 8);
-        put(out + 17 + (size_t)i * RS_QSM_RANGE, ranges->range[i].count, 2);
+        rs_le_put(out + 9 + (size_t)i * RS_QSM_RANGE, ranges->range[i].first, 8);
+        rs_le_put(out + 17 + (size_t)i * RS_QSM_RANGE, ranges->range[i].count, 2);
     }
     return rs_qsm_ranges_length(ranges);
 }
@@ -82,12 +74,12 @@ size_t rs_qsm_get_ranges(const uint8_t *bytes, size_t length, rs_qsm_ranges *out
     if (length < 9 || bytes[0] > RS_QSM_RANGES || length < 9 + (size_t)bytes[0] * RS_QSM_RANGE)
         return 0;
     out->count = bytes[0];
-    out->end = get(bytes + 1, 8);
+    out->end = rs_le_get(bytes + 1, 8);
     if (out->end > RS_QSM_SN_MOST)
         return 0;
     for (uint32_t i = 0; i < out->count; i++) {
-        out->range[i].first = get(bytes + 9 + (size_t)i * RS_QSM_RANGE, 8);
-        out->range[i].count = (uint32_t)get(bytes + 17 + (size_t)i * RS_QSM_RANGE, 2);
+        out->range[i].first = rs_le_get(bytes + 9 + (size_t)i * RS_QSM_RANGE, 8);
+        out->range[i].count = (uint32_t)rs_le_get(bytes + 17 + (size_t)i * RS_QSM_RANGE, 2);
         if (out->range[i].count == 0 || out->range[i].first < behind || out->range[i].first >= out->end ||
             out->range[i].count > out->end - out->range[i].first)
             return 0;
@@ -103,14 +95,14 @@ size_t rs_qsm_get_ranges(const uint8_t *bytes, size_t length, rs_qsm_ranges *out
 
 void rs_qsm_put_token(uint8_t *datagram, const rs_qsm_token *token) {
     uint8_t *out = datagram + RS_QSM_HEAD;
-    put(out, token->leader, 4);
-    put(out + 4, token->round, 4);
-    put(out + 8, token->rate, 4);
+    rs_le_put(out, token->leader, 4);
+    rs_le_put(out + 4, token->round, 4);
+    rs_le_put(out + 8, token->rate, 4);
     out[12] = token->part;
     out[13] = token->parts;
     out[14] = token->phase;
     out[15] = (uint8_t)((token->incomplete ? INCOMPLETE : 0) | (token->copy ? COPY : 0));
-    put(out + 16, token->count, 4);
+    rs_le_put(out + 16, token->count, 4);
 }
 
 bool rs_qsm_get_token(const uint8_t *datagram, size_t length, rs_qsm_token *out) {
@@ -118,16 +110,16 @@ bool rs_qsm_get_token(const uint8_t *datagram, size_t length, rs_qsm_token *out)
     if (length < RS_QSM_TOKEN_HEAD)
         return false;
     const uint8_t *from = datagram + RS_QSM_HEAD;
-    *out = (rs_qsm_token){.from = (rs_peer)get(datagram + 4, 4),
-                          .leader = (rs_peer)get(from, 4),
-                          .round = (uint32_t)get(from + 4, 4),
-                          .rate = (uint32_t)get(from + 8, 4),
+    *out = (rs_qsm_token){.from = (rs_peer)rs_le_get(datagram + 4, 4),
+                          .leader = (rs_peer)rs_le_get(from, 4),
+                          .round = (uint32_t)rs_le_get(from + 4, 4),
+                          .rate = (uint32_t)rs_le_get(from + 8, 4),
                           .part = from[12],
                           .parts = from[13],
                           .phase = from[14],
                           .incomplete = (from[15] & INCOMPLETE) != 0,
                           .copy = (from[15] & COPY) != 0,
-                          .count = (uint32_t)get(from + 16, 4)};
+                          .count = (uint32_t)rs_le_get(from + 16, 4)};
     if (out->part >= out->parts || out->phase > 2 || from[15] > (INCOMPLETE | COPY))
         return false;
     size_t at = RS_QSM_TOKEN_HEAD;
@@ -141,12 +133,12 @@ bool rs_qsm_get_token(const uint8_t *datagram, size_t length, rs_qsm_token *out)
 }
 
 size_t rs_qsm_put_entry(uint8_t *out, const rs_qsm_entry *e) {
-    put(out, e->sender, 4);
-    put(out + 4, e->incarnation, 4);
+    rs_le_put(out, e->sender, 4);
+    rs_le_put(out + 4, e->incarnation, 4);
     const uint64_t numbers[] = {e->cutoff, e->newest, e->stable, e->cached, e->now_stable, e->now_cached, e->reached};
     memcpy(out + 8, numbers, sizeof numbers);
-    put(out + 64, e->rate, 4);
-    put(out + 68, e->missing, 2);
+    rs_le_put(out + 64, e->rate, 4);
+    rs_le_put(out + 68, e->missing, 2);
     size_t at = 70;
     at += rs_qsm_put_ranges(out + at, &e->naks);
     return at + rs_qsm_put_ranges(out + at, &e->all);
@@ -160,8 +152,8 @@ size_t rs_qsm_get_entry(const uint8_t *bytes, size_t length, rs_qsm_entry *out) 
     for (size_t i = 0; i < 7; i++)
         if (numbers[i] > RS_QSM_SN_MOST)
             return 0;
-    *out = (rs_qsm_entry){.sender = (rs_peer)get(bytes, 4),
-                          .incarnation = (uint32_t)get(bytes + 4, 4),
+    *out = (rs_qsm_entry){.sender = (rs_peer)rs_le_get(bytes, 4),
+                          .incarnation = (uint32_t)rs_le_get(bytes + 4, 4),
                           .cutoff = numbers[0],
                           .newest = numbers[1],
                           .stable = numbers[2],
@@ -169,8 +161,8 @@ size_t rs_qsm_get_entry(const uint8_t *bytes, size_t length, rs_qsm_entry *out) 
                           .now_stable = numbers[4],
                           .now_cached = numbers[5],
                           .reached = numbers[6],
-                          .rate = (uint32_t)get(bytes + 64, 4),
-                          .missing = (uint16_t)get(bytes + 68, 2)};
+                          .rate = (uint32_t)rs_le_get(bytes + 64, 4),
+                          .missing = (uint16_t)rs_le_get(bytes + 68, 2)};
     size_t naks = rs_qsm_get_ranges(bytes + 70, length - 70, &out->naks);
     size_t all = naks ? rs_qsm_get_ranges(bytes + 70 + naks, length - 70 - naks, &out->all) : 0;
     return all ? 70 + naks + all : 0;
@@ -181,9 +173,9 @@ size_t rs_qsm_get_entry(const uint8_t *bytes, size_t length, rs_qsm_entry *out) 
 void rs_qsm_put_ack(uint8_t *datagram, const rs_qsm_ack *ack) {
     uint8_t *out = datagram + RS_QSM_HEAD;
     const uint32_t numbers[] = {ack->round, ack->senders, ack->rate, ack->share, ack->missing, ack->interval_us};
-    put(out, ack->stable, 8);
-    put(out + 8, ack->cached, 8);
-    put(out + 16, ack->reached, 8);
+    rs_le_put(out, ack->stable, 8);
+    rs_le_put(out + 8, ack->cached, 8);
+    rs_le_put(out + 16, ack->reached, 8);
     memcpy(out + 24, numbers, sizeof numbers);
 }
 
@@ -193,8 +185,15 @@ bool rs_qsm_get_ack(const uint8_t *datagram, size_t length, rs_qsm_ack *out) {
         return false;
     const uint8_t *from = datagram + RS_QSM_HEAD;
     memcpy(numbers, from + 24, sizeof numbers);
-    *out = (rs_qsm_ack){get(from, 8), get(from + 8, 8), get(from + 16, 8), numbers[0], numbers[1],
-                        numbers[2],   numbers[3],       numbers[4],        numbers[5]};
+    *out = (rs_qsm_ack){rs_le_get(from, 8),
+                        rs_le_get(from + 8, 8),
+                        rs_le_get(from + 16, 8),
+                        numbers[0],
+                        numbers[1],
+                        numbers[2],
+                        numbers[3],
+                        numbers[4],
+                        numbers[5]};
     return out->stable <= RS_QSM_SN_MOST && out->cached <= RS_QSM_SN_MOST && out->reached <= RS_QSM_SN_MOST;
 }
 
@@ -202,9 +201,9 @@ bool rs_qsm_get_ack(const uint8_t *datagram, size_t length, rs_qsm_ack *out) {
 
 size_t rs_qsm_put_list(uint8_t *datagram, rs_peer sender, uint32_t incarnation, uint32_t partition,
                        const rs_qsm_ranges *ranges) {
-    put(datagram + RS_QSM_HEAD, sender, 4);
-    put(datagram + RS_QSM_HEAD + 4, incarnation, 4);
-    put(datagram + RS_QSM_HEAD + 8, partition, 4);
+    rs_le_put(datagram + RS_QSM_HEAD, sender, 4);
+    rs_le_put(datagram + RS_QSM_HEAD + 4, incarnation, 4);
+    rs_le_put(datagram + RS_QSM_HEAD + 8, partition, 4);
     return RS_QSM_LIST_HEAD + rs_qsm_put_ranges(datagram + RS_QSM_LIST_HEAD, ranges);
 }
 
@@ -212,23 +211,23 @@ bool rs_qsm_get_list(const uint8_t *datagram, size_t length, rs_peer *sender, ui
                      uint32_t *partition, rs_qsm_ranges *out) {
     if (length < RS_QSM_LIST_HEAD)
         return false;
-    *sender = (rs_peer)get(datagram + RS_QSM_HEAD, 4);
-    *incarnation = (uint32_t)get(datagram + RS_QSM_HEAD + 4, 4);
-    *partition = (uint32_t)get(datagram + RS_QSM_HEAD + 8, 4);
+    *sender = (rs_peer)rs_le_get(datagram + RS_QSM_HEAD, 4);
+    *incarnation = (uint32_t)rs_le_get(datagram + RS_QSM_HEAD + 4, 4);
+    *partition = (uint32_t)rs_le_get(datagram + RS_QSM_HEAD + 8, 4);
     return rs_qsm_get_ranges(datagram + RS_QSM_LIST_HEAD, length - RS_QSM_LIST_HEAD, out) == length - RS_QSM_LIST_HEAD;
 }
 
 void rs_qsm_put_position(uint8_t *datagram, rs_peer sender, uint32_t incarnation, uint64_t sn) {
-    put(datagram + RS_QSM_HEAD, sender, 4);
-    put(datagram + RS_QSM_HEAD + 4, incarnation, 4);
-    put(datagram + RS_QSM_HEAD + 8, sn, 8);
+    rs_le_put(datagram + RS_QSM_HEAD, sender, 4);
+    rs_le_put(datagram + RS_QSM_HEAD + 4, incarnation, 4);
+    rs_le_put(datagram + RS_QSM_HEAD + 8, sn, 8);
 }
 
 bool rs_qsm_get_position(const uint8_t *datagram, size_t length, rs_peer *sender, uint32_t *incarnation, uint64_t *sn) {
     if (length != RS_QSM_POSITION_LENGTH)
         return false;
-    *sender = (rs_peer)get(datagram + RS_QSM_HEAD, 4);
-    *incarnation = (uint32_t)get(datagram + RS_QSM_HEAD + 4, 4);
-    *sn = get(datagram + RS_QSM_HEAD + 8, 8);
+    *sender = (rs_peer)rs_le_get(datagram + RS_QSM_HEAD, 4);
+    *incarnation = (uint32_t)rs_le_get(datagram + RS_QSM_HEAD + 4, 4);
+    *sn = rs_le_get(datagram + RS_QSM_HEAD + 8, 8);
     return *sn <= RS_QSM_SN_MOST;
 }

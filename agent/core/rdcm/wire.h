@@ -5,7 +5,6 @@
 
 #include "core/base/types.h"
 
-#define RS_ACK_MAGIC 0x4152
 #define RS_ACK_HEADER 56
 #define RS_ACK_SETTLED UINT16_MAX
 #define RS_ACK_WORDS 48 /* of 64 sns each, at most, that one ACK tells of one by one */
@@ -37,9 +36,5 @@ typedef struct {
 /* Returns the bytes written, at most RS_ACK_HEADER + 8 * RS_ACK_WORDS. */
 size_t rs_ack_encode(const rs_ack *ack, uint8_t *out);
 bool rs_ack_decode(const uint8_t *bytes, size_t length, rs_ack *out);
-
-/* A datagram from a peer, of any engine: how many of its bytes are header as rs_packet_in wants it, the rest being
- * payload. -1: none of ours. */
-int rs_wire_datagram(const uint8_t *bytes, size_t length, size_t *header_length);
 
 #endif

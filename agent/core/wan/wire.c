@@ -1,42 +1,31 @@
 #include "core/wan/wire.h"
 
+#include "core/base/bytes.h"
+
 #define LARGEST (UINT64_MAX / 4) /* of numbers that are added to */
-
-static uint8_t *put(uint8_t *to, uint64_t value, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++)
-        *to++ = (uint8_t)(value >> (8 * i));
-    return to;
-}
-
-static uint64_t get(const uint8_t **from, size_t bytes) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t) * (*from)++ << (8 * i);
-    return value;
-}
 
 static size_t map_bytes(uint16_t bits) {
     return ((size_t)bits + 7) / 8;
 }
 
 size_t rs_wan_encode_status(const rs_wan_status *s, uint8_t out[RS_HEADER_MAX]) {
-    uint8_t *to = put(out, RS_WAN_STATUS_MAGIC, 2);
-    to = put(to, RS_WIRE_VERSION, 1);
-    to = put(to, s->nack_count, 1);
-    to = put(to, RS_PROTOCOL_WAN, 1);
-    to = put(to, 0, 3);
-    to = put(to, s->nonce, 8);
-    to = put(to, s->session, 4);
-    to = put(to, s->receivers, 4);
+    uint8_t *to = rs_le_put(out, RS_WAN_STATUS_MAGIC, 2);
+    to = rs_le_put(to, RS_WIRE_VERSION, 1);
+    to = rs_le_put(to, s->nack_count, 1);
+    to = rs_le_put(to, RS_PROTOCOL_WAN, 1);
+    to = rs_le_put(to, 0, 3);
+    to = rs_le_put(to, s->nonce, 8);
+    to = rs_le_put(to, s->session, 4);
+    to = rs_le_put(to, s->receivers, 4);
     const uint64_t numbers[] = {s->next, s->cum, s->received, s->repairs, s->marked, s->dropped, s->stamp_us, s->at};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        to = put(to, numbers[i], 8);
-    to = put(to, s->waited_us, 4);
-    to = put(to, 0, 4);
+        to = rs_le_put(to, numbers[i], 8);
+    to = rs_le_put(to, s->waited_us, 4);
+    to = rs_le_put(to, 0, 4);
     for (uint32_t i = 0; i < s->nack_count; i++) {
         const rs_wan_nack *n = &s->nacks[i];
-        to = put(to, n->base, 8);
-        to = put(to, n->bits, 2);
+        to = rs_le_put(to, n->base, 8);
+        to = rs_le_put(to, n->bits, 2);
         for (size_t b = 0; b < map_bytes(n->bits); b++)
             *to++ = n->map[b];
     }
@@ -46,14 +35,14 @@ size_t rs_wan_encode_status(const rs_wan_status *s, uint8_t out[RS_HEADER_MAX]) 
 static bool decode_nack(const uint8_t **from, size_t *left, rs_wan_nack *n) {
     if (*left < RS_WAN_NACK_HEADER)
         return false;
-    n->base = get(from, 8);
-    n->bits = (uint16_t)get(from, 2);
+    n->base = rs_le_take(from, 8);
+    n->bits = (uint16_t)rs_le_take(from, 2);
     *left -= RS_WAN_NACK_HEADER;
     size_t bytes = map_bytes(n->bits);
     if (n->base > LARGEST || n->bits == 0 || n->bits > RS_WAN_SECTION - n->base % RS_WAN_SECTION || *left < bytes)
         return false;
     for (size_t b = 0; b < bytes; b++)
-        n->map[b] = (uint8_t)get(from, 1);
+        n->map[b] = (uint8_t)rs_le_take(from, 1);
     *left -= bytes;
     uint32_t last = n->bits - 1u; /* the ends are missing, and what is behind the last bit is zero */
     return (n->map[0] & 1) && n->map[last / 8] >> last % 8 == 1;
@@ -61,20 +50,21 @@ static bool decode_nack(const uint8_t **from, size_t *left, rs_wan_nack *n) {
 
 bool rs_wan_decode_status(const uint8_t *bytes, size_t length, rs_wan_status *s) {
     const uint8_t *from = bytes;
-    if (length < RS_WAN_STATUS_HEADER || get(&from, 2) != RS_WAN_STATUS_MAGIC || get(&from, 1) != RS_WIRE_VERSION)
+    if (length < RS_WAN_STATUS_HEADER || rs_le_take(&from, 2) != RS_WAN_STATUS_MAGIC ||
+        rs_le_take(&from, 1) != RS_WIRE_VERSION)
         return false;
-    s->nack_count = (uint32_t)get(&from, 1);
-    if (s->nack_count > RS_WAN_NACKS || get(&from, 4) != RS_PROTOCOL_WAN)
+    s->nack_count = (uint32_t)rs_le_take(&from, 1);
+    if (s->nack_count > RS_WAN_NACKS || rs_le_take(&from, 4) != RS_PROTOCOL_WAN)
         return false;
-    s->nonce = get(&from, 8);
-    s->session = (uint32_t)get(&from, 4);
-    s->receivers = (uint32_t)get(&from, 4);
+    s->nonce = rs_le_take(&from, 8);
+    s->session = (uint32_t)rs_le_take(&from, 4);
+    s->receivers = (uint32_t)rs_le_take(&from, 4);
     uint64_t *numbers[] = {&s->next, &s->cum, &s->received, &s->repairs, &s->marked, &s->dropped, &s->stamp_us, &s->at};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        if ((*numbers[i] = get(&from, 8)) > LARGEST)
+        if ((*numbers[i] = rs_le_take(&from, 8)) > LARGEST)
             return false;
-    s->waited_us = (uint32_t)get(&from, 4);
-    if (get(&from, 4) != 0 || s->receivers == 0 || s->stamp_us >> RS_WAN_STAMP_BITS)
+    s->waited_us = (uint32_t)rs_le_take(&from, 4);
+    if (rs_le_take(&from, 4) != 0 || s->receivers == 0 || s->stamp_us >> RS_WAN_STAMP_BITS)
         return false;
     size_t left = length - RS_WAN_STATUS_HEADER;
     for (uint32_t i = 0; i < s->nack_count; i++)

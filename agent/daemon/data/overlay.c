@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/rdcm/wire.h"
+#include "core/base/wire.h"
 #include "daemon/agent.h"
 #include "daemon/data/sending.h"
 #include "daemon/units.h"
