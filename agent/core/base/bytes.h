@@ -1,4 +1,4 @@
-/* Numbers of 1 to 8 bytes, little endian as all wire formats here. Whoever calls has checked that the bytes are there. */
+/* Numbers of 1 to 8 bytes in datagrams, little endian as in all our wire formats. The caller has checked their bounds. */
 #ifndef RS_CORE_BYTES_H
 #define RS_CORE_BYTES_H
 

@@ -111,7 +111,9 @@ static void exchange(rs_qsm_view *view, const rs_qsm_entry *e, const holding *mi
     for (uint32_t i = 0; i < e->naks.count; i++)
         for (uint32_t k = 0; k < e->naks.range[i].count && pushed < PUSHES; k++) {
             uint64_t q = e->naks.range[i].first + k;
-            if (q >= mine->naks.end || rs_qsm_ranges_has(&mine->naks, q))
+            if (q >= mine->naks.end)
+                break;
+            if (rs_qsm_ranges_has(&mine->naks, q))
                 continue;
             rs_qsm_forward_to(view, e->sender, rs_qsm_sn_of(view, view->partition, q), with);
             pushed++;

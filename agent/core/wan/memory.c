@@ -1,13 +1,12 @@
 #include "core/wan/memory.h"
 
+static uint64_t wants(const rs_wan_user *user) {
+    return user->need > user->least ? user->need : user->least;
+}
+
 void rs_wan_pool_join(rs_wan_pool *pool, rs_wan_user *user, uint64_t least) {
-    if (!pool->made) {
-        rs_list_init(&pool->users);
-        pool->made = true;
-    }
     *user = (rs_wan_user){.pool = pool, .least = least, .need = least};
-    rs_list_init(&user->in_pool);
-    rs_list_append(&pool->users, &user->in_pool);
+    pool->wanted += least;
     pool->count++;
 }
 
@@ -15,24 +14,24 @@ void rs_wan_pool_leave(rs_wan_user *user) {
     if (!user->pool)
         return;
     rs_wan_pool_give(user, user->used);
-    rs_list_remove(&user->in_pool);
+    user->pool->wanted -= wants(user);
     user->pool->count--;
     user->pool = NULL;
 }
 
-static uint64_t wants(const rs_wan_user *user) {
-    return user->need > user->least ? user->need : user->least;
+void rs_wan_pool_need(rs_wan_user *user, uint64_t need) {
+    user->pool->wanted -= wants(user);
+    user->need = need;
+    user->pool->wanted += wants(user);
 }
 
 uint64_t rs_wan_pool_share(const rs_wan_user *user) {
     const rs_wan_pool *pool = user->pool;
-    uint64_t all = 0, least = pool->bound / 4 / pool->count;
+    uint64_t least = pool->bound / 4 / pool->count;
     least = user->least < least ? user->least : least;
-    for (const rs_list *at = pool->users.next; at != &pool->users; at = at->next)
-        all += wants(RS_HOLDER(rs_wan_user, in_pool, at));
-    if (all <= pool->bound) /* what nobody needs is for whoever comes to need it */
-        return wants(user) + (pool->bound - all) / pool->count;
-    uint64_t part = (uint64_t)((double)wants(user) / (double)all * (double)pool->bound);
+    if (pool->wanted <= pool->bound) /* what nobody needs is for whoever comes to need it */
+        return wants(user) + (pool->bound - pool->wanted) / pool->count;
+    uint64_t part = (uint64_t)((double)wants(user) / (double)pool->wanted * (double)pool->bound);
     return part > least ? part : least;
 }
 

@@ -544,8 +544,9 @@ static void look(rs_node *node, rs_time now, rs_sending *x) {
         x->pacer.rate_bps = peer_of(x, slowest)->path.rate_bps;
     if (slowest && now < peer_of(x, slowest)->path.drain_end)
         x->pacer.rate_bps = x->pacer.rate_bps / 10 * 7;
-    w->memory.need = (uint64_t)(x->pacer.rate_bps / 8000) * (uint64_t)((NEED_TRIPS * w->grtt + NEED_MORE) / 1000000) +
-                     UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size;
+    uint64_t under_way =
+        (uint64_t)(x->pacer.rate_bps / 8000) * (uint64_t)((NEED_TRIPS * w->grtt + NEED_MORE) / 1000000);
+    rs_wan_pool_need(&w->memory, under_way + UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size);
     schedule(node, now, x);
 }
 

@@ -196,7 +196,7 @@ static void transfers_with_other_needs__share_one_bound(void **state) {
     for (int i = 0; i < 4; i++)
         rs_wan_pool_join(&pool, &users[i], 10000);
     for (int i = 0; i < 4; i++)
-        users[i].need = UINT64_C(300000) * (uint64_t)(i + 1); /* three times what there is */
+        rs_wan_pool_need(&users[i], UINT64_C(300000) * (uint64_t)(i + 1)); /* three times what there is */
     for (int round = 0; round < 100000; round++) {
         rs_wan_user *u = &users[rs_random_next(&random) % 4];
         if (rs_random_next(&random) % 3)
