@@ -1,4 +1,4 @@
-/* Numbers of 1 to 8 bytes in datagrams, little endian as in all our wire formats. The caller has checked their bounds. */
+/* Numbers of 1 to 8 bytes in datagrams, little endian like all our wire formats. Callers have checked the bounds. */
 #ifndef RS_CORE_BYTES_H
 #define RS_CORE_BYTES_H
 

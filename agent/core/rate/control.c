@@ -2,31 +2,31 @@
 
 /* A round trip of the path alone: less what the packet waited in the receiver's host, as far as its socket may fill
  * without harm, and less what this host came late to look at the report. */
-static rs_time trip_of(const rs_rate_sample *s, rs_time sent_at) {
-    rs_time trip = s->now - sent_at - s->late - (s->waited < RS_HOST_PAUSE ? s->waited : RS_HOST_PAUSE);
-    return trip > 1 ? trip : 1;
+static rs_time rtt_of(const rs_rate_sample *s, rs_time sent_at) {
+    rs_time rtt = s->now - sent_at - s->late - (s->waited < RS_HOST_PAUSE ? s->waited : RS_HOST_PAUSE);
+    return rtt > 1 ? rtt : 1;
 }
 
-bool rs_control_path(rs_rate *rate, rs_receiver_rate *r, const rs_marks *marks, const rs_rate_sample *s) {
-    const rs_mark *mark = rs_marks_at(marks, s->pos);
+bool rs_control_path(rs_rate *rate, rs_receiver_rate *r, const rs_sent_times *sent, const rs_rate_sample *s) {
+    const rs_sent_time *asked = rs_sent_times_at(sent, s->pos);
     rs_path_model_report report = {.now = s->now,
                                    .at = s->at,
                                    .pos = s->pos,
-                                   .sent_at = rs_marks_time(marks, s->pos),
+                                   .sent_at = rs_sent_times_time(sent, s->pos),
                                    .received = s->received,
                                    .repairs = s->repairs,
                                    .under_way = s->sent - s->pos,
                                    .idle = s->idle};
-    if (mark && mark->pos > r->trip_pos) {
-        r->trip_pos = mark->pos;
-        report.trip = trip_of(s, report.sent_at);
+    if (asked && asked->pos > r->rtt_pos) {
+        r->rtt_pos = asked->pos;
+        report.rtt = rtt_of(s, report.sent_at);
     }
     r->model.room = s->room;
     r->model.reports_every = s->reports_every;
-    bool starting = !r->model.found;
+    bool starting = !r->model.startup_done;
     if (!rs_path_model_heard(&r->model, &report))
         return false;
-    if (starting && r->model.found)
+    if (starting && r->model.startup_done)
         rate->from_pos = s->sent; /* start-up goes too fast on purpose */
     return true;
 }
@@ -50,7 +50,7 @@ rs_loss_verdict rs_control_losses(rs_rate *rate, rs_receiver_rate *r, const rs_r
     r->base_received = s->received;
     r->base_dropped = s->dropped;
     /* In start-up, and while a queue stands, the path model says it better. */
-    bool by_queue = !s->rate_is_known && (!r->model.found || rs_path_model_has_queue(&r->model, s->now));
+    bool by_queue = !s->rate_is_known && (!r->model.startup_done || rs_path_model_has_queue(&r->model, s->now));
     rs_loss_verdict verdict = by_queue && !r->dropped
                                   ? RS_LOSS_FINE
                                   : rs_rate_feedback(rate, s->now, &r->watch, r->expected, r->lost, r->dropped);

@@ -1,19 +1,19 @@
 /* Rate control on the data channel: takes samples (a receiver's report, with what the sender knew when it came) and
  * returns verdicts. It knows no node and no transfer, and can be run alone against a trace
  * (tests/agent/core/rate/test_trace.c). Of several receivers the caller sends as the slowest of those that count can
- * take: the least `path.wanted_bps` goes into rs_rate.model_bps. */
+ * take: the least `model.wanted_bps` goes into rs_rate.model_bps. */
 #ifndef RS_CORE_RATE_CONTROL_H
 #define RS_CORE_RATE_CONTROL_H
 
-#include "core/rate/marks.h"
 #include "core/rate/path_model.h"
 #include "core/rate/rate.h"
+#include "core/rate/sent_times.h"
 
 /* What one receiver's reports have shown. All zero at first, and again when a session begins. */
 typedef struct {
     rs_path_model model; /* The path to it. rs_path_model_start before the first sample. */
     rs_loss_watch watch; /* What its losses are taken for. */
-    uint64_t trip_pos;   /* The newest mark that a round trip was taken from. */
+    uint64_t rtt_pos;    /* The newest position that a round trip was taken from. */
     /* The report that losses are counted from; `based`: there is one. */
     bool based;
     uint64_t base_pos, base_received, base_dropped;
@@ -37,13 +37,13 @@ typedef struct {
     uint64_t sent;         /* Positions sent. */
     rs_time idle;          /* Time so far in which it sent less than it might (rs_pacer.lost). */
     rs_time late;          /* So much later than it should have it looks at this report. */
-    rs_time reports_every; /* Time between two marks (rs_marks.every). */
+    rs_time reports_every; /* Time between two packets that ask for a report (rs_sent_times.every). */
     uint64_t room;         /* Packets that may wait at the receiver before its socket drops any. */
     bool rate_is_known;    /* The path carries nobody else and its rate was told: only losses count. */
 } rs_rate_sample;
 
 /* The verdict of the path model. True: it is known better than before, `model.wanted_bps` may have changed. */
-bool rs_control_path(rs_rate *rate, rs_receiver_rate *r, const rs_marks *marks, const rs_rate_sample *sample);
+bool rs_control_path(rs_rate *rate, rs_receiver_rate *r, const rs_sent_times *sent, const rs_rate_sample *sample);
 /* The verdict of losses, after that of the path. With RS_LOSS_CUT `rate` was changed: r->expected, r->lost and
  * r->dropped tell why. */
 rs_loss_verdict rs_control_losses(rs_rate *rate, rs_receiver_rate *r, const rs_rate_sample *sample);

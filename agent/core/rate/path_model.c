@@ -10,12 +10,13 @@
 #define FULL_GROWTH 1.25
 #define FULL_ROUNDS 3
 #define DRAIN_LEAST 0.75
-#define TRIPS 6 /* a queue that was not there once in so many trips, all of the last RS_HOST_PAUSE, does not stand */
+#define QUEUE_RTTS \
+    6 /* a queue that was not there once in so many round trips, all of the last RS_HOST_PAUSE, does not stand */
 /* The queue wanted, beside half the time that a change takes to show: some 20 frames of 9 KB, which bridges a pause of
  * 1.5 ms at 1 Gbit/s and fits into half of what the smallest top-of-rack buffers give a port (384 KB). */
 #define QUEUE_BITS (192e3 * 8)
 #define QUEUE_LEAST RS_PACER_QUANTUM /* the sender's own batches make one so long */
-#define SHALLOW_PACKETS 8            /* half a run of losses: less cannot be told from the batches of a host */
+#define SMALL_BUFFER_PACKETS 8       /* half a run of losses: less cannot be told from the batches of a host */
 #define SAMPLE (2 * MS)              /* a sample of the rate takes so long: two reports, each late by a part of it */
 #define SAMPLE_STARTING (MS / 5)     /* and in start-up one report */
 #define IDLE_PART 16                 /* of a sample's time: then the sender was the slow one */
@@ -27,7 +28,7 @@ void rs_path_model_start(rs_path_model *r, uint32_t packet_bytes, int64_t first_
 }
 
 void rs_path_model_again(rs_path_model *r) {
-    r->found = false;
+    r->startup_done = false;
     r->full_bps = r->round_best_bps = 0;
     r->flat = 0;
     r->round_pos = 0;
@@ -38,25 +39,25 @@ int64_t rs_path_model_rate(const rs_path_model *r) {
     return r->rate_bps;
 }
 
-/* The least of the latest trips: of TRIPS of the last RS_HOST_PAUSE, but two at least; of two in start-up. */
+/* Least of the latest round trips: of QUEUE_RTTS of the last RS_HOST_PAUSE, but two at least; of two in start-up. */
 static rs_time standing(const rs_path_model *r, rs_time now) {
-    uint32_t most = r->trip_count < TRIPS ? r->trip_count : TRIPS;
+    uint32_t most = r->rtt_count < QUEUE_RTTS ? r->rtt_count : QUEUE_RTTS;
     rs_time least = 0;
     for (uint32_t i = 1; i <= most; i++) {
-        uint32_t at = (r->trip_count - i) % RS_PATH_TRIPS;
-        if (i > 2 && (!r->found || now - r->trips_at[at] > RS_HOST_PAUSE))
+        uint32_t at = (r->rtt_count - i) % RS_PATH_RTTS;
+        if (i > 2 && (!r->startup_done || now - r->rtts_at[at] > RS_HOST_PAUSE))
             break;
-        if (i == 1 || r->trips[at] < least)
-            least = r->trips[at];
+        if (i == 1 || r->rtts[at] < least)
+            least = r->rtts[at];
     }
     return least;
 }
 
-/* What is under way cannot queue for much longer than it takes to leave at the best pace seen: a trip that is longer is
+/* What is under way cannot queue for much longer than it takes to leave at the best pace seen: a RTT beyond that is
  * a busy host's, or jitter. So a rate that has become low is not lowered by them any further. */
 rs_time rs_path_model_queue(const rs_path_model *r, rs_time now) {
-    rs_time queue = r->trip_count ? standing(r, now) - r->least : 0;
-    if (!r->found || r->full_bps == 0)
+    rs_time queue = r->rtt_count ? standing(r, now) - r->min_rtt : 0;
+    if (!r->startup_done || r->full_bps == 0)
         return queue;
     double most = 1.25 * (double)r->under_way * r->packet_bytes * 8e9 / (double)r->full_bps;
     return most < (double)queue ? (rs_time)most : queue;
@@ -67,7 +68,7 @@ static rs_time usual(const rs_path_model *r) {
     int64_t rate = rs_path_model_rate(r);
     rs_time queue = rate ? (rs_time)(QUEUE_BITS * 1e9 / (double)rate) : QUEUE_LEAST;
     queue = queue < QUEUE_LEAST ? QUEUE_LEAST : queue > RS_HOST_PAUSE ? RS_HOST_PAUSE : queue;
-    return queue + (r->least + r->reports_every) / 2;
+    return queue + (r->min_rtt + r->reports_every) / 2;
 }
 
 static rs_time target(const rs_path_model *r) {
@@ -75,8 +76,8 @@ static rs_time target(const rs_path_model *r) {
     int64_t rate = rs_path_model_rate(r);
     uint64_t bits = r->room / 4 * r->packet_bytes * 8;
     rs_time fits = rate ? (rs_time)((double)bits * 1e9 / (double)rate) : wanted;
-    if (r->shallow && r->shallow < wanted)
-        wanted = r->shallow;
+    if (r->small_buffer && r->small_buffer < wanted)
+        wanted = r->small_buffer;
     return wanted < fits ? wanted : fits > 1 ? fits : 1;
 }
 
@@ -122,26 +123,26 @@ static void start_up(rs_path_model *r, const rs_path_model_report *n, rs_time ti
     int64_t grown = (int64_t)((double)(rs_path_model_has_queue(r, n->now) ? got : rate) * GROWTH);
     r->wanted_bps = grown > r->wanted_bps ? grown : r->wanted_bps;
     r->round_best_bps = got > r->round_best_bps ? got : r->round_best_bps;
-    r->found = queue > target(r);
+    r->startup_done = queue > target(r);
     if (n->pos >= r->round_pos) {
         bool grew = (double)r->round_best_bps >= (double)r->full_bps * FULL_GROWTH;
         r->flat = grew ? 0 : r->flat + 1;
         r->full_bps = r->round_best_bps > r->full_bps ? r->round_best_bps : r->full_bps;
         r->round_best_bps = 0;
         r->round_pos = n->pos + n->under_way + 1;
-        r->found |= r->flat >= FULL_ROUNDS;
+        r->startup_done |= r->flat >= FULL_ROUNDS;
     }
-    if (!r->found)
+    if (!r->startup_done)
         return;
     /* What was lost of what went too fast did not come out of it, and is not held against it later. */
     r->round_pos = n->pos + n->under_way + 1;
     r->rate_bps = r->full_bps > got ? r->full_bps : got;
 }
 
-/* So much less was sent than came out that most of the queue must be gone, and the trip is as long as before: it is a
+/* So much less was sent than came out that most of the queue must be gone, and the RTT is as long as before: it is a
  * longer way, or a busy receiver, and no queue. */
-static void doubt_queue(rs_path_model *r, const rs_path_model_report *n, rs_time stands) {
-    rs_time queue = stands - r->least;
+static void verify_queue(rs_path_model *r, const rs_path_model_report *n, rs_time stands) {
+    rs_time queue = stands - r->min_rtt;
     uint64_t sent = n->pos + n->under_way;
     if (queue <= usual(r)) {
         r->stood = 0;
@@ -156,21 +157,21 @@ static void doubt_queue(rs_path_model *r, const rs_path_model_report *n, rs_time
     }
     r->stood = stands > r->stood ? stands : r->stood;
     double drained = (double)(n->received - r->stood_received) - (double)(sent - r->stood_sent);
-    double queued = (double)(r->stood - r->least) * (double)rs_path_model_rate(r) / 8e9 / r->packet_bytes;
+    double queued = (double)(r->stood - r->min_rtt) * (double)rs_path_model_rate(r) / 8e9 / r->packet_bytes;
     if (drained < queued / 4 * 3)
         r->drained_at = 0;
     else if (r->drained_at == 0)
         r->drained_at = n->now;
-    if (r->drained_at == 0 || n->trip == 0 || n->now - n->trip < r->drained_at)
+    if (r->drained_at == 0 || n->rtt == 0 || n->now - n->rtt < r->drained_at)
         return; /* nothing sent since then was reported yet */
-    if (queue > (r->stood - r->least) / 4 * 3)
-        r->least = stands;
+    if (queue > (r->stood - r->min_rtt) / 4 * 3)
+        r->min_rtt = stands;
     r->stood = 0;
 }
 
 /* Losses while a queue stands may come from a queue that is full: a shorter one must lessen them. They come in bursts
  * in any case, so a sample has as many packets as it takes to be sure. */
-static void doubt_room(rs_path_model *r, const rs_path_model_report *n, uint64_t passed, uint64_t came) {
+static void verify_buffer(rs_path_model *r, const rs_path_model_report *n, uint64_t passed, uint64_t came) {
     r->passed += passed;
     r->missed += came < passed ? passed - came : 0;
     bool queued = rs_path_model_has_queue(r, n->now);
@@ -179,15 +180,15 @@ static void doubt_room(rs_path_model *r, const rs_path_model_report *n, uint64_t
         return;
     r->passed = r->missed = 0;
     if (verdict == RS_TRIAL_BEGINS) {
-        r->shallow = rs_path_model_queue(r, n->now) / 2;
-        rs_time least = SHALLOW_PACKETS * rs_wire_time(r->packet_bytes, r->rate_bps);
-        r->shallow = r->shallow > least ? r->shallow : least;
+        r->small_buffer = rs_path_model_queue(r, n->now) / 2;
+        rs_time least = SMALL_BUFFER_PACKETS * rs_wire_time(r->packet_bytes, r->rate_bps);
+        r->small_buffer = r->small_buffer > least ? r->small_buffer : least;
         r->round_pos = n->pos + n->under_way + 1;
     } else if (verdict == RS_TRIAL_FUTILE) {
-        r->shallow = 0;
+        r->small_buffer = 0;
     } else if (verdict == RS_TRIAL_FINE) {
-        r->shallow += r->shallow / GROWS; /* it may hold more by now */
-        r->shallow = r->shallow < usual(r) ? r->shallow : 0;
+        r->small_buffer += r->small_buffer / GROWS; /* it may hold more by now */
+        r->small_buffer = r->small_buffer < usual(r) ? r->small_buffer : 0;
     }
 }
 
@@ -195,26 +196,26 @@ static void doubt_room(rs_path_model *r, const rs_path_model_report *n, uint64_t
  * it would swing. */
 static void follow(rs_path_model *r, const rs_path_model_report *n) {
     rs_time wanted = target(r);
-    doubt_queue(r, n, r->least + rs_path_model_queue(r, n->now));
-    rs_time queue = rs_path_model_queue(r, n->now), within = 2 * (wanted + r->least + r->reports_every);
+    verify_queue(r, n, r->min_rtt + rs_path_model_queue(r, n->now));
+    rs_time queue = rs_path_model_queue(r, n->now), within = 2 * (wanted + r->min_rtt + r->reports_every);
     double gain = 1 + (double)(wanted - queue) / (double)within;
     r->wanted_bps = (int64_t)((double)rs_path_model_rate(r) * (gain > DRAIN_LEAST ? gain : DRAIN_LEAST));
 }
 
-static void take_trip(rs_path_model *r, const rs_path_model_report *n) {
-    if (n->trip <= 0)
+static void take_rtt(rs_path_model *r, const rs_path_model_report *n) {
+    if (n->rtt <= 0)
         return;
-    r->trips_at[r->trip_count % RS_PATH_TRIPS] = n->now;
-    r->trips[r->trip_count++ % RS_PATH_TRIPS] = n->trip;
-    if (r->least == 0 || n->trip < r->least)
-        r->least = n->trip;
+    r->rtts_at[r->rtt_count % RS_PATH_RTTS] = n->now;
+    r->rtts[r->rtt_count++ % RS_PATH_RTTS] = n->rtt;
+    if (r->min_rtt == 0 || n->rtt < r->min_rtt)
+        r->min_rtt = n->rtt;
 }
 
 /* The time one more sample took: no shorter than it took to send it, or a receiver that had stood still and caught up
  * would seem fast. 0: too short yet. */
 static rs_time sample_time(const rs_path_model *r, const rs_path_model_report *n) {
     rs_time came = n->at - r->base.at, sent = n->sent_at - r->base.sent_at;
-    rs_time least = r->found ? SAMPLE : SAMPLE_STARTING;
+    rs_time least = r->startup_done ? SAMPLE : SAMPLE_STARTING;
     if (n->sent_at == RS_NEVER || r->base.sent_at == RS_NEVER)
         sent = 0;
     rs_time time = came > sent ? came : sent;
@@ -222,7 +223,7 @@ static rs_time sample_time(const rs_path_model *r, const rs_path_model_report *n
 }
 
 bool rs_path_model_heard(rs_path_model *r, const rs_path_model_report *n) {
-    take_trip(r, n);
+    take_rtt(r, n);
     r->under_way = n->under_way;
     if (!r->based || n->pos < r->base.pos || n->at < r->base.at || n->received < r->base.received ||
         n->repairs < r->base.repairs) {
@@ -233,15 +234,15 @@ bool rs_path_model_heard(rs_path_model *r, const rs_path_model_report *n) {
     rs_time time = sample_time(r, n);
     if (time > 0) {
         uint64_t passed = n->pos - r->base.pos, came = n->received - r->base.received;
-        if (!r->found)
+        if (!r->startup_done)
             start_up(r, n, time);
         else
             take_rate(r, n, time);
-        if (r->found && r->base.pos >= r->round_pos)
-            doubt_room(r, n, passed, came);
+        if (r->startup_done && r->base.pos >= r->round_pos)
+            verify_buffer(r, n, passed, came);
         r->base = *n;
     }
-    if (r->found)
+    if (r->startup_done)
         follow(r, n);
-    return time > 0 || r->found;
+    return time > 0 || r->startup_done;
 }

@@ -2,16 +2,17 @@
  * are on it, and so how fast to send if there were no other receiver.
  *
  * A model, not a reaction to loss, after BBR (Cardwell et al., ACM Queue 2016): the rate at which the receiver moves on
- * is the path's, once it no longer grows with ours. Loss does not enter it (see rate.h for the loss that is
- * congestion). Unlike BBR, which probes now and then, the rate is held where a small queue stands in front of the
- * narrowest place, as long as a target (as Vegas and Copa do): the place is never idle, a rate that rises is noticed at
- * once, and an estimate that is a little wrong corrects itself by the queue it makes or drains. Ours. */
+ * is the path's, once it no longer grows with ours. Loss shortens the queue, where a trial (trial.h) shows that fewer
+ * are lost so; the rate is rate.h's. Unlike BBR, which probes now and then, the rate is held where a small queue stands
+ * in front of the narrowest place, as long as a target (as Vegas and Copa do): the place is never idle, a rate that
+ * rises is noticed at once, and an estimate that is a little wrong corrects itself by the queue it makes or drains.
+ * Ours. */
 #ifndef RS_CORE_PATH_MODEL_H
 #define RS_CORE_PATH_MODEL_H
 
 #include "core/rate/trial.h"
 
-#define RS_PATH_TRIPS 8
+#define RS_PATH_RTTS 8
 /* A host does something else for so long now and then (seen on a virtual machine whose two cores are busy): no queue
  * has to be longer to bridge that, and what waited so long in a host says nothing of the path. */
 #define RS_HOST_PAUSE INT64_C(6000000)
@@ -26,7 +27,7 @@ typedef struct {
     uint64_t repairs;   /* and repair packets, which take their share of the path but have no position */
     uint64_t under_way; /* packets sent after that position */
     rs_time idle;       /* time so far in which the sender sent less than it might: it was late, or held back */
-    rs_time trip;       /* from a packet being sent to the report of it; 0 = no such packet */
+    rs_time rtt;        /* from a packet being sent to the report of it; 0 = no such packet */
 } rs_path_model_report;
 
 typedef struct {
@@ -34,7 +35,7 @@ typedef struct {
     uint64_t room;         /* packets that may wait at the receiver */
     rs_time reports_every;
     int64_t wanted_bps; /* what it can be sent, by all that is known; 0 = not started */
-    bool found;         /* start-up is over */
+    bool startup_done;  /* start-up is over */
     /* what came out of it */
     bool based;
     rs_path_model_report base;
@@ -42,12 +43,12 @@ typedef struct {
     double queued_packets,
         queued_time; /* while one stands: how much came out of it in which time, faded; 0 = none stands */
     /* how long packets are on it */
-    rs_time trips[RS_PATH_TRIPS], trips_at[RS_PATH_TRIPS];
-    uint32_t trip_count;
-    rs_time least; /* round trip without a queue; 0 = unknown */
+    rs_time rtts[RS_PATH_RTTS], rtts_at[RS_PATH_RTTS];
+    uint32_t rtt_count;
+    rs_time min_rtt; /* round trip without a queue; 0 = unknown */
     uint64_t under_way;
     /* a place with room for less than the queue wanted loses packets while the queue stands at that room */
-    rs_time shallow;         /* the queue it holds, as far as losses show; 0 = what is wanted */
+    rs_time small_buffer;    /* the queue it holds, as far as losses show; 0 = what is wanted */
     uint64_t passed, missed; /* packets of the present sample of losses, and those that did not come */
     rs_loss_trial trial;     /* whether a shorter queue lessens them */
     /* a queue that does not go away when there is less under way is none */

@@ -152,10 +152,10 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
             trip = r->link.peer->rtt.smoothed;
     }
     int64_t first = (int64_t)(FIRST_BYTES * 8 * UINT64_C(1000000000) / (uint64_t)trip);
-    rs_marks_start(&x->marks, now, rs_reports_least(x), REPORTS_STARTING);
+    rs_sent_times_start(&x->sent_times, now, rs_reports_least(x), REPORTS_STARTING);
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
-        r->rate.trip_pos = 0;
+        r->rate.rtt_pos = 0;
         r->rate.model.based = false; /* time went by in which nothing was sent at high rate */
         if (!r->rate.model.wanted_bps)
             rs_path_model_start(&r->rate.model, wire_bytes(x), first);
@@ -203,9 +203,9 @@ static rs_time steady_reports(const rs_sending *x) {
 
 /* In start-up reports are asked for more often, and again when the window holds little of them. */
 static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
-    rs_time every = slowest->rate.model.found || rs_path_rate_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
+    rs_time every = slowest->rate.model.startup_done || rs_path_rate_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
     rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
-    rs_marks_every(&x->marks, quarter < every ? quarter : every);
+    rs_sent_times_every(&x->sent_times, quarter < every ? quarter : every);
 }
 
 /* No more came than was sent, or the network made copies: a receiver does not make the path faster by lying. */
@@ -222,13 +222,13 @@ static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recip
                             .sent = x->pos,
                             .idle = x->pacer.lost,
                             .late = data->at && data->due < now ? now - data->due : 0,
-                            .reports_every = x->marks.every,
+                            .reports_every = x->sent_times.every,
                             .room = 2 * rs_window_room(x, r),
                             .rate_is_known = rs_path_rate_is_known(x)};
 }
 
 static void follow_model(rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
-    if (!rs_control_path(&x->rate, &r->rate, &x->marks, sample))
+    if (!rs_control_path(&x->rate, &r->rate, &x->sent_times, sample))
         return;
     if (r == x->rate_of || !x->rate_of || r->rate.model.wanted_bps < x->rate.model_bps) {
         find_slowest(x, sample->now);

@@ -437,7 +437,7 @@ static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
     if (x->phase == RS_PHASE_ATTEMPT)
         header.flags |= RS_DATA_ATTEMPT;
     else
-        asks = rs_marks_packet(&x->marks, now, x->pos, x->pos + 1 >= x->window_pos || x->pos + 1 == x->stop_pos);
+        asks = rs_sent_times_add(&x->sent_times, now, x->pos, x->pos + 1 >= x->window_pos || x->pos + 1 == x->stop_pos);
     if (rs_tree_asks_twice(x, asks) || asks)
         header.flags |= RS_DATA_REPORT;
     rs_data_packet(x, &header, out);

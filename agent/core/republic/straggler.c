@@ -20,7 +20,7 @@
 
 static bool is_slow(const rs_sending *x, const rs_recipient *r, rs_time now) {
     bool shut = x->window_of == r && x->pos >= x->window_pos;
-    return r->rate.model.found && (shut || rs_path_model_has_queue(&r->rate.model, now));
+    return r->rate.model.startup_done && (shut || rs_path_model_has_queue(&r->rate.model, now));
 }
 
 /* Notes who holds the others back. False if nobody does, or so many that they are the usual case. */

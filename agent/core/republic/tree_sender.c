@@ -126,7 +126,7 @@ static void add_child(tree *t, uint32_t parent, uint32_t child) {
 
 static void add_speaker(tree *t, const rs_sending *x, uint32_t place) {
     t->nodes[place].parent = NOBODY;
-    t->speakers[t->speaker_count++] = (speaker){.place = place, .marks = x->marks.count, .slow = NOBODY};
+    t->speakers[t->speaker_count++] = (speaker){.place = place, .marks = x->sent_times.count, .slow = NOBODY};
 }
 
 static void remove_child(tree *t, uint32_t child) {
@@ -303,7 +303,7 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
         rs_recipient *r = &x->recipients[next];
         if (x->repair.coded)
             rs_repair_forget(&x->repair.table, (uint32_t)(s - t->speakers), false);
-        *s = (speaker){.place = next, .marks = x->marks.count, .slow = NOBODY};
+        *s = (speaker){.place = next, .marks = x->sent_times.count, .slow = NOBODY};
         if (r->seen_pos < x->recipients[place].seen_pos)
             r->seen_pos = x->recipients[place].seen_pos;
         r->seen_at = now;
@@ -339,7 +339,7 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
     r->seen_at = now;
     if (r->seen_pos < r->start_pos)
         r->seen_pos = r->start_pos;
-    rs_marks_least(&x->marks, rs_reports_least(x));
+    rs_sent_times_least(&x->sent_times, rs_reports_least(x));
     if (!r->rate.model.wanted_bps) /* as the one that spoke for it */
         r->rate.model = rs_speaker(x, 0)->rate.model;
     r->rate.model.based = r->rate.based = false;
@@ -360,7 +360,7 @@ void rs_tree_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipient 
 bool rs_tree_silent(const rs_sending *x, const rs_recipient *r, rs_time now) {
     const tree *t = of(x);
     const speaker *s = t ? speaker_of(t, place_of(x, r)) : NULL;
-    return s && x->marks.count - s->marks >= RS_REPORT_SILENT_MARKS && now - r->seen_at >= RS_REPORT_SILENT;
+    return s && x->sent_times.count - s->marks >= RS_REPORT_SILENT_MARKS && now - r->seen_at >= RS_REPORT_SILENT;
 }
 
 static void look_for_silent(rs_node *node, rs_time now, rs_sending *x) {
@@ -420,7 +420,7 @@ void rs_tree_heard(const rs_sending *x, const rs_recipient *r) {
     tree *t = of(x);
     speaker *s = t ? speaker_of(t, place_of(x, r)) : NULL;
     if (s)
-        s->marks = x->marks.count;
+        s->marks = x->sent_times.count;
 }
 
 /* The position of an sn that was sent of late. */
@@ -452,7 +452,7 @@ rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs
         return RS_RX_BAD;
     r->link.heard_at = now;
     x->stats.acks_received++;
-    s->marks = x->marks.count;
+    s->marks = x->sent_times.count;
     note_claim(now, s, waits ? newest_position(x, report.least) : x->pos - 1, report.lossy_ppm);
     rs_report_taken(node, now, x, r, &report, s->claim);
     look_at_slow(node, now, x, s, &report);

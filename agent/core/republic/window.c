@@ -23,12 +23,13 @@ uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {
 }
 
 uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
-    rs_time time = AHEAD + 2 * r->rate.model.least + 3 * x->marks.every;
+    rs_time time = AHEAD + 2 * r->rate.model.min_rtt + 3 * x->sent_times.every;
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, rs_rate_bps(&x->rate));
     uint64_t packets = (uint64_t)(time / packet);
     uint64_t fits = rs_window_room(x, r);
     packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;
-    if (!r->rate.model.found && !rs_path_rate_is_known(x)) { /* slow start (RFC 5681): it doubles in a round trip */
+    if (!r->rate.model.startup_done &&
+        !rs_path_rate_is_known(x)) { /* slow start (RFC 5681): it doubles in a round trip */
         uint64_t seen = r->seen_pos > x->high_pos ? r->seen_pos - x->high_pos : 0;
         fits = x->first_window + seen < fits ? x->first_window + seen : fits;
     }
@@ -100,7 +101,7 @@ void rs_window_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipien
 /* When a shut window lets some packets through. */
 static rs_time probe_due(const rs_sending *x) {
     const rs_recipient *r = x->window_of;
-    rs_time after = (PROBE_AFTER + 2 * r->rate.model.least + x->marks.every) << x->probes;
+    rs_time after = (PROBE_AFTER + 2 * r->rate.model.min_rtt + x->sent_times.every) << x->probes;
     return (x->probes && x->probed_at > r->seen_at ? x->probed_at : r->seen_at) + after;
 }
 
@@ -118,5 +119,7 @@ rs_time rs_window_due(rs_sending *x, rs_time now) {
         x->window_pos = x->pos + PROBE_PACKETS;
     }
     /* The last one waits until it may ask for a report: without one nothing would open the window again. */
-    return x->pos + 1 == x->window_pos && rs_marks_may(&x->marks) > now ? rs_marks_may(&x->marks) : now;
+    return x->pos + 1 == x->window_pos && rs_sent_times_next_report(&x->sent_times) > now
+               ? rs_sent_times_next_report(&x->sent_times)
+               : now;
 }

@@ -288,7 +288,7 @@ struct rs_sending {
     /* Republic: rate and window */
     rs_time feedback_interval; /* Receivers report so often, as OPEN says. */
     uint32_t cuts_logged;      /* Rate cuts that a person was told in this session. */
-    rs_marks marks;            /* Of high rate: when what was sent, and where reports are asked for. */
+    rs_sent_times sent_times;  /* Of high rate: when what was sent, and where reports are asked for. */
     rs_recipient *rate_of;     /* The one whose way is the slowest; NULL: none is known. */
     uint64_t high_pos;         /* High rate began there... */
     uint64_t first_window;     /* ...with so many packets that may be under way. */

@@ -24,7 +24,7 @@
 typedef struct {
     rs_rate rate;
     rs_receiver_rate receiver;
-    rs_marks marks;
+    rs_sent_times sent_times;
 } control;
 
 static void start(control *c, rs_time now, int64_t ceiling_bps, uint32_t packet_bytes, int64_t first_bps) {
@@ -35,7 +35,7 @@ static void start(control *c, rs_time now, int64_t ceiling_bps, uint32_t packet_
 }
 
 static int64_t take(control *c, const rs_rate_sample *s) {
-    if (rs_control_path(&c->rate, &c->receiver, &c->marks, s))
+    if (rs_control_path(&c->rate, &c->receiver, &c->sent_times, s))
         c->rate.model_bps = s->rate_is_known ? 0 : c->receiver.model.wanted_bps;
     if (rs_control_losses(&c->rate, &c->receiver, s) == RS_LOSS_CUT)
         rs_control_losses_done(&c->receiver);
@@ -59,9 +59,9 @@ static bool replay(FILE *trace, void (*each)(void *context, rs_time now, int64_t
             continue;
         if (sscanf(line, "start %" SCNd64 " %" SCNd64 " %" SCNu32 " %" SCNd64, &now, &ceiling, &bytes, &first) == 4) {
             start(&c, now, ceiling, bytes, first);
-            rs_marks_start(&c.marks, now, 0, 0); /* the trace says which packets are marked */
+            rs_sent_times_start(&c.sent_times, now, 0, 0); /* the trace says which packets are marked */
         } else if (sscanf(line, "mark %" SCNd64 " %" SCNu64, &now, &pos) == 2) {
-            rs_marks_packet(&c.marks, now, pos, false);
+            rs_sent_times_add(&c.sent_times, now, pos, false);
         } else if (sscanf(line,
                           "report %" SCNd64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64
                           " %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu64 " %" SCNu32,
@@ -114,7 +114,7 @@ static void run(const link_case *l, FILE *trace, outcome *out) {
     uint32_t next = 0, made = 0;
     *out = (outcome){.half = now + l->time / 2};
     start(&c, now, ceiling, bytes, first);
-    rs_marks_start(&c.marks, now, MS / 20, MS / 5);
+    rs_sent_times_start(&c.sent_times, now, MS / 20, MS / 5);
     rs_pacer_start(&pacer, now, rs_rate_bps(&c.rate));
     fprintf(trace, "start %" PRId64 " %" PRId64 " %u %" PRId64 "\n", now, ceiling, bytes, first);
     while (now < end && out->reports < REPORTS) {
@@ -122,10 +122,10 @@ static void run(const link_case *l, FILE *trace, outcome *out) {
             rs_rate_sample s = coming[next++ % REPORTS];
             s.sent = pos;
             s.idle = pacer.lost;
-            s.reports_every = c.marks.every;
+            s.reports_every = c.sent_times.every;
             sample_line(trace, &s);
             pacer.rate_bps = out->bps[out->reports++] = take(&c, &s);
-            rs_marks_every(&c.marks, c.receiver.model.found ? MS : MS / 5);
+            rs_sent_times_every(&c.sent_times, c.receiver.model.startup_done ? MS : MS / 5);
             continue;
         }
         if (!rs_pacer_ready(&pacer, now)) {
@@ -142,7 +142,7 @@ static void run(const link_case *l, FILE *trace, outcome *out) {
             out->received += !lost;
             out->worst_queue = queue > out->worst_queue ? queue : out->worst_queue;
         }
-        bool marked = rs_marks_packet(&c.marks, now, pos, false);
+        bool marked = rs_sent_times_add(&c.sent_times, now, pos, false);
         if (marked)
             fprintf(trace, "mark %" PRId64 " %" PRIu64 "\n", now, pos);
         if (!lost) {

@@ -1,0 +1,50 @@
+#include "core/rate/sent_times.h"
+
+void rs_sent_times_start(rs_sent_times *m, rs_time now, rs_time least, rs_time every) {
+    *m = (rs_sent_times){.least = least, .due = now};
+    rs_sent_times_every(m, every);
+}
+
+void rs_sent_times_least(rs_sent_times *m, rs_time least) {
+    m->least = least;
+    m->every = m->every > least ? m->every : least;
+}
+
+void rs_sent_times_every(rs_sent_times *m, rs_time every) {
+    m->every = every > m->least ? every : m->least;
+}
+
+static const rs_sent_time *nth(const rs_sent_times *m, uint64_t n) {
+    return &m->ring[n % RS_SENT_TIMES];
+}
+
+rs_time rs_sent_times_next_report(const rs_sent_times *m) {
+    return m->count ? nth(m, m->count - 1)->at + m->least : INT64_MIN;
+}
+
+bool rs_sent_times_add(rs_sent_times *m, rs_time now, uint64_t pos, bool last) {
+    if (now < m->due && !(last && now >= rs_sent_times_next_report(m)))
+        return false;
+    m->ring[m->count++ % RS_SENT_TIMES] = (rs_sent_time){pos, now};
+    m->due = now + m->every;
+    return true;
+}
+
+const rs_sent_time *rs_sent_times_at(const rs_sent_times *m, uint64_t pos) {
+    uint64_t kept = m->count < RS_SENT_TIMES ? m->count : RS_SENT_TIMES;
+    for (uint64_t n = m->count; n > m->count - kept; n--)
+        if (nth(m, n - 1)->pos <= pos)
+            return nth(m, n - 1);
+    return NULL;
+}
+
+rs_time rs_sent_times_time(const rs_sent_times *m, uint64_t pos) {
+    const rs_sent_time *before = rs_sent_times_at(m, pos), *newest = nth(m, m->count - 1);
+    if (!before)
+        return RS_NEVER;
+    if (before == newest)
+        return before->at;
+    const rs_sent_time *after = before == &m->ring[RS_SENT_TIMES - 1] ? &m->ring[0] : before + 1;
+    return before->at +
+           (rs_time)((uint64_t)(after->at - before->at) * (pos - before->pos) / (after->pos - before->pos));
+}
