@@ -52,13 +52,14 @@ log = logging.getLogger("rostrum.manager")
 @dataclass(frozen=True)
 class Memory:
     """What a manager goes on from, other than a journal of its own. `may_act`: whether it may still give orders to
-    devices, and that for at least so many seconds.
+    devices, and that for at least so many seconds. `term`: in which this manager leads, the highest so far.
     """
 
     store: Store
     records: Records
     complete: bool
     may_act: Callable[[float], bool]
+    term: int = 0
     margin_s: float = 0.0  # an order to a device that cannot tell who leads has left, and is there, within this
 
 
@@ -88,7 +89,7 @@ class App:
         else:
             self.fabric = drivers.switches(config, post)
         may_order = partial(memory.may_act, memory.margin_s) if memory else None
-        self.ocs = drivers.circuit_switches(config, post, ocs, may_order)
+        self.ocs = drivers.circuit_switches(config, post, ocs, may_order, memory.term if memory else 0)
         self.devices = Devices(
             topology, self.fabric, self.ocs, post, self.runtime.clock, settings.configure_bound_ns / 1e9,
             partial(memory.may_act, 0.0) if memory else None, may_order,

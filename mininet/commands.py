@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -252,17 +253,24 @@ def link(name: str, operation: str, a: str, b: str) -> None:
 @NAME
 @click.option("--ocs", "ocs_name", default="ocs", show_default=True, help="Which OCS of the topology.")
 @click.argument(
-    "operation", type=click.Choice(["state", "counters", "commands", "fault", "clear", "timing", "drop-sessions"])
+    "operation",
+    type=click.Choice(["state", "counters", "commands", "fault", "clear", "timing", "drop-sessions", "model"]),
 )
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option(
+    "--yang",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="With model: check it against the YANG modules in this directory.",
+)
 @JSON
 @_words_for_errors
-def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...], as_json: bool) -> None:
+def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...], yang: Path | None, as_json: bool) -> None:
     """Look into the emulated OCS, and break its light. Answers are JSON; docs/ocs.md lists the faults.
 
     `commands` shows who ordered what, in the order in which the OCS took it: a table, JSON with --json. It is what the
     switch saw, whatever the managers believe. With orders=1 it leaves out what only reads. A session is one TL1
-    connection; a manager that restarts or takes over has a new one.
+    connection; a manager that restarts or takes over has a new one. `model` is all that a switch of dialect gnmi tells,
+    as JSON of RFC 7951.
 
     \b
       rostrum lab ocs state
@@ -271,7 +279,10 @@ def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...], as_js
       rostrum lab ocs fault kind=stuck input=1
       rostrum lab ocs timing reconfiguration=uniform:60ms:80ms ringing=5ms:0.5
       rostrum lab ocs clear
+      rostrum lab ocs model --yang ocp-modules/
     """
+    if yang and operation != "model":
+        raise click.UsageError(f"--yang checks the model; say: rostrum lab ocs model --yang {yang}")
     request: dict[str, Any] = {"op": operation}
     for text in values:
         key, found, value = text.partition("=")
@@ -283,8 +294,22 @@ def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...], as_js
             request[key] = value
     if operation == "commands":
         _ocs_commands(Lab.attach(name), ocs_name, bool(request.get("orders")), as_json)
+    elif yang:
+        _check_model(Lab.attach(name).ask_ocs(ocs_name, request)["model"], yang)
     else:
         print(json.dumps(Lab.attach(name).ask_ocs(ocs_name, request), indent=1))
+
+
+def _check_model(tree: dict[str, Any], directory: Path) -> None:
+    from rostrum.controller.southbound.ocs.yang import YangError, check
+
+    try:
+        wrong = check(tree, directory)
+    except YangError as error:
+        raise click.ClickException(str(error)) from None
+    if wrong:
+        raise click.ClickException(f"not as the modules in {directory} have it: {wrong}")
+    print(f"as the modules in {directory} have it")
 
 
 def _ocs_commands(running: Lab, ocs_name: str, orders: bool, as_json: bool) -> None:

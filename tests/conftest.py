@@ -26,6 +26,10 @@ def _run_seed() -> int:
     return int(given, 0) if given else secrets.randbits(32)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--yang", metavar="DIR", help="YANG modules of OCSs, with those they import: answers are checked")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     seed = _run_seed()
     os.environ[SEED_VARIABLE] = str(seed)  # the C programs and agents that tests start read it too

@@ -58,11 +58,16 @@ def switches(config: Config, post: Post) -> MixedFabric:
 
 
 def circuit_switches(
-    config: Config, post: Post, factory: OcsFactory | None = None, may_order: Callable[[], bool] | None = None
+    config: Config,
+    post: Post,
+    factory: OcsFactory | None = None,
+    may_order: Callable[[], bool] | None = None,
+    term: int = 0,
 ) -> Mapping[str, CircuitSwitch]:
-    """A driver for each OCS, or what `factory` makes. `may_order`: asked before each command that changes something."""
+    """A driver for each OCS, or what `factory` makes. `may_order`: asked before each command that changes something.
+    `term`: in which this manager leads, for switches that can tell an older leader's orders; 0 = there is but one."""
     return {
-        name: (factory or partial(_circuit_switch, may_order))(
+        name: (factory or partial(_circuit_switch, may_order, term))(
             one,
             lambda name=name: post(ev.OcsUp(name)),  # type: ignore[misc]
             lambda cause, name=name: post(ev.OcsDown(name, cause)),  # type: ignore[misc]
@@ -74,6 +79,7 @@ def circuit_switches(
 
 def _circuit_switch(
     may_order: Callable[[], bool] | None,
+    term: int,
     ocs: Any,
     up: Callable[[], None],
     down: Callable[[str], None],
@@ -81,4 +87,4 @@ def _circuit_switch(
 ) -> CircuitSwitch:
     from rostrum.controller.southbound.ocs.devices import driver_of
 
-    return driver_of(ocs.dialect)(ocs, up, down, changed, may_order=may_order)
+    return driver_of(ocs.dialect)(ocs, up, down, changed, may_order=may_order, term=term)

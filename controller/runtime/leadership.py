@@ -124,7 +124,9 @@ async def _lead(
     fabric.lead(election.term)
     # Ids made by this leader differ from those of the one before, whatever the machines' clocks say.
     settings = replace(config.settings, boot_id=config.settings.boot_id + 100 * election.term)
-    memory = Memory(store, records, store.complete, election.leads, election.ttl_s * ORDER_MARGIN)
+    memory = Memory(
+        store, records, store.complete, election.leads, term=election.term, margin_s=election.ttl_s * ORDER_MARGIN
+    )
     app = App(replace(config, settings=settings), lambda *_: fabric, memory=memory)
     relay.post = app.runtime.post
     tending = asyncio.create_task(store.tend(config.settings.grace / 1e9))

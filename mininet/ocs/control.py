@@ -86,6 +86,7 @@ class Control:
             "timing": self._timing,
             "drop-sessions": self._drop_sessions,
             "log": self._log,
+            "model": self._model,
         }
         operation = operations.get(str(request.get("op")))
         if operation is None:
@@ -119,6 +120,11 @@ class Control:
             "ringing_s": model.ringing_s,
             "ringing_loss": model.ringing_loss,
         }
+
+    def _model(self, request: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(self._face, GnmiServer):
+            raise ValueError(f"{self._engine.ocs.name} speaks TL1; a switch with dialect: gnmi has a model")
+        return {"model": self._face.tree()}
 
     def _counters(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"ports": {str(port): counts for port, counts in self._engine.counters().items()}}

@@ -15,7 +15,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,7 +32,19 @@ log = logging.getLogger(__name__)
 SAMPLE_LEAST_S = 0.01
 GATHER_S = 0.001  # changes that come together are told together
 CALLS_MOST = 64  # in progress
-TRANSIENT = CrossConnectState.TRANSITION
+
+SIDES = (("inputs", "in", "input-optical-power"), ("outputs", "out", "output-optical-power"))
+COMPONENT = ("components", "component")
+SETTINGS = {"bidirectional": False, "cold-boot-recovery": "REMOVE"}
+STATE = {
+    **SETTINGS,
+    "connection-recovery-capability": "REMOVE",
+    # Without connection-groups: in version 0.8.0 a peer's name has to be the group's own (a leafref of ../../name).
+    "port-groups": [
+        {"name": "inputs", "direction": "INPUT-ONLY"},
+        {"name": "outputs", "direction": "OUTPUT-ONLY"},
+    ],
+}
 
 Leaves = dict[Words, Any]
 
@@ -61,7 +73,6 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
         self._numbers: dict[str, int] = {}
         self._next = itertools.count(1)
         self._names: dict[Pair, str] = {}
-        self._invalid: dict[str, tuple[Pair, str]] = {}
         self._elected = 0
         self._updated: dict[Pair, tuple[str, int]] = {}
         self._stop_watching = engine.watch(self._moved)
@@ -185,10 +196,10 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
     def _get(self, request: Any) -> Any:
         _check_encoding(request.encoding)
         prefix = ocp.words_of(request.prefix)
-        tree = self.tree()
+        paths = [(*prefix, *ocp.words_of(one)) for one in request.path] or [prefix]
+        tree = self.tree(paths)
         answer = gnmi.GetResponse()
-        for one in request.path or [gnmi.Path()]:
-            words = (*prefix, *ocp.words_of(one))
+        for words, one in zip(paths, request.path or [gnmi.Path()], strict=True):
             value = _find(tree, words)
             if value is None:
                 raise Refusal(grpc.StatusCode.NOT_FOUND, f"there is no {ocp.text(words)}")
@@ -197,63 +208,62 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
             answer.notification.add(timestamp=time.time_ns(), update=[update])
         return answer
 
-    def tree(self) -> dict[str, Any]:
-        """All there is, as RFC 7951 has it."""
-        engine, ports = self.engine, range(1, self.engine.ocs.ports + 1)
-        inputs, outputs = engine.powers()
-        found = engine.cross_connects()
-        dynamic = self._ports(found)
-        rows, components = [], []
-        for name, state in self._rows(found).items():
-            config = {key: state[key] for key in ("name", "input-port-name", "output-port-name")}
-            rows.append({"name": name, "config": config, "state": state})
-        for group, prefix, powers, leaf in (
-            ("inputs", "in", inputs, "input-optical-power"),
-            ("outputs", "out", outputs, "output-optical-power"),
-        ):
-            for port in ports:
-                name = f"{prefix}-{port}"
-                state = {"enabled": True, "group": group, "index": port, **dynamic.get(name, {"status": "BLOCKED"})}
-                if powers[port] is not None:
-                    state[leaf] = f"{powers[port]:.2f}"
-                port_of = {"config": {"enabled": True}, "state": state}
-                components.append(
-                    {
-                        "name": name,
-                        "config": {"name": name},
-                        "state": {"name": name},
-                        f"{ocp.PORTS}:ocp-ocs-port": port_of,
-                    }
-                )
-        groups = [
-            {"name": "inputs", "direction": "INPUT-ONLY", "connection-groups": [{"peer-name": "outputs"}]},
-            {"name": "outputs", "direction": "OUTPUT-ONLY", "connection-groups": [{"peer-name": "inputs"}]},
-        ]
-        settings = {"bidirectional": False, "cold-boot-recovery": "REMOVE"}
-        state = {**settings, "connection-recovery-capability": "REMOVE", "port-groups": groups}
-        return {
-            f"{ocp.CONNECTIONS}:connections": {"port-connection": rows},
-            "openconfig-platform:components": {"component": components},
-            f"{ocp.SWITCH}:optical-switch": {"config": settings, "state": state},
-        }
+    def tree(self, paths: Sequence[Words] = ((),)) -> dict[str, Any]:
+        """What is at these paths and beside them, as RFC 7951 has it: only the containers, and of the ports only those,
+        that one of them may mean. A switch of 4,096 ports is not told whole for one connection."""
+        found = self.engine.cross_connects()
+        tree: dict[str, Any] = {}
+        tops = {path[0] if path else "*" for path in paths}
+        if tops & {"*", "connections"}:
+            tree[f"{ocp.CONNECTIONS}:connections"] = {"port-connection": self._rows(found)}
+        if tops & {"*", "components"}:
+            wanted = {path[2] if path[:2] == COMPONENT and len(path) > 2 else "*" for path in paths if _may_be(path)}
+            tree["openconfig-platform:components"] = {"component": self._components(found, wanted)}
+        if tops & {"*", "optical-switch"}:
+            tree[f"{ocp.SWITCH}:optical-switch"] = {"config": SETTINGS, "state": STATE}
+        return tree
 
-    def _rows(self, found: Iterable[Any]) -> dict[str, dict[str, Any]]:
-        rows = {}
+    def _rows(self, found: Iterable[Any]) -> list[dict[str, Any]]:
+        rows = []
+        updated: dict[Pair, tuple[str, int]] = {}
         for one in found:
             status = ocp.STATUS_OF.get(one.state, "PENDING_CONNECTION")
             since = self._updated.get(one.pair)
             if since is None or since[0] != status:
-                since = self._updated[one.pair] = (status, time.time_ns())
+                since = (status, time.time_ns())
+            updated[one.pair] = since
             name = self._names.get(one.pair, ocp.connection_name(one.pair))
-            rows[name] = {
+            config = {
                 "name": name,
                 "input-port-name": f"in-{one.pair.input}",
                 "output-port-name": f"out-{one.pair.output}",
+            }
+            state = {
+                **config,
                 "status": status,
                 **({"status-reason": one.cause} if one.cause else {}),
                 "last-updated": datetime.fromtimestamp(since[1] / 1e9, UTC).isoformat(timespec="milliseconds"),
             }
+            rows.append({"name": name, "config": config, "state": state})
+        self._updated = updated
         return rows
+
+    def _components(self, found: Sequence[Any], wanted: set[str]) -> list[dict[str, Any]]:
+        """The ports of these names, * = all."""
+        moving, powers = self._ports(found), self.engine.powers()
+        components = []
+        for (group, prefix, leaf), power in zip(SIDES, powers, strict=True):
+            for port in range(1, self.engine.ocs.ports + 1):
+                name = f"{prefix}-{port}"
+                if "*" not in wanted and name not in wanted:
+                    continue
+                state = {"enabled": True, "group": group, "index": port, **moving.get(name, {"status": "BLOCKED"})}
+                if power[port] is not None:
+                    state[leaf] = f"{power[port]:.2f}"
+                port_of = {"config": {"enabled": True}, "state": state}
+                one = {"name": name, "config": {"name": name}, "state": {"name": name}}
+                components.append({**one, f"{ocp.PORTS}:ocp-ocs-port": port_of})
+        return components
 
     def _ports(self, found: Iterable[Any]) -> dict[str, dict[str, Any]]:
         """The states of ports in use; all others are BLOCKED."""
@@ -271,6 +281,7 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
         self._arbitrate(request)
         prefix = ocp.words_of(request.prefix)
         there = {one.pair for one in self.engine.cross_connects()}
+        self._names = {pair: name for pair, name in self._names.items() if pair in there}
         before = {self._names.get(pair, ocp.connection_name(pair)): pair for pair in there}
         after: dict[str, Pair | None] = dict(before)
         answer = gnmi.SetResponse(timestamp=time.time_ns())
@@ -359,7 +370,6 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
             self.engine.disconnect(gone)
         for pair in gone:
             self._names.pop(pair, None)
-            self._updated.pop(pair, None)
         self._names |= new
         bad = [one for one in self.engine.connect(list(new)) if one.state is CrossConnectState.INVALID]
         if bad:
@@ -427,8 +437,8 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
                 yield _notification(news, gone)
 
     def _leaves(self, paths: Iterable[Words]) -> Leaves:
-        every = dict(ocp.leaves((), self.tree()))
         chosen = list(paths)
+        every = dict(ocp.leaves((), self.tree(chosen)))
         return {words: value for words, value in every.items() if any(_matches(words, one) for one in chosen)}
 
 
@@ -464,6 +474,11 @@ def _find(tree: Any, words: Words) -> Any:
         else:
             return None
     return at
+
+
+def _may_be(path: Words) -> bool:
+    """Whether it may mean a port."""
+    return not path or path[0] in ("*", "components")
 
 
 def _matches(words: Words, wanted: Words) -> bool:

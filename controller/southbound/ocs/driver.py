@@ -29,7 +29,8 @@ DIALECTS: dict[str, Callable[[Ocs, str], Dialect]] = {
 
 
 class OcsDriver(Device):
-    """One OCS. `mode` (Glimmerglass only): SYNC or ASYNC. `may_order`: as of `Tl1Connection`."""
+    """One OCS. `mode` (Glimmerglass only): SYNC or ASYNC. `may_order`: as of `Tl1Connection`. TL1 knows no terms, so an
+    older leader's orders are told by nothing but that."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class OcsDriver(Device):
         on_change: OnCrossConnect | None = None,
         mode: str = "SYNC",
         may_order: MayOrder | None = None,
+        term: int = 0,
     ) -> None:
         super().__init__(ocs, on_up, on_down, on_change)
         self._may_order = may_order

@@ -93,7 +93,8 @@ class Ports:
         for index, name in both.items():
             if index <= count:
                 self.inputs.setdefault(index, name)
-            self.outputs.setdefault(index - count, name) if index > count else None
+            else:
+                self.outputs.setdefault(index - count, name)
         if both and len(both) <= count:  # one port is one pair of fibres
             self.outputs |= {index: name for index, name in both.items() if index not in self.outputs}
         self._input_of = {name: number for number, name in self.inputs.items()}
@@ -106,8 +107,8 @@ class Ports:
 
 
 class GnmiDriver(Device):
-    """One OCS. `election_id`: of several managers, the highest is listened to (gNMI's master arbitration); the others'
-    orders are refused by the switch itself. 0 = not told."""
+    """One OCS. `term` is the election id: of several managers, the highest is listened to (gNMI's master arbitration),
+    and the others' orders are refused by the switch itself. 0 = not told."""
 
     def __init__(
         self,
@@ -116,13 +117,12 @@ class GnmiDriver(Device):
         on_down: OnOcsDown,
         on_change: OnCrossConnect | None = None,
         may_order: Callable[[], bool] | None = None,
-        election_id: int = 0,
+        term: int = 0,
     ) -> None:
         super().__init__(ocs, on_up, on_down, on_change)
-        self._may_order, self._election_id = may_order, election_id
+        self._may_order, self._term = may_order, term
         self._metadata = (("username", ocs.user), ("password", ocs.password))
         self._settle_s = settle_s(ocs)
-        self._channel: Any = None
         self._stub: Any = None
         self._ports = Ports(0, {}, {})
         self._table = Table(4 * ocs.ports)
@@ -284,10 +284,10 @@ class GnmiDriver(Device):
                 ) from None
             where = ocp.path("connections", ("port-connection", name), "config")
             request.update.append(gnmi.Update(path=where, val=ocp.json_value(config)))
-        if self._election_id:
+        if self._term:
             arbitration = gnmi_ext.MasterArbitration(
                 role=gnmi_ext.Role(id=""),
-                election_id=gnmi_ext.Uint128(high=self._election_id >> 64, low=self._election_id & (1 << 64) - 1),
+                election_id=gnmi_ext.Uint128(high=self._term >> 64, low=self._term & (1 << 64) - 1),
             )
             request.extension.add().master_arbitration.CopyFrom(arbitration)
         if self._may_order is not None and not self._may_order():

@@ -78,9 +78,14 @@ async def make_switch() -> AsyncIterator[MakeSwitch]:
     made: list[Switch] = []
 
     async def make(
-        dialect: str = "glimmerglass", reconfiguration_s: float = 0.02, ringing_s: float = 0.002, port: int = 0
+        dialect: str = "glimmerglass",
+        reconfiguration_s: float = 0.02,
+        ringing_s: float = 0.002,
+        port: int = 0,
+        ports: int = 0,
     ) -> Switch:
-        ocs = replace(load(TOPOLOGY).ocs["ocs"], dialect=dialect, reconfiguration_s=reconfiguration_s)
+        ocs = load(TOPOLOGY).ocs["ocs"]
+        ocs = replace(ocs, dialect=dialect, reconfiguration_s=reconfiguration_s, ports=ports or ocs.ports)
         model = Model(ocs, Reconfiguration("fixed", reconfiguration_s, 0.0), ringing_s, 0.5, seed=1)
         engine = Engine(model, NoLight())
         faces = {"polatis": PolatisServer, "glimmerglass": GlimmerglassServer}

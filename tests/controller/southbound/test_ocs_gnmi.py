@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import IPv4Address
+from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
@@ -17,7 +18,7 @@ import grpc
 import pytest
 from finsy.proto import gnmi, gnmi_grpc
 from rostrum.controller.core.model import CrossConnectState, Pair, SouthboundError
-from rostrum.controller.southbound.ocs import dialect, ocp
+from rostrum.controller.southbound.ocs import dialect, ocp, yang
 from rostrum.topologies.model import Ocs
 
 Make = Callable[..., Awaitable[Any]]
@@ -75,9 +76,9 @@ async def test_client__finds_models_ports_and_connections(make_switch: Make) -> 
     assert state["status"] in ("PENDING_CONNECTION", "CONNECTED")
 
 
-async def test_client__sixteen_connects_in_one_set_and_news_as_they_change(make_switch: Make) -> None:
-    switch = await make_switch("gnmi")
-    wanted = [connection(n, 33 - n) for n in range(1, 17)]
+async def test_client__64_connects_in_one_set_and_news_as_they_change(make_switch: Make) -> None:
+    switch = await make_switch("gnmi", ports=64)
+    wanted = [connection(n, 65 - n) for n in range(1, 65)]
 
     script = f"""
         stream = gc.subscribe2(subscribe={{"subscription": [{{"path": "connections", "mode": "on_change"}}],
@@ -93,8 +94,8 @@ async def test_client__sixteen_connects_in_one_set_and_news_as_they_change(make_
     """
     async with asyncio.timeout(60):
         connected = await client(switch, script)
-    assert len(set(connected)) == 16
-    assert sorted(c.pair for c in switch.engine.cross_connects()) == [Pair(n, 33 - n) for n in range(1, 17)]
+    assert len(set(connected)) == 64
+    assert sorted(c.pair for c in switch.engine.cross_connects()) == [Pair(n, 65 - n) for n in range(1, 65)]
     assert len([row for row in switch.server.commands if row.command.startswith("Set")]) == 1
 
 
@@ -133,6 +134,58 @@ async def test_client__replace_of_the_table_keeps_what_stays(make_switch: Make, 
     gone = [f"connections/port-connection[name={name}]" for name in ("c1", "none")]
     await client(switch, f"out = gc.set(delete={gone!r}) and 1")
     assert [c.pair for c in switch.engine.cross_connects()] == [Pair(5, 6)]
+
+
+STAND_INS = {  # as little of each module as a switch's answer needs
+    "ocp-ocs-optical-switch": "anydata optical-switch;",
+    "ocp-ocs-optical-switch-port": """import openconfig-platform { prefix p; }
+        augment "/p:components/p:component" { anydata ocp-ocs-port; }""",
+    "openconfig-platform": """container components { list component { key name; leaf name { type string; }
+        anydata config; anydata state; } }""",
+    "ocp-ocs-optical-switch-connections": """container connections { list port-connection { key name;
+        leaf name { type string; } anydata config; container state { config false;
+            leaf name { type string; } leaf input-port-name { type string; } leaf output-port-name { type string; }
+            leaf status { type enumeration { enum CONNECTED; enum PENDING_CONNECTION; } }
+            leaf last-updated { type string; } } } }""",
+}
+
+
+def stand_ins(directory: Path) -> Path:
+    for name, body in STAND_INS.items():
+        text = f'module {name} {{ yang-version 1.1; namespace "urn:{name}"; prefix own; {body} }}'
+        (directory / f"{name}.yang").write_text(text)
+    return directory
+
+
+async def test_yang__answers_are_checked_against_modules(make_switch: Make, tmp_path: Path) -> None:
+    switch = await make_switch("gnmi")
+    with pytest.raises(yang.YangError, match=r"has no module ocp-ocs-optical-switch, .*connections, .*port"):
+        yang.check(switch.server.tree(), tmp_path)
+    modules = stand_ins(tmp_path)
+    switch.engine.connect([Pair(1, 2)])
+
+    assert yang.check(switch.server.tree(), modules) == ""
+    wrong = switch.server.tree()
+    wrong[f"{ocp.CONNECTIONS}:connections"]["port-connection"][0]["state"]["status"] = "PERHAPS"
+    assert "state/status" in yang.check(wrong, modules)
+    (modules / "openconfig-platform.yang").write_text("module openconfig-platform { nonsense")
+    with pytest.raises(yang.YangError, match="do not fit together"):
+        yang.check(wrong, modules)
+
+
+async def test_yang__the_emulated_switch_answers_as_the_modules_have_it(
+    make_switch: Make, until: Make, request: pytest.FixtureRequest
+) -> None:
+    modules = request.config.getoption("--yang")
+    if modules is None:
+        pytest.skip("the Open Compute Project's YANG modules are not part of this project: pytest --yang DIR")
+    switch = await make_switch("gnmi")
+    switch.engine.connect([Pair(1, 2), Pair(3, 4)])
+    assert yang.check(switch.server.tree(), Path(modules)) == ""
+    await until(lambda: all(one.state is STEADY for one in switch.engine.cross_connects()))
+    assert yang.check(switch.server.tree(), Path(modules)) == ""
+    switch.engine.disconnect([Pair(1, 2)])
+    assert yang.check(switch.server.tree(), Path(modules)) == ""
 
 
 async def test_client__without_the_password_nothing_is_told_or_done(make_switch: Make) -> None:
@@ -189,8 +242,8 @@ async def test_a_manager_that_leads_no_more__is_refused_by_itself_and_by_the_swi
 ) -> None:
     switch = await make_switch("gnmi")
     leads = True
-    first, _ = await make_driver(switch.ocs, may_order=lambda: leads, election_id=1)
-    second, _ = await make_driver(switch.ocs, election_id=2)
+    first, _ = await make_driver(switch.ocs, may_order=lambda: leads, term=1)
+    second, _ = await make_driver(switch.ocs, term=2)
     await first.connect([Pair(1, 2)])
     await second.connect([Pair(3, 4)])
     with pytest.raises(SouthboundError, match="election id 1: 2 is the master's"):
