@@ -114,6 +114,8 @@ static void send_message(rs_agent *agent, const rs_packet_out *out) {
         const uint8_t *at = transfer ? payload_of(transfer, out->payload_offset) : NULL;
         if (!at)
             return;
+        if (transfer->object)
+            rs_store_read_ahead(transfer->object, out->payload_offset);
         payload = (rs_connection_payload){.map = at,
                                           .fd = transfer->object ? transfer->object->fd : -1,
                                           .offset = out->payload_offset,
@@ -143,6 +145,8 @@ static void send_data(rs_agent *agent, const rs_packet_out *out) {
         }
         payload = room;
     }
+    if (transfer->object && out->payload_length > 0)
+        rs_store_read_ahead(transfer->object, out->payload_offset);
     rs_sending_count(transfer, out->payload_length);
     rs_data_push(agent->data, payload);
 }
@@ -554,6 +558,11 @@ static bool start_overlay(rs_agent *agent) {
     return agent->overlay != NULL;
 }
 
+static void log_store(void *context, const char *words) {
+    (void)context;
+    rs_log(RS_LOG_INFO, "store", "%s", words);
+}
+
 static bool start_api(rs_agent *agent) {
     const rs_options *o = &agent->options;
     rs_error error = {0};
@@ -561,7 +570,11 @@ static bool start_api(rs_agent *agent) {
                                    .quota_bytes = o->quota_bytes,
                                    .reserve_bytes = o->reserve_bytes,
                                    .has_group = o->has_group,
-                                   .group = o->group};
+                                   .group = o->group,
+                                   .disk = o->disk_directory,
+                                   .disk_from = o->disk_from,
+                                   .disk_quota_bytes = o->disk_quota_bytes,
+                                   .log = log_store};
     agent->store = rs_store_open(&store, &error);
     if (!agent->store) {
         rs_log(RS_LOG_ERROR, "store", "%s", error.words);

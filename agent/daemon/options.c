@@ -158,6 +158,20 @@ static bool take_quota(rs_options *o, const char *text, char *error) {
            wrong(error, "a size is needed, for example 4G or 512M");
 }
 
+static bool take_to_disk(rs_options *o, const char *text, char *error) {
+    o->disk_directory = text;
+    return text[0] != '\0' || wrong(error, "a folder on a disk is needed");
+}
+
+static bool take_disk_from(rs_options *o, const char *text, char *error) {
+    return rs_parse_bytes(text, &o->disk_from) || wrong(error, "a size is needed, for example 64M, or 0");
+}
+
+static bool take_disk_quota(rs_options *o, const char *text, char *error) {
+    return (rs_parse_bytes(text, &o->disk_quota_bytes) && o->disk_quota_bytes > 0) ||
+           wrong(error, "a size is needed, for example 500G");
+}
+
 static bool take_reserve(rs_options *o, const char *text, char *error) {
     return rs_parse_bytes(text, &o->reserve_bytes) || wrong(error, "a size is needed, for example 256M, or 0");
 }
@@ -282,6 +296,12 @@ static const option options_table[] = {
     {"control-port", "PORT", "TCP port of the control channel [7071]", take_control_port},
     {"data-port", "PORT", "UDP port of the data channel, if the manager names none [7070]", take_data_port},
     {"quota", "SIZE", "most that objects may take of the store, for example 4G [what the tmpfs holds]", take_quota},
+    {"to-disk", "DIR",
+     "folder on a disk for objects that are received: they may be larger than memory, and the next start finds them, "
+     "or their pieces, again [all are in memory]",
+     take_to_disk},
+    {"disk-from", "SIZE", "with --to-disk: smaller objects stay in memory [0]", take_disk_from},
+    {"disk-quota", "SIZE", "most that objects may take of --to-disk [what the disk holds]", take_disk_quota},
     {"reserve", "SIZE", "memory kept ready for objects to come, besides what they use; helps in virtual machines [0]",
      take_reserve},
     {"manager-tls", "CERTIFICATE KEY CA",

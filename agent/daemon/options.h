@@ -25,14 +25,17 @@ typedef struct {
     bool has_group;
     uint32_t group; /* whose members may use socket and objects; else the process's own */
     const char *store_directory;
-    uint64_t quota_bytes;     /* 0 = what the tmpfs holds */
-    uint64_t reserve_bytes;   /* memory kept ready for objects */
-    const char *io;           /* back end */
-    int receive_buffer;       /* bytes; 0: the back end's default */
-    uint32_t mtu;             /* 0 = the interface's */
-    int64_t nic_rate_bps;     /* 0 = the interface's */
-    rs_time attempt_interval; /* 0 = by the circuit technology */
-    uint32_t light_confirm;   /* 0 = the core's choice */
+    uint64_t quota_bytes;       /* 0 = what the tmpfs holds */
+    const char *disk_directory; /* where received objects lie on disk; NULL = nowhere */
+    uint64_t disk_from;         /* received objects of so many bytes or more */
+    uint64_t disk_quota_bytes;  /* 0 = what the disk has */
+    uint64_t reserve_bytes;     /* memory kept ready for objects */
+    const char *io;             /* back end */
+    int receive_buffer;         /* bytes; 0: the back end's default */
+    uint32_t mtu;               /* 0 = the interface's */
+    int64_t nic_rate_bps;       /* 0 = the interface's */
+    rs_time attempt_interval;   /* 0 = by the circuit technology */
+    uint32_t light_confirm;     /* 0 = the core's choice */
     rs_start_policy start_policy;
     rs_repair_policy repairs;
     rs_straggler_policy stragglers;

@@ -21,8 +21,9 @@
 #define STALLED_BYTES (1u << 20)          /* in that time */
 #define DIGEST_TURN 1u                    /* chunks digested in one turn while data comes */
 #define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
-#define FETCHES_MOST 8u                   /* of one chunk whose digest is wrong */
-#define REPAIRERS 3u                      /* of a chunk, that are named when its digest is wrong */
+#define CHECK_TURN 4u       /* pieces of objects on disk, checked in one turn when nothing is transferred */
+#define FETCHES_MOST 8u     /* of one chunk whose digest is wrong */
+#define REPAIRERS 3u        /* of a chunk, that are named when its digest is wrong */
 #define LEAF_ROUNDS_MOST 3u /* times that the sender's leaves are asked for, if they contradict its digest */
 
 struct rs_receiving {
@@ -99,7 +100,7 @@ static void free_receiving(rs_agent *agent, rs_receiving *r) {
     rs_stream_sink_free(r->base.sink, "the agent is ending");
     if (r->serving)
         rs_store_release(r->base.object);
-    else if (r->base.object)
+    else if (r->base.object && !rs_store_keep(r->base.object))
         rs_store_discard(agent->store, r->base.object);
     rs_digest_tree_free(r->tree);
     free(r->leaves);
@@ -135,6 +136,22 @@ static bool make_room(rs_agent *agent) {
     return true;
 }
 
+static void piece_came(void *context, uint64_t chunk, const uint8_t *leaf) {
+    (void)rs_store_piece_came(context, chunk, leaf);
+}
+
+/* What is told to the store of an object that is announced, and of who sends it. */
+static rs_manifest manifest_of(const rs_agent *agent, const rs_incoming *info) {
+    rs_manifest what = {
+        .id = info->object, .size = info->size, .algorithm = info->digest.algorithm, .root = info->digest};
+    const rs_peer_entry *peer = rs_peers_entry(&agent->peers, info->sender);
+    uint32_t address = rs_control_address(agent->control, info->sender);
+    what.from_address = peer->address ? peer->address : address;
+    what.from_port = peer->control_port ? peer->control_port : agent->options.control_port;
+    snprintf(what.from, sizeof what.from, "%.63s", rs_peers_name(&agent->peers, info->sender));
+    return what;
+}
+
 static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
     rs_error error = {0};
     if (info->digest.algorithm == RS_DIGEST_NONE) {
@@ -147,12 +164,15 @@ static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *
         snprintf(cause, size, "digest algorithm %u is not known at %s", info->digest.algorithm, agent->options.server);
         return false;
     }
+    const rs_manifest what = manifest_of(agent, info);
     do
-        r->base.object = rs_store_receive(agent->store, &info->object, info->size, &error);
+        r->base.object = rs_store_receive_pieces(agent->store, &what, &error);
     while (!r->base.object && error.code == ROSTRUM_ERR_NO_ROOM && info->size <= rs_store_quota(agent->store) &&
            make_room(agent));
     if (!r->base.object)
         snprintf(cause, size, "no room at %.30s: %.115s", agent->options.server, error.words);
+    else
+        rs_digest_tree_tell(r->tree, piece_came, r->base.object);
     return r->base.object != NULL;
 }
 
@@ -226,7 +246,8 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     if (rs_incoming_info(agent->node, xfer, &info) != RS_OK)
         return;
     const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
-    if (existing) {
+    const rs_manifest what = manifest_of(agent, &info);
+    if (existing && !rs_store_resumes(existing, &what)) {
         meet_existing(agent, xfer, &info, existing);
         return;
     }
@@ -565,7 +586,7 @@ void rs_receiving_let_go(void *context, const rs_object_id *id) {
 /* -------------------------------------------------------------------------------------------------------- verdict */
 
 static void verdict(rs_agent *agent, rs_receiving *r, bool ok, const char *cause) {
-    if (!ok && r->base.object) {
+    if (!ok && r->base.object) { /* whatever pieces are right, nobody knows which */
         rs_store_discard(agent->store, r->base.object);
         r->base.object = NULL;
     }
@@ -604,6 +625,8 @@ static void fetch(rs_agent *agent, rs_receiving *r) {
     r->fetched++;
     r->complete = false;
     rs_digest_tree_absent(r->tree, offset, length);
+    for (uint64_t piece = offset / RS_DIGEST_CHUNK; piece <= (offset + length - 1) / RS_DIGEST_CHUNK; piece++)
+        rs_store_piece_gone(r->base.object, piece);
 }
 
 /* The first chunk that is not as the sender has it. The second time that it is the same one, the sender is asked
@@ -749,8 +772,17 @@ static rs_time allocate_step(rs_agent *agent, rs_receiving *r) {
     return r->allocated ? RS_NEVER : r->allocate_at;
 }
 
+/* Objects that were found on disk: a piece in each turn, more while nothing else is to do. */
+static bool check_step(rs_agent *agent) {
+    rs_object *done;
+    bool more = rs_store_check_step(agent->store, agent->transfers.count ? 1 : CHECK_TURN, &done);
+    if (done && done->phase == RS_OBJECT_WHOLE)
+        rs_api_object_whole(agent->api, &done->id);
+    return more;
+}
+
 rs_time rs_receiving_work(rs_agent *agent) {
-    rs_time next = RS_NEVER;
+    rs_time next = check_step(agent) ? rs_agent_now(agent) : RS_NEVER;
     for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
         rs_time allocate = allocate_step(agent, receiving_of(t));
         rs_time digest = digest_step(agent, receiving_of(t)) ? rs_agent_now(agent) : RS_NEVER;
@@ -785,6 +817,8 @@ static void digest_came(rs_agent *agent, rs_receiving *r) {
     if (rs_incoming_info(agent->node, r->base.xfer, &info) != RS_OK)
         return;
     r->expected = info.digest;
+    if (r->base.object && r->base.object->phase == RS_OBJECT_RECEIVING)
+        (void)rs_store_root_known(r->base.object, &info.digest);
     if (r->complete)
         digest_step(agent, r);
 }

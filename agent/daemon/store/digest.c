@@ -33,6 +33,8 @@ struct rs_digest_tree {
     bool guards;       /* SIGBUS, for step_shared */
     EVP_MD_CTX *sha;
     const rs_xxh3 *xxh3;
+    void (*leaf_done)(void *context, uint64_t chunk, const uint8_t *leaf);
+    void *leaf_context;
     stream streams[STREAMS]; /* of xxh3: a chunk's is the one of its parity, so that the next chunk has the other */
 };
 
@@ -163,6 +165,9 @@ static void digest_warm(const rs_digest_tree *tree, stream *s, const uint8_t *ch
 
 /* The chunk at the head of the queue has its digest. */
 static void chunk_done(rs_digest_tree *tree) {
+    uint64_t chunk = tree->queue[tree->ready_first];
+    if (tree->leaf_done)
+        tree->leaf_done(tree->leaf_context, chunk, tree->leaves + chunk * tree->width);
     tree->ready_first = (tree->ready_first + 1) % tree->chunks;
     tree->ready--;
     tree->done++;
@@ -239,6 +244,21 @@ bool rs_digest_tree_final(rs_digest_tree *tree, rs_digest *out) {
     out->algorithm = tree->algorithm;
     out->length = tree->width;
     return digest_bytes(tree, tree->leaves, (size_t)(tree->chunks * tree->width), out->value);
+}
+
+void rs_digest_tree_tell(rs_digest_tree *tree, void (*leaf_done)(void *context, uint64_t chunk, const uint8_t *leaf),
+                         void *context) {
+    tree->leaf_done = leaf_done;
+    tree->leaf_context = context;
+}
+
+bool rs_digest_tree_have(rs_digest_tree *tree, uint64_t chunk, const uint8_t *leaf) {
+    if (chunk >= tree->chunks || tree->present[chunk] != 0)
+        return false;
+    tree->present[chunk] = (uint32_t)chunk_length(tree, chunk);
+    memcpy(tree->leaves + chunk * tree->width, leaf, tree->width);
+    tree->done++;
+    return true;
 }
 
 const uint8_t *rs_digest_tree_leaves(const rs_digest_tree *tree, uint64_t *count, uint32_t *width) {

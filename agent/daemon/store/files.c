@@ -36,7 +36,7 @@ static bool protect(int fd, const char *path, const gid_t *group, rs_error *erro
     return fchmod(fd, group ? 02710 : 0710) == 0 || rs_error_system(error, errno, "object store %s: chmod", path);
 }
 
-bool rs_store_folder_open(rs_store_folder *out, const char *path, const gid_t *group, rs_error *error) {
+bool rs_store_folder_open(rs_store_folder *out, const char *path, bool memory, const gid_t *group, rs_error *error) {
     struct statfs info;
     if (!path || !*path || strlen(path) >= sizeof out->path)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "the object store's folder needs a path shorter than %zu bytes",
@@ -49,7 +49,7 @@ bool rs_store_folder_open(rs_store_folder *out, const char *path, const gid_t *g
         close(fd);
         return false;
     }
-    if (info.f_type != TMPFS_MAGIC) {
+    if (memory && info.f_type != TMPFS_MAGIC) {
         close(fd);
         return rs_error_set(error, ROSTRUM_ERR_INVALID,
                             "object store %s is not on tmpfs; mount one: mount -t tmpfs -o "
@@ -74,7 +74,7 @@ bool rs_store_folder_open(rs_store_folder *out, const char *path, const gid_t *g
     return true;
 }
 
-static bool looks_like_uuid(const char *name) {
+bool rs_store_is_uuid(const char *name) {
     if (strlen(name) != 36)
         return false;
     for (int i = 0; i < 36; i++) {
@@ -122,7 +122,7 @@ bool rs_store_folder_clean(const rs_store_folder *folder, rs_error *error) {
     }
     bool ok = true;
     for (struct dirent *entry; ok && (entry = readdir(list));)
-        if (looks_like_uuid(entry->d_name))
+        if (rs_store_is_uuid(entry->d_name))
             ok = clean_application(folder->fd, entry->d_name, error);
     closedir(list);
     return ok;
@@ -161,7 +161,8 @@ int rs_store_file_new(const rs_store_folder *folder, uint64_t size, rs_error *er
 bool rs_store_file_allocate(int fd, uint64_t offset, uint64_t length, rs_error *error) {
     while (length && fallocate(fd, 0, (off_t)offset, (off_t)length) < 0)
         if (errno != EINTR)
-            return rs_error_system(error, errno, "the object store's tmpfs has no room for %" PRIu64 " bytes more",
+            return rs_error_system(error, errno,
+                                   "the object store has no room (tmpfs or disk is full) for %" PRIu64 " bytes more",
                                    length);
     return true;
 }
@@ -183,7 +184,7 @@ int rs_store_file_reopen(int fd, int flags) {
     return open(path, flags | O_CLOEXEC);
 }
 
-bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, rs_error *error) {
+bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, bool *in_memory, rs_error *error) {
     struct stat info;
     struct statfs place;
     if (fstat(fd, &info) < 0 || fstatfs(fd, &place) < 0)
@@ -191,16 +192,13 @@ bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, rs
     if (!S_ISREG(info.st_mode))
         return rs_error_set(error, ROSTRUM_ERR_INVALID,
                             "the descriptor is not a regular file; get one with create and write into it");
-    if (place.f_type != TMPFS_MAGIC)
-        return rs_error_set(
-            error, ROSTRUM_ERR_INVALID,
-            "the file is not in memory (tmpfs or memfd): get a file with create and copy the data into it");
     int mode = fcntl(fd, F_GETFL);
     if (mode < 0 || (mode & O_PATH) || (mode & O_ACCMODE) == O_WRONLY)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "the descriptor cannot be read; open the file for reading too");
     *size = (uint64_t)info.st_size;
     *device = info.st_dev;
     *inode = info.st_ino;
+    *in_memory = place.f_type == TMPFS_MAGIC;
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* Files of the object store: one locked tmpfs folder, unnamed files in it, names, allocation, and freeing big files a
+/* Files of the object store: a locked folder, unnamed files in it, names, allocation, and freeing big files a
  * piece at a time. Used by store.c alone. */
 #ifndef RS_STORE_FILES_H
 #define RS_STORE_FILES_H
@@ -27,9 +27,9 @@ typedef struct {
     bool punch; /* nobody else reads it, so its pages can be freed before the last close */
 } rs_store_corpse;
 
-/* Opens, checks (tmpfs, writable), locks and protects the folder: mode 0710, of that group (NULL: as it is; what is
- * made in it is of the process's). The descriptor is in out->fd. */
-bool rs_store_folder_open(rs_store_folder *out, const char *path, const gid_t *group, rs_error *error);
+/* Opens, checks (with `memory`: tmpfs), locks and protects the folder: mode 0710, of that group (NULL: as it is; what
+ * is made in it is of the process's). The descriptor is in out->fd. */
+bool rs_store_folder_open(rs_store_folder *out, const char *path, bool memory, const gid_t *group, rs_error *error);
 /* Removes what looks like an object's name; anything else is left alone. */
 bool rs_store_folder_clean(const rs_store_folder *folder, rs_error *error);
 /* Bytes free and in all. */
@@ -43,8 +43,8 @@ bool rs_store_file_allocate(int fd, uint64_t offset, uint64_t length, rs_error *
 bool rs_store_file_map(int fd, uint64_t size, bool writable, uint8_t **out, rs_error *error);
 /* A new descriptor of the same file with `flags` (O_RDONLY, O_RDWR), with a position of its own. -1 with errno. */
 int rs_store_file_reopen(int fd, int flags);
-/* Is it a regular file in memory (tmpfs or memfd)? `words` of the error say what it is and what to do. */
-bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, rs_error *error);
+/* Is it a regular file that can be read? `words` of the error say what it is and what to do. */
+bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, bool *in_memory, rs_error *error);
 /* A memfd that nobody can shorten or change any more? */
 bool rs_store_file_sealed(int fd);
 
@@ -59,6 +59,7 @@ void rs_store_file_unname(const rs_store_folder *folder, const rs_object_id *id)
 /* Frees up to `max_bytes`; true when the corpse is gone. */
 bool rs_store_corpse_step(rs_store_corpse *corpse, uint64_t max_bytes);
 
+bool rs_store_is_uuid(const char *name);
 /* The 36 characters of a UUID and a NUL. */
 void rs_store_uuid_text(const uint8_t app[16], char out[37]);
 

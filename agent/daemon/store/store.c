@@ -1,11 +1,14 @@
 #include "daemon/store/store.h"
 
+#include "daemon/store/digest.h"
+#include "daemon/store/disk.h"
 #include "daemon/store/files.h"
 #include "daemon/store/reserve.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,10 +17,27 @@
 
 #define MAX_OBJECTS_DEFAULT 4096u
 #define FIRST_ALLOCATION RS_STORE_SLICE
+#define PIECES_KEPT 8u                  /* of an object on disk that is written, in memory */
+#define READ_WINDOW ((uint64_t)8 << 20) /* of one that is read, ahead of the reader */
+
+/* Where objects lie: memory, or disk. */
+typedef struct {
+    rs_store_folder folder;
+    uint64_t quota, used;
+    uint64_t reserved; /* promised to RECEIVING objects but not allocated yet */
+    bool disk;
+} place;
 
 struct rs_object_private {
-    uint64_t charged; /* bytes on the quota */
-    uint64_t slices;  /* RECEIVING: of RS_STORE_SLICE, the last may be short */
+    place *place;
+    rs_manifest manifest; /* on disk */
+    int manifest_fd;
+    uint64_t checked;              /* CHECKING: pieces below were looked at */
+    uint64_t written[PIECES_KEPT]; /* the latest pieces, in a ring */
+    uint32_t written_count;        /* all there were */
+    uint64_t ahead;                /* read ahead until there */
+    uint64_t charged;              /* bytes on the quota */
+    uint64_t slices;               /* RECEIVING: of RS_STORE_SLICE, the last may be short */
     uint64_t slices_done;
     uint64_t cursor;     /* where to look for the next slice to do */
     uint8_t *slice_bits; /* NULL when all is allocated */
@@ -27,9 +47,11 @@ struct rs_object_private {
 };
 
 struct rs_store {
-    rs_store_folder folder;
-    uint64_t quota, used;
-    uint64_t reserved; /* promised to RECEIVING objects but not allocated yet */
+    place memory, disk;
+    bool has_disk;
+    uint64_t disk_from;
+    void (*log)(void *context, const char *words);
+    void *log_context;
     rs_reserve reserve;
     uint64_t page;
     uint64_t next_handle;
@@ -39,12 +61,28 @@ struct rs_store {
     rs_store_corpse *dead; /* [cap]; when full, the oldest is freed at once */
 };
 
+static bool open_place(place *p, const char *path, bool disk, uint64_t quota, const gid_t *group, rs_error *error) {
+    uint64_t unused, total;
+    if (!rs_store_folder_open(&p->folder, path, !disk, group, error))
+        return false;
+    if ((!disk && !rs_store_folder_clean(&p->folder, error)) ||
+        !rs_store_folder_space(&p->folder, &unused, &total, error)) {
+        close(p->folder.fd);
+        return false;
+    }
+    p->quota = quota ? quota : total;
+    p->disk = disk;
+    return true;
+}
+
+static bool find_on_disk(rs_store *store, rs_error *error);
+
 rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
     rs_store *store = calloc(1, sizeof *store);
     uint32_t cap = config->max_objects ? config->max_objects : MAX_OBJECTS_DEFAULT;
     rs_object **objects = calloc(cap, sizeof(rs_object *));
     rs_store_corpse *dead = calloc(cap, sizeof *dead);
-    uint64_t unused, total;
+    const gid_t *group = config->has_group ? &config->group : NULL;
     if (!store || !objects || !dead) {
         rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for an object store of %u objects", cap);
         goto fail;
@@ -53,19 +91,24 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
         rs_error_system(error, errno, "no room to keep memory in reserve");
         goto fail;
     }
-    if (!rs_store_folder_open(&store->folder, config->directory, config->has_group ? &config->group : NULL, error))
+    if (!open_place(&store->memory, config->directory, false, config->quota_bytes, group, error))
         goto fail;
-    if (!rs_store_folder_clean(&store->folder, error) ||
-        !rs_store_folder_space(&store->folder, &unused, &total, error)) {
-        close(store->folder.fd);
+    store->has_disk = config->disk != NULL;
+    if (store->has_disk && !open_place(&store->disk, config->disk, true, config->disk_quota_bytes, group, error)) {
+        close(store->memory.folder.fd);
         goto fail;
     }
-    store->quota = config->quota_bytes ? config->quota_bytes : total;
+    store->disk_from = config->disk_from;
+    store->log = config->log;
+    store->log_context = config->context;
     store->page = (uint64_t)sysconf(_SC_PAGESIZE);
     store->cap = cap;
     store->objects = objects;
     store->dead = dead;
-    return store;
+    if (!store->has_disk || find_on_disk(store, error))
+        return store;
+    rs_store_close(store);
+    return NULL;
 fail:
     if (store)
         rs_reserve_close(&store->reserve);
@@ -82,6 +125,8 @@ bool rs_store_prepare(rs_store *store, uint64_t max_bytes) {
 bool rs_store_prepared(const rs_store *store) {
     return store->reserve.filled == store->reserve.size;
 }
+
+static void object_free(rs_store *store, rs_object *object, bool stays);
 
 static void bury_oldest(rs_store *store) {
     while (!rs_store_corpse_step(&store->dead[0], UINT64_MAX))
@@ -104,30 +149,39 @@ void rs_store_close(rs_store *store) {
         return;
     while (store->count) {
         rs_object *object = store->objects[store->count - 1];
-        if (object->phase == RS_OBJECT_WHOLE && !object->internal->foreign)
-            rs_store_file_unname(&store->folder, &object->id);
-        object->phase = RS_OBJECT_RECEIVING;
-        rs_store_discard(store, object);
+        if (object->phase == RS_OBJECT_WHOLE && !object->internal->foreign && !object->on_disk)
+            rs_store_file_unname(&store->memory.folder, &object->id);
+        object_free(store, object, object->on_disk);
     }
     while (store->corpses)
         bury_oldest(store);
     rs_reserve_close(&store->reserve);
-    close(store->folder.fd);
+    close(store->memory.folder.fd);
+    if (store->has_disk)
+        close(store->disk.folder.fd);
     free(store->objects);
     free(store->dead);
     free(store);
 }
 
 uint64_t rs_store_used(const rs_store *store) {
-    return store->used;
+    return store->memory.used;
 }
 
 uint64_t rs_store_quota(const rs_store *store) {
-    return store->quota;
+    return store->memory.quota;
+}
+
+uint64_t rs_store_disk_used(const rs_store *store) {
+    return store->disk.used;
+}
+
+uint64_t rs_store_disk_quota(const rs_store *store) {
+    return store->disk.quota;
 }
 
 const char *rs_store_directory(const rs_store *store) {
-    return store->folder.path;
+    return store->memory.folder.path;
 }
 
 rs_object *rs_store_find(const rs_store *store, const rs_object_id *id) {
@@ -155,35 +209,35 @@ static uint64_t in_pages(const rs_store *store, uint64_t size) {
     return (size + store->page - 1) / store->page * store->page;
 }
 
-/* Charges an object of `size` bytes, when the quota has room; with `memory`, also when the tmpfs has. */
-static bool charge(rs_store *store, uint64_t size, bool memory, uint64_t *charged, rs_error *error) {
+/* Charges an object of `size` bytes to `p`, when its quota has room; with `room`, also when tmpfs or disk has. */
+static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t *charged, rs_error *error) {
     if (size > INT64_MAX / 2)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "no object has %" PRIu64 " bytes", size);
     uint64_t bytes = in_pages(store, size);
-    if (store->used > store->quota || bytes > store->quota - store->used)
+    if (p->used > p->quota || bytes > p->quota - p->used)
         return rs_error_set(error, ROSTRUM_ERR_NO_ROOM,
                             "%" PRIu64 " bytes do not fit: %" PRIu64 " of the object store's quota of %" PRIu64
-                            " bytes are in use; delete objects nobody needs",
-                            size, store->used, store->quota);
-    for (uint64_t available = 0, total = 0; memory;) {
-        if (!rs_store_folder_space(&store->folder, &available, &total, error))
+                            " bytes%s are in use; delete objects nobody needs",
+                            size, p->used, p->quota, p->disk ? " on disk" : "");
+    for (uint64_t available = 0, total = 0; room;) {
+        if (!rs_store_folder_space(&p->folder, &available, &total, error))
             return false;
-        if (available >= store->reserved && bytes <= available - store->reserved)
+        if (available >= p->reserved && bytes <= available - p->reserved)
             break;
         if (!store->corpses)
             return rs_error_set(error, ROSTRUM_ERR_NO_ROOM,
                                 "%" PRIu64 " bytes do not fit: %" PRIu64 " of %" PRIu64
-                                " bytes are free in the tmpfs at %s",
-                                size, available, total, store->folder.path);
+                                " bytes are free in the %s at %s",
+                                size, available, total, p->disk ? "disk" : "tmpfs", p->folder.path);
         bury_oldest(store);
     }
-    store->used += bytes;
+    p->used += bytes;
     *charged = bytes;
     return true;
 }
 
-/* An empty place in the store's list, charged. NULL and `error`. */
-static rs_object *object_new(rs_store *store, uint64_t size, bool memory, rs_error *error) {
+/* An empty place in the store's list, charged to `p` (NULL: to nobody). NULL and `error`. */
+static rs_object *object_new(rs_store *store, place *p, uint64_t size, bool room, rs_error *error) {
     if (store->count == store->cap) {
         rs_error_set(error, ROSTRUM_ERR_LIMIT, "the object store holds its maximum of %u objects; delete some",
                      store->cap);
@@ -195,10 +249,13 @@ static rs_object *object_new(rs_store *store, uint64_t size, bool memory, rs_err
         rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for one more object");
         goto fail;
     }
-    if (!charge(store, size, memory, &internal->charged, error))
+    if (p && !charge(store, p, size, room, &internal->charged, error))
         goto fail;
+    internal->place = p;
+    internal->manifest_fd = -1;
     object->internal = internal;
     object->size = size;
+    object->on_disk = p && p->disk;
     object->fd = -1;
     store->objects[store->count++] = object;
     return object;
@@ -213,18 +270,26 @@ static uint64_t slice_length(const rs_object *object, uint64_t slice) {
     return object->size - begin < RS_STORE_SLICE ? object->size - begin : RS_STORE_SLICE;
 }
 
-/* The object leaves the list; its file is freed bit by bit by rs_store_work. */
-static void object_free(rs_store *store, rs_object *object) {
+/* The object leaves the list; its file is freed bit by bit by rs_store_work. With `stays`, it is on disk, to be found
+ * again. */
+static void object_free(rs_store *store, rs_object *object, bool stays) {
     struct rs_object_private *internal = object->internal;
     for (uint32_t i = 0; i < store->count; i++)
         if (store->objects[i] == object) {
             store->objects[i] = store->objects[--store->count];
             break;
         }
-    store->used -= internal->charged;
+    if (object->pieces)
+        rs_pieces_tell_over(object->pieces, object, false);
+    if (object->on_disk && !stays)
+        rs_disk_unname(&internal->place->folder, &object->id);
+    if (internal->place)
+        internal->place->used -= internal->charged;
     for (uint64_t slice = 0; internal->slice_bits && slice < internal->slices; slice++)
         if (!(internal->slice_bits[slice / 8] & (1u << slice % 8)))
-            store->reserved -= slice_length(object, slice);
+            internal->place->reserved -= slice_length(object, slice);
+    if (internal->manifest_fd >= 0)
+        close(internal->manifest_fd);
     if (object->fd >= 0) {
         if (store->corpses == store->cap)
             bury_oldest(store);
@@ -232,11 +297,12 @@ static void object_free(rs_store *store, rs_object *object) {
             (rs_store_corpse){.fd = object->fd,
                               .map = object->map,
                               .size = object->size,
-                              .punch = !internal->foreign && rs_store_file_ours_alone(object->fd)};
+                              .punch = !stays && !internal->foreign && rs_store_file_ours_alone(object->fd)};
     }
     free(internal->slice_bits);
     free(internal);
     free(object->leaves);
+    rs_pieces_free(object->pieces);
     free(object);
 }
 
@@ -246,7 +312,8 @@ static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, r
     if (internal->slice_bits[slice / 8] & bit)
         return true;
     uint64_t length = slice_length(object, slice);
-    rs_reserve_give(&store->reserve, length);
+    if (!object->on_disk)
+        rs_reserve_give(&store->reserve, length);
     while (!rs_store_file_allocate(object->fd, slice * RS_STORE_SLICE, length, error)) {
         if (!store->corpses)
             return false;
@@ -254,7 +321,7 @@ static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, r
     }
     internal->slice_bits[slice / 8] |= bit;
     internal->slices_done++;
-    store->reserved -= length;
+    internal->place->reserved -= length;
     return true;
 }
 
@@ -278,36 +345,56 @@ int64_t rs_store_allocate_step(rs_store *store, rs_object *object, uint64_t max_
     return (int64_t)(left * RS_STORE_SLICE);
 }
 
-/* An unnamed file, its room reserved, its beginning allocated. */
-static bool start_allocation(rs_store *store, rs_object *object, rs_error *error) {
+/* The object's room is reserved, and allocated by and by. */
+static bool reserve_slices(rs_object *object, rs_error *error) {
     struct rs_object_private *internal = object->internal;
     internal->slices = (object->size + RS_STORE_SLICE - 1) / RS_STORE_SLICE;
+    internal->slices_done = internal->cursor = 0;
     internal->slice_bits = calloc(1, (size_t)internal->slices / 8 + 1);
     if (!internal->slice_bits)
         return rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for one more object");
-    store->reserved += object->size;
-    object->fd = rs_store_file_new(&store->folder, object->size, error);
+    internal->place->reserved += object->size;
+    return true;
+}
+
+/* An unnamed file, or on disk one of that object, its room reserved, its beginning allocated. */
+static bool start_allocation(rs_store *store, rs_object *object, rs_error *error) {
+    struct rs_object_private *internal = object->internal;
+    if (!reserve_slices(object, error))
+        return false;
+    if (object->on_disk) {
+        rs_disk_files files;
+        if (!rs_disk_begin(&internal->place->folder, &internal->manifest, &files, error))
+            return false;
+        object->fd = files.fd;
+        internal->manifest_fd = files.manifest_fd;
+    } else {
+        object->fd = rs_store_file_new(&internal->place->folder, object->size, error);
+    }
     return object->fd >= 0 && rs_store_allocate_step(store, object, FIRST_ALLOCATION, error) >= 0;
 }
 
 rs_object *rs_store_create(rs_store *store, uint64_t size, uint64_t owner, rs_error *error) {
-    rs_object *object = object_new(store, size, true, error);
+    rs_object *object = object_new(store, &store->memory, size, true, error);
     if (!object)
         return NULL;
     object->phase = RS_OBJECT_CREATED;
     object->owner = owner;
     object->handle = ++store->next_handle;
     uint64_t now_size;
+    bool in_memory;
     if (!start_allocation(store, object, error) ||
-        !rs_store_file_check(object->fd, &now_size, &object->internal->device, &object->internal->inode, error)) {
-        object_free(store, object);
+        !rs_store_file_check(object->fd, &now_size, &object->internal->device, &object->internal->inode, &in_memory,
+                             error)) {
+        object_free(store, object, false);
         return NULL;
     }
     return object;
 }
 
 static bool refuse_existing(const rs_store *store, const rs_object_id *id, rs_error *error) {
-    static const char *const words[] = {"is being written", "is being received", "is being added", "exists"};
+    static const char *const words[] = {"is being written", "is being received",      "is being added",
+                                        "exists",           "is being checked again", "is partly here"};
     const rs_object *object = rs_store_find(store, id);
     if (!object)
         return true;
@@ -319,10 +406,10 @@ static bool refuse_existing(const rs_store *store, const rs_object_id *id, rs_er
 static bool adopt_created(rs_store *store, rs_object *object, uint64_t size, rs_error *error) {
     struct rs_object_private *internal = object->internal;
     uint64_t before = internal->charged, charged;
-    store->used -= before;
+    internal->place->used -= before;
     internal->charged = 0;
-    if (!charge(store, size, false, &charged, error)) {
-        store->used += before;
+    if (!charge(store, internal->place, size, false, &charged, error)) {
+        internal->place->used += before;
         internal->charged = before;
         return false;
     }
@@ -341,8 +428,9 @@ static bool adopt_created(rs_store *store, rs_object *object, uint64_t size, rs_
     return true;
 }
 
-static rs_object *adopt_foreign(rs_store *store, int fd, uint64_t size, rs_error *error) {
-    rs_object *object = object_new(store, size, false, error);
+/* One on disk takes nothing of the memory that the quota is about: its pages come and go. */
+static rs_object *adopt_foreign(rs_store *store, int fd, uint64_t size, bool in_memory, rs_error *error) {
+    rs_object *object = object_new(store, in_memory ? &store->memory : NULL, size, false, error);
     if (!object)
         return NULL;
     object->internal->foreign = true;
@@ -354,7 +442,7 @@ static rs_object *adopt_foreign(rs_store *store, int fd, uint64_t size, rs_error
         rs_error_system(error, errno,
                         "the agent may not open the file for reading; make it readable for the agent, or use create");
     if (object->fd < 0 || !rs_store_file_map(object->fd, size, false, &object->map, error)) {
-        object_free(store, object);
+        object_free(store, object, false);
         return NULL;
     }
     return object;
@@ -364,7 +452,8 @@ rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_
     uint64_t size;
     dev_t device;
     ino_t inode;
-    if (!rs_store_file_check(fd, &size, &device, &inode, error) || !refuse_existing(store, id, error))
+    bool in_memory;
+    if (!rs_store_file_check(fd, &size, &device, &inode, &in_memory, error) || !refuse_existing(store, id, error))
         return NULL;
     rs_object *object = NULL;
     for (uint32_t i = 0; i < store->count && !object; i++) {
@@ -380,7 +469,7 @@ rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_
         if (!adopt_created(store, object, size, error))
             return NULL;
     } else {
-        object = adopt_foreign(store, fd, size, error);
+        object = adopt_foreign(store, fd, size, in_memory, error);
         if (!object)
             return NULL;
     }
@@ -390,12 +479,26 @@ rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_
     return object;
 }
 
-static bool make_whole(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error) {
-    if (!object->internal->foreign && !rs_store_file_name(&store->folder, object->fd, &object->id, error))
+static bool make_whole(rs_object *object, const rs_digest *digest, rs_error *error) {
+    struct rs_object_private *internal = object->internal;
+    if (object->on_disk
+            ? !rs_disk_name(&internal->place->folder, object->fd, &object->id, error)
+            : !internal->foreign && !rs_store_file_name(&internal->place->folder, object->fd, &object->id, error))
         return false;
     object->digest = *digest;
     object->phase = RS_OBJECT_WHOLE;
     object->owner = 0;
+    if (object->on_disk) {
+        internal->manifest.root = *digest;
+        internal->manifest.whole = true;
+        rs_disk_write_header(internal->manifest_fd, &internal->manifest);
+    }
+    if (object->pieces) {
+        rs_pieces *pieces = object->pieces;
+        object->pieces = NULL;
+        rs_pieces_tell_over(pieces, object, true);
+        rs_pieces_free(pieces);
+    }
     return true;
 }
 
@@ -406,15 +509,16 @@ void rs_store_keep_leaves(rs_object *object, uint8_t *leaves, uint64_t count) {
 }
 
 bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error) {
+    (void)store;
     if (object->phase != RS_OBJECT_DIGESTING)
         return rs_error_set(error, ROSTRUM_ERR_BUSY, "object %" PRIu64 " is not being added", object->id.data);
-    return make_whole(store, object, digest, error);
+    return make_whole(object, digest, error);
 }
 
 rs_object *rs_store_receive(rs_store *store, const rs_object_id *id, uint64_t size, rs_error *error) {
     if (!refuse_existing(store, id, error))
         return NULL;
-    rs_object *object = object_new(store, size, true, error);
+    rs_object *object = object_new(store, &store->memory, size, true, error);
     if (!object)
         return NULL;
     object->phase = RS_OBJECT_RECEIVING;
@@ -423,10 +527,246 @@ rs_object *rs_store_receive(rs_store *store, const rs_object_id *id, uint64_t si
     object->received = true;
     object->holds = 1;
     if (!start_allocation(store, object, error) || !rs_store_file_map(object->fd, size, true, &object->map, error)) {
-        object_free(store, object);
+        object_free(store, object, false);
         return NULL;
     }
     return object;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- pieces */
+
+bool rs_store_resumes(const rs_object *object, const rs_manifest *what) {
+    const rs_manifest *has = &object->internal->manifest;
+    bool roots = has->root.length > 0 && what->root.length > 0;
+    return object->phase == RS_OBJECT_PARTIAL && object->size == what->size && has->algorithm == what->algorithm &&
+           (!roots || rs_digest_equal(&has->root, &what->root));
+}
+
+/* Memory for it is mapped writable again, and further pieces are counted. */
+static rs_object *take_up(rs_object *object, const rs_manifest *what, rs_error *error) {
+    struct rs_object_private *internal = object->internal;
+    if (object->map && mprotect(object->map, (size_t)object->size, PROT_READ | PROT_WRITE) < 0) {
+        rs_error_system(error, errno, "object %" PRIu64 " cannot be gone on with", object->id.data);
+        return NULL;
+    }
+    /* Blocks of pieces that are missing may be holes: a full disk must be an error, not a signal. */
+    if (!internal->slice_bits && !reserve_slices(object, error))
+        return NULL;
+    rs_digest root = internal->manifest.root.length ? internal->manifest.root : what->root;
+    if (what->from[0])
+        internal->manifest = *what;
+    internal->manifest.root = root;
+    internal->manifest.whole = false;
+    rs_disk_write_header(internal->manifest_fd, &internal->manifest);
+    object->phase = RS_OBJECT_RECEIVING;
+    object->holds = 1;
+    return object;
+}
+
+rs_object *rs_store_receive_pieces(rs_store *store, const rs_manifest *what, rs_error *error) {
+    rs_object *partial = rs_store_find(store, &what->id);
+    if (partial && rs_store_resumes(partial, what))
+        return take_up(partial, what, error);
+    if (!refuse_existing(store, &what->id, error))
+        return NULL;
+    place *p = store->has_disk && what->size >= store->disk_from && what->size > 0 ? &store->disk : &store->memory;
+    rs_object *object = object_new(store, p, what->size, true, error);
+    if (!object)
+        return NULL;
+    object->phase = RS_OBJECT_RECEIVING;
+    object->id = what->id;
+    object->private_file = true;
+    object->received = true;
+    object->holds = 1;
+    object->internal->manifest = *what;
+    object->internal->manifest.whole = false;
+    object->pieces = rs_pieces_new(what->size, what->algorithm);
+    if (!object->pieces)
+        rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for the pieces of an object of %" PRIu64 " bytes",
+                     what->size);
+    if (!object->pieces || !start_allocation(store, object, error) ||
+        !rs_store_file_map(object->fd, what->size, true, &object->map, error)) {
+        object_free(store, object, false);
+        return NULL;
+    }
+    return object;
+}
+
+/* A written piece begins its way to the disk; the one before the last few has arrived there, or will be asked to go
+ * another time: the kernel takes what memory it needs. */
+static void piece_written(rs_object *object, uint64_t piece) {
+    struct rs_object_private *internal = object->internal;
+    uint64_t *slot = &internal->written[internal->written_count % PIECES_KEPT];
+    if (internal->written_count >= PIECES_KEPT)
+        rs_disk_let_go(object->fd, object->map, *slot * RS_DIGEST_CHUNK, rs_pieces_length(object->pieces, *slot));
+    *slot = piece;
+    internal->written_count++;
+    rs_disk_write_back(object->fd, piece * RS_DIGEST_CHUNK, rs_pieces_length(object->pieces, piece));
+}
+
+bool rs_store_piece_came(rs_object *object, uint64_t piece, const uint8_t *leaf) {
+    struct rs_object_private *internal = object->internal;
+    if (!object->pieces || !rs_pieces_put(object->pieces, piece, leaf))
+        return false;
+    if (object->on_disk) {
+        rs_disk_write_piece(internal->manifest_fd, &internal->manifest, piece, leaf);
+        piece_written(object, piece);
+    }
+    rs_pieces_tell_came(object->pieces, object, piece);
+    return true;
+}
+
+void rs_store_piece_gone(rs_object *object, uint64_t piece) {
+    if (!object->pieces || !rs_pieces_have(object->pieces, piece))
+        return;
+    rs_pieces_drop(object->pieces, piece);
+    if (object->on_disk)
+        rs_disk_erase_piece(object->internal->manifest_fd, piece);
+}
+
+bool rs_store_root_known(rs_object *object, const rs_digest *root) {
+    struct rs_object_private *internal = object->internal;
+    if (!object->on_disk)
+        return true;
+    if (internal->manifest.root.length > 0)
+        return rs_digest_equal(&internal->manifest.root, root);
+    if (root->algorithm != internal->manifest.algorithm)
+        return false;
+    internal->manifest.root = *root;
+    rs_disk_write_header(internal->manifest_fd, &internal->manifest);
+    return true;
+}
+
+bool rs_store_keep(rs_object *object) {
+    if (object->phase != RS_OBJECT_RECEIVING || !object->on_disk || !object->pieces || object->pieces->known == 0)
+        return false;
+    if (object->map)
+        (void)mprotect(object->map, (size_t)object->size, PROT_READ);
+    rs_pieces_tell_over(object->pieces, object, false);
+    object->phase = RS_OBJECT_PARTIAL;
+    object->holds = 0;
+    return true;
+}
+
+const rs_manifest *rs_store_manifest(const rs_object *object) {
+    return object->on_disk ? &object->internal->manifest : NULL;
+}
+
+void rs_store_read_ahead(rs_object *object, uint64_t offset) {
+    struct rs_object_private *internal = object->internal;
+    if (internal->place && !internal->place->disk)
+        return;
+    bool near = offset + READ_WINDOW / 2 < internal->ahead && offset + 2 * READ_WINDOW > internal->ahead;
+    if (near)
+        return;
+    rs_disk_read_ahead(object->map, object->size, offset, READ_WINDOW);
+    internal->ahead = offset + READ_WINDOW;
+}
+
+/* ------------------------------------------------------------------------------------------------------ at a start */
+
+static void tell(const rs_store *store, const char *words) {
+    if (store->log)
+        store->log(store->log_context, words);
+}
+
+static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_disk_files *files) {
+    rs_store *store = context;
+    rs_error error = {0};
+    char words[400];
+    rs_object *object =
+        rs_store_find(store, &manifest->id) ? NULL : object_new(store, &store->disk, manifest->size, false, &error);
+    if (!object) {
+        (void)snprintf(words, sizeof words, "object %" PRIu64 " on disk is left alone: %.250s", manifest->id.data,
+                       error.words);
+        tell(store, words);
+        return false;
+    }
+    object->id = manifest->id;
+    object->phase = RS_OBJECT_CHECKING;
+    object->private_file = true;
+    object->received = true;
+    object->internal->manifest = *manifest;
+    object->pieces = rs_pieces_new(manifest->size, manifest->algorithm);
+    if (!object->pieces || !rs_store_file_map(files->fd, manifest->size, true, &object->map, &error)) {
+        object_free(store, object, true);
+        return false;
+    }
+    if (object->map)
+        (void)mprotect(object->map, (size_t)object->size, PROT_READ);
+    object->fd = files->fd;
+    object->internal->manifest_fd = files->manifest_fd;
+    return true;
+}
+
+static void removed_on_disk(void *context, const char *name, const char *why) {
+    const rs_store *store = context;
+    char words[400];
+    (void)snprintf(words, sizeof words, "%s in %.200s was removed: %s", name, store->disk.folder.path, why);
+    tell(store, words);
+}
+
+static bool find_on_disk(rs_store *store, rs_error *error) {
+    const rs_disk_scan_callbacks callbacks = {.context = store, .found = found_on_disk, .removed = removed_on_disk};
+    return rs_disk_scan(&store->disk.folder, &callbacks, error);
+}
+
+/* All that the manifest names was digested again. */
+static void checked(rs_store *store, rs_object *object) {
+    struct rs_object_private *internal = object->internal;
+    rs_pieces *pieces = object->pieces;
+    rs_digest found = {0};
+    rs_error error = {0};
+    bool all = pieces->known == pieces->count && internal->manifest.root.length > 0 &&
+               rs_digest_of_leaves(pieces->algorithm, pieces->leaves, pieces->count, &found) &&
+               rs_digest_equal(&found, &internal->manifest.root);
+    if (all) {
+        uint64_t count = pieces->count;
+        uint8_t *leaves = pieces->leaves;
+        pieces->leaves = NULL;
+        rs_store_keep_leaves(object, leaves, count);
+        all = make_whole(object, &found, &error);
+    }
+    if (all)
+        return;
+    char words[200];
+    (void)snprintf(words, sizeof words, "object %" PRIu64 " has %" PRIu64 " of %" PRIu64 " pieces on disk",
+                   object->id.data, pieces->known, pieces->count);
+    tell(store, words);
+    object->phase = RS_OBJECT_PARTIAL;
+}
+
+static void check_piece(rs_object *object, uint64_t piece) {
+    struct rs_object_private *internal = object->internal;
+    uint8_t recorded[32], found[32];
+    uint64_t offset = piece * RS_DIGEST_CHUNK;
+    if (!rs_disk_read_piece(internal->manifest_fd, &internal->manifest, piece, recorded))
+        return;
+    rs_store_read_ahead(object, offset);
+    if (rs_digest_leaf(internal->manifest.algorithm, object->map, object->size, piece, found) &&
+        memcmp(recorded, found, object->pieces->width) == 0)
+        (void)rs_pieces_put(object->pieces, piece, found);
+    else
+        rs_disk_erase_piece(internal->manifest_fd, piece);
+    rs_disk_let_go(object->fd, object->map, offset, rs_pieces_length(object->pieces, piece));
+}
+
+bool rs_store_check_step(rs_store *store, uint32_t max_pieces, rs_object **done) {
+    *done = NULL;
+    rs_object *object = NULL;
+    for (uint32_t i = 0; i < store->count && !object; i++)
+        if (store->objects[i]->phase == RS_OBJECT_CHECKING)
+            object = store->objects[i];
+    if (!object)
+        return false;
+    uint64_t *at = &object->internal->checked;
+    for (uint32_t i = 0; i < max_pieces && *at < object->pieces->count; i++)
+        check_piece(object, (*at)++);
+    if (*at == object->pieces->count) {
+        checked(store, object);
+        *done = object;
+    }
+    return true;
 }
 
 bool rs_store_ensure(rs_store *store, rs_object *object, uint64_t offset, uint64_t length, rs_error *error) {
@@ -445,12 +785,13 @@ bool rs_store_ensure(rs_store *store, rs_object *object, uint64_t offset, uint64
 }
 
 bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error) {
+    (void)store;
     if (object->phase != RS_OBJECT_RECEIVING)
         return rs_error_set(error, ROSTRUM_ERR_BUSY, "object %" PRIu64 " is not being received", object->id.data);
     /* Nothing writes any more: a stray write of ours would be a bug, and shows as one. */
     if (object->map && mprotect(object->map, (size_t)object->size, PROT_READ) < 0)
         return rs_error_system(error, errno, "object %" PRIu64 " cannot be made read-only", object->id.data);
-    if (!make_whole(store, object, digest, error))
+    if (!make_whole(object, digest, error))
         return false;
     object->holds = 0;
     return true;
@@ -458,7 +799,7 @@ bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest
 
 void rs_store_discard(rs_store *store, rs_object *object) {
     if (object->phase != RS_OBJECT_WHOLE)
-        object_free(store, object);
+        object_free(store, object, false);
 }
 
 void rs_store_hold(rs_object *object) {
@@ -508,8 +849,8 @@ bool rs_store_delete(rs_store *store, const rs_object_id *id, rs_error *error) {
                             "object %" PRIu64
                             " is being sent by %u transfer(s); wait until they are over, or cancel them",
                             id->data, object->holds);
-    if (!object->internal->foreign)
-        rs_store_file_unname(&store->folder, id);
-    object_free(store, object);
+    if (!object->internal->foreign && !object->on_disk)
+        rs_store_file_unname(&store->memory.folder, id);
+    object_free(store, object, false);
     return true;
 }

@@ -1,6 +1,9 @@
 /* The agent's object store: files in one tmpfs folder, keyed by (appID, dataID), within a quota (Republic, Sec.
  * III-A2).
  *
+ * Received objects may lie on disk instead (rs_store_config.disk): these, and pieces of them, are found again at the
+ * next start. There every piece is digested again before anybody is shown it.
+ *
  * An object is BUILDING (an unnamed file: nobody can read what is half written, and a crash leaves nothing) and then
  * WHOLE (named <store>/<appID>/<dataID>, mode 0440, and immutable by contract; an added file from elsewhere keeps its
  * own name). Everything the store keeps alive counts against the quota, files that an application added from elsewhere
@@ -16,6 +19,8 @@
 
 #include "api/error.h"
 #include "core/base/types.h"
+#include "daemon/store/manifest.h"
+#include "daemon/store/pieces.h"
 
 typedef struct rs_store rs_store;
 
@@ -23,7 +28,9 @@ typedef enum {
     RS_OBJECT_CREATED,   /* an application is writing it; no id yet */
     RS_OBJECT_RECEIVING, /* a transfer is writing it */
     RS_OBJECT_DIGESTING, /* added; its digest is being taken */
-    RS_OBJECT_WHOLE
+    RS_OBJECT_WHOLE,
+    RS_OBJECT_CHECKING, /* found on disk at the start: its pieces are being digested again */
+    RS_OBJECT_PARTIAL   /* on disk: some pieces are here, and no transfer brings others at present */
 } rs_object_phase;
 
 /* Read-only for everyone but store.c, except `owner`. */
@@ -34,7 +41,9 @@ typedef struct rs_object {
     rs_digest digest; /* algorithm 0 = not known yet */
     uint8_t *leaves;  /* digests of its chunks (daemon/store/digest.h), while it is here; NULL: not known */
     uint64_t leaf_count;
-    uint8_t *map; /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
+    rs_pieces *pieces; /* of one that is not whole: which of them are here (pieces.h); NULL: nobody counts them */
+    bool on_disk;      /* it outlives the agent */
+    uint8_t *map;      /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
     int fd;
     bool private_file; /* no application ever had a writable descriptor of it */
     bool received;     /* by rs_store_receive */
@@ -51,6 +60,12 @@ typedef struct {
     uint64_t reserve_bytes; /* kept ready for objects to come, besides what they use; 0 = none */
     bool has_group;         /* objects are `group`'s to read, else that of the process */
     uint32_t group;
+    const char *disk;          /* folder for received objects on disk; NULL: all are in memory */
+    uint64_t disk_from;        /* received objects of so many bytes or more go there */
+    uint64_t disk_quota_bytes; /* 0 = what the disk has */
+    /* Something a person may want to know (an object found on disk, files that are none); may be NULL. */
+    void (*log)(void *context, const char *words);
+    void *context;
 } rs_store_config;
 
 /* Opens the folder (it must exist, on tmpfs, used by no other agent) and clears objects that an earlier run left. Names
@@ -68,8 +83,13 @@ bool rs_store_work(rs_store *store, uint64_t max_bytes);
 bool rs_store_prepare(rs_store *store, uint64_t max_bytes);
 bool rs_store_prepared(const rs_store *store);
 
-uint64_t rs_store_used(const rs_store *store); /* bytes, whole pages */
+uint64_t rs_store_used(const rs_store *store); /* bytes of memory, whole pages */
 uint64_t rs_store_quota(const rs_store *store);
+uint64_t rs_store_disk_used(const rs_store *store);
+uint64_t rs_store_disk_quota(const rs_store *store); /* 0: there is no folder on disk */
+/* Digests up to `max_pieces` pieces of objects found on disk. An object that is done with it is WHOLE or PARTIAL then,
+ * and told by `*done` (NULL: none is). True: there is more to do. */
+bool rs_store_check_step(rs_store *store, uint32_t max_pieces, rs_object **done);
 const char *rs_store_directory(const rs_store *store);
 
 /* NULL if there is none by that id in any phase but CREATED. */
@@ -96,6 +116,24 @@ bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest,
  * allocated at once, since with small pages that takes 0.25 ms per MiB: rs_store_allocate_step does the rest, a piece
  * at a time. Errors: EXISTS (whole, or already being received), NO_ROOM, LIMIT, INVALID, IO. */
 rs_object *rs_store_receive(rs_store *store, const rs_object_id *id, uint64_t size, rs_error *error);
+/* The same, counting pieces: on disk if the store has one for objects of that size, else in memory. One that is PARTIAL
+ * is taken up where it was, if `what` can be the same object; else EXISTS. */
+rs_object *rs_store_receive_pieces(rs_store *store, const rs_manifest *what, rs_error *error);
+/* Is `object`, PARTIAL, the beginning of that one? */
+bool rs_store_resumes(const rs_object *object, const rs_manifest *what);
+/* A piece is in its place, with that digest: false if the piece was here, or has another digest. What is on disk goes
+ * there, and leaves memory after a while. The second: it is not (any more). */
+bool rs_store_piece_came(rs_object *object, uint64_t piece, const uint8_t *leaf);
+void rs_store_piece_gone(rs_object *object, uint64_t piece);
+/* The digest of the whole object became known. False: pieces here are of another one. */
+bool rs_store_root_known(rs_object *object, const rs_digest *root);
+/* RECEIVING -> PARTIAL, and the transfer's hold is released: what came of it stays, on disk. False: there is nothing to
+ * keep, or it is in memory; discard it. */
+bool rs_store_keep(rs_object *object);
+/* Where a partial object came from, by its manifest. NULL: not on disk. */
+const rs_manifest *rs_store_manifest(const rs_object *object);
+/* Bytes from `offset` on are about to be read in order: of one on disk, what follows is fetched ahead. */
+void rs_store_read_ahead(rs_object *object, uint64_t offset);
 /* Allocates up to `max_bytes` more. Returns the bytes still to do, or -1 and `error` (the tmpfs is full: give the
  * transfer up). */
 int64_t rs_store_allocate_step(rs_store *store, rs_object *object, uint64_t max_bytes, rs_error *error);
