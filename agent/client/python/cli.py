@@ -48,6 +48,7 @@ COMMANDS = {
     "topology": Subcommand("rostrum.topologies.__main__", "main", "Topology files: check them, write new ones."),
     "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),
     "bench": Subcommand("rostrum.bench.commands", "bench", "Measure speed, beside the tools people use."),
+    "reproduce": Subcommand("rostrum.bench.reproduce.commands", "reproduce", "Try the papers' claims again."),
     "sim": Subcommand("rostrum.sim.commands", "sim", "Simulate networks that are too large for the lab."),
 }
 
