@@ -106,9 +106,12 @@ def _tried(claims: Claims, chosen: list[Claim], quick: bool, again: bool, store:
             ERR.print(f"[red]{escape(f'{run.name}: {outcome.reason}')}[/red]")
         elif outcome.kept:
             ERR.print(f"[dim]{run.name}: of this commit already (--again runs it once more)[/dim]")
-        if store and outcome.result is not None:
-            for file in runner.store(run, outcome, claims):
-                ERR.print(f"[dim]stored: {short(file)}[/dim]")
+    if store:  # at the end: from the first file that is stored on, the tree has changes
+        runner.check_clean()
+        for run in runs:
+            if outcomes[run.name].result is not None:
+                for file in runner.store(run, outcomes[run.name], claims):
+                    ERR.print(f"[dim]stored: {short(file)}[/dim]")
     return [_judged(claims, one, outcomes) for one in chosen]
 
 

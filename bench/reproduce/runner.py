@@ -108,7 +108,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def check_clean() -> None:
     """Raises ClaimsError unless results of this tree may be stored."""
-    here = commit()
+    _check(commit())
+
+
+def _check(here: str) -> None:
     if here == "unknown":
         raise ClaimsError("this is no clone: what a result came from would be unknown; nothing is stored")
     if here.endswith("+changes"):
@@ -116,10 +119,11 @@ def check_clean() -> None:
 
 
 def store(run: Run, outcome: Outcome, claims: Claims) -> list[Path]:
-    """Into results/, with the verdicts that it led to, and its picture. Raises ClaimsError."""
-    check_clean()
+    """Into results/, with the verdicts that it led to, and its picture. Raises ClaimsError for a result of a tree with
+    changes."""
     if outcome.result is None:
         raise ClaimsError(f"{run.name} has no result to store: {outcome.reason}")
+    _check(str((outcome.result.get("manifest") or {}).get("commit", "unknown")))
     mine = [claims.judged(one, outcome.result) for one in claims.claims if one.run == run.name]
     target = STORED / f"{run.name}.json"
     save({**outcome.result, "verdicts": {one.claim.id: one.verdict.value for one in mine}}, target)

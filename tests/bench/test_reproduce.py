@@ -186,14 +186,16 @@ def test_quick__a_run_is_made_once_for_all_its_claims_and_judged() -> None:
     assert done.stderr.count("rostrum sim run rdcm-failure") == 1
 
 
+POPEN = subprocess.Popen
+
+
 def fake(folders: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> list[int]:
     """Commands are this shell script instead, with the result's file as $1; returns a list with a member a call."""
     calls: list[int] = []
-    real = subprocess.Popen
 
     def popen(argv: list[str], **options: Any) -> Any:
         calls.append(1)
-        return real(["sh", "-c", script, "sh", argv[argv.index("--json") + 1]], **options)
+        return POPEN(["sh", "-c", script, "sh", argv[argv.index("--json") + 1]], **options)
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     return calls
@@ -233,9 +235,25 @@ def test_store__only_from_a_tree_without_changes(folders: Path, monkeypatch: pyt
     outcome = runner.perform(claims.runs["r"], False, False, lambda _: None)
     (file,) = runner.store(claims.runs["r"], outcome, claims)
     assert json.loads(file.read_text())["verdicts"] == {"a": "found"}
-    monkeypatch.setattr(runner, "commit", lambda: "abc+changes")
+    fake(folders, monkeypatch, WRITES.replace("abc", "abc+changes"))
+    changed = runner.perform(claims.runs["r"], False, True, lambda _: None)
     with pytest.raises(ClaimsError, match="commit first"):
-        runner.store(claims.runs["r"], outcome, claims)
+        runner.store(claims.runs["r"], changed, claims)
+
+
+def test_store__several_runs_are_stored_though_the_first_changes_the_tree(
+    folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = folders / "results" / "rdcm-failure.json"
+    monkeypatch.setattr(runner, "commit", lambda: "abc+changes" if clean.exists() else "abc")
+    real = table.load()
+    wanted = Claims({n: real.runs[n] for n in ("rdcm-failure", "rdcm-burden")}, real.claims)
+    monkeypatch.setattr("rostrum.bench.reproduce.commands.load", lambda: wanted)
+    fake(folders, monkeypatch, WRITES)
+    done = CliRunner().invoke(reproduce, ["--store", "--only", "rdcm-failure", "--only", "rdcm-burden"])
+    assert {file.name for file in (folders / "results").iterdir()} == {"rdcm-failure.json", "rdcm-burden.json"}, (
+        done.output
+    )
 
 
 def test_a_spoilt_result__is_told(folders: Path) -> None:
