@@ -43,7 +43,9 @@ enum Protocol {
 struct ServerAddress {
   1: required string server,
   2: required string address,
-  3: required i32 control_port
+  3: required i32 control_port,
+  /** Servers with the same number are attached to the same switch: reports of many receivers are collected rack by rack. Absent = not known. */
+  4: optional i32 rack
 }
 
 /** A path the agent holds; told again after a reconnect, so that a restarted manager adopts it instead of cleaning it away. */
@@ -52,7 +54,7 @@ struct LivePath {
   2: required string response_id,
   3: required string group,
   4: required PathKind kind,
-  5: required list<string> receivers (max = "1024"),
+  5: required list<string> receivers (max = "16384"),
   6: required i64 accepted_size
 }
 
@@ -104,7 +106,7 @@ struct PathRequest {
   4: required i64 data_size,
   5: required i64 remaining_size,
   6: required string sender,
-  7: required list<string> receivers (max = "1024"),
+  7: required list<string> receivers (max = "16384"),
   /** Ours: give up (DENIED) when not accepted within this time; absent = the manager's default. */
   8: optional i32 wait_ms,
   /** Ours: when the transfer should be done, from now; a hint for schedulers. */
@@ -138,11 +140,11 @@ struct PathResponse {
   /** Report Manager.no_light for receivers that got no first packet in this time. */
   12: optional i32 light_bound_ms,
   /** Whom the path serves: all that were asked for, unless PathRequest.splits. */
-  13: optional list<ServerAddress> receivers (max = "1024"),
+  13: optional list<ServerAddress> receivers (max = "16384"),
   /** REPUBLIC, RDCM or WAN; absent = REPUBLIC. With RDCM an Agent.view of this response follows at once, to the sender and to every receiver. */
   14: optional Protocol protocol,
   /** Ours: of the receivers, those that saw nothing of earlier paths of this kind. The sender need not wait for their first packet; it still reports Manager.no_light for them. */
-  15: optional list<string> dark (max = "1024")
+  15: optional list<string> dark (max = "16384")
 }
 
 /** Which of a receiver's two rings (RDCM, Sec. 3.2). */
@@ -171,9 +173,9 @@ struct OverlayView {
   11: optional string proxy_successor,
   12: optional string proxy_parent,
   /** Who acknowledge to this node as their overlay parent. */
-  13: required list<string> children (max = "1024"),
+  13: required list<string> children (max = "16384"),
   /** Of everybody named here. Datagrams between peers go to UDP port `control_port`. */
-  14: required list<ServerAddress> addresses (max = "1025")
+  14: required list<ServerAddress> addresses (max = "16385")
 }
 
 enum FailureKind {
@@ -220,7 +222,7 @@ struct TransferReport {
   6: required i64 sent_packets,
   7: required i64 redundant_packets,
   8: required i64 patched_packets,
-  9: required list<ReceiverReport> receivers (max = "1024")
+  9: required list<ReceiverReport> receivers (max = "16384")
 }
 
 /** How the messages of a group travel; texts, so that engines can be added. (3 to 5 were r, c and stagger, of "ricochet".) */
@@ -361,7 +363,7 @@ service Manager {
   /** At least three times per lease. */
   oneway void keepalive(),
   /** These receivers sent no INTL_SEQ within light_bound_ms: the manager moves the path (same group) to the packet network, or fails it. */
-  oneway void no_light(1: string response_id, 2: list<string> receivers (max = "1024")),
+  oneway void no_light(1: string response_id, 2: list<string> receivers (max = "16384")),
   oneway void report(1: TransferReport report),
   /** The view of this version is in use: rings of older ones are left, the new predecessors can repair. */
   oneway void view_used(1: string response_id, 2: i64 version),

@@ -19,7 +19,7 @@ from rostrum.controller.core.state import Agent, Core
 from rostrum.controller.core.text import seconds
 from rostrum.controller.core.values import REST, LivePath, ReceiverReport, State
 
-REPORT_RECEIVERS_MAX = 4096
+REPORT_RECEIVERS_MAX = 16384
 
 
 def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:

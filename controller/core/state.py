@@ -201,8 +201,10 @@ class Core:
         control_port = agent.control_port if agent else self.topology.control_port
         found = self.addresses.get(server)
         if found is None or found.control_port != control_port:
-            place = self.resources.fabric.places[server]
-            found = self.addresses[server] = ServerAddress(place.server, place.address, control_port)
+            fabric = self.resources.fabric
+            place = fabric.places[server]
+            rack = fabric.racks[place.tor]
+            found = self.addresses[server] = ServerAddress(place.server, place.address, control_port, rack)
         return found
 
     def tell(self, path: Path) -> bool:

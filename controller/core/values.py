@@ -85,6 +85,7 @@ class ServerAddress:
     server: str
     address: str
     control_port: int
+    rack: int = 0  # the same for servers at one switch; 0: not known
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@
 #include "thrift_schema.h"
 
 /* What live paths may take of hello's frame; the rest is for its other fields. */
-enum { LIVE_PATHS_BYTES = RS_LINK_FRAME_MAX - 8192, LIVE_PATHS_MAX = 4096, ADDRESS_SIZE = INET_ADDRSTRLEN };
+enum { LIVE_PATHS_BYTES = RS_LINK_FRAME_MAX / 2 - 8192, LIVE_PATHS_MAX = 4096, ADDRESS_SIZE = INET_ADDRSTRLEN };
 
 static rs_status encode(uint32_t call, const void *args, rs_link_frame *out) {
     uint8_t *bytes;
@@ -352,6 +352,7 @@ static rs_link_server *servers_of(const rs_thrift_list *from, const char **wrong
             *wrong = "a receiver's control port is not in 1 ... 65535";
         made[i].server = servers[i].server;
         made[i].control_port = (uint16_t)servers[i].control_port;
+        made[i].rack = servers[i].has_rack && servers[i].rack > 0 ? (uint32_t)servers[i].rack : 0;
     }
     return made;
 }

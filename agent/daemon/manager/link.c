@@ -468,7 +468,7 @@ static void handle_frames(rs_link *link, rs_time now) {
         if (got == 0)
             return;
         if (got < 0)
-            break_link(link, "it sent a frame of no or more than 1 MiB length; is it a manager's Thrift port?");
+            break_link(link, "it sent a frame of no or more than 2 MiB length; is it a manager's Thrift port?");
         else if (!rs_link_decode(frame, length, handle, &t, words, sizeof words))
             break_link(link, "it sent a malformed call: %s", words);
     }
@@ -659,9 +659,9 @@ static void keep(rs_link *link, rs_time now, rs_link_frame frame) {
 static const char *status_words(rs_status status) {
     switch (status) {
     case RS_ERR_INVALID:
-        return "a path request needs an id, 1 ... 1024 receivers named in UTF-8, and sizes below 2^63";
+        return "a path request needs an id, 1 ... 16384 receivers named in UTF-8, and sizes below 2^63";
     case RS_ERR_LIMIT:
-        return "too many path requests wait for the manager (1024 or 1 MiB)";
+        return "too many path requests wait for the manager (1024 or 2 MiB)";
     case RS_ERR_EXISTS:
         return "a path request of that id waits already";
     default:

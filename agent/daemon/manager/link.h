@@ -19,13 +19,13 @@
 
 #include "daemon/manager/tls.h"
 
-#define RS_LINK_FRAME_MAX (1u << 20)  /* bytes of one frame, both ways */
-#define RS_LINK_OUTPUT_MAX (4u << 20) /* bytes not yet taken by the socket; more closes the link */
+#define RS_LINK_FRAME_MAX (1u << 21)  /* bytes of one frame, both ways */
+#define RS_LINK_OUTPUT_MAX (8u << 20) /* bytes not yet taken by the socket; more closes the link */
 #define RS_LINK_REQUESTS_MAX 1024u    /* requests without a final answer */
 #define RS_LINK_KEPT_MAX 1024u /* releases, cancels and final reports kept for a reconnect; the oldest goes first */
 #define RS_LINK_NAME_MAX 255u  /* bytes of a server's name or an id */
 #define RS_LINK_TEXT_MAX 4096u /* bytes of a reason or cause */
-#define RS_LINK_RECEIVERS_MAX 1024u    /* receivers of one request */
+#define RS_LINK_RECEIVERS_MAX 16384u   /* receivers of one request */
 #define RS_LINK_GROUP_PEERS_MAX 65536u /* members of a message group, and views of one call */
 
 /* What a request asks for; AUTO (0 too): the manager chooses. As in controller/rostrum.thrift. */
@@ -47,6 +47,7 @@ typedef struct {
     const char *server;
     uint32_t address; /* IPv4, host order */
     uint16_t control_port;
+    uint32_t rack; /* the same for servers at one switch; 0 = not known */
 } rs_link_server;
 
 /* Answer to a request. What is behind `reason` holds only with RS_LINK_ACCEPTED, and then all of it was checked: the

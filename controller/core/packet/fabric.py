@@ -54,6 +54,8 @@ class Fabric:
             )
             for one in topology.servers.values()
         }
+        tors = sorted({one.tor for one in self.places.values()})
+        self.racks = {tor: number for number, tor in enumerate(tors, 1)}  # numbers for agents, of this topology
         self.neighbours: dict[str, tuple[str, ...]] = {
             server.name: (server.tor,) for server in topology.servers.values()
         }

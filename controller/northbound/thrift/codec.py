@@ -19,7 +19,7 @@ from thriftpy2.transport.memory import TCyMemoryBuffer  # type: ignore[attr-defi
 IDL = Path(next(iter(controller.__path__))).resolve() / "rostrum.thrift"
 idl: Any = thriftpy2.load(str(IDL), module_name="rostrum_thrift")
 
-FRAME_MAX = 1 << 20
+FRAME_MAX = 1 << 21
 NAME_MAX = 64
 DEPTH_MAX = 8
 VALUES_MAX = 200_000  # of one frame

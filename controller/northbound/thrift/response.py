@@ -78,6 +78,8 @@ def _server(one: ServerAddress) -> bytes:
     _put(parts, 1, one.server)
     _put(parts, 2, one.address)
     parts.append(_i32(I32, 3, one.control_port))
+    if one.rack:
+        parts.append(_i32(I32, 4, one.rack))
     parts.append(_END)
     written = b"".join(parts)
     _known[one.server] = (one, written)

@@ -149,7 +149,10 @@ def report(args: Any) -> TransferReport:
 
 def addresses(servers: tuple[ServerAddress, ...]) -> list[Any]:
     """As Thrift structs."""
-    return [idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port) for one in servers]
+    return [
+        idl.ServerAddress(server=one.server, address=one.address, control_port=one.control_port, rack=one.rack or None)
+        for one in servers
+    ]
 
 
 def overlay_view(value: OverlayView) -> Any:

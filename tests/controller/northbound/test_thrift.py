@@ -374,7 +374,7 @@ def test_response__is_written_as_the_idl_says(rng: random.Random) -> None:
             lease_ms=rng.getrandbits(30),
             light_bound_ms=rng.getrandbits(30),
             receivers=tuple(
-                ServerAddress(f"h{number}", f"10.0.0.{number}", rng.randint(1, 65535))
+                ServerAddress(f"h{number}", f"10.0.0.{number}", rng.randint(1, 65535), rng.randint(0, 3))
                 for number in rng.sample(range(256), rng.randint(0, 40))
             ),
             protocol=rng.choice([Protocol.REPUBLIC, Protocol.RDCM]),

@@ -123,7 +123,7 @@ static void abandon(world *w) {
 }
 
 static void view(world *w, const char *path, uint32_t group, uint64_t version) {
-    const rs_link_server servers[] = {{"h1", LOOPBACK, 9}, {"h3", NEIGHBOUR, w->neighbour_port}};
+    const rs_link_server servers[] = {{"h1", LOOPBACK, 9, 0}, {"h3", NEIGHBOUR, w->neighbour_port, 0}};
     rs_link_view v = {.response_id = path,
                       .version = version,
                       .group = group,

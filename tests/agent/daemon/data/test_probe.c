@@ -111,7 +111,7 @@ static void probe__reach_tells_of_each_server(void **state) {
     assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(listener, 4), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &length), 0);
-    rs_link_server servers[] = {{"h2", LOOPBACK, ntohs(at.sin_port)}, {"h3", LOOPBACK, 1}};
+    rs_link_server servers[] = {{"h2", LOOPBACK, ntohs(at.sin_port), 0}, {"h3", LOOPBACK, 1, 0}};
     rs_link_probe order = {
         .id = "r", .kind = RS_LINK_PROBE_REACH, .time = 2 * RS_SECOND, .servers = servers, .server_count = 2};
     rs_probes_order(w->probes, &order);

@@ -133,8 +133,8 @@ link_frame link_frame_group_view(const rs_thrift_group_peer *peers, uint32_t pee
 
 void link_granting(link_grant *grant, const char *request_id, const char *response_id) {
     static const char *const dark[] = {"h5"};
-    grant->receivers[0] = (rs_thrift_server_address){"h3", "10.0.2.1", 7071};
-    grant->receivers[1] = (rs_thrift_server_address){"h5", "10.0.3.1", 7071};
+    grant->receivers[0] = (rs_thrift_server_address){"h3", "10.0.2.1", 7071, true, 1};
+    grant->receivers[1] = (rs_thrift_server_address){"h5", "10.0.3.1", 7071, true, 2};
     grant->response = (rs_thrift_path_response){.request_id = request_id,
                                                 .response_id = response_id,
                                                 .decision = RS_THRIFT_DECISION_ACCEPTED,

@@ -18,7 +18,7 @@ void link_peer_accept(link_peer *peer); /* waits up to 10 s */
 void link_peer_hang_up(link_peer *peer);
 void link_peer_close(link_peer *peer);
 void link_peer_send(link_peer *peer, const void *bytes, size_t length);
-/* One frame from the agent (at most 1 MiB, from malloc), waiting up to 10 s; false at the end of the stream. */
+/* One frame from the agent (at most 2 MiB, from malloc), waiting up to 10 s; false at the end of the stream. */
 bool link_peer_read(link_peer *peer, uint8_t **frame, size_t *length);
 
 /* A frame with its length prefix, from malloc. */

@@ -16,7 +16,7 @@ typedef struct {
     rs_link_decision decision;
     bool unusable;
     char reason[256];
-    uint32_t group, receiver_count, second_address, dark_count;
+    uint32_t group, receiver_count, second_address, second_rack, dark_count;
     char dark[16];
 } seen;
 
@@ -32,6 +32,7 @@ static void see(void *context, const rs_link_message *message) {
     s->group = r->group;
     s->receiver_count = r->receiver_count;
     s->second_address = r->receiver_count > 1 ? r->receivers[1].address : 0;
+    s->second_rack = r->receiver_count > 1 ? r->receivers[1].rack : 0;
     s->dark_count = r->dark_count;
     snprintf(s->dark, sizeof s->dark, "%s", r->dark_count ? r->dark[0] : "");
     snprintf(s->reason, sizeof s->reason, "%s", r->reason);
@@ -59,6 +60,7 @@ static void decode__gives_a_grant_field_by_field(void **state) {
     assert_int_equal(s.group, 0xefc00005);
     assert_int_equal(s.receiver_count, 2);
     assert_int_equal(s.second_address, 0x0a000301);
+    assert_int_equal(s.second_rack, 2);
     assert_int_equal(s.dark_count, 1);
     assert_string_equal(s.dark, "h5");
     free(frame.data);

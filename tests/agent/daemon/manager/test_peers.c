@@ -11,7 +11,7 @@ static void garbage__closes_with_words_and_reconnects(void **state) {
         {"HTTP/1.1 400 Bad Request\r\n", 26, "Thrift port?"},
         {"\0\0\0\0", 4, "Thrift port?"},
         {"\xff\xff\xff\xff", 4, "Thrift port?"},
-        {"\0\x10\0\x01", 4, "Thrift port?"},
+        {"\0\x20\0\x01", 4, "Thrift port?"},
         {"\0\0\0\x04\x80\x01\0\x04", 8, "frame ends early"},
         {"\0\0\0\x08\x80\x01\0\x01\0\0\0\0", 12, "not a oneway call"},
     };
@@ -88,7 +88,7 @@ static void output__nobody_takes_is_bounded(void **state) {
     assert_false(rs_link_up(f->link));
     assert_int_equal(send_large_report(f, cause), RS_ERR_STATE);
     turn_until(f, f->downs == 1);
-    assert_non_null(strstr(f->words, "takes nothing: 4 MiB wait"));
+    assert_non_null(strstr(f->words, "takes nothing: 8 MiB wait"));
     come_up(f);
 }
 

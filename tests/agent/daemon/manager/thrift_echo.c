@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAME_MAX = 1 << 20 };
+enum { FRAME_MAX = 1 << 21 };
 
 static void answer(const void *bytes, size_t length, uint32_t flag) {
     uint32_t n = (uint32_t)length | flag;
