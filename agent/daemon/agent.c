@@ -489,6 +489,8 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .receiver_silence_bound = o->silence_bound,
                               .sender_silence_bound = o->silence_bound,
                               .sender_away_bound = SENDER_AWAY,
+                              .direct_receivers = o->direct_receivers,
+                              .directory = rs_overlay_directory(agent),
                               .options[RS_PROTOCOL_RDCM] = &rdcm,
                               .answer_bound =
                                   7 * 24 * 3600 * RS_SECOND /* paths.c bounds the wait, with better words */};

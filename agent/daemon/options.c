@@ -245,6 +245,14 @@ static bool take_silence_bound(rs_options *o, const char *text, char *error) {
            wrong(error, "a duration from 100ms to 10min is needed, for example 5s");
 }
 
+static bool take_direct_receivers(rs_options *o, const char *text, char *error) {
+    uint64_t count = 0;
+    if (!rs_parse_integer(text, 1, 65536, &count))
+        return wrong(error, "a number from 1 to 65536 is needed");
+    o->direct_receivers = (uint32_t)count;
+    return true;
+}
+
 static bool take_digest(rs_options *o, const char *text, char *error) {
     o->digest_algorithm = strcmp(text, "sha256") == 0 ? RS_DIGEST_SHA256 : RS_DIGEST_XXH3;
     return strcmp(text, "xxh3") == 0 || strcmp(text, "sha256") == 0 || wrong(error, "it is either xxh3 or sha256");
@@ -328,7 +336,9 @@ static const option options_table[] = {
      take_repairs},
     {"silence-bound", "TIME", "give up a peer that says nothing this long [5s]", take_silence_bound},
     {"digest", "xxh3|sha256", "digest of objects added here [xxh3]", take_digest},
-    {"max-connections", "N", "control connections at a time [1024]", take_max_connections},
+    {"max-connections", "N", "control connections at a time [16384]", take_max_connections},
+    {"direct-receivers", "N", "receivers of a transfer that report to its sender; more report by a tree [32]",
+     take_direct_receivers},
     {"stragglers", "POLICY",
      "a receiver less than half as fast as half of the others: wait for it, demote it to unicast, or evict it; for "
      "sends "
@@ -430,7 +440,7 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
                         .data_port = 7070,
                         .io = "auto",
                         .digest_algorithm = RS_DIGEST_XXH3,
-                        .max_connections = 1024,
+                        .max_connections = 16384,
                         .socket_mode = 0660,
                         .silence_bound = SILENCE_BOUND,
                         .log_level = "info"};

@@ -44,6 +44,7 @@ typedef struct {
     uint64_t seed;         /* 0 = random */
     uint8_t digest_algorithm;
     uint32_t max_connections;
+    uint32_t direct_receivers; /* more of a transfer report by a tree; 0 = the core's choice */
     const char *log_level;
 } rs_options;
 

@@ -327,7 +327,7 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
                         .max_receivers = params->max_receivers,
                         .direct_receivers = params->direct_receivers,
                         .feedback_arity = params->feedback_arity,
-                        .directory = {peer_at, place_at, s, RACK_BITS},
+                        .directory = {.peer_at = peer_at, .place_of = place_at, .context = s, .host_bits = RACK_BITS},
                         .options[RS_PROTOCOL_RDCM] = &rdcm};
     rs_allocator allocator = engine_allocator(s);
     rs_node *node = rs_node_new(&config, &allocator);

@@ -117,7 +117,8 @@ typedef struct {
     char text[RS_CAUSE_MAX]; /* text[length] is 0 */
 } rs_wire_cause;
 
-#define RS_REPORT_TO_MOST 32u /* children of one receiver */
+#define RS_HELLO_TREE (UINT32_C(1) << 31) /* in HELLO, beside engines: it knows REPORT_TO */
+#define RS_REPORT_TO_MOST 32u             /* children of one receiver */
 
 /* Where an agent takes datagrams. */
 typedef struct {
@@ -132,7 +133,7 @@ typedef struct {
     uint32_t session;
     union {
         struct {
-            uint32_t engines; /* bit e: the agent knows engine e */
+            uint32_t engines; /* bit e: the agent knows engine e; RS_HELLO_TREE: REPORT_TO, too */
             uint64_t boot;
             uint16_t name_length;
             char name[RS_NAME_MAX + 1];

@@ -319,7 +319,7 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
             return RS_RX_NONE;
         }
         rs_tree_heard(x, r);
-        if (!rs_tree_in_use(x)) /* those it speaks for may be further behind */
+        if (!rs_tree_in_use(x) || rs_tree_unknown(x, r)) /* else those it speaks for may be further behind */
             rs_window_seen(node, now, x, r, pos);
         heed(node, now, x, r, pos, m);
     }

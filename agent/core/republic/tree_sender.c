@@ -23,6 +23,7 @@ typedef struct {
     uint8_t height;
     bool placed;  /* it has a place in the tree */
     bool demoted; /* it was bypassed: it collects for nobody any more */
+    bool unknown; /* its agent knows no tree: it reports by RATE */
 } tree_node;
 
 typedef struct {
@@ -82,6 +83,10 @@ uint32_t rs_speaker_place(const rs_sending *x, const rs_recipient *r) {
     return t ? (uint32_t)(speaker_of(t, place_of(x, r)) - t->speakers) : place_of(x, r);
 }
 
+bool rs_tree_unknown(const rs_sending *x, const rs_recipient *r) {
+    return of(x)->nodes[place_of(x, r)].unknown;
+}
+
 bool rs_speaks(const rs_sending *x, const rs_recipient *r) {
     return !of(x) || speaker_of(of(x), place_of(x, r));
 }
@@ -109,13 +114,26 @@ static bool wire_place(const rs_node *node, const rs_recipient *r, rs_wire_place
 
 typedef struct {
     rs_wire_place at;
+    uint64_t rack;
     uint32_t place;
 } ordered;
 
-/* By address: servers of a rack have the upper bits of it in common. */
-static int by_address(const void *a, const void *b) {
+static int by_rack(const void *a, const void *b) {
     const ordered *one = a, *other = b;
+    if (one->rack != other->rack)
+        return one->rack < other->rack ? -1 : 1;
     return one->at.address < other->at.address ? -1 : one->at.address > other->at.address;
+}
+
+/* What servers of a rack have in common: its number, or where none is told the upper bits of their addresses. */
+static uint64_t rack_of(const rs_directory *d, const rs_recipient *r, uint32_t address) {
+    uint32_t rack = d->rack_of ? d->rack_of(d->context, r->link.peer->id) : 0;
+    return rack ? UINT64_C(1) << 32 | rack : address >> d->host_bits;
+}
+
+static bool knows_tree(const rs_node *node, const rs_recipient *r) {
+    const rs_directory *d = &node->config.directory;
+    return !d->knows_tree || d->knows_tree(d->context, r->link.peer->id);
 }
 
 static void add_child(tree *t, uint32_t parent, uint32_t child) {
@@ -145,25 +163,28 @@ static uint32_t child_count(const tree *t, uint32_t place) {
 
 static void tell(rs_node *node, rs_time now, const rs_sending *x, uint32_t place) {
     rs_recipient *r = &x->recipients[place];
-    if (rs_has_accepted(r))
+    if (rs_has_accepted(r) && knows_tree(node, r))
         rs_say(node, now, &r->link, RS_SAY_REPORT_TO);
 }
 
-/* NULL: not all are where others can be told of them, or memory is short. */
+/* NULL: not all are where others can be told of them, too many know no tree, or memory is short. */
 static ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
+    uint32_t unknown = 0;
     ordered *order = rs_memory_take(&node->allocator, x->recipient_count * sizeof *order);
     for (uint32_t i = 0; order && i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
         if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_LEFT)
             continue;
-        if (!wire_place(node, r, &order[*count].at)) {
+        unknown += !knows_tree(node, r);
+        if (unknown > PROMOTED_MOST || !wire_place(node, r, &order[*count].at)) {
             rs_memory_give(&node->allocator, order);
             return NULL;
         }
+        order[*count].rack = rack_of(&node->config.directory, r, order[*count].at.address);
         order[(*count)++].place = i;
     }
     if (order)
-        qsort(order, *count, sizeof *order, by_address);
+        qsort(order, *count, sizeof *order, by_rack);
     return order;
 }
 
@@ -177,10 +198,10 @@ static tree *make(rs_node *node, const rs_sending *x) {
 }
 
 /* Where each rack begins, of so many. */
-static uint32_t find_racks(const ordered *order, uint32_t count, uint32_t host_bits, uint32_t *starts) {
+static uint32_t find_racks(const ordered *order, uint32_t count, uint32_t *starts) {
     uint32_t racks = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (i == 0 || order[i].at.address >> host_bits != order[i - 1].at.address >> host_bits)
+        if (i == 0 || order[i].rack != order[i - 1].rack)
             starts[racks++] = i;
     return racks;
 }
@@ -200,6 +221,8 @@ static void grow(tree *t, const rs_sending *x, const ordered *order, const rs_tr
     }
 }
 
+static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t place);
+
 void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     const rs_config *c = &node->config;
     uint32_t count = 0, *starts = NULL;
@@ -211,7 +234,7 @@ void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
         count > c->direct_receivers && (starts = rs_memory_take(&node->allocator, count * sizeof *starts)) &&
         (t = make(node, x))) {
         const rs_tree shape = {.starts = starts,
-                               .rack_count = find_racks(order, count, c->directory.host_bits, starts),
+                               .rack_count = find_racks(order, count, starts),
                                .count = count,
                                .tops = c->feedback_arity < TOPS ? c->feedback_arity : TOPS,
                                .arity = c->feedback_arity};
@@ -228,14 +251,16 @@ void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     rs_memory_give(&node->allocator, order);
     rs_memory_give(&node->allocator, starts);
     for (uint32_t i = 0; (t || had) && i < x->recipient_count; i++)
-        if (rs_is_active(&x->recipients[i]))
+        if (t && rs_has_accepted(&x->recipients[i]) && !knows_tree(node, &x->recipients[i]))
+            without_tree(node, now, x, i);
+        else if (rs_is_active(&x->recipients[i]))
             tell(node, now, x, i);
 }
 
 bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
     const tree *t = of(x);
     uint32_t place = place_of(x, r);
-    if (what != RS_SAY_REPORT_TO || t == NULL)
+    if (what != RS_SAY_REPORT_TO)
         return false;
     m->type = RS_MSG_REPORT_TO;
     if (!t || !t->nodes[place].placed)
@@ -249,15 +274,6 @@ bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *
     for (uint32_t at = n->first_child; at != NOBODY && m->report_to.count < RS_REPORT_TO_MOST; at = t->nodes[at].next)
         m->report_to.count += wire_place(node, &x->recipients[at], &m->report_to.children[m->report_to.count]);
     return true;
-}
-
-void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
-    tree *t = of(x);
-    if (!t)
-        return;
-    if (r->room && (t->least_room == 0 || r->room < t->least_room))
-        t->least_room = r->room;
-    tell(node, now, x, place_of(x, r));
 }
 
 /* ------------------------------------------------------------------------------------------------- when it changes */
@@ -346,6 +362,53 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
     tell(node, now, x, parent);
     tell(node, now, x, place);
     rs_rate_anew(node, now, x);
+}
+
+/* Its agent knows no tree, and reports to the sender: it speaks for itself. Of too many the sender cannot read all; if
+ * that is known early, nobody reports by the tree, and of one that comes late it hears of losses only. */
+static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
+    tree *t = of(x);
+    tree_node *n = &t->nodes[place];
+    if (!n->placed || n->unknown)
+        return;
+    bool room = t->promoted < PROMOTED_MOST, early = x->phase <= RS_PHASE_ATTEMPT;
+    if (!room && early) {
+        rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = x->recipients[place].link.peer->id};
+        rs_words(log.cause, sizeof log.cause, "all receivers report directly: the agents of many know no other way");
+        rs_emit(node, &log);
+        rs_tree_sender_free(node, x);
+        for (uint32_t i = 0; i < x->recipient_count; i++)
+            if (rs_is_active(&x->recipients[i]))
+                tell(node, now, x, i);
+        return;
+    }
+    n->unknown = n->demoted = true;
+    if (n->first_child != NOBODY)
+        bypass(node, now, x, place, "its agent knows no reports by a tree");
+    if (n->parent == NOBODY)
+        return; /* it speaks already */
+    uint32_t parent = n->parent;
+    remove_child(t, place);
+    tell(node, now, x, parent);
+    if (room) {
+        add_speaker(t, x, place);
+        t->promoted++;
+    } else {
+        n->parent = NOBODY;
+        n->placed = false;
+    }
+}
+
+void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
+    tree *t = of(x);
+    if (!t)
+        return;
+    if (r->room && (t->least_room == 0 || r->room < t->least_room))
+        t->least_room = r->room;
+    if (knows_tree(node, r))
+        tell(node, now, x, place_of(x, r));
+    else
+        without_tree(node, now, x, place_of(x, r));
 }
 
 void rs_tree_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {

@@ -15,6 +15,7 @@ uint32_t rs_speaker_count(const rs_sending *x);
 uint32_t rs_speakers_most(const rs_sending *x); /* their places are below */
 rs_recipient *rs_speaker(const rs_sending *x, uint32_t place);
 uint32_t rs_speaker_place(const rs_sending *x, const rs_recipient *r); /* of one that speaks */
+bool rs_tree_unknown(const rs_sending *x, const rs_recipient *r); /* its agent knows no tree: RATE tells its place */
 bool rs_speaks(const rs_sending *x, const rs_recipient *r);
 uint64_t rs_tree_room(const rs_sending *x, const rs_recipient *r); /* r->room, or the least that it speaks for */
 

@@ -47,8 +47,12 @@ typedef enum {
 typedef struct {
     rs_peer (*peer_at)(void *context, uint32_t address, uint16_t port); /* RS_NO_PEER: there can be none */
     bool (*place_of)(void *context, rs_peer peer, uint32_t *address, uint16_t *port); /* false: not known */
+    uint32_t (*rack_of)(void *context, rs_peer peer); /* its rack's number; 0, or no function: not known */
+    /* False: its agent says that it knows no REPORT_TO. Without the function all know it. */
+    bool (*knows_tree)(void *context, rs_peer peer);
     void *context;
-    uint32_t host_bits; /* servers whose addresses differ in these low bits only are in one rack; below 32 */
+    /* Where no rack is known: servers whose addresses differ in these low bits only are in one; below 32. */
+    uint32_t host_bits;
 } rs_directory;
 
 #define RS_FEEDBACK_ARITY_MOST 16u

@@ -30,6 +30,7 @@ typedef struct rs_connection {
     bool used;    /* something besides connections held its peer while it was up */
     rs_peer peer; /* RS_NO_PEER until it has said its name */
     uint64_t boot;
+    uint32_t knows; /* HELLO's engines */
     uint32_t remote_address;
     uint16_t remote_port;
     rs_time phase_since, last_activity;

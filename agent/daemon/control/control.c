@@ -211,6 +211,10 @@ uint32_t rs_control_address(const rs_control *control, rs_peer peer) {
     return rs_control_is_up(control, peer) ? control->peers[peer].sending->remote_address : 0;
 }
 
+uint32_t rs_control_knows(const rs_control *control, rs_peer peer) {
+    return rs_control_is_up(control, peer) ? control->peers[peer].sending->knows : UINT32_MAX;
+}
+
 bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, size_t header_length,
                      const rs_connection_payload *payload) {
     if (!rs_control_is_up(control, peer))

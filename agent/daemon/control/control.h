@@ -57,6 +57,8 @@ void rs_control_address_known(rs_control *control, rs_peer peer);
 /* Something of that peer's is under way: its connections are of use, also when it is over before anybody looks. */
 void rs_control_used(rs_control *control, rs_peer peer);
 bool rs_control_is_up(const rs_control *control, rs_peer peer);
+/* What its HELLO says it knows (`engines`); UINT32_MAX: it is not up. */
+uint32_t rs_control_knows(const rs_control *control, rs_peer peer);
 /* Where its connection comes from, host order; 0: it is not up. */
 uint32_t rs_control_address(const rs_control *control, rs_peer peer);
 /* False: the peer is not up (any more); peer_down was called. */

@@ -1,11 +1,19 @@
-/* Table of servers by name and number. Lookups by name happen once per connection or per receiver of a send. */
+/* Table of servers by name and number. It is looked up by name once for each connection and receiver of a send, by
+ * address for each datagram between peers. */
 #include "daemon/control/peers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/units.h"
+
+#define CANDIDATES 64u /* of which one loses its number */
+#define NAMELESS '@'   /* of which the address follows: nobody has named who is there */
+
 void rs_peers_free(rs_peers *peers) {
     free(peers->entries);
+    free(peers->named);
+    free(peers->located);
     *peers = (rs_peers){0};
 }
 
@@ -17,33 +25,75 @@ static uint32_t hash_of(const char *name) {
     return hash;
 }
 
+static rs_peer *by_name(const rs_peers *peers, uint32_t hash) {
+    return &peers->named[hash & (peers->room - 1)];
+}
+
+static rs_peer *by_address(const rs_peers *peers, uint32_t address) {
+    return &peers->located[(address * UINT32_C(2654435761) >> 8) & (peers->room - 1)];
+}
+
+static rs_peer first_named(const rs_peers *peers, uint32_t hash) {
+    return peers->room ? *by_name(peers, hash) : RS_NO_PEER;
+}
+
+/* The lowest numbers are met last; of equals the callers take those. */
+static void enter_name(rs_peers *peers, rs_peer peer) {
+    rs_peer *first = by_name(peers, peers->entries[peer].hash);
+    peers->entries[peer].next_named = *first;
+    *first = peer;
+}
+
+static void leave_name(rs_peers *peers, rs_peer peer) {
+    rs_peer *at = by_name(peers, peers->entries[peer].hash);
+    while (*at != peer)
+        at = &peers->entries[*at].next_named;
+    *at = peers->entries[peer].next_named;
+}
+
+static void enter_address(rs_peers *peers, rs_peer peer) {
+    rs_peer *first = by_address(peers, peers->entries[peer].address);
+    peers->entries[peer].next_at = *first;
+    *first = peer;
+}
+
+static void leave_address(rs_peers *peers, rs_peer peer) {
+    rs_peer *at = by_address(peers, peers->entries[peer].address);
+    while (*at != peer)
+        at = &peers->entries[*at].next_at;
+    *at = peers->entries[peer].next_at;
+    peers->entries[peer].address = 0;
+}
+
 static bool is_named(const rs_peer_entry *entry, uint32_t hash, const char *name) {
-    return entry->hash == hash && entry->used && strcmp(entry->name, name) == 0;
+    return entry->hash == hash && strcmp(entry->name, name) == 0;
 }
 
 rs_peer rs_peers_find(const rs_peers *peers, const char *name) {
     uint32_t hash = hash_of(name);
     rs_peer first = RS_NO_PEER;
-    for (uint32_t i = 0; i < peers->room; i++) {
+    for (rs_peer i = first_named(peers, hash); i != RS_NO_PEER; i = peers->entries[i].next_named) {
         if (!is_named(&peers->entries[i], hash, name))
             continue;
         if (peers->entries[i].address != 0)
             return i;
-        first = first == RS_NO_PEER ? i : first;
+        first = i < first ? i : first;
     }
     return first;
 }
 
-/* A number never used, or the one that was not spoken of for the longest time. */
-static rs_peer choose(const rs_peers *peers) {
+/* A number never used, or of a few that nobody holds the one that was not spoken of for the longest time. */
+static rs_peer choose(rs_peers *peers) {
     rs_peer oldest = RS_NO_PEER;
-    for (uint32_t i = 0; i < peers->room; i++) {
-        const rs_peer_entry *entry = &peers->entries[i];
-        if (!entry->used)
-            return i;
-        if (entry->holds == 0 && peers->room >= RS_PEERS_MAX &&
-            (oldest == RS_NO_PEER || entry->last_used < peers->entries[oldest].last_used))
-            oldest = i;
+    if (peers->given < peers->room)
+        return peers->given;
+    for (uint32_t i = 0, found = 0; peers->room >= RS_PEERS_MAX && i < peers->room && found < CANDIDATES; i++) {
+        rs_peer at = peers->hand++ & (peers->room - 1);
+        if (peers->entries[at].holds > 0)
+            continue;
+        found++;
+        if (oldest == RS_NO_PEER || peers->entries[at].last_used < peers->entries[oldest].last_used)
+            oldest = at;
     }
     return oldest;
 }
@@ -53,10 +103,33 @@ static bool grow(rs_peers *peers) {
     rs_peer_entry *entries = room > RS_PEERS_MAX ? NULL : realloc(peers->entries, room * sizeof *entries);
     if (!entries)
         return false;
-    memset(entries + peers->room, 0, (room - peers->room) * sizeof *entries);
     peers->entries = entries;
+    rs_peer *named = malloc(room * sizeof *named), *located = malloc(room * sizeof *located);
+    if (!named || !located) {
+        free(named);
+        free(located);
+        return false;
+    }
+    memset(entries + peers->room, 0, (room - peers->room) * sizeof *entries);
+    memset(named, 0xff, room * sizeof *named); /* RS_NO_PEER */
+    memset(located, 0xff, room * sizeof *located);
+    free(peers->named);
+    free(peers->located);
+    peers->named = named;
+    peers->located = located;
     peers->room = room;
+    for (rs_peer i = 0; i < peers->given; i++) {
+        enter_name(peers, i);
+        if (entries[i].address)
+            enter_address(peers, i);
+    }
     return true;
+}
+
+static void give_name(rs_peers *peers, rs_peer peer, const char *name) {
+    memcpy(peers->entries[peer].name, name, strlen(name) + 1);
+    peers->entries[peer].hash = hash_of(name);
+    enter_name(peers, peer);
 }
 
 static rs_peer new_number(rs_peers *peers, const char *name) {
@@ -68,8 +141,15 @@ static rs_peer new_number(rs_peers *peers, const char *name) {
         peer = choose(peers);
     if (peer == RS_NO_PEER)
         return RS_NO_PEER;
-    peers->entries[peer] = (rs_peer_entry){.used = true, .hash = hash_of(name)};
-    memcpy(peers->entries[peer].name, name, length + 1);
+    if (peer < peers->given) {
+        leave_name(peers, peer);
+        if (peers->entries[peer].address)
+            leave_address(peers, peer);
+    } else {
+        peers->given++;
+    }
+    peers->entries[peer] = (rs_peer_entry){.used = true};
+    give_name(peers, peer, name);
     return peer;
 }
 
@@ -79,12 +159,62 @@ static rs_peer used_now(rs_peers *peers, rs_peer peer) {
     return peer;
 }
 
+/* ------------------------------------------------------------------------------------------------------- addresses */
+
+rs_peer rs_peers_located(const rs_peers *peers, uint32_t address) {
+    rs_peer i = peers->room ? *by_address(peers, address) : RS_NO_PEER;
+    while (i != RS_NO_PEER && peers->entries[i].address != address)
+        i = peers->entries[i].next_at;
+    return i;
+}
+
+void rs_peers_told(rs_peers *peers, rs_peer peer, uint32_t address, uint16_t control_port, uint32_t rack) {
+    rs_peer_entry *entry = &peers->entries[peer];
+    rs_peer before = rs_peers_located(peers, address);
+    if (before != peer) {
+        if (before != RS_NO_PEER && peers->entries[before].name[0] == NAMELESS)
+            leave_address(peers, before); /* this is who was there */
+        if (entry->address)
+            leave_address(peers, peer);
+        entry->address = address;
+        if (address)
+            enter_address(peers, peer);
+    }
+    entry->control_port = control_port;
+    entry->rack = rack ? rack : entry->rack;
+}
+
+rs_peer rs_peers_locate(rs_peers *peers, uint32_t address, uint16_t control_port) {
+    rs_peer peer = rs_peers_located(peers, address);
+    char name[1 + RS_ADDRESS_TEXT] = {NAMELESS};
+    if (peer == RS_NO_PEER) {
+        rs_address_text(address, name + 1);
+        peer = new_number(peers, name);
+    }
+    if (peer != RS_NO_PEER && peers->entries[peer].address == 0)
+        rs_peers_told(peers, peer, address, control_port, 0);
+    return used_now(peers, peer);
+}
+
+/* Nobody had named who is at that address: it is the server of this name. */
+static rs_peer take_over(rs_peers *peers, const char *name, uint32_t address) {
+    rs_peer peer = rs_peers_located(peers, address);
+    size_t length = strlen(name);
+    if (peer == RS_NO_PEER || peers->entries[peer].name[0] != NAMELESS || length == 0 || length > RS_NAME_MAX)
+        return new_number(peers, name);
+    leave_name(peers, peer);
+    give_name(peers, peer, name);
+    return peer;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- names */
+
 /* Of several agents that connected by a name whose address nobody has told, the one that is there: who has a connection
  * or a transfer, and spoke last. */
 static rs_peer likeliest(const rs_peers *peers, const char *name) {
     uint32_t hash = hash_of(name);
     rs_peer best = RS_NO_PEER;
-    for (uint32_t i = 0; i < peers->room; i++) {
+    for (rs_peer i = first_named(peers, hash); i != RS_NO_PEER; i = peers->entries[i].next_named) {
         const rs_peer_entry *one = &peers->entries[i], *other = best == RS_NO_PEER ? NULL : &peers->entries[best];
         if (!is_named(one, hash, name))
             continue;
@@ -111,10 +241,11 @@ rs_peer rs_peers_number(rs_peers *peers, const char *name) {
 /* Of a name whose address nobody has told; RS_NO_PEER: nobody of that name came from there. */
 static rs_peer find_claim(const rs_peers *peers, const char *name, uint32_t from) {
     uint32_t hash = hash_of(name);
-    for (uint32_t i = 0; i < peers->room; i++)
-        if (is_named(&peers->entries[i], hash, name) && peers->entries[i].claimed == from)
-            return i;
-    return RS_NO_PEER;
+    rs_peer found = RS_NO_PEER;
+    for (rs_peer i = first_named(peers, hash); i != RS_NO_PEER; i = peers->entries[i].next_named)
+        if (is_named(&peers->entries[i], hash, name) && peers->entries[i].claimed == from && i < found)
+            found = i;
+    return found;
 }
 
 rs_peer rs_peers_claim(rs_peers *peers, const char *name, uint32_t from) {
@@ -137,7 +268,7 @@ rs_peer rs_peers_at(rs_peers *peers, const char *name, uint32_t address) {
         rs_peer there = find_claim(peers, name, address);
         peer = there == RS_NO_PEER ? peer : there;
     }
-    return used_now(peers, peer == RS_NO_PEER ? new_number(peers, name) : peer);
+    return used_now(peers, peer == RS_NO_PEER ? take_over(peers, name, address) : peer);
 }
 
 rs_peer_entry *rs_peers_entry(const rs_peers *peers, rs_peer peer) {

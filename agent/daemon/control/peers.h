@@ -5,28 +5,32 @@
 #include "core/base/types.h"
 #include "core/base/wire.h"
 
-#define RS_PEERS_MAX 4096u
+#define RS_PEERS_MAX 32768u /* as many receivers as a transfer may have, and as many again */
 
 typedef struct {
     char name[RS_NAME_MAX + 1];
-    bool used;
     uint32_t hash;    /* of the name */
     uint32_t address; /* IPv4, host order, as the manager tells it; 0 = it has not */
     uint16_t control_port;
+    bool used;
+    uint32_t rack;    /* the manager's number; 0 = not told */
     uint32_t claimed; /* where an agent of that name connected from while nobody had told its address; 0 = nowhere */
     uint32_t holds;   /* transfers and connections that speak of it: its number stays its own */
     uint64_t last_used;
+    rs_peer next_named, next_at; /* in the same bucket */
 } rs_peer_entry;
 
 typedef struct {
-    rs_peer_entry *entries; /* grows; the rs_peer is the index */
-    uint32_t room;
+    rs_peer_entry *entries;   /* grows; the rs_peer is the index */
+    rs_peer *named, *located; /* first of each bucket, by name and by address; as many buckets as `room` */
+    uint32_t room, given;     /* numbers below `given` were given once */
+    uint32_t hand;            /* where the search for a number nobody holds goes on */
     uint64_t uses;
 } rs_peers;
 
 void rs_peers_free(rs_peers *peers);
 
-/* The number of a server, given one if it has none; when there are RS_PEERS_MAX, a number nobody holds is given anew.
+/* The number of a server, given one if it has none; when there are RS_PEERS_MAX, one that nobody holds is given anew.
  * RS_NO_PEER: the name is empty or too long, or all numbers are held, or memory is short. */
 rs_peer rs_peers_number(rs_peers *peers, const char *name);
 /* The number it has, or RS_NO_PEER. */
@@ -40,8 +44,14 @@ rs_peer rs_peers_find(const rs_peers *peers, const char *name);
  * whether it is that one or not (look), else of that name at that address. RS_NO_PEER as above. */
 rs_peer rs_peers_claim(rs_peers *peers, const char *name, uint32_t from);
 /* The number of a server whose address is told: of the agent that connected from there by that name, if one did. The
- * caller notes the address in its entry. */
+ * caller notes where it is (rs_peers_told). */
 rs_peer rs_peers_at(rs_peers *peers, const char *name, uint32_t address);
+/* The manager says where the server of that number is; `rack` 0: it does not say that. */
+void rs_peers_told(rs_peers *peers, rs_peer peer, uint32_t address, uint16_t control_port, uint32_t rack);
+/* Who is at that address, by what was told; RS_NO_PEER: nobody. */
+rs_peer rs_peers_located(const rs_peers *peers, uint32_t address);
+/* The same; somebody whom nobody has named gets a number. It is the server's when that is named later. */
+rs_peer rs_peers_locate(rs_peers *peers, uint32_t address, uint16_t control_port);
 /* Never NULL for a number that was given. */
 rs_peer_entry *rs_peers_entry(const rs_peers *peers, rs_peer peer);
 const char *rs_peers_name(const rs_peers *peers, rs_peer peer);

@@ -226,7 +226,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
 bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *words) {
     rs_message hello = {.type = RS_MSG_HELLO};
     uint8_t bytes[RS_HEADER_MAX];
-    hello.hello.engines = rs_engines_here();
+    hello.hello.engines = rs_engines_here() | RS_HELLO_TREE;
     hello.hello.boot = control->options.boot;
     hello.hello.name_length = (uint16_t)strlen(control->options.server);
     memcpy(hello.hello.name, control->options.server, hello.hello.name_length);
@@ -263,6 +263,7 @@ static bool identify(rs_control *control, rs_connection *c, const rs_message *he
         belongs_to(control, peer);
     }
     c->boot = hello->hello.boot;
+    c->knows = hello->hello.engines;
     return true;
 }
 

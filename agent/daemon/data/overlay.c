@@ -12,7 +12,6 @@
 
 #define EARLY_MOST 64u               /* views of transfers that have not begun here yet; the oldest gives way */
 #define EARLY_BOUND (60 * RS_SECOND) /* and this old ones are of no use */
-#define KNOWN_MOST 4096u             /* addresses: a power of 2 */
 #define RECEIVE_TURN 256u
 
 /* A view as numbers: what a transfer of the core takes, and for whose report. `held` are all the peers in it. */
@@ -34,10 +33,6 @@ struct rs_overlay {
     rs_datagrams *datagrams;
     rs_watch readable;
     kept_view *views; /* the newest first */
-    struct {
-        uint32_t address;
-        rs_peer peer;
-    } known[KNOWN_MOST]; /* by hashed address: who sent this datagram; a hint, checked */
 };
 
 static void free_view(rs_overlay *o, kept_view *k) {
@@ -50,37 +45,11 @@ static void free_view(rs_overlay *o, kept_view *k) {
 
 /* ---------------------------------------------------------------------------------------------------------- packets */
 
-static uint32_t place_of(uint32_t address) {
-    return address * UINT32_C(2654435761) >> 20 & (KNOWN_MOST - 1);
-}
-
-static void note_address(rs_overlay *o, rs_peer peer, uint32_t address) {
-    o->known[place_of(address)].address = address;
-    o->known[place_of(address)].peer = peer;
-}
-
-/* Who that is; RS_NO_PEER: nobody this agent has to do with. */
-static rs_peer peer_at(rs_overlay *o, uint32_t address) {
-    const rs_peers *peers = &o->agent->peers;
-    uint32_t place = place_of(address);
-    if (o->known[place].address == address && o->known[place].peer < peers->room) {
-        const rs_peer_entry *e = &peers->entries[o->known[place].peer];
-        if (e->used && e->address == address)
-            return o->known[place].peer;
-    }
-    for (rs_peer i = 0; i < peers->room; i++)
-        if (peers->entries[i].used && peers->entries[i].address == address) {
-            note_address(o, i, address);
-            return i;
-        }
-    return RS_NO_PEER;
-}
-
 static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
     rs_overlay *o = context;
     if (o->callbacks.datagram(o->callbacks.context, address, bytes, length))
         return;
-    rs_peer peer = peer_at(o, address);
+    rs_peer peer = rs_peers_located(&o->agent->peers, address);
     size_t header;
     if (peer != RS_NO_PEER && port != rs_peers_entry(&o->agent->peers, peer)->control_port)
         return; /* of its server, but not its agent */
@@ -110,6 +79,43 @@ void rs_overlay_send_bytes(rs_overlay *o, uint32_t address, uint16_t port, const
     rs_datagrams_send(o->datagrams, address, port, head, head_length, rest, rest_length);
 }
 
+/* ------------------------------------------------------------------------------------------------------- directory */
+
+/* Port 0: only who is known. */
+static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
+    rs_agent *agent = context;
+    if (address == agent->options.address)
+        return RS_NO_PEER;
+    return port ? rs_peers_locate(&agent->peers, address, port) : rs_peers_located(&agent->peers, address);
+}
+
+static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
+    const rs_agent *agent = context;
+    const rs_peer_entry *entry = rs_peers_entry(&agent->peers, peer);
+    *address = entry->address;
+    *port = entry->control_port;
+    return entry->address != 0;
+}
+
+static uint32_t rack_of(void *context, rs_peer peer) {
+    const rs_agent *agent = context;
+    return rs_peers_entry(&agent->peers, peer)->rack;
+}
+
+static bool knows_tree(void *context, rs_peer peer) {
+    const rs_agent *agent = context;
+    return rs_control_knows(agent->control, peer) & RS_HELLO_TREE;
+}
+
+rs_directory rs_overlay_directory(rs_agent *agent) {
+    return (rs_directory){.peer_at = peer_at,
+                          .place_of = place_of,
+                          .rack_of = rack_of,
+                          .knows_tree = knows_tree,
+                          .context = agent,
+                          .host_bits = 8};
+}
+
 void rs_overlay_flush(rs_overlay *o) {
     rs_datagrams_flush(o->datagrams);
 }
@@ -135,11 +141,8 @@ static bool learn_servers(rs_overlay *o, const rs_link_view *v, kept_view *k) {
             return false;
         rs_peers_hold(&o->agent->peers, peer);
         k->held[k->held_count++] = peer;
-        rs_peer_entry *entry = rs_peers_entry(&o->agent->peers, peer);
-        entry->address = v->servers[i].address;
-        entry->control_port = v->servers[i].control_port;
+        rs_peers_told(&o->agent->peers, peer, v->servers[i].address, v->servers[i].control_port, v->servers[i].rack);
         rs_control_address_known(o->agent->control, peer);
-        note_address(o, peer, entry->address);
     }
     return true;
 }

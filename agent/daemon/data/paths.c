@@ -215,9 +215,7 @@ static void learn_addresses(rs_agent *agent, const rs_sending *s, const rs_link_
         rs_peer peer = receiver_named(agent, s, server->server);
         if (peer == RS_NO_PEER)
             continue;
-        rs_peer_entry *entry = rs_peers_entry(&agent->peers, peer);
-        entry->address = server->address;
-        entry->control_port = server->control_port;
+        rs_peers_told(&agent->peers, peer, server->address, server->control_port, server->rack);
         rs_control_address_known(agent->control, peer);
     }
 }

@@ -236,6 +236,44 @@ static void peers__numbers_stay_while_held(void **state) {
     rs_peers_free(&peers);
 }
 
+/* A sender tells a receiver of others by their addresses alone: whoever is named there later is the same peer. */
+static void peers__somebody_at_an_address_keeps_the_number_when_named(void **state) {
+    (void)state;
+    rs_peers peers = {0};
+    char name[32];
+    rs_peer there[100];
+    for (uint32_t i = 0; i < 100; i++) {
+        there[i] = rs_peers_locate(&peers, 0x0a000001 + i, 7071);
+        assert_int_equal(rs_peers_locate(&peers, 0x0a000001 + i, 7071), there[i]);
+        assert_int_equal(rs_peers_entry(&peers, there[i])->control_port, 7071);
+    }
+    for (uint32_t i = 0; i < 100; i++) {
+        snprintf(name, sizeof name, "h%u", i);
+        assert_int_equal(rs_peers_find(&peers, name), RS_NO_PEER);
+        assert_int_equal(rs_peers_at(&peers, name, 0x0a000001 + i), there[i]);
+        assert_int_equal(rs_peers_find(&peers, name), there[i]);
+        assert_string_equal(rs_peers_name(&peers, there[i]), name);
+        assert_int_equal(rs_peers_located(&peers, 0x0a000001 + i), there[i]);
+    }
+    rs_peers_free(&peers);
+}
+
+/* A server that has a number by its name, and one by its address: the name's is the one from then on. */
+static void peers__a_name_that_is_known_takes_its_address(void **state) {
+    (void)state;
+    rs_peers peers = {0};
+    rs_peer nameless = rs_peers_locate(&peers, 0x0a000001, 7071), h2 = rs_peers_number(&peers, "h2");
+    assert_int_not_equal(nameless, h2);
+    rs_peers_told(&peers, h2, 0x0a000001, 7072, 3);
+    assert_int_equal(rs_peers_located(&peers, 0x0a000001), h2);
+    assert_int_equal(rs_peers_locate(&peers, 0x0a000001, 7072), h2);
+    assert_int_equal(rs_peers_entry(&peers, h2)->rack, 3);
+    rs_peers_told(&peers, h2, 0x0a000002, 7072, 0); /* it moved */
+    assert_int_equal(rs_peers_located(&peers, 0x0a000001), RS_NO_PEER);
+    assert_int_equal(rs_peers_located(&peers, 0x0a000002), h2);
+    rs_peers_free(&peers);
+}
+
 static void peers__are_bounded(void **state) {
     (void)state;
     rs_peers peers = {0};
@@ -275,6 +313,8 @@ int main(void) {
         cmocka_unit_test(units__fragments_fit_the_mtu),
         cmocka_unit_test(options__who_may_use_the_socket),
         cmocka_unit_test(peers__numbers_stay_while_held),
+        cmocka_unit_test(peers__somebody_at_an_address_keeps_the_number_when_named),
+        cmocka_unit_test(peers__a_name_that_is_known_takes_its_address),
         cmocka_unit_test(peers__are_bounded),
         cmocka_unit_test(log__quotes_what_strangers_say),
     };

@@ -24,11 +24,19 @@ static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *p
     return true;
 }
 
-static const rs_config by_tree = {.fragment_size = 8896,
-                                  .nic_rate_bps = GIGABIT,
-                                  .direct_receivers = 2,
-                                  .feedback_arity = 2,
-                                  .directory = {.peer_at = peer_at, .place_of = place_of, .host_bits = 16}};
+static uint32_t old_from, old_count; /* agents that know no REPORT_TO */
+
+static bool knows_tree(void *context, rs_peer peer) {
+    (void)context;
+    return peer < old_from || peer >= old_from + old_count;
+}
+
+static const rs_config by_tree = {
+    .fragment_size = 8896,
+    .nic_rate_bps = GIGABIT,
+    .direct_receivers = 2,
+    .feedback_arity = 2,
+    .directory = {.peer_at = peer_at, .place_of = place_of, .knows_tree = knows_tree, .host_bits = 16}};
 
 static bool is_report(const uint8_t *header, size_t length) {
     rs_report report;
@@ -262,6 +270,47 @@ static void liar__is_gone_around(void **state) {
     net_free(n);
 }
 
+/* Agents that do not know the tree are not told of it, and hold the sender back as ever. */
+static void some_old_agents__report_directly(void **state) {
+    (void)state;
+    seen s;
+    old_from = 9;
+    old_count = 5;
+    net *n = begin(11, &s);
+    net_bottleneck(n, 11, GIGABIT / 2, 64, false);
+    net_at(n, 10 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    for (rs_peer i = 1; i < SERVERS; i++) {
+        bool old = !knows_tree(NULL, i);
+        assert_true(s.reports[i] == !old);
+        assert_true((net_message(n, 0, i, RS_MSG_REPORT_TO, 0) == NULL) == old);
+        assert_true(!old || !s.is_parent[i]);
+    }
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START < 1700 * MS); /* 1.12 s on its wire */
+    net_free(n);
+    old_count = 0;
+}
+
+static void many_old_agents__nobody_reports_by_the_tree(void **state) {
+    (void)state;
+    seen s;
+    old_from = 5;
+    old_count = 12;
+    net *n = begin(12, &s);
+    net_knob(n)->loss = 0.001;
+    net_at(n, 10 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    for (rs_peer i = 1; i < SERVERS; i++) {
+        assert_false(s.reports[i]);
+        const net_said *told = NULL;
+        for (uint32_t k = 0; net_message(n, 0, i, RS_MSG_REPORT_TO, k); k++)
+            told = net_message(n, 0, i, RS_MSG_REPORT_TO, k);
+        assert_true(!told || (knows_tree(NULL, i) && !told->message.report_to.on));
+    }
+    net_free(n);
+    old_count = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_report__the_sender_reads_two),
@@ -274,6 +323,8 @@ int main(void) {
         cmocka_unit_test(no_datagrams__all_are_whole),
         cmocka_unit_test(slow_one_deep_in_the_tree__the_rate_follows_it),
         cmocka_unit_test(liar__is_gone_around),
+        cmocka_unit_test(some_old_agents__report_directly),
+        cmocka_unit_test(many_old_agents__nobody_reports_by_the_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,8 +110,7 @@ static void close_end(end *e) {
 static rs_peer know(end *e, const char *name, uint32_t address, uint16_t port) {
     rs_peer peer = rs_peers_number(&e->peers, name);
     assert_int_not_equal(peer, RS_NO_PEER);
-    rs_peers_entry(&e->peers, peer)->address = address;
-    rs_peers_entry(&e->peers, peer)->control_port = port;
+    rs_peers_told(&e->peers, peer, address, port, 0);
     return peer;
 }
 
@@ -512,7 +511,7 @@ static void control__the_first_to_use_a_name_does_not_keep_its_owner_out(void **
     /* The manager tells where h1 is: it keeps its number, and nobody else has the name. */
     rs_peer h1 = rs_peers_at(&w->h2.peers, "h1", w->h1.address);
     assert_int_equal(rs_control_address(w->h2.control, h1), w->h1.address);
-    rs_peers_entry(&w->h2.peers, h1)->address = w->h1.address;
+    rs_peers_told(&w->h2.peers, h1, w->h1.address, 9, 0);
     rs_control_address_known(w->h2.control, h1);
     wait_until(w, impostor.downs == 1);
     assert_int_equal(rs_peers_find(&w->h2.peers, "h1"), h1);
