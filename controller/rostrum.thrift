@@ -95,7 +95,11 @@ struct AgentInfo {
   11: optional bool knows_probes,
   /** Ours: the protocols of objects and streams that it has engines for, by the names of Protocol in small letters: "republic", "rdcm", "wan". A path has
    *  a protocol that its sender and all its receivers know, and Agent.view is called of those of "rdcm". Absent = Republic alone. (7 was knows_rdcm.) */
-  12: optional list<string> protocols (max = "16")
+  12: optional list<string> protocols (max = "16"),
+  /** Ours: it sends to receivers in several sites by legs, and can be a relay. */
+  14: optional bool knows_sites,
+  /** Ours: it is there to be one (rostrumd --relay). */
+  15: optional bool relay
 }
 
 struct PathRequest {
@@ -145,6 +149,53 @@ struct PathResponse {
   14: optional Protocol protocol,
   /** Ours: of the receivers, those that saw nothing of earlier paths of this kind. The sender need not wait for their first packet; it still reports Manager.no_light for them. */
   15: optional list<string> dark (max = "16384")
+}
+
+/** A send to receivers of several sites (docs/wan.md, "Sites"), asked for before any path; to be asked again for receivers whose relay is gone. */
+struct SplitRequest {
+  /** As PathRequest.request_id. */
+  1: required string request_id,
+  2: required binary app_id (max = "16"),
+  3: required i64 data_id,
+  4: required list<string> receivers (max = "1024"),
+  /** Relays that failed in this send. */
+  5: required list<string> avoid (max = "1024")
+}
+
+/** One way of such a send. */
+struct Leg {
+  /** Unique. A relay's order and its reports have it too. */
+  1: required string leg_id,
+  2: required string site,
+  /** It takes the object over the wide area, by unicast, and passes it on to the others. Absent: the sender's own site, to whose receivers it requests a path. */
+  3: optional ServerAddress relay,
+  /** In the site and in those behind it; the relay among them if the object is for it too. */
+  4: required list<string> receivers (max = "1024"),
+  /** The sender cannot reach the relay (address translation): connection and datagrams begin at the relay. */
+  5: required bool relay_dials,
+  /** Why this way, for a person. */
+  6: required string reason (max = "4096")
+}
+
+/** `legs` is empty while there is none for some receivers, or can be none (`ever`); `reason` says why. */
+struct SplitAnswer {
+  1: required string request_id,
+  2: required list<Leg> legs (max = "1024"),
+  3: required string reason (max = "4096"),
+  4: required bool ever
+}
+
+/** To a relay: it passes that object on to these receivers while it comes from `origin`, or from its store. */
+struct RelayOrder {
+  1: required string leg_id,
+  2: required binary app_id (max = "16"),
+  3: required i64 data_id,
+  4: required ServerAddress origin,
+  5: required list<string> receivers (max = "1024"),
+  /** Connection and datagrams begin at the relay. */
+  6: required bool dials,
+  /** The object is for the relay itself, too: else it goes from its store when it was passed on. */
+  7: required bool keeps
 }
 
 /** Which of a receiver's two rings (RDCM, Sec. 3.2). */
@@ -223,6 +274,18 @@ struct TransferReport {
   7: required i64 redundant_packets,
   8: required i64 patched_packets,
   9: required list<ReceiverReport> receivers (max = "16384")
+}
+
+/** How a relay's part of a send goes, for the sender; at each change, each second, and a few times after the end. */
+struct RelayReport {
+  1: required string leg_id,
+  2: required string origin,
+  3: required string relay,
+  /** "waiting", "passing", "done", "failed" */
+  4: required string state,
+  5: required string cause (max = "4096"),
+  6: required i64 bytes,
+  7: required list<ReceiverReport> receivers (max = "1024")
 }
 
 /** How the messages of a group travel; texts, so that engines can be added. (3 to 5 were r, c and stagger, of "ricochet".) */
@@ -374,7 +437,9 @@ service Manager {
   /** To publish without receiving: answered like join_group. Of a member it changes nothing until leave_group, which leaves it a sender. */
   oneway void use_group(1: GroupUse group),
   oneway void unuse_group(1: string group),
-  oneway void probe_report(1: ProbeReport report)
+  oneway void probe_report(1: ProbeReport report),
+  oneway void split(1: SplitRequest request),
+  oneway void relayed(1: RelayReport report)
 }
 
 service Agent {
@@ -398,5 +463,11 @@ service Agent {
   /** It is not in the group (any more): an answer, or the group was deleted. */
   oneway void group_refused(1: string group, 2: string reason (max = "4096")),
   /** Carried out beside everything else, a few at a time; answered by Manager.probe_report. */
-  oneway void probe(1: ProbeOrder order)
+  oneway void probe(1: ProbeOrder order),
+  /** After welcome, to agents that know sites, where there are several: in which one this server is. */
+  oneway void site(1: string name),
+  oneway void legs(1: SplitAnswer answer),
+  oneway void relay(1: RelayOrder order),
+  /** A relay's word, handed on. */
+  oneway void relayed(1: RelayReport report)
 }

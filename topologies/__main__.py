@@ -45,7 +45,16 @@ def check(file: str) -> None:
         f"{topology.name}: {len(topology.servers)} servers{f' ({forwarding} forward)' if forwarding else ''}, "
         f"{len(topology.switches) - forwarding} switches, "
         f"{len(topology.links)} links, {len(topology.ocs)} OCS, {splitters} splitters"
+        + (f", {len(topology.sites)} sites" if topology.sites else "")
     )
+    for site in topology.sites.values():
+        facts = [f"{len(site.servers)} servers"]
+        facts.append(f"relays {', '.join(site.relays)}" if site.relays else "a receiver is its relay")
+        facts += [f"{name} reached at {one.address}:{one.port or topology.control_port}"
+                  for name, one in site.outside.items()]  # fmt: skip
+        facts += ["nobody connects to it from outside"] if site.nat else []
+        facts += [f"reached through {site.via}"] if site.via else []
+        click.echo(f"  site {site.name}: {'; '.join(facts)}")
 
 
 @main.command(name="list")

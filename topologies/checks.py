@@ -23,6 +23,7 @@ def all_of(topology: Topology) -> Iterator[Finding]:
     yield from links(topology)
     yield from servers_switches(topology)
     yield from packet_network(topology)
+    yield from sites(topology)
     yield from manager_ports(topology)
     for ocs in topology.ocs.values():
         yield from fibres(ocs, topology)
@@ -170,8 +171,16 @@ def servers_switches(topology: Topology) -> Iterator[Finding]:
 
 
 def packet_network(topology: Topology) -> Iterator[Finding]:
-    """Control channels and packet paths need every ToR to reach every other one without the OCS."""
-    tors = sorted({server.tor for server in topology.servers.values()} & set(topology.switches))
+    """Control channels and packet paths need every ToR of a site to reach every other one without the OCS. Between
+    sites there may be anything that carries unicast.
+    """
+    groups = [site.servers for site in topology.sites.values()] or [tuple(topology.servers)]
+    for names_ in groups:
+        servers = [topology.servers[name] for name in names_ if name in topology.servers]
+        yield from _reach_each_other(sorted({one.tor for one in servers} & set(topology.switches)), topology)
+
+
+def _reach_each_other(tors: list[str], topology: Topology) -> Iterator[Finding]:
     if not tors:
         return
     reached, todo = {tors[0]}, [tors[0]]
@@ -183,6 +192,56 @@ def packet_network(topology: Topology) -> Iterator[Finding]:
     for tor in tors:
         if tor not in reached:
             yield ("switches", tor), f"no way from {tor} to {tors[0]} through packet switches; link it to the core"
+
+
+def sites(topology: Topology) -> Iterator[Finding]:
+    """Every server is in one site, each relay in its own, and each site is reached."""
+    known, first = topology.sites, dict[str, str]()
+    for site in known.values():
+        for index, name in enumerate(site.servers):
+            place: Place = ("sites", site.name, "servers", index)
+            if name not in topology.servers:
+                yield place, f"no server is called {name}{did_you_mean(name, topology.servers)}"
+            elif name in first:
+                yield place, f"{name} is in site {first[name]} already; a server is in one"
+            first.setdefault(name, site.name)
+        for index, name in enumerate(site.relays):
+            if name not in site.servers:
+                yield (
+                    ("sites", site.name, "relays", index),
+                    f"{name} is no server of site {site.name}{did_you_mean(name, site.servers)}",
+                )
+        for name in site.outside:
+            if name not in site.servers:
+                yield ("sites", site.name, "outside", name), f"{name} is no server of site {site.name}"
+        yield from _reached(site.name, topology)
+    missing = [name for name in topology.servers if name not in first] if known else []
+    if missing:
+        more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        yield ("sites",), f"{', '.join(missing[:4])}{more} in no site; where there are sites, every server is in one"
+    racks: dict[str, str] = {}
+    for name, site_name in first.items():
+        server = topology.servers.get(name)
+        other = racks.setdefault(server.tor, site_name) if server else site_name
+        if server and other != site_name:
+            yield (
+                ("sites", site_name, "servers"),
+                f"{name} is at {server.tor}, which is in site {other}; a rack is in one site",
+            )
+
+
+def _reached(name: str, topology: Topology) -> Iterator[Finding]:
+    """By going back along `via` from each site one comes to one that is reached directly."""
+    place: Place = ("sites", name, "via")
+    seen, at = {name}, topology.sites[name].via
+    if at and at not in topology.sites:
+        yield place, f"no site is called {at}{did_you_mean(at, topology.sites)}"
+    while at in topology.sites:
+        if at in seen:
+            yield place, f"goes in a circle through {at}; one site of it must be reached directly"
+            return
+        seen.add(at)
+        at = topology.sites[at].via
 
 
 def manager_ports(topology: Topology) -> Iterator[Finding]:

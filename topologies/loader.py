@@ -19,9 +19,11 @@ from rostrum.topologies.model import (
     Link,
     Manager,
     Ocs,
+    Outside,
     P4Target,
     Reconfiguration,
     Server,
+    Site,
     Splitter,
     Switch,
     Topology,
@@ -249,6 +251,7 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
         links=links,
         ocs={name: _ocs(name, entry, ends, reader) for name, entry in value.get("ocs", {}).items()},
         emulation=_emulation(emulation),
+        sites={name: _site(name, entry, reader) for name, entry in value.get("sites", {}).items()},
     )
     for place, text in checks.all_of(topology):
         reader.add(place, text)
@@ -310,6 +313,25 @@ def _server(name: str, entry: dict[str, Any], far_ends: Ends, switches: dict[str
         tor=far.node,
         tor_port=far.port,
         rate_bps=rate,
+    )
+
+
+def _site(name: str, entry: dict[str, Any], reader: _Reader) -> Site:
+    outside = {}
+    for server, text in entry.get("outside", {}).items():
+        address, colon, port = text.partition(":")
+        place: Place = ("sites", name, "outside", server)
+        if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536):
+            reader.add(place, f"{text!r} has no port from 1 to 65535 behind its colon; write ADDRESS or ADDRESS:PORT")
+            port = ""
+        outside[server] = Outside(reader.address(address, place), int(port or 0))
+    return Site(
+        name=name,
+        servers=tuple(entry["servers"]),
+        relays=tuple(entry.get("relays", ())),
+        outside=outside,
+        nat=entry.get("nat", False),
+        via=entry.get("via", ""),
     )
 
 

@@ -6,6 +6,7 @@ Units: rates in bit/s, power in dBm, losses in dB, times in seconds. Ports are t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 
 
@@ -94,6 +95,28 @@ class Ocs:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """Where a server is reached from other sites; port 0 = its agent's own."""
+
+    address: IPv4Address
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class Site:
+    """Servers with multicast among them and none to others. `relays`: who takes objects from other sites, by
+    preference; else a receiver does. `nat`: nobody connects to it from outside. `via`: reached through that site.
+    """
+
+    name: str
+    servers: tuple[str, ...]
+    relays: tuple[str, ...] = ()
+    outside: dict[str, Outside] = field(default_factory=dict)
+    nat: bool = False
+    via: str = ""
+
+
+@dataclass(frozen=True)
 class Manager:
     address: IPv4Address
     openflow_port: int
@@ -138,6 +161,15 @@ class Topology:
     links: tuple[Link, ...]
     ocs: dict[str, Ocs]
     emulation: Emulation
+    sites: dict[str, Site] = field(default_factory=dict)  # empty: all is one
+
+    def site_of(self, server: str) -> str:
+        """Empty where there are no sites."""
+        return self._site_names.get(server, "")
+
+    @cached_property
+    def _site_names(self) -> dict[str, str]:
+        return {server: site.name for site in self.sites.values() for server in site.servers}
 
     def servers_of(self, tor: str) -> list[Server]:
         """The servers of a rack, in port order."""

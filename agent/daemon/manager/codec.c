@@ -133,6 +133,10 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
                                                        .group_engines = {engines, options->group_engine_count},
                                                        .token = options->token,
                                                        .software = options->software,
+                                                       .has_knows_sites = options->knows_sites,
+                                                       .knows_sites = options->knows_sites,
+                                                       .has_relay = options->relay,
+                                                       .relay = options->relay,
                                                        .has_knows_probes = true,
                                                        .knows_probes = true}};
         status = encode(RS_THRIFT_MANAGER_HELLO, &args, out);
@@ -213,27 +217,36 @@ rs_status rs_link_encode_no_light(const char *response_id, const char *const *re
     return encode(RS_THRIFT_MANAGER_NO_LIGHT, &args, out);
 }
 
+static bool are_rows(const rs_link_receiver_report *from, uint32_t count) {
+    bool good = true;
+    for (uint32_t i = 0; i < count; i++)
+        good = good && is_named(from[i].server) && is_named(from[i].state) &&
+               (from[i].initial_sn | from[i].patched_fragments) <= INT64_MAX;
+    return good;
+}
+
+/* NULL: memory is short. */
+static rs_thrift_receiver_report *receiver_rows(const rs_link_receiver_report *from, uint32_t count) {
+    rs_thrift_receiver_report *rows = calloc(count + 1u, sizeof *rows);
+    for (uint32_t i = 0; rows && i < count; i++)
+        rows[i] = (rs_thrift_receiver_report){.server = from[i].server,
+                                              .state = from[i].state,
+                                              .cause = from[i].cause,
+                                              .initial_sn = (int64_t)from[i].initial_sn,
+                                              .patched_fragments = (int64_t)from[i].patched_fragments,
+                                              .first_light_ns = from[i].first_light_ns,
+                                              .complete_ns = from[i].complete_ns};
+    return rows;
+}
+
 rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_frame *out) {
     if (!is_named(report->request_id) || !is_named(report->response_id) || !is_named(report->phase) ||
         (report->bytes | report->sent_packets | report->redundant_packets | report->patched_packets) > INT64_MAX ||
         report->receiver_count > RS_LINK_RECEIVERS_MAX)
         return RS_ERR_INVALID;
-    rs_thrift_receiver_report *rows = calloc(report->receiver_count + 1u, sizeof *rows);
+    rs_thrift_receiver_report *rows = receiver_rows(report->receivers, report->receiver_count);
     if (!rows)
         return RS_ERR_MEMORY;
-    bool good = true;
-    for (uint32_t i = 0; i < report->receiver_count; i++) {
-        const rs_link_receiver_report *from = &report->receivers[i];
-        good = good && is_named(from->server) && is_named(from->state) &&
-               (from->initial_sn | from->patched_fragments) <= INT64_MAX;
-        rows[i] = (rs_thrift_receiver_report){.server = from->server,
-                                              .state = from->state,
-                                              .cause = from->cause,
-                                              .initial_sn = (int64_t)from->initial_sn,
-                                              .patched_fragments = (int64_t)from->patched_fragments,
-                                              .first_light_ns = from->first_light_ns,
-                                              .complete_ns = from->complete_ns};
-    }
     const rs_thrift_manager_report args = {.report = {.request_id = report->request_id,
                                                       .response_id = report->response_id,
                                                       .phase = report->phase,
@@ -243,7 +256,42 @@ rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_fra
                                                       .redundant_packets = (int64_t)report->redundant_packets,
                                                       .patched_packets = (int64_t)report->patched_packets,
                                                       .receivers = {rows, report->receiver_count}}};
+    bool good = are_rows(report->receivers, report->receiver_count);
     rs_status status = good ? encode(RS_THRIFT_MANAGER_REPORT, &args, out) : RS_ERR_INVALID;
+    free(rows);
+    return status;
+}
+
+rs_status rs_link_encode_split(const char *request_id, const rs_object_id *object, const char *const *receivers,
+                               uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
+                               rs_link_frame *out) {
+    if (!is_named(request_id) || receiver_count == 0 || !are_named(receivers, receiver_count) ||
+        !are_named(avoid, avoid_count))
+        return RS_ERR_INVALID;
+    const rs_thrift_manager_split args = {{.request_id = request_id,
+                                           .app_id = {object->app, sizeof object->app},
+                                           .data_id = (int64_t)object->data,
+                                           .receivers = texts(receivers, receiver_count),
+                                           .avoid = texts(avoid, avoid_count)}};
+    return encode(RS_THRIFT_MANAGER_SPLIT, &args, out);
+}
+
+rs_status rs_link_encode_relayed(const rs_link_relay_report *report, rs_link_frame *out) {
+    if (!is_named(report->leg_id) || !is_named(report->origin) || !is_named(report->relay) ||
+        !is_named(report->state) || report->bytes > INT64_MAX || report->receiver_count > RS_LINK_RECEIVERS_MAX ||
+        !are_rows(report->receivers, report->receiver_count))
+        return RS_ERR_INVALID;
+    rs_thrift_receiver_report *rows = receiver_rows(report->receivers, report->receiver_count);
+    if (!rows)
+        return RS_ERR_MEMORY;
+    const rs_thrift_manager_relayed args = {{.leg_id = report->leg_id,
+                                             .origin = report->origin,
+                                             .relay = report->relay,
+                                             .state = report->state,
+                                             .cause = report->cause,
+                                             .bytes = (int64_t)report->bytes,
+                                             .receivers = {rows, report->receiver_count}}};
+    rs_status status = encode(RS_THRIFT_MANAGER_RELAYED, &args, out);
     free(rows);
     return status;
 }
@@ -514,6 +562,99 @@ static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_link_d
     free(views);
 }
 
+/* Of the legs one that cannot be used makes all of them useless. */
+static void deliver_legs(const rs_thrift_split_answer *from, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_message message = {.call = RS_THRIFT_AGENT_LEGS};
+    const rs_thrift_leg *legs = from->legs.items;
+    rs_link_leg *made = calloc(from->legs.count + 1u, sizeof *made);
+    rs_link_server *relays = calloc(from->legs.count + 1u, sizeof *relays);
+    const char *wrong = made && relays ? NULL : "memory is short";
+    char reason[160];
+    message.legs = (rs_link_split_answer){.request_id = from->request_id,
+                                          .legs = made,
+                                          .leg_count = from->legs.count,
+                                          .ever = from->ever,
+                                          .reason = from->reason};
+    for (uint32_t i = 0; !wrong && i < from->legs.count; i++) {
+        const rs_thrift_server_address *relay = legs[i].relay;
+        made[i] = (rs_link_leg){.leg_id = legs[i].leg_id,
+                                .site = legs[i].site,
+                                .receivers = legs[i].receivers.items,
+                                .receiver_count = legs[i].receivers.count,
+                                .relay_dials = legs[i].relay_dials,
+                                .reason = legs[i].reason};
+        if (!legs[i].leg_id[0] || legs[i].receivers.count == 0 ||
+            !are_named(legs[i].receivers.items, legs[i].receivers.count))
+            wrong = "a leg has no id, or is for nobody";
+        if (!relay || wrong)
+            continue;
+        relays[i] = (rs_link_server){.server = relay->server, .control_port = (uint16_t)relay->control_port};
+        made[i].relay = &relays[i];
+        if (!relay->server[0] || !parse_ipv4(relay->address, &relays[i].address) || relay->control_port < 1 ||
+            relay->control_port > UINT16_MAX)
+            wrong = "a relay's name, address or port is none";
+    }
+    if (wrong) {
+        snprintf(reason, sizeof reason, "the manager's legs cannot be used: %s", wrong);
+        message.legs.leg_count = 0;
+        message.legs.ever = true;
+        message.legs.reason = reason;
+    }
+    deliver(context, &message);
+    free(made);
+    free(relays);
+}
+
+/* What makes no sense is not done: the sender hears nothing of that relay, and asks for another one. */
+static void deliver_relay(const rs_thrift_relay_order *from, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_message message = {.call = RS_THRIFT_AGENT_RELAY};
+    rs_link_relay_order *to = &message.relay;
+    *to = (rs_link_relay_order){
+        .leg_id = from->leg_id,
+        .object.data = (uint64_t)from->data_id,
+        .origin = {.server = from->origin.server, .control_port = (uint16_t)from->origin.control_port},
+        .receivers = from->receivers.items,
+        .receiver_count = from->receivers.count,
+        .dials = from->dials,
+        .keeps = from->keeps};
+    bool good = from->leg_id[0] && from->app_id.length == sizeof to->object.app && from->origin.server[0] &&
+                parse_ipv4(from->origin.address, &to->origin.address) && from->origin.control_port >= 1 &&
+                from->origin.control_port <= UINT16_MAX && are_named(from->receivers.items, from->receivers.count) &&
+                (to->origin.address || !from->dials);
+    if (!good)
+        return;
+    memcpy(to->object.app, from->app_id.bytes, sizeof to->object.app);
+    deliver(context, &message);
+}
+
+static void deliver_relayed(const rs_thrift_relay_report *from, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_message message = {.call = RS_THRIFT_AGENT_RELAYED};
+    const rs_thrift_receiver_report *rows = from->receivers.items;
+    rs_link_receiver_report *made = calloc(from->receivers.count + 1u, sizeof *made);
+    bool good = made && from->bytes >= 0;
+    for (uint32_t i = 0; good && i < from->receivers.count; i++) {
+        good = rows[i].initial_sn >= 0 && rows[i].patched_fragments >= 0;
+        made[i] = (rs_link_receiver_report){.server = rows[i].server,
+                                            .state = rows[i].state,
+                                            .cause = rows[i].cause,
+                                            .initial_sn = (uint64_t)rows[i].initial_sn,
+                                            .patched_fragments = (uint64_t)rows[i].patched_fragments,
+                                            .first_light_ns = rows[i].first_light_ns,
+                                            .complete_ns = rows[i].complete_ns};
+    }
+    message.relayed = (rs_link_relay_report){.leg_id = from->leg_id,
+                                             .origin = from->origin,
+                                             .relay = from->relay,
+                                             .state = from->state,
+                                             .cause = from->cause,
+                                             .bytes = (uint64_t)from->bytes,
+                                             .receivers = made,
+                                             .receiver_count = from->receivers.count};
+    if (good)
+        deliver(context, &message);
+    free(made);
+}
+
 static void deliver_call(uint32_t call, const void *args, rs_link_deliver_fn *deliver, void *context) {
     rs_link_message message = {.call = call, .id = "", .reason = ""};
     switch (call) {
@@ -549,6 +690,18 @@ static void deliver_call(uint32_t call, const void *args, rs_link_deliver_fn *de
         return;
     case RS_THRIFT_AGENT_GROUP_VIEW:
         deliver_group_view(args, deliver, context);
+        return;
+    case RS_THRIFT_AGENT_SITE:
+        message.id = ((const rs_thrift_agent_site *)args)->name;
+        break;
+    case RS_THRIFT_AGENT_LEGS:
+        deliver_legs(&((const rs_thrift_agent_legs *)args)->answer, deliver, context);
+        return;
+    case RS_THRIFT_AGENT_RELAY:
+        deliver_relay(&((const rs_thrift_agent_relay *)args)->order, deliver, context);
+        return;
+    case RS_THRIFT_AGENT_RELAYED:
+        deliver_relayed(&((const rs_thrift_agent_relayed *)args)->report, deliver, context);
         return;
     case RS_THRIFT_AGENT_GROUP_REFUSED:
         message.id = ((const rs_thrift_agent_group_refused *)args)->group;

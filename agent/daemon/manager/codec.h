@@ -31,19 +31,26 @@ rs_status rs_link_encode_failure(const char *response_id, uint64_t version, rs_l
                                  rs_ring_kind ring, const char *server, rs_link_frame *out);
 rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const rs_link_group_options *options,
                                const rs_link_group_view *held, rs_link_frame *out);
+rs_status rs_link_encode_split(const char *request_id, const rs_object_id *object, const char *const *receivers,
+                               uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
+                               rs_link_frame *out);
+rs_status rs_link_encode_relayed(const rs_link_relay_report *report, rs_link_frame *out);
 rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out);
 
 /* A call from the manager. Which fields hold depends on `call`. */
 typedef struct {
     uint32_t call; /* RS_THRIFT_AGENT_* */
     const char
-        *id; /* moved, failed, light: the response's id; welcome: the manager's name; group_refused: the group's */
+        *id; /* moved, failed, light: the response's id; welcome, group_refused, site: the manager's, group's, site's */
     const char *reason;   /* goodbye, moved, failed, group_refused */
     int64_t manager_boot; /* welcome */
     rs_path_kind kind;    /* moved */
     rs_link_response response;
     rs_link_probe probe;
     rs_link_view view;
+    rs_link_split_answer legs;
+    rs_link_relay_order relay;
+    rs_link_relay_report relayed;
     const rs_link_group_peer *group_peers; /* group_view */
     uint32_t group_peer_count;
     const rs_link_group_view *group_views;

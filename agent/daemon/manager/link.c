@@ -445,6 +445,18 @@ static void handle(void *context, const rs_link_message *message) {
     } else if (message->call == RS_THRIFT_AGENT_VIEW) {
         if (c->on_view)
             c->on_view(c->context, &message->view);
+    } else if (message->call == RS_THRIFT_AGENT_SITE) {
+        if (c->on_site)
+            c->on_site(c->context, message->id);
+    } else if (message->call == RS_THRIFT_AGENT_LEGS) {
+        if (c->on_legs)
+            c->on_legs(c->context, &message->legs);
+    } else if (message->call == RS_THRIFT_AGENT_RELAY) {
+        if (c->on_relay)
+            c->on_relay(c->context, &message->relay);
+    } else if (message->call == RS_THRIFT_AGENT_RELAYED) {
+        if (c->on_relayed)
+            c->on_relayed(c->context, &message->relayed);
     } else if (message->call == RS_THRIFT_AGENT_ALIVE) {
         link->alive_due -= link->alive_due > 0;
         if (link->checking && link->alive_due == 0) {
@@ -763,6 +775,20 @@ rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, con
                         const rs_link_group_options *options, const rs_link_group_view *held) {
     rs_link_frame frame;
     rs_status status = rs_link_encode_group(call, group, options, held, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_split(rs_link *link, rs_time now, const char *request_id, const rs_object_id *object,
+                        const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
+                        uint32_t avoid_count) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_split(request_id, object, receivers, receiver_count, avoid, avoid_count, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_relayed(rs_link *link, rs_time now, const rs_link_relay_report *report) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_relayed(report, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 

@@ -112,6 +112,33 @@ typedef struct {
     uint32_t server_count;
 } rs_link_probe;
 
+/* Sends to several sites (structs of the same names in controller/rostrum.thrift); addresses and names were checked. */
+typedef struct {
+    const char *leg_id, *site;
+    const rs_link_server *relay; /* NULL: the own site */
+    const char *const *receivers;
+    uint32_t receiver_count;
+    bool relay_dials;
+    const char *reason;
+} rs_link_leg;
+
+typedef struct {
+    const char *request_id;
+    const rs_link_leg *legs;
+    uint32_t leg_count; /* 0: not yet, or (`ever`) never */
+    bool ever;
+    const char *reason;
+} rs_link_split_answer;
+
+typedef struct {
+    const char *leg_id;
+    rs_object_id object;
+    rs_link_server origin; /* address 0: it is not known, and the origin connects */
+    const char *const *receivers;
+    uint32_t receiver_count;
+    bool dials, keeps;
+} rs_link_relay_order;
+
 /* Message groups (structs of the same names in controller/rostrum.thrift). */
 typedef struct {
     const char *protocol, *order, *options;
@@ -145,6 +172,26 @@ typedef struct {
 
 typedef enum { RS_LINK_GROUP_JOIN, RS_LINK_GROUP_LEAVE, RS_LINK_GROUP_USE, RS_LINK_GROUP_UNUSE } rs_link_group_call;
 
+typedef struct {
+    const char *server;
+    const char *state; /* "waiting", "receiving", "done", "failed" */
+    const char *cause;
+    uint64_t initial_sn;
+    uint64_t patched_fragments;
+    int64_t first_light_ns; /* wall clock, ns since the epoch; 0 = not yet */
+    int64_t complete_ns;
+} rs_link_receiver_report;
+
+/* How a relay's part goes: from it, or to the sender. */
+typedef struct {
+    const char *leg_id, *origin, *relay;
+    const char *state; /* "waiting", "passing", "done", "failed" */
+    const char *cause;
+    uint64_t bytes; /* of the object, that are at the relay */
+    const rs_link_receiver_report *receivers;
+    uint32_t receiver_count;
+} rs_link_relay_report;
+
 /* A path the agent holds, told in hello. */
 typedef struct {
     const char *request_id;
@@ -176,6 +223,11 @@ typedef struct {
     void (*on_group_peer)(void *context, const rs_link_group_peer *peer);
     void (*on_group_view)(void *context, const rs_link_group_view *view);
     void (*on_group_refused)(void *context, const char *group, const char *reason);
+    /* The network has several sites, and this server is in that one; told on each connection. */
+    void (*on_site)(void *context, const char *name);
+    void (*on_legs)(void *context, const rs_link_split_answer *answer);
+    void (*on_relay)(void *context, const rs_link_relay_order *order);
+    void (*on_relayed)(void *context, const rs_link_relay_report *report);
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
     /* All that the manager had said of this agent's paths when rs_link_confirm was called has been told. */
@@ -200,6 +252,7 @@ typedef struct {
     uint64_t boot_id;   /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
     uint16_t control_port;
     bool wants_light;
+    bool knows_sites, relay;                            /* on_site and its like are there; it is there to be a relay */
     const struct rs_group_engine *const *group_engines; /* those it has; must stay */
     uint32_t group_engine_count;
     rs_tls_files tls;        /* all NULL = no TLS; read again for each connection if they changed; must stay */
@@ -226,16 +279,6 @@ typedef struct {
     rs_link_protocol protocol;
     bool splits; /* a path to some of the receivers will do: the others are asked for by themselves */
 } rs_link_request_params;
-
-typedef struct {
-    const char *server;
-    const char *state; /* "waiting", "receiving", "done", "failed" */
-    const char *cause;
-    uint64_t initial_sn;
-    uint64_t patched_fragments;
-    int64_t first_light_ns; /* wall clock, ns since the epoch; 0 = not yet */
-    int64_t complete_ns;
-} rs_link_receiver_report;
 
 typedef struct {
     const char *request_id;
@@ -321,6 +364,11 @@ rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, u
  * version and address are told otherwise). Sent if the link is up, else RS_ERR_STATE: tell again when it is. */
 rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,
                         const rs_link_group_options *options, const rs_link_group_view *held);
+/* To receivers in several sites: answered by on_legs. Sent if the link is up, else RS_ERR_STATE: ask again when it is. */
+rs_status rs_link_split(rs_link *link, rs_time now, const char *request_id, const rs_object_id *object,
+                        const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
+                        uint32_t avoid_count);
+rs_status rs_link_relayed(rs_link *link, rs_time now, const rs_link_relay_report *report);
 rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report);
 
 #endif

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable
 
+from rostrum.controller.core.requests import sites
 from rostrum.controller.core.text import listed, seconds, shown
 from rostrum.controller.core.values import REST, PathRequest, Protocol, Settings, Wanted
 from rostrum.topologies.model import Topology
@@ -48,6 +49,8 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
         found.append("protocol wan runs on packet trees; leave out kind circuit, or the protocol")
     if request.protocol is Protocol.WAN and request.streams:
         found.append("a stream goes by rdcm; leave out the protocol")
+    if far := sites.spans(topology, request.sender, request.receivers):
+        found.append(f"{far}: no path leads to another site; an agent that knows sites sends there by a relay")
     found += _sizes(request)
     found += _spans(request, settings)
     return found

@@ -238,6 +238,15 @@ class TopologySwitchView(BaseModel):
     ports: dict[int, str]
 
 
+class SiteView(BaseModel):
+    name: str
+    servers: list[str]
+    relays: list[str] = Field(description="Who takes objects from other sites, by preference; else a receiver does")
+    outside: dict[str, str] = Field(description="Addresses by which servers are reached from other sites")
+    nat: bool = Field(description="Nobody connects to it from outside")
+    via: str | None = Field(description="It is reached through that site")
+
+
 class TopologyView(BaseModel):
     name: str
     data: str
@@ -250,6 +259,7 @@ class TopologyView(BaseModel):
     servers: list[ServerView]
     links: list[LinkView]
     ocs: list[OcsView]
+    sites: list[SiteView]
 
 
 class LiveCrossConnectView(CrossConnectView):

@@ -370,6 +370,17 @@ def topology(one: Topology) -> view.TopologyView:
             for each in one.links
         ],
         ocs=[_ocs(each) for each in one.ocs.values()],
+        sites=[
+            view.SiteView(
+                name=each.name,
+                servers=list(each.servers),
+                relays=list(each.relays),
+                outside={server: f"{at.address}:{at.port or one.control_port}" for server, at in each.outside.items()},
+                nat=each.nat,
+                via=each.via or None,
+            )
+            for each in one.sites.values()
+        ],
     )
 
 

@@ -19,6 +19,7 @@ from rostrum.controller.certificates import Identity
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups.values import GroupPeer, GroupView
 from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.requests.sites import Present
 from rostrum.controller.core.requests.validation import ID_MAX, servers_by_address, unknown_servers
 from rostrum.controller.core.values import TENANT, OverlayView, PathRequest, PathResponse
 from rostrum.controller.keyvalue import Sparing, line
@@ -30,6 +31,7 @@ from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.northbound.thrift.gate import AgentGate
 from rostrum.controller.northbound.thrift.probes import Probes
+from rostrum.controller.northbound.thrift.sites import Sites
 from rostrum.controller.runtime.run_clock import CLOCK
 from rostrum.controller.runtime.runtime import Runtime
 
@@ -63,6 +65,7 @@ class ThriftService:
         self.boot_id = boot_id
         self.gate = gate or AgentGate(None)
         self.probes = Probes(self._probe)
+        self.sites = Sites(runtime.manager.core.topology, self._say, self._present)
         self.latency = Latency()
         self.connections: set[AgentConnection] = set()
         self.agents: dict[str, AgentConnection] = {}
@@ -153,6 +156,22 @@ class ThriftService:
         connection.call("probe", {"order": order})
         return True
 
+    def _say(self, server: str, method: str, arguments: dict[str, Any]) -> bool:
+        """To an agent that knows sites."""
+        connection = self.agents.get(server)
+        if connection is None or not connection.knows_sites:
+            return False
+        connection.call(method, arguments)
+        return True
+
+    def _present(self) -> dict[str, Present]:
+        agents = self.runtime.manager.core.agents
+        return {
+            name: Present(agents[name].control_port, one.relay)
+            for name, one in self.agents.items()
+            if one.knows_sites and name in agents
+        }
+
     def request_arrived(self, server: str, request_id: str, at: int) -> None:
         if len(self._arrived) < ARRIVALS_MAX:
             self._arrived[server, request_id] = at
@@ -188,9 +207,12 @@ class ThriftService:
             older.close(f"a newer agent of {server} connected from {connection.peer}")
         connection.server, connection.boot_id, connection.tenant = server, boot_id, tenant
         connection.knows_probes = info.knows_probes is True
+        connection.knows_sites, connection.relay = info.knows_sites is True, info.relay is True
         connection.software = str(info.software or "")[:64]
         self.agents[server] = connection
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
+        if connection.knows_sites and topology.sites:
+            connection.call("site", {"name": topology.site_of(server)})
         self.runtime.post(
             ev.AgentUp(
                 server,
@@ -261,6 +283,7 @@ class AgentConnection(asyncio.Protocol):
         self.tenant = TENANT
         self.software = ""
         self.knows_probes = False
+        self.knows_sites = self.relay = False
         self.certified: Identity | None = None  # as its certificate says; None: no TLS
         self.boot_id = 0
         self.boot_known = False
@@ -432,6 +455,12 @@ class AgentConnection(asyncio.Protocol):
     def on_probe_report(self, args: Any, arrived: int) -> None:
         self.service.probes.reported(self.server, args)
 
+    def on_split(self, args: Any, arrived: int) -> None:
+        self.service.sites.split(self.server, args)
+
+    def on_relayed(self, args: Any, arrived: int) -> None:
+        self.service.sites.relayed(self.server, args)
+
     def on_view_used(self, args: Any, arrived: int) -> None:
         path_id, version = values.need(args, "response_id", str), values.need(args, "version", int)
         self.service.runtime.post(ev.ViewUsed(path_id, version, self.server))
@@ -448,6 +477,8 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "no_light": AgentConnection.on_no_light,
     "report": AgentConnection.on_report,
     "probe_report": AgentConnection.on_probe_report,
+    "split": AgentConnection.on_split,
+    "relayed": AgentConnection.on_relayed,
     "view_used": AgentConnection.on_view_used,
     "failure": AgentConnection.on_failure,
     "join_group": AgentConnection.on_join_group,

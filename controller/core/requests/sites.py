@@ -1,0 +1,139 @@
+"""Sends to receivers in several sites: which ways there are, and who passes the object on in each site. Pure; what is
+decided here is kept by the agents that carry it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from rostrum.controller.core.text import listed
+from rostrum.controller.core.values import ServerAddress
+from rostrum.topologies.model import Site, Topology
+
+NOWHERE = "0.0.0.0"  # an address that is not known, because of a translation of addresses on the way
+
+
+@dataclass(frozen=True)
+class Present:
+    """An agent that is connected and knows sites. `relay`: it was started to be one."""
+
+    control_port: int
+    relay: bool = False
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One way of a send. `relay` None: the sender's own site. `origin`: the sender, as the relay reaches it."""
+
+    site: str
+    receivers: tuple[str, ...]
+    reason: str
+    relay: ServerAddress | None = None
+    relay_dials: bool = False
+    origin: ServerAddress | None = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """`legs` is empty when some receivers have no way: `reason` says why, `ever` that waiting does not help."""
+
+    legs: tuple[Leg, ...]
+    reason: str = ""
+    ever: bool = False
+
+
+def spans(topology: Topology, sender: str, receivers: Collection[str]) -> str:
+    """Names a receiver of another site than the sender's, with its site; empty if there is none."""
+    if not topology.sites or sender not in topology.servers:
+        return ""
+    own = topology.site_of(sender)
+    for name in receivers:
+        if name in topology.servers and topology.site_of(name) != own:
+            return f"{name} is in site {topology.site_of(name)}, {sender} in {own}"
+    return ""
+
+
+def split(
+    topology: Topology, sender: str, receivers: Sequence[str], avoid: Collection[str], present: Mapping[str, Present]
+) -> Split:
+    """`receivers` are servers of the topology, which has sites."""
+    own = topology.site_of(sender)
+    ways: dict[str, list[str]] = {}
+    for name in receivers:
+        ways.setdefault(_next_site(topology, own, topology.site_of(name)), []).append(name)
+    legs = []
+    for site_name, names in ways.items():
+        if site_name == own:
+            legs.append(Leg(own, tuple(names), ""))
+            continue
+        leg = _leg(topology, sender, topology.sites[site_name], names, avoid, present)
+        if isinstance(leg, Split):
+            return leg
+        legs.append(leg)
+    return Split(tuple(legs))
+
+
+def _next_site(topology: Topology, own: str, site: str) -> str:
+    """The site whose relay the sender in `own` sends to for `site`: the first on the way from there."""
+    while site != own and topology.sites[site].via not in ("", own):
+        site = topology.sites[site].via
+    return site
+
+
+def _leg(
+    topology: Topology,
+    sender: str,
+    site: Site,
+    names: Sequence[str],
+    avoid: Collection[str],
+    present: Mapping[str, Present],
+) -> Leg | Split:
+    own = topology.sites[topology.site_of(sender)]
+    if own.nat and site.nat:
+        text = f"sites {own.name} and {site.name} both translate addresses, so neither reaches the other"
+        return Split((), f"{text}; give one of them `via` a site that does not", ever=True)
+    relay, reason = _relay(site, names, avoid, present)
+    if not relay:
+        may = [one for one in (*site.relays, *names) if one in site.servers and one not in avoid and one != sender]
+        return Split((), reason, ever=not may)
+    return Leg(
+        site.name,
+        tuple(names),
+        f"site {site.name} over the wide area by wan to relay {relay}, {reason}",
+        _address(topology, site, relay, present),
+        site.nat,
+        ServerAddress(sender, NOWHERE, 1) if own.nat else _address(topology, own, sender, present),
+    )
+
+
+def _relay(site: Site, names: Sequence[str], avoid: Collection[str], present: Mapping[str, Present]) -> tuple[str, str]:
+    """Who passes the object on in that site, and why it; or nobody, and why."""
+    flagged = [one for one in site.servers if one in present and present[one].relay]
+    receivers = [one for one in names if one in site.servers]
+    ranks = (
+        (site.relays, "the first of the site's relays that is there"),
+        (flagged, "which was started as one"),
+        (receivers, "a receiver, as the site has no relay of its own"),
+    )
+    for ones, why in ranks:
+        for one in ones:
+            if one in present and one not in avoid:
+                return one, why
+    known = list(dict.fromkeys((*site.relays, *flagged, *receivers)))
+    failed = [one for one in known if one in avoid]
+    away = [one for one in known if one not in avoid]
+    if not known:
+        return "", f"site {site.name} has no relay, and no receiver that could be one; name `relays` in the topology"
+    parts = [f"{listed(failed, 4)} failed"] if failed else []
+    parts += [f"the agents of {listed(away, 4)} are not connected, or do not know sites"] if away else []
+    return "", f"site {site.name} has no relay: {', '.join(parts)}"
+
+
+def _address(topology: Topology, site: Site, server: str, present: Mapping[str, Present]) -> ServerAddress:
+    """Where it is reached from other sites."""
+    port = present[server].control_port if server in present else topology.control_port
+    outside = site.outside.get(server)
+    if outside is not None:
+        return ServerAddress(server, str(outside.address), outside.port or port)
+    return ServerAddress(server, str(topology.servers[server].address), port)

@@ -1,0 +1,91 @@
+"""Sends to several sites: an agent asks for its ways, relays get their orders, and what they report goes to the sender.
+Nothing is kept here: who is given an order, and who asked, keep it.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rostrum.controller.core.requests import sites
+from rostrum.controller.core.requests.validation import ID_MAX, unknown_servers
+from rostrum.controller.core.values import ServerAddress
+from rostrum.controller.keyvalue import line
+from rostrum.controller.northbound.thrift import values
+from rostrum.controller.northbound.thrift.codec import BadMessage, idl
+from rostrum.topologies.model import Topology
+
+log = logging.getLogger("rostrum.thrift")
+
+Call = Callable[[str, str, dict[str, Any]], bool]  # (server, method, arguments) -> whether its agent is there
+Present = Callable[[], Mapping[str, sites.Present]]
+
+
+class Sites:
+    """`call` says something to an agent, `present` says who could be a relay."""
+
+    def __init__(self, topology: Topology, call: Call, present: Present) -> None:
+        self.topology = topology
+        self._call = call
+        self._present = present
+
+    def split(self, sender: str, args: Any) -> None:
+        """Manager.split: orders to the relays first, so that they know what comes."""
+        one = values.need(args, "request", idl.SplitRequest)
+        request_id, receivers = values.need(one, "request_id", str), values.texts(one, "receivers")
+        if not 0 < len(request_id) <= ID_MAX:
+            raise BadMessage(f"request_id must have 1 to {ID_MAX} characters")
+        answer = self._answer(sender, receivers, values.texts(one, "avoid"))
+        legs = []
+        for leg in answer.legs:
+            leg_id = str(uuid.uuid4())
+            if leg.relay is not None and leg.origin is not None:
+                self._order(leg_id, leg, one)
+            legs.append(
+                idl.Leg(leg_id, leg.site, _address(leg.relay), list(leg.receivers), leg.relay_dials, leg.reason)
+            )
+        where = ", ".join(leg.reason or f"site {leg.site} is the sender's own" for leg in answer.legs)
+        log.info(line("split", sender=sender, request=request_id, legs=len(legs), words=answer.reason or where))
+        self._call(sender, "legs", {"answer": idl.SplitAnswer(request_id, legs, answer.reason, answer.ever)})
+
+    def _answer(self, sender: str, receivers: tuple[str, ...], avoid: tuple[str, ...]) -> sites.Split:
+        wrong = unknown_servers(receivers, self.topology, "receivers")
+        if not receivers:
+            wrong = ["there are no receivers; name at least one server"]
+        elif sender in receivers:
+            wrong = [f"{sender} is sender and receiver; a server already has what it sends"]
+        elif len(set(receivers)) < len(receivers):
+            wrong = ["receivers are named more than once; name each one once"]
+        if wrong:
+            return sites.Split((), "; ".join(wrong), ever=True)
+        return sites.split(self.topology, sender, receivers, avoid, self._present())
+
+    def _order(self, leg_id: str, leg: sites.Leg, request: Any) -> None:
+        assert leg.relay is not None
+        relay = leg.relay.server
+        others = [name for name in leg.receivers if name != relay]
+        if not others:
+            return  # it is an ordinary receiver
+        order = idl.RelayOrder(
+            leg_id,
+            values.need(request, "app_id", bytes),
+            values.need(request, "data_id", int),
+            _address(leg.origin),
+            others,
+            leg.relay_dials,
+            relay in leg.receivers,
+        )
+        self._call(relay, "relay", {"order": order})
+
+    def relayed(self, relay: str, args: Any) -> None:
+        """Manager.relayed: to the sender. Nobody speaks for another relay."""
+        one = values.need(args, "report", idl.RelayReport)
+        if values.need(one, "relay", str) != relay:
+            raise BadMessage(f"the agent of {relay} reports as relay {one.relay[:40]}")
+        self._call(values.need(one, "origin", str), "relayed", {"report": one})
+
+
+def _address(one: ServerAddress | None) -> Any:
+    return None if one is None else idl.ServerAddress(one.server, one.address, one.control_port)
