@@ -181,6 +181,10 @@ static bool patch_of(rs_sending *x, rs_recipient *r, rs_packet_out *out) {
     uint64_t sn;
     if (!rs_is_active(r) || !rs_ranges_pop_sn(&r->want, &sn))
         return false;
+    if (sn >= x->available) { /* rs_send_grown goes on */
+        rs_ranges_add(&r->want, sn, sn + 1);
+        return false;
+    }
     rs_message m = {.type = RS_MSG_PTCH_DATA, .nonce = x->t.nonce, .session = x->t.session, .ptch_data.sn = sn};
     out->channel = RS_CH_PEER_RELIABLE;
     out->peer = r->link.peer->id;

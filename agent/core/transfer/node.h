@@ -96,12 +96,16 @@ typedef struct {
     uint32_t receiver_count;
     rs_straggler_policy stragglers;
     rs_protocol protocol; /* wanted; what the grant says is what is done */
+    bool grows;  /* nothing of it is here yet: rs_send_grown says what is. Only by RS_PROTOCOL_WAN, or patches */
+    bool beside; /* other transfers of this object may go to other receivers at the same time */
 } rs_send_params;
 
 /* The manager's answer to RS_EV_PATH_WANTED. */
 typedef struct {
     rs_group group;
-    uint32_t group_address; /* IPv4, host order: carried to receivers so that they can join */
+    /* IPv4, host order: carried to receivers so that they can join. 0, with RS_PROTOCOL_WAN and RS_NO_GROUP: data goes
+     * by unicast, between the peers' UDP ports, to the only receiver. */
+    uint32_t group_address;
     uint16_t data_port;
     uint64_t accepted_size; /* bytes of this session; rounded up to whole fragments; >= remaining = all the rest */
     rs_path_kind kind;
@@ -169,6 +173,7 @@ typedef struct {
     rs_peer peer;
     rs_phase phase;
     bool ok, had_it;
+    bool replaced; /* RS_EV_RECEIVE_DONE: another server's RS_EV_INCOMING of the same object follows */
     uint64_t bytes;
     uint64_t sn;
     uint64_t version; /* of the view in use */
@@ -286,7 +291,14 @@ void rs_node_hold(rs_node *node, rs_time now, bool held);
 rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
 
+/* Of an object that `grows`: so many bytes of it, from its beginning, are here. Never less than before. */
+rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes);
+
 /* Receiver. */
+/* After RS_EV_INCOMING, before it is accepted: these first bytes of the object are here already, from another server. */
+rs_status rs_incoming_resume(rs_node *node, rs_xfer xfer, uint64_t bytes);
+/* So many bytes of the object are here without a gap, at least `from`, which was the answer before. */
+rs_status rs_receive_prefix(const rs_node *node, rs_xfer xfer, uint64_t from, uint64_t *bytes);
 rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out);
 /* `room`: bytes of data packets that may wait for the group before any is dropped; 0 = unknown. */
 rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group, uint64_t room);

@@ -5,9 +5,10 @@
 
 #include <string.h>
 
-#define KEEP (60000 * RS_MS)    /* a finished transfer answers a sender that missed its last word for so long */
-#define PATIENCE (1000 * RS_MS) /* control channels are reliable: to ask again on the same one is a last resort */
-#define PLACE_KEPT (1u << 20)   /* bytes of which are here: it does not give its place to another */
+#define KEEP (60000 * RS_MS)         /* a finished transfer answers a sender that missed its last word for so long */
+#define PATIENCE (1000 * RS_MS)      /* control channels are reliable: to ask again on the same one is a last resort */
+#define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object */
+#define PLACE_KEPT (1u << 20)        /* bytes of which are here: it does not give its place to another */
 
 void rs_receiver_free(rs_node *node, rs_receiving *x) {
     if (node->last_rx == x)
@@ -113,6 +114,9 @@ static bool make_sets(rs_node *node, rs_receiving *x) {
     if (!memory)
         return x->t.stream.on;
     rs_seqset_init(&x->present, x->t.fragments, memory);
+    for (uint64_t sn = 0; sn < x->resumed; sn++)
+        rs_seqset_add(&x->present, sn);
+    x->stats.bytes_present = x->resumed * x->t.fragment_size;
     rs_seqset_init(&x->asked, x->t.fragments, memory + words);
     return true;
 }
@@ -152,6 +156,29 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     x->offered_due = RS_NEVER;
     x->stats.granted_at = now;
     rs_receiver_arm(node, x);
+    return RS_OK;
+}
+
+rs_status rs_incoming_resume(rs_node *node, rs_xfer xfer, uint64_t bytes) {
+    rs_receiving *x = receiving(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (x->state != RS_RX_OFFERED || x->t.stream.on)
+        return RS_ERR_STATE;
+    if (bytes > x->t.size)
+        return RS_ERR_INVALID;
+    x->resumed = bytes / x->t.fragment_size;
+    if (x->resumed >= x->t.fragments) /* the last one comes again: all that follows from it does, too */
+        x->resumed = x->t.fragments - 1;
+    return RS_OK;
+}
+
+rs_status rs_receive_prefix(const rs_node *node, rs_xfer xfer, uint64_t from, uint64_t *bytes) {
+    const rs_receiving *x = receiving(node, xfer);
+    if (!x || !x->present.words)
+        return RS_ERR_UNKNOWN;
+    uint64_t sn = rs_seqset_next_absent(&x->present, NULL, from / x->t.fragment_size, x->t.fragments);
+    *bytes = sn == x->t.fragments ? x->t.size : sn * x->t.fragment_size;
     return RS_OK;
 }
 
@@ -632,6 +659,28 @@ static const char *cannot_open(const rs_node *node, const rs_message *m) {
     return NULL;
 }
 
+/* Another server sends on what the present sender, which is gone or silent, has begun. */
+static bool may_replace(const rs_receiving *x, rs_time now, const rs_message *m) {
+    const rs_digest *is = &x->t.digest, *comes = &m->open.digest;
+    bool silent = !x->link.peer->up || now - x->link.heard_at >= REPLACE_AFTER;
+    bool alike = is->algorithm == comes->algorithm &&
+                 (is->length == 0 || comes->length == 0 || memcmp(is->value, comes->value, sizeof is->value) == 0);
+    return silent && alike && x->state == RS_RX_RECEIVING && m->open.size == x->t.size && !x->t.stream.on;
+}
+
+static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool replaced) {
+    rs_event event = {.kind = RS_EV_RECEIVE_DONE,
+                      .xfer = x->t.id,
+                      .peer = x->link.peer->id,
+                      .replaced = replaced,
+                      .bytes = x->stats.bytes_present,
+                      .session = x->t.session};
+    rs_words(event.cause, sizeof event.cause, "%s",
+             replaced ? "its sender is gone, and another server sends it on" : "the sender began anew");
+    rs_receiver_finish(node, now, x, 0, event.cause);
+    rs_emit(node, &event);
+}
+
 rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
     rs_receiving *x = rs_find_receiving(node, &m->open.object);
     if (x && x->link.peer->id == peer && x->t.nonce == m->nonce) {
@@ -643,7 +692,8 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
         rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, cause);
         return RS_RX_NONE;
     }
-    if (x && !x->t.finished && x->link.peer->id != peer) {
+    bool replaces = x && !x->t.finished && x->link.peer->id != peer && may_replace(x, now, m);
+    if (x && !x->t.finished && x->link.peer->id != peer && !replaces) {
         rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
         return RS_RX_NONE;
     }
@@ -652,7 +702,7 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
         return RS_RX_NONE;
     }
     if (x && !x->t.finished)
-        rs_receiver_end(node, now, x, false, 0, "the sender began anew");
+        end_for_another(node, now, x, replaces);
     if (x)
         rs_receiver_free(node, x);
     rs_receiver_make_place(node, now, rs_find_peer(node, peer));

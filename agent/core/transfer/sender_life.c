@@ -95,6 +95,7 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->t.fragment_size = node->config.fragment_size;
     x->t.fragments = rs_fragments(params->size, node->config.fragment_size);
     x->t.digest = params->digest;
+    x->available = params->grows ? 0 : UINT64_MAX;
     x->t.engine = node->engines[0];
     x->t.stream.on = params->size == RS_STREAM;
     x->stragglers = params->stragglers ? params->stragglers : node->config.stragglers;
@@ -113,8 +114,10 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     const rs_engine *engine = rs_engine_of(node, params->protocol);
     if (params->stragglers > RS_STRAGGLERS_EVICT || !engine || (params->size == RS_STREAM && !engine->stream))
         return RS_ERR_INVALID;
-    if (rs_find_sending(node, &params->object))
+    if (!params->beside && rs_find_sending(node, &params->object))
         return RS_ERR_EXISTS;
+    if (params->grows && params->size == RS_STREAM)
+        return RS_ERR_INVALID;
     if (params->receiver_count > node->config.max_receivers)
         return RS_ERR_LIMIT;
     if (params->size != RS_STREAM && rs_fragments(params->size, node->config.fragment_size) > RS_FRAGMENTS_MAX)
@@ -164,6 +167,22 @@ rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_dige
         if (rs_is_active(r) && rs_is_opened(r))
             rs_say(node, now, &r->link, RS_SAY_OPEN);
     }
+    return RS_OK;
+}
+
+rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    if (!t || !t->sending || t->finished)
+        return RS_ERR_UNKNOWN;
+    rs_sending *x = (rs_sending *)t;
+    uint64_t fragments = bytes >= t->size ? UINT64_MAX : bytes / t->fragment_size;
+    if (fragments <= x->available)
+        return RS_OK;
+    x->available = fragments;
+    rs_engine_notify(node, now, t, RS_NEWS_GROWN);
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (rs_is_active(&x->recipients[i]) && x->recipients[i].want.count > 0)
+            rs_patch_ready(node, now, &x->recipients[i].link, true);
     return RS_OK;
 }
 
@@ -369,7 +388,8 @@ void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *ou
     uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring), mean = rs_sender_sent(x);
     *out = x->stats;
     out->phase = x->phase;
-    out->packets_redundant = out->packets_sent - distinct;
+    out->packets_redundant =
+        out->packets_sent > distinct ? out->packets_sent - distinct : 0; /* it may have begun later */
     out->bytes_present = mean >= x->t.fragments ? x->t.size : mean * x->t.fragment_size;
     out->receivers = x->recipient_count;
     out->receivers_done = x->done;
@@ -622,7 +642,11 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
     x->stats.granted_at = now;
     x->stats.high_rate_at = x->stats.data_done_at = 0;
     const rs_engine *engine = rs_engine_of(node, grant->protocol), *fallback = node->engines[0];
-    if (!engine || engine == fallback || !begin_by(node, now, x, engine))
+    if (engine && engine != fallback && begin_by(node, now, x, engine))
+        return;
+    if (rs_is_unicast(grant) || x->available < x->t.fragments)
+        rs_sender_unicast(node, now, x, "nothing but patches can carry it");
+    else
         fallback->path_granted(node, now, x);
 }
 
@@ -654,6 +678,9 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static bool grant_is_sane(const rs_sending *x, const rs_path_grant *g) {
+    bool unicast = rs_is_unicast(g) && g->protocol == RS_PROTOCOL_WAN;
+    if (unicast && (x->recipient_count != 1 || g->group != RS_NO_GROUP || g->data_port != 0))
+        return false;
     if (g->kind != RS_PATH_CIRCUIT && g->kind != RS_PATH_PACKET)
         return false;
     if (g->reconfiguration < 0 || g->reconfiguration > 60000 * RS_MS || g->light_bound < 0 || g->rate_bps < 0)

@@ -192,6 +192,11 @@ static inline bool rs_is_opened(const rs_recipient *r) {
     return r->state == RS_RECIPIENT_OPENED || r->state == RS_RECIPIENT_ACCEPTED;
 }
 
+/* Its data goes by unicast, to the one receiver that its session is for. */
+static inline bool rs_is_unicast(const rs_path_grant *grant) {
+    return grant->kind == RS_PATH_PACKET && grant->group_address == 0;
+}
+
 static inline bool rs_has_accepted(const rs_recipient *r) {
     return r->state == RS_RECIPIENT_ACCEPTED;
 }
@@ -239,6 +244,7 @@ struct rs_sending {
     uint32_t index_mask;   /* Its size - 1. */
     const uint8_t *leaves; /* Digests of the object's pieces, the caller's; NULL: they were not told. */
     uint64_t leaf_count;
+    uint64_t available;             /* Fragments of the object that are here, from the first on; UINT64_MAX: all. */
     char first_cause[RS_CAUSE_MAX]; /* Why the first receiver that failed did. */
     rs_xfer_stats stats;
 
@@ -342,6 +348,7 @@ struct rs_receiving {
 
     /* what is here, and what is said */
     rs_seqset present;    /* Fragments that are here; of a stream the engine knows. */
+    uint64_t resumed;     /* The first ones were here before it was accepted. */
     uint8_t ack_status;   /* What OPEN_ACK says, */
     uint8_t rcvd_status;  /* and DATA_RCVD. */
     uint32_t last_word;   /* The RS_SAY_* that ended it, said again to a sender that missed it. */

@@ -14,6 +14,7 @@
  * than 20,000 a second from all receivers together. */
 #define REPORT_LEAST (2 * RS_MS)
 #define REPORT_MOST (25 * RS_MS)
+#define HERE_I_AM (50 * RS_MS) /* by unicast, until data comes: address translators must see a packet from inside */
 #define REPORTS_EACH 50000
 #define REPEATS_MOST 5 /* doublings of the time to a further NACK of the same section */
 
@@ -21,6 +22,22 @@ static rs_time report_interval(const rs_wan_receiver *w) {
     rs_time every = w->grtt / 8 < REPORT_MOST ? w->grtt / 8 : REPORT_MOST, all = (rs_time)w->group * REPORTS_EACH;
     every = every > REPORT_LEAST ? every : REPORT_LEAST;
     return every > all ? every : all;
+}
+
+/* Data comes by the sender's own port, from one peer to the other. */
+static bool is_unicast(const rs_receiving *x) {
+    return x->path_kind == RS_PATH_PACKET && x->group_address == 0;
+}
+
+static void status_soon(rs_node *node, rs_receiving *x) {
+    rs_wan_receiver_of(&x->t)->say = true;
+    rs_list_keep(&node->acking, &x->t.in_acking, true);
+}
+
+static void advance_cum(rs_receiving *x) {
+    rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
+    if (w->cum < x->t.fragments && rs_seqset_has(&x->present, w->cum))
+        w->cum = rs_seqset_next_absent(&x->present, NULL, w->cum, x->t.fragments);
 }
 
 bool rs_wan_accept(rs_node *node, rs_time now, rs_receiving *x) {
@@ -46,6 +63,12 @@ bool rs_wan_accept(rs_node *node, rs_time now, rs_receiving *x) {
     for (uint64_t i = 0; i < sections; i++)
         due[i] = RS_NEVER;
     rs_engine_take(&x->t, &rs_engine_wan, w);
+    advance_cum(x);
+    if (is_unicast(x)) { /* what is here, and where it is reached from */
+        w->report_due = now + REPORT_LEAST;
+        status_soon(node, x);
+        rs_receiver_arm(node, x);
+    }
     if (x->ended || x->path_kind == RS_OPEN_NO_PATH || x->ring.first > 0) {
         w->ask_due = now + QUIET;
         rs_receiver_arm(node, x);
@@ -71,11 +94,6 @@ static rs_time backoff(rs_node *node, uint32_t group, rs_time most) {
     double x = rs_random_part(rs_random(node)) * (lambda / top) + lambda / (top * (exp(lambda) - 1));
     double time = top / lambda * log(x * (exp(lambda) - 1) * (top / lambda));
     return time > 0 ? (rs_time)time : 0;
-}
-
-static void status_soon(rs_node *node, rs_receiving *x) {
-    rs_wan_receiver_of(&x->t)->say = true;
-    rs_list_keep(&node->acking, &x->t.in_acking, true);
 }
 
 static void nack_by(rs_node *node, rs_receiving *x, uint64_t section, rs_time due) {
@@ -105,12 +123,6 @@ static void sections_over(rs_node *node, rs_time now, rs_receiving *x, uint64_t 
     for (; w->ended < section && w->ended < w->section_count; w->ended++)
         if (first_missing(x, w->ended) < section_end(x, w->ended))
             nack_by(node, x, w->ended, now + w->late + spread);
-}
-
-static void advance_cum(rs_receiving *x) {
-    rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
-    if (w->cum < x->t.fragments && rs_seqset_has(&x->present, w->cum))
-        w->cum = rs_seqset_next_absent(&x->present, NULL, w->cum, x->t.fragments);
 }
 
 static void stored(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
@@ -255,8 +267,9 @@ rs_rx_result rs_wan_repair_datagram(rs_node *node, rs_time now, rs_receiving *x,
         return (rs_rx_result){.verdict = RS_RX_BAD};
     if (x->state != RS_RX_RECEIVING)
         return old(x);
-    x->stats.peer_repairs_received++;
-    word(node, now, x, &h, false);
+    x->stats.peer_repairs_received += !is_unicast(x);
+    x->stats.packets_received += is_unicast(x);
+    word(node, now, x, &h, is_unicast(x));
     rs_rx_result result = rs_receiver_store(x, h.sn);
     if (result.verdict == RS_RX_STORE)
         stored(node, now, x, h.sn);
@@ -412,7 +425,9 @@ void rs_wan_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (now >= w->nack_due)
         w->nack_due = RS_NEVER; /* until the status is made */
     if (now >= w->report_due)   /* while packets come: a silent path has nothing to report */
-        w->report_due = now - x->data_at < 2 * w->grtt + 100 * RS_MS ? now + report_interval(w) : RS_NEVER;
+        w->report_due = now - x->data_at < 2 * w->grtt + 100 * RS_MS ? now + report_interval(w)
+                        : is_unicast(x) && w->next == 0              ? now + HERE_I_AM
+                                                                     : RS_NEVER;
     if (now >= w->ask_due)
         ask(node, now, x);
 }

@@ -23,6 +23,11 @@ static uint32_t wire_bytes(const rs_sending *x) {
     return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
 }
 
+/* Up to there fragments may be sent: the session's end, or what is here. */
+static uint64_t sendable(const rs_sending *x) {
+    return x->available < x->end ? x->available : x->end;
+}
+
 static uint64_t next_sn(const rs_sending *x) {
     return x->first + x->pos;
 }
@@ -101,7 +106,7 @@ const char *rs_wan_begin(rs_node *node, rs_time now, rs_sending *x) {
     w->peers = peers;
     rs_engine_take(&x->t, &rs_engine_wan, w);
     x->t.engine = &rs_engine_wan;
-    w->sections.coded = shared->config.coded;
+    w->sections.coded = shared->config.coded && !rs_is_unicast(&x->grant);
     w->sections.freed = x->first / RS_WAN_SECTION;
     rs_wan_pool_join(&shared->pool, &w->memory, UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size);
     w->opened_at = now;
@@ -123,6 +128,20 @@ static rs_time first_trip(const rs_sending *x, const rs_recipient *r) {
     return trip > RS_MS / 2 ? trip : RS_MS / 2;
 }
 
+/* By unicast: the receiver may have the beginning, from another server. Whole sections are kept account of. */
+static void begin_where_it_is(rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint64_t cum = UINT64_MAX;
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (is_member(&x->recipients[i]) && w->peers[i].cum < cum)
+            cum = w->peers[i].cum;
+    uint64_t first = cum / RS_WAN_SECTION * RS_WAN_SECTION;
+    if (!rs_is_unicast(&x->grant) || cum > x->end || first <= x->first)
+        return;
+    x->pos = first - x->first;
+    w->sections.freed = first / RS_WAN_SECTION;
+}
+
 static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     const rs_wan_config *c = &rs_wan_node_of(node)->config;
@@ -139,6 +158,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     int64_t first = c->congestion == RS_WAN_FIXED ? c->fixed_bps : rs_wan_first_rate(w->grtt, members, 0, 0);
     for (uint32_t i = 0; i < x->recipient_count; i++)
         rs_wan_path_start(&w->peers[i].path, c->congestion, wire_bytes(x), first, most);
+    begin_where_it_is(x);
     w->sections.gather = GATHER_LEAST;
     w->look_due = now + LOOK_LEAST;
     w->begin_due = RS_NEVER;
@@ -156,7 +176,8 @@ static void advance(rs_node *node, rs_time now, rs_sending *x) {
     uint32_t members = 0, accepted = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         members += is_member(&x->recipients[i]);
-        accepted += is_member(&x->recipients[i]) && rs_has_accepted(&x->recipients[i]);
+        accepted += is_member(&x->recipients[i]) && rs_has_accepted(&x->recipients[i]) &&
+                    (w->peers[i].heard_at || !rs_is_unicast(&x->grant) || now >= w->begin_due);
     }
     if (x->phase == RS_PHASE_HIGH_RATE && members == 0) {
         data_done(node, now, x);
@@ -179,7 +200,7 @@ static void advance(rs_node *node, rs_time now, rs_sending *x) {
 /* ------------------------------------------------------------------------------------------- the data channel */
 
 static bool may_send_next(const rs_sending *x) {
-    return next_sn(x) < x->end && rs_wan_pool_may(&rs_wan_sender_of(&x->t)->memory, x->t.fragment_size);
+    return next_sn(x) < sendable(x) && rs_wan_pool_may(&rs_wan_sender_of(&x->t)->memory, x->t.fragment_size);
 }
 
 /* When there is something to send; RS_NEVER: a status must come first. */
@@ -202,6 +223,8 @@ static void schedule(rs_node *node, rs_time now, rs_sending *x) {
         return;
     }
     rs_time due = work_due(x, now), paced = rs_pacer_due(&x->pacer);
+    if (next_sn(x) >= x->available)
+        w->starved_at = now;
     if (due > now && paced < due) {
         w->held = true;
         rs_pacer_resume(&x->pacer, now);
@@ -233,6 +256,10 @@ static void header(const rs_sending *x, rs_time now, uint64_t sn, bool repair, r
                               .sn = sn,
                               .aux = rs_wan_pack(&word)};
     rs_data_packet(x, &h, out);
+    if (!rs_is_unicast(&x->grant))
+        return;
+    out->channel = RS_CH_PEER_DATAGRAM;
+    out->peer = x->recipients[0].link.peer->id;
 }
 
 static void coded(rs_sending *x, const uint64_t *member, uint32_t count, rs_packet_out *out) {
@@ -283,7 +310,7 @@ static bool ahead_of_losses(const rs_node *node, rs_sending *x, rs_packet_out *o
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     uint32_t count = rs_wan_node_of(node)->config.proactive;
     uint64_t member[RS_COMBINE_MAX];
-    if (count == 0 || w->unpaired < count)
+    if (count == 0 || w->unpaired < count || rs_is_unicast(&x->grant))
         return false;
     for (uint32_t i = 0; i < count; i++)
         member[i] = next_sn(x) - count + i;
@@ -294,7 +321,7 @@ static bool ahead_of_losses(const rs_node *node, rs_sending *x, rs_packet_out *o
 
 static bool next_data(rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    if (next_sn(x) == x->end || !rs_wan_pool_take(&w->memory, x->t.fragment_size))
+    if (next_sn(x) >= sendable(x) || !rs_wan_pool_take(&w->memory, x->t.fragment_size))
         return false;
     header(x, now, next_sn(x), false, out);
     x->pos++;
@@ -355,6 +382,7 @@ static void patch_runs(rs_node *node, rs_time now, rs_sending *x, rs_recipient *
 static void take_sample(rs_sending *x, rs_time now, rs_wan_peer *p, const rs_wan_status *s) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     uint64_t mask = (UINT64_C(1) << RS_WAN_STAMP_BITS) - 1;
+    bool starved = w->starved_at && now - w->starved_at < 2 * w->grtt + 10 * RS_MS;
     rs_time trip = (rs_time)(((uint64_t)(now / 1000) - s->stamp_us) & mask) * 1000 - (rs_time)s->waited_us * 1000;
     const rs_wan_sample sample = {.now = now,
                                   .rtt = trip > 0 && trip < 60000 * RS_MS ? trip : 0,
@@ -365,7 +393,7 @@ static void take_sample(rs_sending *x, rs_time now, rs_wan_peer *p, const rs_wan
                                   .marked = s->marked,
                                   .dropped = s->dropped,
                                   .sent = next_sn(x),
-                                  .limited = w->held || x->pacer.rate_bps < p->path.rate_bps / 10 * 9,
+                                  .limited = w->held || starved || x->pacer.rate_bps < p->path.rate_bps / 10 * 9,
                                   .sent_bps = w->sent_bps};
     if (s->next == 0)
         return;
@@ -399,6 +427,8 @@ rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const 
     x->stats.acks_received++;
     w->probes = 0;
     bool over = x->phase != RS_PHASE_HIGH_RATE;
+    if (x->phase == RS_PHASE_ATTEMPT && rs_is_unicast(&x->grant))
+        advance(node, now, x);
     for (uint32_t i = 0; i < s.nack_count && rs_is_active(r) && !x->t.finished; i++) {
         if (over || s.nacks[i].base / RS_WAN_SECTION < w->sections.freed)
             patch_runs(node, now, x, r, &s.nacks[i]);
@@ -578,7 +608,7 @@ void rs_wan_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     if (!w)
         return;
-    if (news->what == RS_NEWS_DATA_TIMER) {
+    if (news->what == RS_NEWS_DATA_TIMER || news->what == RS_NEWS_GROWN) {
         schedule(node, now, x);
     } else if (news->what == RS_NEWS_ACCEPTED || news->what == RS_NEWS_RECEIVERS) {
         advance(node, now, x);

@@ -42,6 +42,7 @@ typedef struct {
     int64_t sent_bytes;  /* on the wire, */
     rs_time sent_since;  /* since then: what the present rate is made of, */
     int64_t sent_bps;    /* and what it was in the time before */
+    rs_time starved_at;  /* all that is here of the object had been sent then; 0: never */
     bool held;           /* memory, or the end of the object, has held it back since then */
 } rs_wan_sender;
 

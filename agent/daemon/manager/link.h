@@ -364,7 +364,7 @@ rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, u
  * version and address are told otherwise). Sent if the link is up, else RS_ERR_STATE: tell again when it is. */
 rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,
                         const rs_link_group_options *options, const rs_link_group_view *held);
-/* To receivers in several sites: answered by on_legs. Sent if the link is up, else RS_ERR_STATE: ask again when it is. */
+/* To receivers in several sites: answered by on_legs. Sent if the link is up, else RS_ERR_STATE: ask again then. */
 rs_status rs_link_split(rs_link *link, rs_time now, const char *request_id, const rs_object_id *object,
                         const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
                         uint32_t avoid_count);

@@ -251,11 +251,22 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
                            .stream = info.size == RS_STREAM,
                            .fragment_size = info.fragment_size,
                            .fragments = fragments};
+        const net_store *before = NULL;
+        for (uint32_t i = 0; i < s->store_count && n->knobs.resumes; i++)
+            before = s->stores[i].data == info.object.data && !s->stores[i].whole ? &s->stores[i] : before;
+        uint64_t kept = 0;
+        while (before && kept + 1 < fragments && before->stored[kept])
+            kept++;
+        if (kept)
+            assert_int_equal(rs_incoming_resume(s->node, xfer, kept * info.fragment_size), RS_OK);
         if (rs_incoming_accept(s->node, server_now(n, s), xfer, s->group, s->room) != RS_OK) {
             assert_int_equal(rs_incoming_refuse(s->node, server_now(n, s), xfer, "out of memory"), RS_OK);
             return;
         }
         store.stored = calloc(fragments, 1);
+        if (kept)
+            memcpy(store.stored, before->stored, kept);
+        store.stored_bytes = kept * info.fragment_size;
         uint32_t place = 0;
         while (place < s->store_count && s->stores[place].data != info.object.data)
             place++;

@@ -64,7 +64,8 @@ typedef struct {
     double peer_loss; /* of packets between peers */
     net_watch watch;
     void *watch_context;
-    bool quiet; /* keep no record of messages: for the large runs */
+    bool resumes; /* what came of an object from a server that is gone counts when another sends it on */
+    bool quiet;   /* keep no record of messages: for the large runs */
     /* what came of it */
     uint64_t data_packets;   /* put on the data channel, repair packets too */
     uint64_t repair_packets; /* of these, with fragments in them */

@@ -1,0 +1,211 @@
+/* A relay between sites: it takes an object by unicast and passes it on by multicast while it comes. */
+#include "check.h"
+#include "net.h"
+
+#include <stdio.h>
+
+#include "core/base/wire.h"
+
+#define SIZE (UINT64_C(12) << 20)
+#define FRAGMENT 1400
+#define FRAGMENTS ((SIZE - 1) / FRAGMENT + 1)
+
+static const rs_config config = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000};
+static const rs_path_grant wide = {.group = RS_NO_GROUP,
+                                   .kind = RS_PATH_PACKET,
+                                   .accepted_size = SIZE,
+                                   .rate_bps = 200000000,
+                                   .protocol = RS_PROTOCOL_WAN};
+
+typedef struct {
+    rs_peer relay;
+    uint64_t given;     /* bytes that the relay may send on */
+    uint64_t from_home; /* data packets by unicast from server 0 */
+    uint64_t passed;    /* and by multicast from the relay */
+} seen;
+
+/* Nothing goes out that has not come in. */
+static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
+                  size_t length, void *context) {
+    seen *s = context;
+    rs_data_header h;
+    (void)n, (void)to;
+    if (arrives || !rs_wire_decode_data(header, length, &h))
+        return;
+    if (channel == RS_CH_PEER_DATAGRAM && from == 0)
+        s->from_home++;
+    if (channel == RS_CH_GROUP) {
+        assert_int_equal(from, s->relay);
+        assert_true(s->given == SIZE || (h.sn + 1) * FRAGMENT <= s->given);
+        s->passed++;
+    }
+}
+
+static net *network(uint32_t servers, seen *s) {
+    net *n = net_new(servers, &config, 7);
+    printf("seed 7\n");
+    net_knobs *k = net_knob(n);
+    *s = (seen){.relay = 1};
+    k->grant = false;
+    k->data_delay = 25 * MS;
+    k->control_delay = k->connect_delay = 25 * MS;
+    k->watch = watch;
+    k->watch_context = s;
+    k->resumes = true;
+    return n;
+}
+
+static rs_xfer send_by(net *n, rs_peer from, uint32_t count, const rs_peer *to, bool grows, const rs_path_grant *path) {
+    const rs_send_params params = {.object = net_object(5),
+                                   .size = SIZE,
+                                   .receivers = to,
+                                   .receiver_count = count,
+                                   .protocol = RS_PROTOCOL_WAN,
+                                   .digest = {.algorithm = 1, .length = 16},
+                                   .grows = grows,
+                                   .beside = true};
+    rs_xfer xfer = 0;
+    rs_status status = rs_send_open(net_node(n, from), NET_START + net_now(n), &params, &xfer);
+    net_call(n, from, status);
+    net_grant(n, from, xfer, path);
+    return xfer;
+}
+
+/* A step of the relay's agent: what has come may go on. */
+static void pass_on(net *n, seen *s, rs_xfer in, rs_xfer out) {
+    uint64_t bytes;
+    if (rs_receive_prefix(net_node(n, s->relay), in, s->given == SIZE ? 0 : s->given, &bytes) == RS_OK)
+        s->given = bytes;
+    if (net_has(n, s->relay, 5))
+        s->given = SIZE;
+    rs_status status = rs_send_grown(net_node(n, s->relay), NET_START + net_now(n), out, s->given);
+    if (status == RS_OK)
+        net_call(n, s->relay, status);
+}
+
+static rs_path_grant inside(void) {
+    return (rs_path_grant){.group = NET_GROUP,
+                           .group_address = 0xefff0000 + NET_GROUP,
+                           .data_port = 7070,
+                           .kind = RS_PATH_PACKET,
+                           .accepted_size = SIZE,
+                           .rate_bps = 900000000,
+                           .protocol = RS_PROTOCOL_WAN};
+}
+
+static void an_object__goes_through_the_relay_once_and_while_it_comes(void **state) {
+    seen s;
+    net *n = network(4, &s);
+    net_knob(n)->peer_loss = 0.01;
+    const rs_peer relay = 1, members[] = {2, 3};
+    send_by(n, 0, 1, &relay, false, &wide);
+    rs_time at = 0, relay_done = 0;
+    while (!net_receiving(n, 1))
+        net_at(n, at += 10 * MS);
+    rs_xfer in = net_receiving(n, 1);
+    const rs_path_grant path = inside();
+    rs_xfer out = send_by(n, 1, 2, members, true, &path);
+    while (at < 60 * SEC && !(net_has(n, 2, 5) && net_has(n, 3, 5))) {
+        net_at(n, at += 2 * MS);
+        pass_on(n, &s, in, out);
+        relay_done = relay_done == 0 && net_has(n, 1, 5) ? at : relay_done;
+    }
+    assert_true(net_has(n, 1, 5) && net_has(n, 2, 5) && net_has(n, 3, 5));
+    assert_true(at < relay_done + 200 * MS); /* and not as long again */
+    assert_in_range(s.from_home, FRAGMENTS, FRAGMENTS * 105 / 100);
+    assert_in_range(s.passed, FRAGMENTS, FRAGMENTS * 105 / 100);
+    net_free(n);
+    (void)state;
+}
+
+/* Server 2 was a member of the site and becomes its relay: what it has by then does not cross the wide area again. */
+static void a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was(void **state) {
+    seen s;
+    net *n = network(4, &s);
+    const rs_peer relay = 1, next = 2, members[] = {2, 3}, last = 3;
+    send_by(n, 0, 1, &relay, false, &wide);
+    rs_time at = 0;
+    while (!net_receiving(n, 1))
+        net_at(n, at += 10 * MS);
+    rs_xfer in = net_receiving(n, 1);
+    const rs_path_grant path = inside();
+    rs_xfer out = send_by(n, 1, 2, members, true, &path);
+    while (s.given < SIZE / 2) {
+        net_at(n, at += 2 * MS);
+        pass_on(n, &s, in, out);
+    }
+    net_at(n, at += 60 * MS); /* what is on its way arrives */
+    net_kill(n, 1);
+    net_at(n, at += 200 * MS); /* the members' connections to it end */
+    uint64_t before = s.from_home;
+    s.relay = 2;
+    s.given = 0;
+    in = net_receiving(n, 2);
+    send_by(n, 0, 1, &next, false, &wide);
+    while (net_receiving(n, 2) == in)
+        net_at(n, at += 10 * MS);
+    in = net_receiving(n, 2);
+    out = send_by(n, 2, 1, &last, true, &path);
+    while (at < 60 * SEC && !(net_has(n, 2, 5) && net_has(n, 3, 5))) {
+        net_at(n, at += 2 * MS);
+        pass_on(n, &s, in, out);
+    }
+    assert_true(net_has(n, 2, 5) && net_has(n, 3, 5));
+    const net_told *ended = net_event(n, 2, RS_EV_RECEIVE_DONE, 1);
+    assert_true(ended && ended->event.replaced && !ended->event.ok);
+    assert_in_range(s.from_home - before, FRAGMENTS * 40 / 100, FRAGMENTS * 60 / 100);
+    net_free(n);
+    (void)state;
+}
+
+/* As long as the first sender is there, nobody takes its place. */
+static void another_sender_of_the_object__is_refused_while_the_first_is_there(void **state) {
+    seen s;
+    net *n = network(3, &s);
+    const rs_peer to = 2;
+    send_by(n, 0, 1, &to, false, &wide);
+    rs_time at = 0;
+    while (!net_receiving(n, 2))
+        net_at(n, at += 10 * MS);
+    send_by(n, 1, 1, &to, false, &wide);
+    net_run(n, 60 * SEC);
+    assert_true(net_has(n, 2, 5));
+    const net_told *failed = net_event(n, 1, RS_EV_PEER_FAILED, 2);
+    assert_non_null(failed);
+    assert_non_null(strstr(failed->event.cause, "another server is sending this object here"));
+    net_free(n);
+    (void)state;
+}
+
+static void a_path_by_unicast__is_for_one_receiver_and_the_wide_area(void **state) {
+    seen s;
+    net *n = network(3, &s);
+    const rs_peer both[] = {1, 2};
+    const rs_send_params params = {
+        .object = net_object(5), .size = SIZE, .receivers = both, .receiver_count = 2, .protocol = RS_PROTOCOL_WAN};
+    rs_xfer xfer = 0;
+    net_call(n, 0, rs_send_open(net_node(n, 0), NET_START, &params, &xfer));
+    assert_int_equal(rs_path_granted(net_node(n, 0), NET_START, xfer, &wide), RS_ERR_INVALID);
+    rs_message m = {
+        .type = RS_MSG_OPEN, .nonce = 1, .open = {.size = 1, .fragment_size = 1, .end = 1, .light_confirm = 1}};
+    uint8_t bytes[RS_HEADER_MAX];
+    m.open.path_kind = RS_PATH_PACKET;
+    for (uint8_t engine = 0; engine < 3; engine++) {
+        m.open.engine = engine;
+        size_t length = rs_wire_encode(&m, 0, bytes, sizeof bytes);
+        rs_message back;
+        assert_int_equal(rs_wire_decode(bytes, length, 0, &back), engine == RS_PROTOCOL_WAN);
+    }
+    net_free(n);
+    (void)state;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_object__goes_through_the_relay_once_and_while_it_comes),
+        cmocka_unit_test(a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was),
+        cmocka_unit_test(another_sender_of_the_object__is_refused_while_the_first_is_there),
+        cmocka_unit_test(a_path_by_unicast__is_for_one_receiver_and_the_wide_area),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
