@@ -295,7 +295,7 @@ rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *c
 rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes);
 
 /* Receiver. */
-/* After RS_EV_INCOMING, before it is accepted: these first bytes of the object are here already, from another server. */
+/* After RS_EV_INCOMING, before it is accepted: these first bytes are here already, from another server. */
 rs_status rs_incoming_resume(rs_node *node, rs_xfer xfer, uint64_t bytes);
 /* So many bytes of the object are here without a gap, at least `from`, which was the answer before. */
 rs_status rs_receive_prefix(const rs_node *node, rs_xfer xfer, uint64_t from, uint64_t *bytes);

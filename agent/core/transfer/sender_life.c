@@ -151,41 +151,6 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     return RS_OK;
 }
 
-rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_digest *digest) {
-    rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
-        return RS_ERR_UNKNOWN;
-    if (!rs_digest_follows(&t->digest))
-        return RS_ERR_STATE;
-    if (digest->algorithm != t->digest.algorithm || digest->length == 0 || digest->length > sizeof digest->value)
-        return RS_ERR_INVALID;
-    rs_sending *x = (rs_sending *)t;
-    t->digest = *digest;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_recipient *r = &x->recipients[i];
-        r->progress_at = now;
-        if (rs_is_active(r) && rs_is_opened(r))
-            rs_say(node, now, &r->link, RS_SAY_OPEN);
-    }
-    return RS_OK;
-}
-
-rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes) {
-    rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
-        return RS_ERR_UNKNOWN;
-    rs_sending *x = (rs_sending *)t;
-    uint64_t fragments = bytes >= t->size ? UINT64_MAX : bytes / t->fragment_size;
-    if (fragments <= x->available)
-        return RS_OK;
-    x->available = fragments;
-    rs_engine_notify(node, now, t, RS_NEWS_GROWN);
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (rs_is_active(&x->recipients[i]) && x->recipients[i].want.count > 0)
-            rs_patch_ready(node, now, &x->recipients[i].link, true);
-    return RS_OK;
-}
-
 static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
     r->want.count = 0;
     rs_patch_ready(node, now, &r->link, false);
