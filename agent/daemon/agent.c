@@ -418,6 +418,14 @@ static void on_manager_state(void *context, bool up, const char *words) {
     rs_paths_link_state(agent, up);
 }
 
+static void on_manager_silent(void *context, bool silent, const char *words) {
+    rs_agent *agent = context;
+    rs_log(silent ? RS_LOG_WARNING : RS_LOG_INFO, "manager", "silent=%d words=%s", silent, rs_quote(words));
+    if (!silent)
+        rs_groups_link_answers(agent->groups);
+    rs_paths_link_state(agent, !silent);
+}
+
 static void log_io(void *context, rs_io_log_level level, const char *text) {
     (void)context;
     rs_log(level == RS_IO_LOG_WARNING ? RS_LOG_WARNING : RS_LOG_INFO, "io", "%s", text);
@@ -641,6 +649,7 @@ static bool start_link(rs_agent *agent) {
     rs_link_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
     callbacks.on_state = on_manager_state;
+    callbacks.on_silent = on_manager_silent;
     callbacks.on_probe = on_probe;
     callbacks.on_checked = on_checked;
     callbacks.on_view = rs_overlay_view;

@@ -149,6 +149,7 @@ class FakeManager:
         self.data_port = data_port
         self.answer: Callable[[dict[str, Any]], Answer] = lambda request: Answer()
         self.welcome = True
+        self.stopped = False  # keepalives are not answered
         self.refuse: str | None = None
         self.calls: list[Call] = []
         self.paths: dict[str, GrantedPath] = {}
@@ -266,7 +267,7 @@ class FakeManager:
                 self.say(server, "welcome", manager="fake", manager_boot_id=1)
         elif name == "request":
             self._start(server, args["request"])
-        elif name == "keepalive":
+        elif name == "keepalive" and not self.stopped:
             self.say(server, "alive")
         elif name == "release":
             self.paths.pop(args["response_id"], None)

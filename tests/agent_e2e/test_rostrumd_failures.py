@@ -148,7 +148,7 @@ def test_manager_gone(lab: World) -> None:
 
 
 def test_send_waits_for_a_manager_that_is_away(lab: World) -> None:
-    """`rostrum send` while the manager restarts: it says that it waits, and goes on."""
+    """`rostrum send` while the manager stands still and restarts: it says that it waits, and goes on."""
     lab.start_all()
     sender = lab.app("h1")
     sender.add(1, content(10_000, 30))
@@ -156,6 +156,10 @@ def test_send_waits_for_a_manager_that_is_away(lab: World) -> None:
     lab.manager.answer = lambda request: Answer(silent=True)
     asked = sender.start_send(1, ["h2"], events=True)  # not answered before it goes
     lab.manager.wait_for(lambda calls: any(c.name == "request" for c in calls), "the request")
+    lab.manager.stopped = True  # connected, and nothing is answered
+    lab.agents["h1"].wait_log("manager silent=1")
+    lab.manager.stopped = False
+    lab.agents["h1"].wait_log("manager silent=0")
     on_loop(lab.manager, lab.manager.stop)
     lab.agents["h1"].wait_log("manager up=0")
     meanwhile = sender.start_send(2, ["h3"], events=True, wait_ms=60_000)
@@ -168,6 +172,7 @@ def test_send_waits_for_a_manager_that_is_away(lab: World) -> None:
         words = [event.words for event in events if event.subject == "queued"]
         assert any("waiting for the manager" in one and lab.endpoint in one for one in words), words
         assert words[-1].startswith("the manager is there"), words
+        assert any("has not answered for" in one for one in words) == (tag == asked), words
 
 
 @pytest.mark.parametrize("word", ["failed", "moved"])

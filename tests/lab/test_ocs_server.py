@@ -333,6 +333,8 @@ async def test_log__who_ordered_what_and_what_became_of_it(make: Dial, tmp_path:
     await second.say("DLT-CRS-FIBER::10001:5;")
     await second.say("RTRV-CRS-FIBER::ALL:6;")
     await second.say("%$!;")
+    slow = {"op": "timing", "reconfiguration": "fixed:60s"}  # it waits for its answer until its connection is gone
+    await asyncio.to_thread(ask, tmp_path / "ocs-ocs.ctl", slow)
     first.writer.write(b"ENT-CRS-FIBER::10009,20009:7:::OPMODE=SYNC;")
     await until(lambda: "10009" in server.commands[-1].command, "the command came")
     assert server.commands[-1].verdict == "pending"

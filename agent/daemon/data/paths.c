@@ -123,7 +123,7 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     if (status != RS_OK)
         fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
                   words[0] ? words : rs_strerror(status));
-    else if (!rs_link_up(agent->link))
+    else if (!rs_link_answers(agent->link))
         tell_away(agent, s);
 }
 
@@ -169,7 +169,7 @@ void rs_paths_timeout(rs_agent *agent, rs_sending *s) {
     rs_path *path = s->path.state == RS_PATH_STATE_REQUESTED ? &s->path : &s->next_path;
     char words[ROSTRUM_WORDS_MAX + 1], state[160];
     rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
-    bool up = rs_link_up(agent->link);
+    bool up = rs_link_answers(agent->link);
     if (!up)
         snprintf(words, sizeof words, "no path within the bound: the manager did not come back; %.150s", state);
     else if (path->queued_for[0])
@@ -447,8 +447,11 @@ void rs_paths_link_state(rs_agent *agent, bool up) {
             tell_away(agent, s);
             continue;
         }
+        /* Who is queued already is told why again: a manager that was only silent does not say it twice. */
+        const char *queued_for = s->path.queued_for;
         s->path.bound_at = rs_paths_bound_back(s->path.bound_at, rs_agent_now(agent), s->wait_ms);
-        rs_sending_tell_phase(agent, s, "queued", "the manager is there: asking for a path");
+        rs_sending_tell_phase(agent, s, "queued",
+                              queued_for[0] ? queued_for : "the manager is there: asking for a path");
     }
 }
 

@@ -6,7 +6,7 @@
 
 /* The manager's answers, for sends. */
 void rs_paths_link_callbacks(rs_agent *agent, rs_link_callbacks *callbacks);
-/* The manager is there, or gone: who waits for a path is told. */
+/* The manager is there and answers, or not: who waits for a path is told. */
 void rs_paths_link_state(rs_agent *agent, bool up);
 /* How long a request waits for its answer. Without a wait of the program's (0) the manager's own counts, which
  * is not known here: it is waited for once the manager has said that the request is `queued`. */

@@ -73,10 +73,14 @@ static void tell_role(rs_groups *g, rs_local_group *group, bool held) {
     group->told_use |= !join;
 }
 
-void rs_groups_link_up(rs_groups *g) {
+void rs_groups_link_answers(rs_groups *g) {
     g->link_up_at = rs_agent_now(g->agent);
     if (g->link_up_at + JOIN_BOUND < g->join_deadline)
         g->join_deadline = g->link_up_at + JOIN_BOUND;
+}
+
+void rs_groups_link_up(rs_groups *g) {
+    rs_groups_link_answers(g);
     for (rs_local_group *group = g->groups; group; group = group->next) {
         group->told_join = group->told_use = false;
         if (group->stream_count > 0)
@@ -262,7 +266,7 @@ rs_time rs_groups_deadline(const rs_groups *g) {
 static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
     char words[ROSTRUM_WORDS_MAX + 1];
     const rs_link *link = g->agent->link;
-    if (!link || rs_link_up(link)) {
+    if (!link || rs_link_answers(link)) {
         rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT, "the manager has not answered within 10 s");
         return;
     }
@@ -274,7 +278,7 @@ static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
  * answered is waited for. */
 static rs_time join_deadline(const rs_groups *g, const rs_group_stream *s) {
     rs_time last = rs_stream_deadline(s), began = last - JOIN_WAIT;
-    if (!g->agent->link || !rs_link_up(g->agent->link))
+    if (!g->agent->link || !rs_link_answers(g->agent->link))
         return last;
     rs_time asked = g->link_up_at > began ? g->link_up_at : began;
     return asked + JOIN_BOUND < last ? asked + JOIN_BOUND : last;

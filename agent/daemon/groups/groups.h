@@ -30,6 +30,8 @@ uint32_t rs_groups_engine_stats(const rs_groups *groups, uint32_t engine, rs_gro
 void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks);
 /* The manager is there (again): it is told what is joined here. */
 void rs_groups_link_up(rs_groups *groups);
+/* It was silent, and answers: who joins gets as long an answer's time as from a new connection. */
+void rs_groups_link_answers(rs_groups *groups);
 
 /* What the engine has to say, to programs and to the network. True: there may be more. */
 bool rs_groups_pump(rs_groups *groups);

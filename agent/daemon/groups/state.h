@@ -89,7 +89,7 @@ struct rs_groups {
     uint64_t reports_refused;
     bool any_held;         /* a report of one of them is held back */
     rs_time join_deadline; /* of the first stream that waits for the manager, or earlier */
-    rs_time link_up_at;    /* when the connection to the manager was last made */
+    rs_time link_up_at;    /* when the manager was connected, or answered again, for the last time */
     /* packets that the socket did not take at once: copies */
     rs_io_packet kept[RS_IO_BATCH];
     uint32_t kept_count;

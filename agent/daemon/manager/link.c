@@ -44,6 +44,8 @@ struct rs_link {
     rs_time lease; /* shortest heard on this connection */
     rs_time keepalive_at;
     uint32_t unanswered; /* keepalives since anything was heard */
+    rs_time asked_at;    /* of the first of these; RS_NEVER: none */
+    bool silent;         /* it went unanswered for too long */
     uint32_t alive_due;  /* answers to keepalives of this connection that are still to come */
     bool checking;       /* rs_link_confirm: when the last of them has come */
     uint64_t jitter;
@@ -92,6 +94,9 @@ static const char *by_tls(const rs_link *link) {
 void rs_link_describe(const rs_link *link, rs_time now, char *words, size_t words_size) {
     if (link->state == RS_LINK_STOPPED)
         snprintf(words, words_size, "not connected to manager %s yet", link->manager);
+    else if (link->silent)
+        snprintf(words, words_size, "manager %s is connected%s and has not answered for %.1f s", link->manager,
+                 by_tls(link), seconds(now - link->asked_at));
     else if (link->state == RS_LINK_UP)
         snprintf(words, words_size, "connected to manager %s%s for %.1f s", link->manager, by_tls(link),
                  seconds(now - link->state_since));
@@ -162,6 +167,7 @@ rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *ca
     rs_link_options *o = &link->options;
     o->manager_port = options->manager_port ? options->manager_port : 9090;
     o->connect_timeout = or_default(o->connect_timeout, 2000 * MS);
+    o->answer_timeout = or_default(o->answer_timeout, 1000 * MS);
     o->backoff_min = or_default(o->backoff_min, 100 * MS);
     o->backoff_max = or_default(o->backoff_max, 2000 * MS);
     o->lease = or_default(o->lease, 5000 * MS);
@@ -174,6 +180,7 @@ rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *ca
     link->jitter = options->boot_id | 1;
     link->watched_fd = -1;
     link->backoff = o->backoff_min;
+    link->asked_at = RS_NEVER;
     rs_frames_init(&link->frames);
     return link;
 }
@@ -319,12 +326,33 @@ static void tell_down(rs_link *link, rs_time now) {
         link->callbacks.on_state(link->callbacks.context, false, words);
 }
 
+/* Whether anything is heard, by the time that the first unanswered keepalive has waited. */
+static void note_silence(rs_link *link, rs_time now, bool silent) {
+    if (!silent)
+        link->unanswered = 0;
+    if (link->silent == silent) {
+        link->asked_at = silent ? link->asked_at : RS_NEVER;
+        return;
+    }
+    char words[RS_LINK_WORDS + 64];
+    link->silent = silent;
+    if (silent)
+        rs_link_describe(link, now, words, sizeof words);
+    else
+        snprintf(words, sizeof words, "manager %s answers again, after %.1f s", link->manager,
+                 seconds(now - link->asked_at));
+    link->asked_at = silent ? link->asked_at : RS_NEVER;
+    if (link->callbacks.on_silent)
+        link->callbacks.on_silent(link->callbacks.context, silent, words);
+}
+
 /* Closes a broken connection and plans the next attempt. */
 static void close_broken(rs_link *link, rs_time now) {
     bool was_up = link->state == RS_LINK_UP;
     watch(link, -1, 0);
     rs_frames_close(&link->frames);
-    link->broken = false;
+    link->broken = link->silent = false;
+    link->asked_at = RS_NEVER;
     if (was_up) {
         link->down_since = now;
         link->stats.disconnects++;
@@ -367,6 +395,7 @@ static void welcomed(rs_link *link, rs_time now, const char *manager) {
     link->lease = link->options.lease;
     link->keepalive_at = now + link->lease / 4;
     link->unanswered = link->alive_due = 0;
+    link->asked_at = RS_NEVER;
     repeat(link, now);
     if (link->checking)
         link->keepalive_at = now;
@@ -490,7 +519,7 @@ static void read_in(rs_link *link, rs_time now) {
     for (unsigned reads = 0; reads < READS_PER_TURN && !link->broken; reads++) {
         int got = rs_frames_fill(&link->frames, now);
         if (got > 0)
-            link->unanswered = 0;
+            note_silence(link, now, false);
         handle_frames(link, now);
         if (got == RS_FRAMES_EOF)
             break_link(link, "it closed the connection");
@@ -522,6 +551,7 @@ static void keepalive(rs_link *link, rs_time now) {
         return;
     }
     link->unanswered++;
+    link->asked_at = link->asked_at == RS_NEVER ? now : link->asked_at;
     rs_link_frame frame;
     if (rs_link_encode_keepalive(&frame) == RS_OK) {
         put(link, now, &frame);
@@ -531,6 +561,10 @@ static void keepalive(rs_link *link, rs_time now) {
     }
     link->keepalive_at = now + link->lease / 4;
     rs_kept_prune(&link->kept, now - link->options.stall_timeout);
+}
+
+static rs_time silence_deadline(const rs_link *link) {
+    return link->asked_at == RS_NEVER || link->silent ? RS_NEVER : link->asked_at + link->options.answer_timeout;
 }
 
 /* When the peer's stalling ends the connection. */
@@ -554,7 +588,7 @@ static rs_time state_deadline(const rs_link *link) {
     case RS_LINK_GREETING:
         return link->state_since + link->options.connect_timeout;
     case RS_LINK_UP:
-        return link->keepalive_at;
+        return silence_deadline(link) < link->keepalive_at ? silence_deadline(link) : link->keepalive_at;
     case RS_LINK_STOPPED:
         break;
     }
@@ -574,6 +608,8 @@ rs_time rs_link_deadline(const rs_link *link) {
 static void state_timeout(rs_link *link, rs_time now) {
     if (link->state == RS_LINK_WAITING)
         attempt(link, now);
+    else if (link->state == RS_LINK_UP && silence_deadline(link) <= now)
+        note_silence(link, now, true);
     else if (link->state == RS_LINK_UP)
         keepalive(link, now);
     else
@@ -642,6 +678,10 @@ void rs_link_confirm(rs_link *link, rs_time now) {
 
 bool rs_link_up(const rs_link *link) {
     return link->state == RS_LINK_UP && !link->broken;
+}
+
+bool rs_link_answers(const rs_link *link) {
+    return rs_link_up(link) && !link->silent;
 }
 
 rs_link_stats rs_link_stats_get(const rs_link *link) {

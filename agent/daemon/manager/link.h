@@ -212,6 +212,8 @@ typedef struct {
     /* Up: words name the manager. Down: words say why and since when. Only changes are told, the first failure to
      * connect, and what is wrong with TLS: that does not pass by itself. */
     void (*on_state)(void *context, bool up, const char *words);
+    /* The manager of this connection answers nothing (it is stopped, or cut off), or does again. */
+    void (*on_silent)(void *context, bool silent, const char *words);
     void (*on_response)(void *context, const rs_link_response *response);
     void (*on_moved)(void *context, const char *response_id, rs_path_kind kind, const char *reason);
     void (*on_failed)(void *context, const char *response_id, const char *reason);
@@ -259,6 +261,7 @@ typedef struct {
     const char *token;       /* NULL = none; must stay */
     const char *software;    /* NULL = not said; must stay */
     rs_time connect_timeout; /* for the connection, then again for TLS, and for the manager's welcome [2 s] */
+    rs_time answer_timeout;  /* a manager that leaves a keepalive unanswered this long is silent [1 s] */
     rs_time backoff_min;     /* [0.1 s] */
     rs_time backoff_max;     /* [2 s] */
     rs_time lease; /* until a response says another [5 s]; a keepalive goes out every quarter of the shortest lease */
@@ -332,6 +335,8 @@ void rs_link_on_ready(rs_link *link, rs_time now, unsigned ready);
 void rs_link_timeout(rs_link *link, rs_time now);
 rs_time rs_link_deadline(const rs_link *link); /* RS_NEVER before rs_link_start */
 bool rs_link_up(const rs_link *link);
+/* It is up, and the manager is not silent. */
+bool rs_link_answers(const rs_link *link);
 /* Asks the manager to answer, at once or when it is connected; then on_checked is called. */
 void rs_link_confirm(rs_link *link, rs_time now);
 /* State in words, for people: "connected to manager ..." or "manager 10.255.0.1:9090 unreachable for 3.2 s: Connection

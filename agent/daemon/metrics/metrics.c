@@ -82,7 +82,7 @@ static void process(const rs_agent *agent, page *p) {
 
 static void manager(const rs_agent *agent, page *p) {
     rs_link_stats s = agent->link ? rs_link_stats_get(agent->link) : (rs_link_stats){0};
-    gauge(p, "manager_up", agent->link && rs_link_up(agent->link), "1 = connected to the manager.");
+    gauge(p, "manager_up", agent->link && rs_link_answers(agent->link), "1 = the manager is connected and answers.");
     counter(p, "manager_connects_total", s.connects, "Connections that the manager welcomed.");
     counter(p, "manager_disconnects_total", s.disconnects, "Connections to it that were lost.");
     family(p, "manager_frames_total", "counter", "Calls on the present and earlier connections.");
@@ -355,7 +355,7 @@ void rs_status_api(void *context, const rs_api_call *call) {
     for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
         transfers[count++] = describe(agent, t);
     rostrum_status status = {.started_ns = agent->started_ns,
-                             .manager_up = agent->link && rs_link_up(agent->link),
+                             .manager_up = agent->link && rs_link_answers(agent->link),
                              .packets_bad = agent->packets_bad + rs_control_stats_get(agent->control).malformed,
                              .transfers = transfers,
                              .transfer_count = count,

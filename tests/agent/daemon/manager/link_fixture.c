@@ -13,6 +13,12 @@ static void on_state(void *context, bool up, const char *words) {
     snprintf(f->words, sizeof f->words, "%s", words);
 }
 
+static void on_silent(void *context, bool silent, const char *words) {
+    fixture *f = context;
+    silent ? f->silences++ : f->answers++;
+    snprintf(f->words, sizeof f->words, "%s", words);
+}
+
 static void on_response(void *context, const rs_link_response *response) {
     fixture *f = context;
     f->responses++;
@@ -88,6 +94,7 @@ static int set_up(void **state, bool two, const rs_tls_files *tls) {
     const rs_link_callbacks callbacks = {.context = f,
                                          .watch = on_watch,
                                          .on_state = on_state,
+                                         .on_silent = on_silent,
                                          .on_response = on_response,
                                          .on_moved = on_moved,
                                          .on_failed = on_failed,

@@ -22,7 +22,7 @@ typedef struct {
     unsigned wants;
     link_peer peer;
     link_peer other; /* a second manager, of link_fixture_setup_two */
-    unsigned ups, downs, responses, moves, failures, lights, goodbyes, lives, confirmed;
+    unsigned ups, downs, responses, moves, failures, lights, goodbyes, lives, confirmed, silences, answers;
     char words[512], reason[256], id[64];
     rs_link_decision decision;
     uint64_t accepted_size;

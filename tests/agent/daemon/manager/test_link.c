@@ -99,6 +99,38 @@ static void keepalive__without_an_answer_the_next_manager(void **state) {
     come_up(f);
 }
 
+/* Its socket takes what comes: the connection stays, and who waits for a path is told that nobody answers. */
+static void keepalive__without_an_answer_the_manager_is_silent(void **state) {
+    fixture *f = *state;
+    char words[320];
+    come_up(f);
+    rs_time asked = rs_link_deadline(f->link);
+    skip_to_deadline(f);
+    assert_true(rs_link_answers(f->link));
+    skip_to_deadline(f);
+    assert_int_equal(f->now, asked + 1000 * MS);
+    assert_int_equal(f->silences, 1);
+    assert_non_null(strstr(f->words, "has not answered for 1.0 s"));
+    assert_true(rs_link_up(f->link) && !rs_link_answers(f->link));
+    for (unsigned i = 0; i < 8; i++)
+        skip_to_deadline(f);
+    assert_int_equal(f->silences, 1); /* told once */
+    assert_int_equal(f->downs, 0);
+    rs_link_describe(f->link, f->now, words, sizeof words);
+    assert_non_null(strstr(words, "is connected and has not answered for"));
+    send_frame(f, link_frame_alive());
+    turn_until(f, f->answers == 1);
+    assert_true(rs_link_answers(f->link));
+    assert_non_null(strstr(f->words, "answers again"));
+    for (unsigned i = 0; i < 8; i++) { /* heard in time: nobody is told */
+        skip_to_deadline(f);
+        send_frame(f, link_frame_alive());
+        uint64_t heard = rs_link_stats_get(f->link).frames_in;
+        turn_until(f, rs_link_stats_get(f->link).frames_in > heard);
+    }
+    assert_int_equal(f->silences + f->answers, 2);
+}
+
 static void start__gives_up_a_manager_that_does_not_welcome(void **state) {
     fixture *f = *state;
     rs_link_start(f->link, f->now);
@@ -464,6 +496,7 @@ int main(void) {
         with_link(start__says_hello_with_the_paths_held),
         with_link(start__without_a_manager_says_so_and_keeps_trying),
         with_two_managers(keepalive__without_an_answer_the_next_manager),
+        with_link(keepalive__without_an_answer_the_manager_is_silent),
         with_two_managers(start__goes_to_the_manager_that_leads),
         with_link(start__gives_up_a_manager_that_does_not_welcome),
         with_link(request__is_answered_queued_then_accepted),
