@@ -118,6 +118,15 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         rs_put_u64(out, request->data_id);
         rs_put_u32(out, request->wait_ms);
         break;
+    case RS_API_FETCH:
+        if (request->receiver_count > 0 && !check_receivers(request, error))
+            return false;
+        rs_put_u64(out, request->data_id);
+        rs_put_u32(out, request->wait_ms);
+        rs_put_u16(out, (uint16_t)request->receiver_count);
+        for (uint32_t i = 0; i < request->receiver_count; i++)
+            rs_put_text(out, request->receivers[i]);
+        break;
     case RS_API_STREAM_END:
         rs_put_u64(out, request->data_id);
         rs_put_u64(out, request->number);
@@ -168,6 +177,16 @@ static const char *get_name(rs_reader *in, rs_api_request *request, size_t *used
     return to;
 }
 
+static bool get_names(rs_reader *in, rs_api_request *out, size_t *used, const char *what, rs_error *error) {
+    uint32_t count = rs_get_u16(in);
+    for (; !in->bad && out->receiver_count < count && out->receiver_count < ROSTRUM_RECEIVERS_MAX;
+         out->receiver_count++)
+        out->receivers[out->receiver_count] = get_name(in, out, used);
+    return in->bad || out->receiver_count == count ||
+           rs_error_set(error, ROSTRUM_ERR_INVALID, "%s needs 1 to %d receivers, not %u", what, ROSTRUM_RECEIVERS_MAX,
+                        count);
+}
+
 static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
     size_t used = 0;
     switch (out->type) {
@@ -204,14 +223,12 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
         out->flags = rs_get_u32(in);
         out->wait_ms = rs_get_u32(in);
         out->deadline_ms = rs_get_u32(in);
-        uint32_t count = rs_get_u16(in);
-        for (; !in->bad && out->receiver_count < count && out->receiver_count < ROSTRUM_RECEIVERS_MAX;
-             out->receiver_count++)
-            out->receivers[out->receiver_count] = get_name(in, out, &used);
-        if (!in->bad && out->receiver_count < count)
-            return rs_error_set(error, ROSTRUM_ERR_INVALID, "send needs 1 to %d receivers, not %u",
-                                ROSTRUM_RECEIVERS_MAX, count);
-        return in->bad || check_receivers(out, error);
+        return get_names(in, out, &used, "send", error) && (in->bad || check_receivers(out, error));
+    case RS_API_FETCH:
+        out->data_id = rs_get_u64(in);
+        out->wait_ms = rs_get_u32(in);
+        return get_names(in, out, &used, "fetch", error) &&
+               (in->bad || out->receiver_count == 0 || check_receivers(out, error));
     case RS_API_JOIN:
         out->flags = rs_get_u32(in);
         out->group = get_name(in, out, &used);

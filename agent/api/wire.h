@@ -31,6 +31,7 @@ typedef enum {
     RS_API_STREAM_END = 15,
     RS_API_STREAM_RECEIVE = 16, /* with a descriptor: the stream's bytes go there */
     RS_API_JOIN = 17,           /* 13 had Ricochet's options spelled out */
+    RS_API_FETCH = 18,          /* receivers: holders; answered by OBJECT */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,
@@ -60,7 +61,7 @@ typedef struct {
     uint64_t tag;
     uint8_t app[16];     /* REGISTER */
     const char *process; /* REGISTER */
-    uint64_t data_id;    /* ADD, SEND, READ, DELETE, SUBSCRIBE, CANCEL, STREAM_* */
+    uint64_t data_id;    /* ADD, SEND, READ, FETCH, DELETE, SUBSCRIBE, CANCEL, STREAM_* */
     uint64_t number;     /* CREATE: size; DROP: handle; UNSUBSCRIBE: tag of the subscription; STREAM_END: bytes */
     uint32_t flags, wait_ms, deadline_ms;
     uint32_t receiver_count;

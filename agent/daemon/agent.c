@@ -21,6 +21,7 @@
 #include "daemon/data/sending.h"
 #include "daemon/groups/sockets.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/pieces/fetch.h"
 #include "daemon/streams/receive.h"
 #include "daemon/streams/send.h"
 #include "daemon/units.h"
@@ -247,6 +248,9 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, prepare_due(agent));
     deadline = earlier(deadline, rs_groups_deadline(agent->groups));
     deadline = earlier(deadline, rs_streams_deadline(agent));
+    deadline = earlier(deadline, rs_fetches_deadline(agent->fetches));
+    if (agent->piece_server)
+        deadline = earlier(deadline, rs_piece_server_deadline(agent->piece_server));
     if (agent->probes)
         deadline = earlier(deadline, rs_probes_deadline(agent->probes));
     if (agent->metrics)
@@ -278,6 +282,9 @@ static void timeouts(rs_agent *agent) {
         prepare(agent);
     if (now >= rs_groups_deadline(agent->groups))
         rs_groups_timeout(agent->groups);
+    rs_fetches_timeout(agent->fetches);
+    if (agent->piece_server && now >= rs_piece_server_deadline(agent->piece_server))
+        rs_piece_server_timeout(agent->piece_server);
     if (agent->probes && now >= rs_probes_deadline(agent->probes))
         rs_probes_timeout(agent->probes);
     if (agent->metrics && now >= rs_metrics_server_deadline(agent->metrics))
@@ -573,6 +580,13 @@ static void log_store(void *context, const char *words) {
     rs_log(RS_LOG_INFO, "store", "%s", words);
 }
 
+static void let_go(void *context, const rs_object_id *id) {
+    rs_agent *agent = context;
+    if (agent->piece_server)
+        rs_piece_server_let_go(agent->piece_server, id);
+    rs_receiving_let_go(agent, id);
+}
+
 static bool start_api(rs_agent *agent) {
     const rs_options *o = &agent->options;
     rs_error error = {0};
@@ -604,7 +618,8 @@ static bool start_api(rs_agent *agent) {
                                       .on_unreadable = rs_sending_unreadable_api,
                                       .on_cancel = rs_sending_cancel_api,
                                       .on_status = rs_status_api,
-                                      .on_delete = rs_receiving_let_go,
+                                      .on_delete = let_go,
+                                      .on_fetch = rs_fetch_api,
                                       .on_join = rs_groups_api,
                                       .on_stream_end = rs_stream_end_api,
                                       .on_stream_receive = rs_stream_take_api,
@@ -617,6 +632,22 @@ static bool start_api(rs_agent *agent) {
     }
     agent->api_watch = (rs_watch){.ready = on_api_ready, .context = agent};
     return rs_loop_watch(agent->loop, &agent->api_watch, rs_api_server_fd(agent->api), EPOLLIN);
+}
+
+/* Without it everything else works: others cannot fetch from here. */
+static bool start_pieces(rs_agent *agent) {
+    const rs_options *o = &agent->options;
+    const rs_piece_server_config config = {.loop = agent->loop,
+                                           .store = agent->store,
+                                           .address = o->address,
+                                           .port = o->piece_port,
+                                           .rate_bps = o->fetch_rate_bps};
+    agent->piece_server = rs_piece_server_new(&config);
+    if (!agent->piece_server)
+        rs_log(RS_LOG_WARNING, "pieces", "nobody can fetch objects from here: port %u (--piece-port): %s",
+               o->piece_port, strerror(errno));
+    agent->fetches = rs_fetches_new(agent);
+    return agent->fetches != NULL;
 }
 
 static bool start_metrics(rs_agent *agent) {
@@ -684,8 +715,8 @@ rs_agent *rs_agent_new(const rs_options *options) {
     if (!agent->loop || !start_signals(agent)) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
     } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) && start_overlay(agent) &&
-               (agent->groups = rs_groups_new(agent, seed)) && start_api(agent) && start_metrics(agent) &&
-               start_link(agent)) {
+               (agent->groups = rs_groups_new(agent, seed)) && start_api(agent) && start_pieces(agent) &&
+               start_metrics(agent) && start_link(agent)) {
         char address[RS_ADDRESS_TEXT];
         rs_log(RS_LOG_INFO, "agent",
                "started server=%s version=%s address=%s interface=%s control_port=%u fragment=%u socket=%s",
@@ -702,6 +733,8 @@ void rs_agent_free(rs_agent *agent) {
         return;
     rs_sending_free_all(agent);
     rs_receiving_free_all(agent);
+    rs_fetches_free(agent->fetches);
+    rs_piece_server_free(agent->piece_server);
     rs_streams_free(agent);
     rs_groups_free(agent->groups);
     rs_overlay_free(agent->overlay);

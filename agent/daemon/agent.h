@@ -20,9 +20,11 @@
 #include "daemon/manager/link.h"
 #include "daemon/metrics/server.h"
 #include "daemon/options.h"
+#include "daemon/pieces/serve.h"
 #include "daemon/store/store.h"
 
 typedef struct rs_stream_reader rs_stream_reader;
+typedef struct rs_fetches rs_fetches;
 
 typedef struct rs_agent {
     rs_options options;
@@ -41,6 +43,8 @@ typedef struct rs_agent {
     rs_overlay *overlay;
     rs_groups *groups;
     rs_probes *probes;
+    rs_piece_server *piece_server; /* NULL: it could not listen */
+    rs_fetches *fetches;
     rs_metrics_server *metrics; /* NULL without --metrics */
     rs_totals totals;
     rs_watch api_watch, link_watch, signal_watch;
@@ -50,12 +54,13 @@ typedef struct rs_agent {
     rs_time held_until; /* no data packet goes out before the manager has answered, or then; RS_NEVER: they may */
     rs_time prepare_at; /* next piece of the store's reserve, when nothing is being transferred */
     uint64_t packets_bad;
-    uint64_t packets_other_version;    /* of the data channel */
-    uint32_t stream_sinks;             /* streams that come in */
-    uint64_t stream_fragments_refused; /* their bytes were not those that the sender sealed */
-    uint64_t digest_chunks_wrong;      /* of objects received here */
-    uint64_t digest_chunks_fetched;    /* of these, once more from the sender */
-    uint64_t digest_chunks_retaken;    /* of objects sent from here, because a receiver's copy stayed wrong */
+    uint64_t packets_other_version;      /* of the data channel */
+    uint32_t stream_sinks;               /* streams that come in */
+    uint64_t stream_fragments_refused;   /* their bytes were not those that the sender sealed */
+    uint64_t fetched_bytes, fetch_wrong; /* of pieces: that came right; that did not */
+    uint64_t digest_chunks_wrong;        /* of objects received here */
+    uint64_t digest_chunks_fetched;      /* of these, once more from the sender */
+    uint64_t digest_chunks_retaken;      /* of objects sent from here, because a receiver's copy stayed wrong */
     rs_log_limit malformed, versions, drops, offers, refusals, endings, programs,
         refused_fragments; /* lines that others cause, by kind */
     bool stopping;

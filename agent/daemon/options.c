@@ -172,6 +172,15 @@ static bool take_disk_quota(rs_options *o, const char *text, char *error) {
            wrong(error, "a size is needed, for example 500G");
 }
 
+static bool take_piece_port(rs_options *o, const char *text, char *error) {
+    return take_port(text, &o->piece_port, error);
+}
+
+static bool take_fetch_rate(rs_options *o, const char *text, char *error) {
+    return (rs_parse_rate(text, &o->fetch_rate_bps) && o->fetch_rate_bps >= 1000000) ||
+           wrong(error, "a rate of at least 1M (bits/s) is needed, for example 500M");
+}
+
 static bool take_reserve(rs_options *o, const char *text, char *error) {
     return rs_parse_bytes(text, &o->reserve_bytes) || wrong(error, "a size is needed, for example 256M, or 0");
 }
@@ -303,6 +312,9 @@ static const option options_table[] = {
      take_manager},
     {"control-port", "PORT", "TCP port of the control channel [7071]", take_control_port},
     {"data-port", "PORT", "UDP port of the data channel, if the manager names none [7070]", take_data_port},
+    {"piece-port", "PORT", "TCP port where other agents fetch objects [the control port's next]", take_piece_port},
+    {"fetch-rate", "RATE", "what other agents get at most by fetching from here, all together [no bound]",
+     take_fetch_rate},
     {"quota", "SIZE", "most that objects may take of the store, for example 4G [what the tmpfs holds]", take_quota},
     {"to-disk", "DIR",
      "folder on a disk for objects that are received: they may be larger than memory, and the next start finds them, "
@@ -451,6 +463,8 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
         fprintf(complain, "rostrumd: \"%s\" is not understood; see rostrumd --help\n", argv[optind]);
         return RS_OPTIONS_WRONG;
     }
+    if (out->piece_port == 0)
+        out->piece_port = (uint16_t)(out->control_port + 1);
     const char *absent = missing(out);
     if (absent) {
         fprintf(complain, "rostrumd: %s is needed; see rostrumd --help\n", absent);

@@ -13,6 +13,8 @@ typedef struct {
     const char *interface; /* data NIC */
     uint32_t address;      /* of the data NIC, host order */
     uint16_t control_port, data_port;
+    uint16_t piece_port;      /* where others fetch pieces of objects */
+    int64_t fetch_rate_bps;   /* that they get, all together; 0 = no bound */
     uint32_t manager_address; /* host order; 0 = no manager */
     uint16_t manager_port;
     rs_link_endpoint standbys[RS_LINK_STANDBYS_MAX]; /* further managers, one of which may lead */

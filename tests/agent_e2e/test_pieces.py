@@ -105,3 +105,82 @@ def test_an_object_of_ten_times_the_memory_goes_from_disk_to_disk_and_outlives_t
             app.read(7, 1)
         assert caught.value.code == Code.TIMEOUT
     assert [path for path in (disk / "h2").rglob("*") if path.is_file()] == []
+
+
+def start_fetch(app: App, data_id: int, holders: list[str], wait_ms: int = 30_000) -> int:
+    return app.start(wire.FETCH, wire.fetch_body(data_id, holders, wait_ms))
+
+
+def at(lab: World, *names: str) -> list[str]:
+    return [f"{name}@{lab.net.hosts[name].address}" for name in names]
+
+
+def test_late_servers_fetch_from_several_holders_and_from_each_other(lab: World) -> None:
+    lab.start_all()
+    data = content(24 * MIB + 777, 3)
+    lab.app("h1").add(7, data)
+    lab.app("h2").add(7, data)
+    apps = {name: lab.app(name) for name in ("h3", "h4")}
+    tags = {name: start_fetch(app, 7, at(lab, "h1", "h2")) for name, app in apps.items()}
+    for name, app in apps.items():
+        assert app.finish_read(tags[name]) == data
+        line = lab.agents[name].wait_log("fetched=")
+        assert f"fetched={len(data)} kept=0" in line
+    assert apps["h3"].finish_read(start_fetch(apps["h3"], 7, [])) == data  # it is here: nobody is asked
+    apps["h3"].delete(7)
+
+
+def test_a_fetch_from_nobody_says_what_each_said(lab: World) -> None:
+    lab.start_all()
+    app = lab.app("h3")
+    for holders, words in (
+        (at(lab, "h1", "h2"), "h1: it is not here"),
+        ([], "nobody is named"),
+        (["h1@1.2.3"], "no IPv4 address"),
+        (["h9"], "does not know where h9 is"),
+    ):
+        with pytest.raises(RostrumError, match=words):
+            app.next(start_fetch(app, 9, holders))
+
+
+def test_a_receiver_that_was_killed_fetches_what_is_missing_by_itself(lab: World, disk: Path) -> None:
+    size = 96 * MIB
+    data = content(size, 5)
+    lab.start("h1")
+    receiver = lab.start("h2", *to_disk(disk, "h2"))
+    sender = lab.app("h1")
+    sender.add(7, data)
+    tag = sender.start_send(7, ["h2"])
+    manifest = disk / "h2"
+    half = size // MIB // 2
+
+    def pieces() -> int:
+        found = [path.read_bytes() for path in manifest.rglob("*.pieces")]
+        return sum(any(one[at : at + 48]) for one in found for at in range(256, len(one), 48))
+
+    wait_until(lambda: pieces() >= half, "half of the pieces")
+    receiver.kill()
+    kept = pieces()
+    result, _ = sender.finish_send(tag)
+    assert not result.ok
+    again = lab.start("h2", *to_disk(disk, "h2"))
+    with App(again) as app:
+        assert app.read(7, 60_000) == data
+    line = again.wait_log("fetched=")
+    assert kept >= half and f"fetched={size - kept * MIB} kept={kept * MIB}" in line
+
+
+def test_a_holder_of_other_bytes_is_left_for_one_that_has_the_right_ones(lab: World) -> None:
+    lab.start_all()
+    data = content(8 * MIB, 6)
+    lab.app("h1").add(7, data)
+    fd = os.memfd_create("object")
+    os.write(fd, data)
+    liar = lab.app("h2")
+    liar.call(wire.ADD, struct.pack("<Q", 7), [fd])
+    for piece in range(8):  # after its digest was taken
+        os.pwrite(fd, b"x", piece * MIB + 10)
+    app = lab.app("h3")
+    assert app.finish_read(start_fetch(app, 7, at(lab, "h2", "h1"))) == data
+    assert not [line for line in lab.agents["h3"].log if "from=h1 has a wrong digest" in line]
+    os.close(fd)

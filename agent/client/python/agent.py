@@ -413,6 +413,26 @@ class Agent:
         size, digest = answer.value
         return ReadObject(number, _fd_of(answer), size, digest)
 
+    def fetch(self, data_id: int | str, holders: Sequence[str] = (), wait: float | None = READ_WAIT_S) -> ReadObject:
+        """An object that other servers have, as soon as it is whole here: from all of them at once, piece by piece.
+
+        Args:
+            holders: who has it: "h1", or "h1@10.0.1.1" if this agent has had nothing to do with h1 yet. None: where the
+                part of it came from that is on this server's disk.
+            wait: seconds; then it goes on, and `read` waits for it.
+
+        Raises:
+            RostrumError: FAILED, with what each holder said; UNKNOWN: where a holder is; INVALID.
+            TimedOut: it did not come in time.
+        """
+        number = data_id_of(data_id)
+        body = wire.fetch_body(number, list(holders), _ms(wait))
+        answer = self._connection.ask(
+            wire.FETCH, body, f"fetch of object {number}", (wait or READ_WAIT_S) + ANSWER_BOUND_S
+        )
+        size, digest = answer.value
+        return ReadObject(number, _fd_of(answer), size, digest)
+
     def delete(self, data_id: int | str) -> None:
         """Removes an object from this server. Readers that have it keep it.
 

@@ -25,6 +25,7 @@ class Subcommand:
 COMMANDS = {
     "send": Subcommand("rostrum.client.commands", "send", "Send a file to many servers."),
     "read": Subcommand("rostrum.client.commands", "read", "Write a received object to a file."),
+    "fetch": Subcommand("rostrum.client.commands", "fetch", "Get an object that other servers have."),
     "stream": Subcommand(
         "rostrum.client.stream_commands", "stream", "A continuing stream to many servers: send it, receive it."
     ),

@@ -230,6 +230,46 @@ def read(connect: Connect, data_id: str, output: str, wait: float, delete_after:
 
 
 @click.command()
+@click.argument("data_id")
+@click.option(
+    "--from",
+    "holders",
+    multiple=True,
+    help="Servers that have it, separated by commas: NAME, or NAME@ADDRESS if this agent does not know where it is.",
+)
+@click.option("-o", "--output", help="File to write it to as well; - is standard output.")
+@click.option("--wait", default="60s", show_default=True, type=Duration(bare="s"), help="How long to wait for it.")
+@JSON
+@which_agent
+def fetch(
+    connect: Connect, data_id: str, holders: tuple[str, ...], output: str | None, wait: float, as_json: bool
+) -> None:
+    """Get object DATA_ID, which other servers have, to this one: from all of them at once, piece by piece.
+
+    Each piece is checked before it counts. Without --from, a part of it that is on this server's disk is gone on with,
+    from where it came.
+
+    \b
+      rostrum fetch model.bin --from h1,h3
+      rostrum fetch model.bin --from h1@10.0.1.1 -o model.bin
+    """
+    names = [name.strip() for given in holders for name in given.split(",") if name.strip()]
+    number = number_of(data_id)
+    with connect() as agent, agent.fetch(number, names, wait=wait) as data:
+        if output == "-":
+            for piece in data.chunks():
+                sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+        elif output:
+            data.copy_to(output)
+        facts = {"data_id": number, "size": data.size, "digest": data.digest, "server": agent.server, "output": output}
+    if as_json:
+        print(json.dumps(facts, indent=1), file=sys.stderr if output == "-" else sys.stdout)
+    elif output != "-":
+        click.echo(f"{data_id}: {data.size} bytes, {data.digest}")
+
+
+@click.command()
 @click.argument("data_ids", nargs=-1, required=True)
 @JSON
 @which_agent

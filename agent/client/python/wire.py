@@ -31,7 +31,7 @@ MESSAGE_MAX = 65536
 HEADER = struct.Struct("<HBBIQ")
 
 REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, UNSUBSCRIBE, CANCEL = range(1, 13)
-JOIN = 17
+JOIN, FETCH = 17, 18
 STREAM_SEND, STREAM_END, STREAM_RECEIVE = range(14, 17)
 (DONE, ERROR, REGISTERED, ADDED, CREATED, OBJECT, RECEIVERS, SENT, EVENT, TRANSFERS, OBJECTS, STATE, GROUP, GROUPS,
  STREAMED) = range(128, 143)  # fmt: skip
@@ -79,6 +79,13 @@ def send_body(data_id: int, receivers: Sequence[str], flags: int, wait_ms: int, 
         raise RostrumError(f"{len(receivers)} receivers are too many", Code.INVALID)
     head = struct.pack("<QIIIH", data_id, flags, wait_ms, deadline_ms, len(receivers))
     return head + b"".join(map(text, receivers))
+
+
+def fetch_body(data_id: int, holders: Sequence[str], wait_ms: int) -> bytes:
+    """Fields of FETCH; the agent checks the holders."""
+    if len(holders) > 0xFFFF:
+        raise RostrumError(f"{len(holders)} holders are too many", Code.INVALID)
+    return struct.pack("<QIH", data_id, wait_ms, len(holders)) + b"".join(map(text, holders))
 
 
 def join_body(group: str, subscribe: bool, protocol: str, order: str, options: str) -> bytes:

@@ -28,6 +28,7 @@ static void rs_api_forget(rs_api_server *server, rs_api_client *client, bool ans
 #define MESSAGES_PER_ROUND 32 /* of one client, so that a busy one does not starve the others */
 #define EVENTS_PER_ROUND 64
 #define LISTENER_ID 0
+#define FETCH_WAIT_MS 60000u           /* of one that does not say */
 #define FREE_BYTES ((uint64_t)8 << 20) /* per dispatch: about 1 ms */
 
 static void rs_api_log(rs_api_server *server, const char *format, ...) {
@@ -578,6 +579,32 @@ static void serve_read(rs_api_server *server, rs_api_client *client, const rs_ap
         server->read_deadline = wait->deadline;
 }
 
+static void serve_fetch(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
+                        const rs_api_request *request) {
+    rs_object_id id = id_of(client, request->data_id);
+    const rs_object *object = rs_store_find(server->store, &id);
+    rs_error error = {0};
+    if (object && object->phase == RS_OBJECT_WHOLE) {
+        rs_api_reply_object(server, call, object);
+        return;
+    }
+    rs_api_wait *wait = rs_api_wait_new(server, client, RS_WAIT_READ, call, &id);
+    if (!wait)
+        return;
+    wait->fetch = true;
+    wait->wait_ms = request->wait_ms ? request->wait_ms : FETCH_WAIT_MS;
+    wait->deadline = server->now + (rs_time)wait->wait_ms * 1000000;
+    if (wait->deadline < server->read_deadline)
+        server->read_deadline = wait->deadline;
+    bool ok = server->handlers.on_fetch ? server->handlers.on_fetch(server->handlers.context, &id, request->receivers,
+                                                                    request->receiver_count, &error)
+                                        : rs_error_set(&error, ROSTRUM_ERR_UNAVAILABLE, "there is no fetching here");
+    if (ok)
+        return;
+    rs_api_wait_end(server, wait, false);
+    rs_api_reply_failure(server, call, &error);
+}
+
 static void start_send(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
                        const rs_api_request *request, rs_object *object, int stream) {
     const rs_api_send send = {.call = *call,
@@ -758,6 +785,9 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         break;
     case RS_API_READ:
         serve_read(server, client, call, request);
+        break;
+    case RS_API_FETCH:
+        serve_fetch(server, client, call, request);
         break;
     case RS_API_DELETE:
         serve_delete(server, client, call, request->data_id);

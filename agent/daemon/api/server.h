@@ -76,6 +76,10 @@ typedef struct {
     void (*on_stream_end)(void *context, const rs_api_call *call, const rs_object_id *id, uint64_t bytes);
     /* Answer at the end with rs_api_reply_streamed, or with rs_api_reply_error. NULL: there are no streams here. */
     void (*on_stream_receive)(void *context, const rs_api_take *take);
+    /* An object is to be fetched; it is answered when it is whole, by rs_api_fetch_failed, or when its time is over.
+     * False and `error`: it cannot be begun. NULL: there is no fetching here. */
+    bool (*on_fetch)(void *context, const rs_object_id *id, const char *const *holders, uint32_t count,
+                     rs_error *error);
     /* Answer with rs_api_reply_status, which leaves application ids out that are none of the asker's business. */
     void (*on_status)(void *context, const rs_api_call *call);
     /* One line for the log. May be NULL. */

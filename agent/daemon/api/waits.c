@@ -222,6 +222,18 @@ void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const c
         }
 }
 
+void rs_api_fetch_failed(rs_api_server *server, const rs_object_id *id, const char *cause) {
+    for (rs_api_wait *wait = server->waits, *next; wait; wait = next) {
+        next = wait->next;
+        if (wait->kind == RS_WAIT_READ && wait->fetch && same_id(&wait->id, id)) {
+            rs_api_reply_error(server, &wait->call, ROSTRUM_ERR_FAILED, "object %" PRIu64 " was not fetched: %s",
+                               id->data, cause);
+            rs_api_wait_end(server, wait, false);
+        }
+    }
+    rs_api_object_failed(server, id, cause);
+}
+
 bool rs_api_event_wanted(const rs_api_server *server, const rs_object_id *id) {
     if (!server->listener_count)
         return false;

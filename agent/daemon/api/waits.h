@@ -47,6 +47,7 @@ typedef struct rs_api_wait {
     rs_object_id id;
     rs_time deadline;     /* READ */
     uint32_t wait_ms;     /* READ: for the words */
+    bool fetch;           /* READ: it was asked for by FETCH, which may fail before its time */
     rs_object *object;    /* CREATE, DIGEST */
     rs_digest_tree *tree; /* DIGEST */
     bool failed;          /* DIGEST: and answered; transfers still use the object */
@@ -95,6 +96,8 @@ void rs_api_object_whole(rs_api_server *server, const rs_object_id *id);
 /* A transfer of it to this server failed: reads go on waiting within their bounds (it may be sent again), and say
  * `cause` if they time out. */
 void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const char *cause);
+/* Nobody gives it: those who asked for it by FETCH are answered. */
+void rs_api_fetch_failed(rs_api_server *server, const rs_object_id *id, const char *cause);
 /* Is anybody listening (worth computing progress)? */
 bool rs_api_event_wanted(const rs_api_server *server, const rs_object_id *id);
 /* Something happened to the transfer of that object: goes to the sends that asked for events and to all who subscribed.

@@ -9,6 +9,7 @@
 
 #include "daemon/data/combine.h"
 #include "daemon/data/overlay.h"
+#include "daemon/pieces/fetch.h"
 #include "daemon/store/digest.h"
 #include "daemon/streams/receive.h"
 #include "daemon/units.h"
@@ -245,6 +246,8 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     char cause[160];
     if (rs_incoming_info(agent->node, xfer, &info) != RS_OK)
         return;
+    if (info.size != RS_STREAM)
+        rs_fetch_give_way(agent->fetches, &info.object);
     const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
     const rs_manifest what = manifest_of(agent, &info);
     if (existing && !rs_store_resumes(existing, &what)) {

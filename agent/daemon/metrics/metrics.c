@@ -131,6 +131,13 @@ static void store(const rs_agent *agent, page *p) {
         objects++;
     gauge(p, "store_used_bytes", (double)rs_store_used(agent->store), "Memory of objects, in whole pages.");
     gauge(p, "store_quota_bytes", (double)rs_store_quota(agent->store), "Most that objects may take.");
+    gauge(p, "store_disk_used_bytes", (double)rs_store_disk_used(agent->store), "Disk of objects (--to-disk).");
+    const rs_piece_server_stats given =
+        agent->piece_server ? rs_piece_server_stats_get(agent->piece_server) : (rs_piece_server_stats){0};
+    counter(p, "fetched_bytes_total", agent->fetched_bytes, "Bytes of pieces fetched from other agents, checked.");
+    counter(p, "fetched_pieces_wrong_total", agent->fetch_wrong, "Fetched pieces whose digest was wrong.");
+    counter(p, "fetch_served_bytes_total", given.bytes, "Bytes of pieces that other agents fetched from here.");
+    gauge(p, "fetch_clients", (double)given.clients, "Connections of agents that fetch from here.");
     gauge(p, "store_objects", (double)objects, "Objects, those being received included.");
 }
 

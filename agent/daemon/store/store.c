@@ -793,7 +793,7 @@ bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest
         return rs_error_system(error, errno, "object %" PRIu64 " cannot be made read-only", object->id.data);
     if (!make_whole(object, digest, error))
         return false;
-    object->holds = 0;
+    rs_store_release(object); /* others may hold it by now: who gives its pieces to others */
     return true;
 }
 

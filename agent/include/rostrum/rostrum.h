@@ -95,6 +95,13 @@ ROSTRUM_API rostrum_code rostrum_cancel(rostrum *agent, uint64_t data_id, rostru
 ROSTRUM_API rostrum_code rostrum_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, int *fd, uint64_t *size,
                                       rostrum_error *error);
 
+/* Fetches an object that servers have ("NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each; none: those that a partial
+ * object here came from), from all of them at once, piece by piece; then as rostrum_read. wait_ms 0: a minute. Errors:
+ * FAILED (nobody gives it), UNKNOWN (where a server is), TIMEOUT (it goes on). */
+ROSTRUM_API rostrum_code rostrum_fetch(rostrum *agent, uint64_t data_id, const char *const *holders,
+                                       uint32_t holder_count, uint32_t wait_ms, int *fd, uint64_t *size,
+                                       rostrum_error *error);
+
 /* Removes the object from this server. Descriptors that readers have stay valid. BUSY while a transfer uses it. */
 ROSTRUM_API rostrum_code rostrum_delete(rostrum *agent, uint64_t data_id, rostrum_error *error);
 

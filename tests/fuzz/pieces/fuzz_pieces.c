@@ -1,9 +1,10 @@
-/* Bytes about pieces from outside: manifests on disk. Whatever is taken keeps its bounds, and is the same when it is
- * written and taken again. */
+/* Bytes about pieces from outside: manifests on disk, and messages of servers that fetch and give. Whatever is taken
+ * keeps its bounds, and is the same when it is written and taken again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/pieces/wire.h"
 #include "daemon/store/digest.h"
 #include "daemon/store/manifest.h"
 #include "daemon/store/xxh3.h"
@@ -33,7 +34,33 @@ static void manifest(const uint8_t *data, size_t size) {
     }
 }
 
+/* Whole messages, as they stand one behind the other in a stream. */
+static void messages(const uint8_t *data, size_t size) {
+    while (size >= RS_PIECE_HEAD) {
+        uint8_t type, again[RS_PIECE_HEAD + 512];
+        uint32_t length;
+        rs_piece_message found, same;
+        if (!rs_piece_take_head(data, &type, &length))
+            return;
+        must(length <= 4 + RS_DIGEST_CHUNK);
+        uint32_t body = type == RS_PIECE_PIECE ? 4 : length;
+        if (size - RS_PIECE_HEAD < body)
+            return;
+        if (rs_piece_take(type, data + RS_PIECE_HEAD, body, &found)) {
+            must(!found.bytes || (found.bytes >= data && found.bytes + found.length <= data + size));
+            uint32_t put = rs_piece_put(&found, again);
+            must(put <= sizeof again);
+            if (!found.bytes && type != RS_PIECE_PIECE)
+                must(rs_piece_take(type, again + RS_PIECE_HEAD, put - RS_PIECE_HEAD, &same) &&
+                     same.first == found.first && same.size == found.size && strcmp(same.name, found.name) == 0);
+        }
+        data += RS_PIECE_HEAD + body;
+        size -= RS_PIECE_HEAD + body;
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    messages(data, size);
     manifest(data, size);
     if (size >= RS_MANIFEST_HEADER) { /* the check mended, so that what is behind it is reached */
         uint8_t *copy = malloc(size);

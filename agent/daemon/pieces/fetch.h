@@ -1,0 +1,23 @@
+/* Objects fetched from servers that have them: piece by piece from several at once, each checked before it counts.
+ * What is on disk already is not fetched again; a partial object on disk is gone on with by itself. */
+#ifndef RS_PIECES_FETCH_H
+#define RS_PIECES_FETCH_H
+
+#include "daemon/agent.h"
+
+#define RS_FETCH_HOLDERS_MOST 32u
+#define RS_FETCHES_MOST 256u
+
+/* NULL: memory is short. */
+rs_fetches *rs_fetches_new(rs_agent *agent);
+void rs_fetches_free(rs_fetches *fetches);
+rs_time rs_fetches_deadline(const rs_fetches *fetches);
+void rs_fetches_timeout(rs_fetches *fetches);
+
+/* An application wants it. `holders`: "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each. False and `error`: it is not
+ * begun. That it came, or did not, the application's interface learns. */
+bool rs_fetch_api(void *agent, const rs_object_id *id, const char *const *holders, uint32_t count, rs_error *error);
+/* Somebody sends it here: that goes first. */
+void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id);
+
+#endif
