@@ -86,3 +86,12 @@ def test_patches_only_where_asked_for(lab: World) -> None:
     result = transfer(lab)
     assert result.packets_repair == 0
     assert result.packets_patched >= sum(receiver.patched_fragments for receiver in result.receivers)
+
+
+def test_over_a_wide_area_one_receivers_losses_come_to_it_alone(lab: World) -> None:
+    """By unicast datagrams, which it takes from a sender that nobody named to it; not by the control connection."""
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol="wan")
+    start(lab, "uniform:0.05", lossy=1)
+    result = transfer(lab)
+    lost = 0.05 * SIZE / 9000  # at least
+    assert sum(receiver.patched_fragments for receiver in result.receivers) < lost / 3, result.receivers

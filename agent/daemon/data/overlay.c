@@ -13,6 +13,8 @@
 #define EARLY_MOST 64u               /* views of transfers that have not begun here yet; the oldest gives way */
 #define EARLY_BOUND (60 * RS_SECOND) /* and this old ones are of no use */
 #define RECEIVE_TURN 256u
+#define UNNAMED_MOST 16u
+#define LOOK_EVERY (RS_SECOND / 1000)
 
 /* A view as numbers: what a transfer of the core takes, and for whose report. `held` are all the peers in it. */
 typedef struct kept_view {
@@ -33,6 +35,10 @@ struct rs_overlay {
     rs_datagrams *datagrams;
     rs_watch readable;
     kept_view *views; /* the newest first */
+    /* Peers that are known by their connections alone and sent a datagram: hints, checked. */
+    rs_peer unnamed[UNNAMED_MOST];
+    uint32_t next_unnamed;
+    rs_time look_again; /* for another one, not before */
 };
 
 static void free_view(rs_overlay *o, kept_view *k) {
@@ -45,13 +51,49 @@ static void free_view(rs_overlay *o, kept_view *k) {
 
 /* ---------------------------------------------------------------------------------------------------------- packets */
 
+/* Without a view nobody names a sender to its receivers: its connection tells where it is. 0: not known. */
+static uint32_t address_of(const rs_overlay *o, rs_peer peer) {
+    uint32_t named = rs_peers_entry(&o->agent->peers, peer)->address;
+    return named ? named : rs_control_address(o->agent->control, peer);
+}
+
+/* Of an agent that nobody named to this one: as of any other here. */
+static uint16_t port_of(const rs_overlay *o, rs_peer peer) {
+    const rs_peer_entry *entry = rs_peers_entry(&o->agent->peers, peer);
+    return entry->address ? entry->control_port : o->agent->options.control_port;
+}
+
+static bool is_at(const rs_overlay *o, rs_peer peer, uint32_t address) {
+    return peer < o->agent->peers.room && o->agent->peers.entries[peer].used && address_of(o, peer) == address;
+}
+
+/* Who that is; RS_NO_PEER: nobody this agent has to do with. Who was not named is looked for among the connections, not
+ * for each of a stranger's datagrams. */
+static rs_peer peer_from(rs_overlay *o, uint32_t address) {
+    rs_peer peer = rs_peers_located(&o->agent->peers, address);
+    if (peer != RS_NO_PEER)
+        return peer;
+    for (uint32_t i = 0; i < UNNAMED_MOST; i++)
+        if (is_at(o, o->unnamed[i], address))
+            return o->unnamed[i];
+    if (rs_agent_now(o->agent) < o->look_again)
+        return RS_NO_PEER;
+    o->look_again = rs_agent_now(o->agent) + LOOK_EVERY;
+    for (rs_peer i = 0; i < o->agent->peers.room; i++)
+        if (is_at(o, i, address)) {
+            o->unnamed[o->next_unnamed++ % UNNAMED_MOST] = i;
+            return i;
+        }
+    return RS_NO_PEER;
+}
+
 static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
     rs_overlay *o = context;
     if (o->callbacks.datagram(o->callbacks.context, address, bytes, length))
         return;
-    rs_peer peer = rs_peers_located(&o->agent->peers, address);
+    rs_peer peer = peer_from(o, address);
     size_t header;
-    if (peer != RS_NO_PEER && port != rs_peers_entry(&o->agent->peers, peer)->control_port)
+    if (peer != RS_NO_PEER && port != port_of(o, peer))
         return; /* of its server, but not its agent */
     if (peer == RS_NO_PEER || rs_wire_datagram(bytes, length, &header) < 0)
         return; /* a stranger's, or of a transfer long past */
@@ -65,13 +107,11 @@ static void readable(void *context, uint32_t events) {
         rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, o);
 }
 
-/* Without a view a receiver answers to the sender, whom nobody named to it: its connection tells where it is. */
 void rs_overlay_send(rs_overlay *o, const rs_packet_out *out, const uint8_t *payload) {
-    const rs_peer_entry *to = rs_peers_entry(&o->agent->peers, out->peer);
-    uint32_t address = to->address ? to->address : rs_control_address(o->agent->control, out->peer);
-    uint16_t port = to->address ? to->control_port : o->agent->options.control_port;
+    uint32_t address = address_of(o, out->peer);
     if (address)
-        rs_datagrams_send(o->datagrams, address, port, out->header, out->header_length, payload, out->payload_length);
+        rs_datagrams_send(o->datagrams, address, port_of(o, out->peer), out->header, out->header_length, payload,
+                          out->payload_length);
 }
 
 void rs_overlay_send_bytes(rs_overlay *o, uint32_t address, uint16_t port, const uint8_t *head, size_t head_length,
