@@ -37,7 +37,7 @@ void rs_report_own(const rs_node *node, rs_time now, const rs_receiving *x, rs_m
     m->rate.dropped = at_most(x->session_dropped, RS_RATE_COUNT_MAX);
     m->rate.share_bps = at_most((uint64_t)nic_share(node, now, x), RS_RATE_BPS_MAX);
     m->rate.at = x->data_at > x->waited ? at_most((uint64_t)(x->data_at - x->waited), RS_RATE_AT_MAX) : 0;
-    m->rate.waited = at_most((uint64_t)x->waited, RS_RATE_WAITED_MAX);
+    m->rate.waited = x->waited > 0 ? at_most((uint64_t)x->waited, RS_RATE_WAITED_MAX) : 0;
     m->rate.receivers = 1;
 }
 

@@ -253,7 +253,7 @@ rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writab
 /* Packets this node's sockets dropped on a group since the last call: makes the receivers' feedback say so. */
 rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops);
 /* The newest data packet received of a group had waited so long in this host before it was read: senders do not take
- * that for a queue of the network. 0: not known. */
+ * that for a queue of the network. 0: not known; below 0: it came after the time that it was taken in with. */
 void rs_receive_waited(rs_node *node, rs_group group, rs_time waited);
 
 /* Sender. RS_ERR_EXISTS if that object is already being sent from here. */

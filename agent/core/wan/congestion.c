@@ -17,9 +17,12 @@
 #define GREW 1.2              /* a round trip that brought less more than that was flat; two of them end start-up */
 #define VELOCITY_FIRST 0.01   /* share faster after a round trip without a queue; doubled each time */
 #define VELOCITY_MOST 0.125
-#define SLOWER_MOST 0.25 /* in a window */
-#define LOSS_MUCH 0.02   /* above what is usual: it may be a queue that is too short to be seen */
+#define SLOWER_MOST 0.25   /* than what comes out */
+#define FAR_BELOW 0.85     /* of the best rate of late: */
+#define VELOCITY_BACK 0.25 /* from there it goes back faster, for that rate was carried */
+#define LOSS_MUCH 0.02     /* above what is usual: it may be a queue that is too short to be seen */
 #define LOSS_USUAL_MOST 0.3
+#define LOSS_PACKETS 256    /* are judged at once, at least: of fewer a single loss is a great share */
 #define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
 #define CUBIC_C 0.4
 #define CUBIC_BETA 0.7
@@ -62,13 +65,23 @@ static void take_trip(rs_wan_path *p, const rs_wan_sample *s) {
         return;
     p->rtt = p->rtt ? p->rtt + (s->rtt - p->rtt) / 8 : s->rtt;
     if (p->spell_end == 0 || s->now >= p->spell_end) {
+        p->best_bps = p->best_recent;
+        p->best_recent = 0;
         p->before = p->spell_end ? p->recent : s->rtt;
         p->recent = s->rtt;
         p->spell_end = s->now + SPELL;
     }
     p->recent = s->rtt < p->recent ? s->rtt : p->recent;
     p->least = p->recent < p->before ? p->recent : p->before;
-    p->window_least = p->window_least == 0 || s->rtt < p->window_least ? s->rtt : p->window_least;
+    p->trips[p->trip_count++ % RS_WAN_TRIPS] = s->rtt;
+}
+
+static rs_time standing_queue(const rs_wan_path *p) {
+    uint32_t count = p->trip_count < RS_WAN_TRIPS ? p->trip_count : RS_WAN_TRIPS;
+    rs_time least = RS_NEVER;
+    for (uint32_t i = 0; i < count; i++)
+        least = p->trips[i] < least ? p->trips[i] : least;
+    return count && least > p->least ? least - p->least : 0;
 }
 
 static double bps(const rs_wan_path *p, uint64_t packets, rs_time time) {
@@ -92,7 +105,6 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
         s->marked < b->marked || s->dropped < b->dropped) {
         p->based = true;
         p->base = *s;
-        p->window_least = 0;
         return false;
     }
     w->time = s->at - b->at;
@@ -108,10 +120,18 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     w->dropped = s->dropped > b->dropped;
     w->trips = p->least ? (double)w->time / (double)p->least : 1;
     w->trips = w->trips < 1 ? w->trips : 1;
-    p->queue = p->window_least > p->least ? p->window_least - p->least : 0;
-    p->delivered_bps += (int64_t)((w->passed_bps - (double)p->delivered_bps) * (p->delivered_bps ? w->trips : 1));
+    p->queue = standing_queue(p);
+    p->judged += passed;
+    p->missed += passed - came;
+    /* What got lost beyond the usual did not come out of the narrowest place. */
+    double carried = w->came_bps / (1 - p->lost_usually - LOSS_MUCH);
+    carried = carried < w->passed_bps ? carried : w->passed_bps;
+    p->delivered_bps += (int64_t)((carried - (double)p->delivered_bps) * (p->delivered_bps ? w->trips : 1));
+    if (p->delivered_bps > p->best_recent)
+        p->best_recent = p->delivered_bps;
+    if (p->best_recent > p->best_bps)
+        p->best_bps = p->best_recent;
     p->base = *s;
-    p->window_least = 0;
     return true;
 }
 
@@ -149,29 +169,34 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
 /* Losses above the usual may be those of a queue that is too short to be seen: the rate goes to what came through. If
  * that does not lessen them they are the path's, and the rate goes back. */
 static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
-    if (s->next < p->judge_from)
+    if (s->next < p->judge_from) {
+        p->judged = p->missed = 0;
         return false;
+    }
+    if (p->judged < LOSS_PACKETS && !w->dropped)
+        return false;
+    double lost = p->judged ? (double)p->missed / (double)p->judged : 0;
+    p->judged = p->missed = 0;
     if (p->lost_before_cut > 0) {
-        bool same = w->lost > 0.7 * p->lost_before_cut;
+        bool same = lost > 0.7 * p->lost_before_cut;
         if (same) {
-            p->lost_usually = w->lost < LOSS_USUAL_MOST ? w->lost : LOSS_USUAL_MOST;
+            p->lost_usually = lost < LOSS_USUAL_MOST ? lost : LOSS_USUAL_MOST;
             set_rate(p, (double)p->cut_from_bps);
         }
         p->lost_before_cut = 0;
         return same;
     }
-    bool few = s->next == 0 || w->trips <= 0;
-    if (!few && (w->lost > 1.5 * p->lost_usually + LOSS_MUCH || w->dropped)) {
-        p->lost_before_cut = w->lost;
+    if (lost > 1.5 * p->lost_usually + LOSS_MUCH || w->dropped) {
+        p->lost_before_cut = lost;
         p->cut_from_bps = p->rate_bps;
         p->judge_from = s->sent + 1;
         p->velocity = VELOCITY_FIRST;
-        double rate = w->came_bps * 0.97;
+        double rate = (double)p->delivered_bps * (1 - lost) * 0.97;
         if (rate < (double)p->rate_bps)
             set_rate(p, rate > (double)p->rate_bps / 2 ? rate : (double)p->rate_bps / 2);
         return true;
     }
-    p->lost_usually += (w->lost - p->lost_usually) * w->trips / 8;
+    p->lost_usually += (lost - p->lost_usually) / 8;
     return false;
 }
 
@@ -186,14 +211,18 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         set_rate(p, rate * (1 - part * w->trips));
         p->velocity = VELOCITY_FIRST;
     } else if (p->queue > wanted) {
-        double over = (double)(p->queue - wanted) / trip / 2, base = (double)p->delivered_bps;
-        double to = (base < rate ? base : rate) * (1 - (over < SLOWER_MOST ? over : SLOWER_MOST));
+        double over = (double)(p->queue - wanted) / trip / 2;
+        double to = (double)p->delivered_bps * (1 - (over < SLOWER_MOST ? over : SLOWER_MOST));
         set_rate(p, to < rate ? to : rate);
         p->velocity = VELOCITY_FIRST;
+        if (rate < FAR_BELOW * (double)p->best_bps) /* it carries that no more */
+            p->best_bps = p->best_recent = (int64_t)(rate / FAR_BELOW);
     } else if (s->limited && s->sent_bps < p->rate_bps / 10 * 9) {
         p->velocity = VELOCITY_FIRST; /* what was not sent says nothing of what would come out */
     } else if (p->queue < wanted / 4) {
-        set_rate(p, rate * (1 + p->velocity * w->trips));
+        bool back = rate < FAR_BELOW * (double)p->best_bps;
+        double faster = back && p->velocity < VELOCITY_BACK ? VELOCITY_BACK : p->velocity;
+        set_rate(p, rate * (1 + faster * w->trips));
         p->velocity *= 1 + w->trips;
         p->velocity = p->velocity < VELOCITY_MOST ? p->velocity : VELOCITY_MOST;
     } else {

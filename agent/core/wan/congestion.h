@@ -21,6 +21,8 @@ typedef struct {
     int64_t sent_bps; /* at which it has sent */
 } rs_wan_sample;
 
+#define RS_WAN_TRIPS 4
+
 /* All zero, then rs_wan_path_start. */
 typedef struct {
     rs_wan_congestion law;
@@ -33,18 +35,23 @@ typedef struct {
     rs_time least;          /* without a queue */
     rs_time recent, before; /* the least of the present spell and of the one before, `least` is the lesser */
     rs_time spell_end;
-    rs_time queue;        /* that stood in the latest window */
-    rs_time window_least; /* the least round trip in the window that is being taken */
-    bool drained;         /* the rate was lowered to look for the least round trip */
+    rs_time
+        queue; /* that stood of late: by the least of the latest trips, since a host that is busy delays single ones */
+    rs_time trips[RS_WAN_TRIPS];
+    uint32_t trip_count;
+    bool drained; /* the rate was lowered to look for the least round trip */
     rs_time drain_end, drain_again;
     /* what comes out of it */
     bool based;
-    rs_wan_sample base;     /* where the present window began */
-    int64_t delivered_bps;  /* in the latest windows, faded */
-    double lost_usually;    /* the share that is lost whatever the rate */
-    double lost_before_cut; /* when the rate was cut for it; 0: it was not */
-    int64_t cut_from_bps;   /* the rate before that */
-    uint64_t judge_from;    /* fragments sent before that position say nothing of a cut */
+    rs_wan_sample base;      /* where the present window began */
+    int64_t delivered_bps;   /* in the latest windows, faded */
+    int64_t best_bps;        /* the most of it in the present spell or the one before, */
+    int64_t best_recent;     /* and in the present one */
+    uint64_t judged, missed; /* packets since losses were judged, and how many of them were lost */
+    double lost_usually;     /* the share that is lost whatever the rate */
+    double lost_before_cut;  /* when the rate was cut for it; 0: it was not */
+    int64_t cut_from_bps;    /* the rate before that */
+    uint64_t judge_from;     /* fragments sent before that position say nothing of a cut */
     /* start-up */
     uint64_t round_end; /* a round trip is over when that position was seen */
     int64_t round_most_bps, found_bps;

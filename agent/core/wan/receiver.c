@@ -372,7 +372,7 @@ bool rs_wan_poll_status(rs_node *node, rs_time now, rs_receiving *x, rs_packet_o
                        .stamp_us = w->stamp_us,
                        .at = (uint64_t)(w->stamp_at > x->waited ? w->stamp_at - x->waited : 0)};
     rs_time waited = (w->stamp_at ? now - w->stamp_at + x->waited : 0) / 1000;
-    s.waited_us = waited < UINT32_MAX ? (uint32_t)waited : UINT32_MAX;
+    s.waited_us = waited < 0 ? 0 : waited < UINT32_MAX ? (uint32_t)waited : UINT32_MAX;
     w->say = x->state == RS_RX_RECEIVING && take_nacks(now, x, &s);
     *out = (rs_packet_out){
         .channel = RS_CH_PEER_DATAGRAM, .peer = x->link.peer->id, .group = RS_NO_GROUP, .xfer = x->t.id};

@@ -500,7 +500,7 @@ static bool demote_slowest(rs_node *node, rs_time now, rs_sending *x, rs_recipie
     if (p->slow_since == 0)
         p->slow_since = now;
     bool at_start = p->slow_since <= w->trial_until && now - x->stats.high_rate_at < 40 * w->grtt;
-    if (!at_start && now - p->slow_since < SLOW_FOR + 10 * w->grtt)
+    if (now - p->slow_since < (at_start ? SLOW_FOR / 4 + 6 * w->grtt : SLOW_FOR + 10 * w->grtt))
         return false;
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = slowest->link.peer->id, .session = x->t.session};
     rs_words(log.cause, sizeof log.cause, "takes %lld Mb/s, less than half of what others take: %s",

@@ -262,10 +262,13 @@ void rs_data_forget(rs_data *data, rs_xfer xfer) {
 /* ------------------------------------------------------------------------------------------------------ receiving */
 
 static void tell_waits_and_drops(rs_data *data) {
+    /* What was taken came, to the core, when this turn began; how long it waited is measured now. */
+    rs_time began = rs_loop_now(data->loop), behind = rs_loop_refresh(data->loop) - began;
     for (uint32_t i = 0; i < data->group_room; i++) {
         data_group *group = &data->groups[i];
+        rs_time waited = group->receivers > 0 ? rs_io_waited(data->io, i) : 0;
         if (group->receivers > 0)
-            data->callbacks.waited(data->callbacks.context, i, rs_io_waited(data->io, i));
+            data->callbacks.waited(data->callbacks.context, i, waited > 0 ? waited - behind : 0);
         uint64_t drops = group->receivers > 0 ? rs_io_drops(data->io, i) : group->drops;
         if (drops != group->drops) {
             data->callbacks.dropped(data->callbacks.context, i, drops - group->drops);
