@@ -55,21 +55,21 @@ class Host:
 class Fabric:
     """The network. `folder`: for logs and sockets; `place`: where the hosts' disks are mounted."""
 
+    receivers_max = RECEIVERS_MAX
+
     def __init__(self, folder: Path, place: Path, cache: Path) -> None:
         self.folder, self.place = folder, place
         self.case: Case | None = None
         self._manager: subprocess.Popen[bytes] | None = None
         self._told: tuple[int, int] | None = None
-        must("ip", "link", "add", "br0", "mtu", "9000", "type", "bridge", "mcast_snooping", "0")
         must("ip", "link", "add", "mgmt", "type", "bridge", "mcast_snooping", "0")
         must("ip", "address", "add", f"{MANAGER}/24", "dev", "mgmt")
-        for bridge in ("br0", "mgmt"):
-            must("ip", "link", "set", bridge, "up")
+        must("ip", "link", "set", "mgmt", "up")
         # A switch knows no iptables, which the kernel otherwise asks about each packet on a bridge.
         for path in Path("/proc/sys/net/bridge").glob("bridge-nf-call-*tables"):
             path.write_text("0")
-        self.hosts = [self._host(number) for number in range(1, RECEIVERS_MAX + 2)]
-        self._load_loss(cache)
+        self.hosts = [self._host(number) for number in range(1, self.receivers_max + 2)]
+        self._join(cache)
         must("ovs-vsctl", "add-br", "tor1", "--", "set", "bridge", "tor1", "datapath_type=netdev",
              "protocols=OpenFlow13", "fail_mode=secure", f"other-config:datapath-id={DPID:016x}", "--",
              "set-controller", "tor1", f"tcp:{MANAGER}:{OPENFLOW_PORT}")  # fmt: skip
@@ -92,9 +92,10 @@ class Fabric:
         folder.mkdir(parents=True)
         _mount_memory(folder)
         must("ip", "netns", "add", name)
-        for bridge, port, inner in (("br0", f"port{number}", "eth0"), ("mgmt", f"mgmt{number}", "mgmt")):
+        for port, inner in ((f"port{number}", "eth0"), (f"mgmt{number}", "mgmt")):
             must("ip", "link", "add", port, "type", "veth", "peer", "name", inner, "netns", name)
-            must("ip", "link", "set", port, "master", bridge, "up")
+            must("ip", "link", "set", port, "up")
+        must("ip", "link", "set", f"mgmt{number}", "master", "mgmt")
         host = Host(name, f"10.0.0.{number}", f"10.255.0.{10 + number}", folder, os.stat(f"/run/netns/{name}").st_ino)
         inside = ["ip", "-n", name]
         must(*inside, "link", "set", "lo", "up")
@@ -104,7 +105,12 @@ class Fabric:
         must(*inside, "route", "add", "224.0.0.0/4", "dev", "eth0")
         return host
 
-    def _load_loss(self, cache: Path) -> None:
+    def _join(self, cache: Path) -> None:
+        """Makes the hosts' data interfaces one network."""
+        must("ip", "link", "add", "br0", "mtu", "9000", "type", "bridge", "mcast_snooping", "0")
+        for number in range(1, len(self.hosts) + 1):
+            must("ip", "link", "set", f"port{number}", "master", "br0")
+        must("ip", "link", "set", "br0", "up")
         with pinned(compiled("drop.bpf.c", cache), "load", "type", "classifier") as pins:
             self._loss, self._frames = bpf.Map(pins / "loss"), bpf.Map(pins / "frames")
             for number in range(2, RECEIVERS_MAX + 2):

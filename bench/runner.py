@@ -55,12 +55,19 @@ class Runner:
     """
 
     def __init__(
-        self, folder: Path, programs: Path, tools: dict[str, Tool], missing: dict[str, str], seed: int, commit: str
+        self,
+        folder: Path,
+        programs: Path,
+        tools: dict[str, Tool],
+        missing: dict[str, str],
+        seed: int,
+        commit: str,
+        network: type[Fabric] = Fabric,
     ) -> None:
         self.folder, self.programs, self.tools, self.missing, self.seed = folder, programs, tools, missing, seed
         self.groups = Groups(Path("/run/rostrum-bench/cgroup"))
         self.softirq = Softirq(folder / "cache")
-        self.fabric = Fabric(folder, Path("/run/rostrum-bench/disk"), folder / "cache")
+        self.fabric = network(folder, Path("/run/rostrum-bench/disk"), folder / "cache")
         self.pool = Pool()
         self._digests: dict[int, str] = {}
         self._commit = commit

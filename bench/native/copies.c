@@ -1,7 +1,7 @@
 /* copies: one file to several hosts by as many TCP connections at once, each as fast as it goes.
  *
  *   copies receive --address 10.0.0.2 --port 7100 --file F --size N
- *   copies send --congestion cubic --file F 10.0.0.2:7100 10.0.0.3:7100
+ *   copies send --congestion cubic [--pace 50e6] --file F 10.0.0.2:7100 10.0.0.3:7100
  *
  * The sender has a process for each receiver (sendfile from the page cache); a receiver answers with one byte when it
  * has the whole file. `send` ends when all have answered. */
@@ -28,6 +28,7 @@
 typedef struct {
     const char *address, *port, *file, *congestion;
     uint64_t size;
+    double pace; /* bit/s, of each copy; 0: as TCP finds */
 } settings;
 
 _Noreturn static void die(const char *what) {
@@ -82,6 +83,9 @@ static void send_one(const settings *set, char *target) {
         die(set->file);
     if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, set->congestion, (socklen_t)strlen(set->congestion)) != 0)
         die(set->congestion);
+    uint64_t pace = (uint64_t)(set->pace / 8);
+    if (pace && setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof pace) != 0)
+        die("the pace");
     if (connect(fd, (const struct sockaddr *)&peer, sizeof peer) != 0)
         die(target);
     for (off_t at = 0; at < facts.st_size;) {
@@ -111,14 +115,15 @@ static int send_all(const settings *set, char **targets, int count) {
 
 static void usage(void) {
     fputs("usage: copies receive --address IPV4 --port N --file FILE --size BYTES\n"
-          "       copies send --congestion NAME --file FILE IPV4:PORT ...\n",
+          "       copies send --congestion NAME [--pace BITS] --file FILE IPV4:PORT ...\n",
           stderr);
     exit(2);
 }
 
 int main(int argc, char **argv) {
     static const struct option options[] = {{"address", 1, 0, 'a'}, {"port", 1, 0, 'p'},       {"file", 1, 0, 'f'},
-                                            {"size", 1, 0, 's'},    {"congestion", 1, 0, 'c'}, {.name = NULL}};
+                                            {"size", 1, 0, 's'},    {"congestion", 1, 0, 'c'}, {"pace", 1, 0, 'r'},
+                                            {.name = NULL}};
     settings set = {.port = "7100", .congestion = "cubic"};
     if (argc < 2)
         usage();
@@ -142,6 +147,9 @@ int main(int argc, char **argv) {
             break;
         case 'c':
             set.congestion = optarg;
+            break;
+        case 'r':
+            set.pace = strtod(optarg, NULL);
             break;
         default:
             usage();

@@ -3,7 +3,8 @@
  *   norm receive --interface eth0 --id 2 --folder D --file F
  *   norm send --interface eth0 --id 1 --rate 600e6 --segment 1400 --acks 2,3,4 --file F
  *
- * Congestion control is off: the rate is what it is told. `send` ends when every receiver has acknowledged the object,
+ * Without --rate NORM's own congestion control finds one; with it that is off. --grtt: the round trip to begin with, in
+ * seconds, if it is known. `send` ends when every receiver has acknowledged the object,
  * which it does when it has all of it; a receiver then goes on answering until it is ended. */
 #include <normApi.h>
 
@@ -26,7 +27,7 @@ const double GRTT = 0.002; // seconds: what a rack has
 struct Settings {
     std::string interface, folder, file, acks;
     unsigned id = 0, segment = 1400;
-    double rate = 600e6;
+    double rate = 0, grtt = GRTT;
 };
 
 [[noreturn]] void die(const char *what) {
@@ -79,9 +80,10 @@ unsigned add_receivers(NormSessionHandle session, const std::string &list) {
 int send(const Settings &set) {
     NormInstanceHandle instance = NormCreateInstance();
     NormSessionHandle session = open_session(instance, set);
-    NormSetCongestionControl(session, false, false);
-    NormSetTxRate(session, set.rate);
-    NormSetGrttEstimate(session, GRTT);
+    NormSetCongestionControl(session, set.rate == 0, set.rate == 0);
+    if (set.rate > 0)
+        NormSetTxRate(session, set.rate);
+    NormSetGrttEstimate(session, set.grtt);
     NormSetGroupSize(session, 10);
     NormSetTxCacheBounds(session, 1ull << 40, 1, 4);
     unsigned receivers = add_receivers(session, set.acks);
@@ -106,7 +108,8 @@ int send(const Settings &set) {
 
 [[noreturn]] void usage() {
     std::fputs("usage: norm receive --interface NIC --id N --folder DIR --file FILE\n"
-               "       norm send --interface NIC --id N --rate BITS --segment BYTES --acks N,N,... --file FILE\n",
+               "       norm send --interface NIC --id N [--rate BITS] [--grtt SECONDS] --segment BYTES --acks N,N,... "
+               "--file FILE\n",
                stderr);
     std::exit(2);
 }
@@ -117,7 +120,7 @@ int main(int argc, char **argv) {
     static const struct option options[] = {
         {"interface", 1, nullptr, 'i'}, {"id", 1, nullptr, 'n'},   {"folder", 1, nullptr, 'd'},
         {"file", 1, nullptr, 'f'},      {"rate", 1, nullptr, 'r'}, {"segment", 1, nullptr, 's'},
-        {"acks", 1, nullptr, 'a'},      {nullptr, 0, nullptr, 0},
+        {"acks", 1, nullptr, 'a'},      {"grtt", 1, nullptr, 'g'}, {nullptr, 0, nullptr, 0},
     };
     Settings set;
     if (argc < 2)
@@ -142,6 +145,9 @@ int main(int argc, char **argv) {
             break;
         case 'r':
             set.rate = std::strtod(optarg, nullptr);
+            break;
+        case 'g':
+            set.grtt = std::strtod(optarg, nullptr);
             break;
         case 's':
             set.segment = static_cast<unsigned>(std::strtoul(optarg, nullptr, 10));

@@ -3,6 +3,7 @@
  *   pgm receive --address 10.0.0.2 --sender 10.0.0.1 --file F --size N
  *   pgm send --address 10.0.0.1 --rate 600e6 --mtu 1500 --receivers 3 --file F
  *
+ * Without --rate PGM's own congestion control finds one (PGMCC; receivers are told --paced if there is a rate).
  * Each message is its offset in the file and a piece of it. PGM itself does not tell a sender what arrived: a receiver
  * that has all opens a TCP connection to the sender, which ends when all have. */
 #include <arpa/inet.h>
@@ -30,6 +31,7 @@
 #define WINDOW 60000 /* packets */
 #define HEADERS 80   /* IP, UDP and PGM's, as much as they can be */
 #define SERVE_EVERY 16
+#define RATE_MOST 1e9
 
 typedef struct {
     const char *address, *sender, *file;
@@ -37,6 +39,7 @@ typedef struct {
     double rate;
     int mtu;
     unsigned receivers;
+    bool paced;
 } settings;
 
 _Noreturn static void die(const char *what) {
@@ -58,9 +61,16 @@ static void set_int(pgm_sock_t *sock, int option, int value) {
     }
 }
 
+/* Draft pgmcc, as far as OpenPGM has it. */
+static void set_congestion_control(pgm_sock_t *sock) {
+    const struct pgm_pgmccinfo_t info = {.ack_bo_ivl = 50000, .ack_c = 75, .ack_c_p = 500};
+    if (!pgm_setsockopt(sock, IPPROTO_PGM, PGM_USE_PGMCC, &info, sizeof info))
+        die("congestion control");
+}
+
 static void set_sender(pgm_sock_t *sock, const settings *set) {
     static const int heartbeats_us[] = {20000, 20000, 20000, 20000, 100000, 500000, 1000000};
-    int bytes_per_s = (int)(set->rate / 8);
+    int bytes_per_s = (int)((set->paced ? set->rate : RATE_MOST) / 8);
     set_int(sock, PGM_SEND_ONLY, 1);
     set_int(sock, PGM_TXW_SQNS, WINDOW);
     set_int(sock, PGM_TXW_MAX_RTE, bytes_per_s);
@@ -97,6 +107,8 @@ static pgm_sock_t *open_socket(const settings *set, bool sends) {
     set_int(sock, PGM_UDP_ENCAP_UCAST_PORT, UDP_PORT);
     set_int(sock, PGM_UDP_ENCAP_MCAST_PORT, UDP_PORT);
     set_int(sock, PGM_MTU, set->mtu);
+    if (!set->paced)
+        set_congestion_control(sock);
     if (sends)
         set_sender(sock, set);
     else
@@ -226,8 +238,8 @@ static int run_receiver(const settings *set) {
 }
 
 static void usage(void) {
-    fputs("usage: pgm receive --address IPV4 --sender IPV4 --mtu BYTES --file FILE --size BYTES\n"
-          "       pgm send --address IPV4 --rate BITS --mtu BYTES --receivers N --file FILE\n",
+    fputs("usage: pgm receive --address IPV4 --sender IPV4 --mtu BYTES --file FILE --size BYTES [--paced]\n"
+          "       pgm send --address IPV4 [--rate BITS] --mtu BYTES --receivers N --file FILE\n",
           stderr);
     exit(2);
 }
@@ -235,8 +247,8 @@ static void usage(void) {
 int main(int argc, char **argv) {
     static const struct option options[] = {{"address", 1, 0, 'a'},   {"sender", 1, 0, 'o'}, {"file", 1, 0, 'f'},
                                             {"size", 1, 0, 's'},      {"rate", 1, 0, 'r'},   {"mtu", 1, 0, 'm'},
-                                            {"receivers", 1, 0, 'n'}, {.name = NULL}};
-    settings set = {.mtu = 1500, .rate = 600e6};
+                                            {"receivers", 1, 0, 'n'}, {"paced", 0, 0, 'p'},  {.name = NULL}};
+    settings set = {.mtu = 1500};
     if (argc < 2)
         usage();
     bool sends = strcmp(argv[1], "send") == 0;
@@ -259,6 +271,10 @@ int main(int argc, char **argv) {
             break;
         case 'r':
             set.rate = strtod(optarg, NULL);
+            set.paced = true;
+            break;
+        case 'p':
+            set.paced = true;
             break;
         case 'm':
             set.mtu = (int)strtol(optarg, NULL, 10);

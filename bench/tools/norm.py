@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rostrum.bench.cases import Case
 from rostrum.bench.run import Plain, Run
 from rostrum.bench.tools.rates import Rated, Rates, debian_version
 
@@ -36,8 +37,11 @@ class Norm(Rated, Plain):
         segment = 1400 if run.case.mtu <= 1500 else 8800
         acks = ",".join(str(number) for number in range(2, run.case.receivers + 2))
         argv = [str(run.programs_folder / "norm"), "send", "--interface", "eth0", "--id", "1", "--acks", acks]
-        argv += ["--rate", str(self.rate_bps(run.case)), "--segment", str(segment), "--file", str(run.source)]
+        argv += [*self.pace(run.case), "--segment", str(segment), "--file", str(run.source)]
         run.wait(run.start("sender", run.sender, argv))
         run.facts["rate_bps"] = self.rate_bps(run.case)
         # The acknowledgement may be ahead of the file's last name by a moment.
         run.until(lambda: all(run.target(host).exists() for host in run.receivers), "the receivers' files")
+
+    def pace(self, case: Case) -> list[str]:
+        return ["--rate", str(self.rate_bps(case))]

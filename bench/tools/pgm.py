@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rostrum.bench.cases import Case
 from rostrum.bench.run import Plain, Run
 from rostrum.bench.tools.rates import Rated, Rates, debian_version
 
@@ -27,11 +28,15 @@ class Pgm(Rated, Plain):
         for host in run.receivers:
             argv = [str(run.programs_folder / "pgm"), "receive", "--address", host.address, "--mtu", str(run.case.mtu)]
             argv += ["--sender", run.sender.address, "--file", str(run.target(host)), "--size", str(run.case.size)]
+            argv += ["--paced"] if self.pace(run.case) else []
             receivers.append(run.start("receivers", host, argv))
         run.ready(receivers, "^ready")
 
     def send(self, run: Run) -> None:
         argv = [str(run.programs_folder / "pgm"), "send", "--address", run.sender.address, "--mtu", str(run.case.mtu)]
-        argv += ["--rate", str(self.rate_bps(run.case)), "--receivers", str(run.case.receivers)]
+        argv += [*self.pace(run.case), "--receivers", str(run.case.receivers)]
         run.wait(run.start("sender", run.sender, [*argv, "--file", str(run.source)]))
         run.facts["rate_bps"] = self.rate_bps(run.case)
+
+    def pace(self, case: Case) -> list[str]:
+        return ["--rate", str(self.rate_bps(case))]

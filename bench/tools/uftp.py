@@ -8,6 +8,7 @@ import time
 from typing import ClassVar
 
 from rostrum.bench.account import must
+from rostrum.bench.cases import Case
 from rostrum.bench.fabric import Host
 from rostrum.bench.run import READY_BOUND_S, Plain, Run, ToolFailed
 from rostrum.bench.tools.rates import Rated, Rates, debian_version
@@ -41,12 +42,15 @@ class Uftp(Rated, Plain):
     def send(self, run: Run) -> None:
         block = 1400 if run.case.mtu <= 1500 else 8800
         argv = ["uftp", "-x", "2", "-I", "eth0", "-U", _id(run.sender), "-b", str(block), "-B", "104857600"]
-        argv += ["-r", "0.05:0.01:1.0", "-s", "50", "-R", str(self.rate_bps(run.case) // 1000)]
+        argv += ["-r", "0.05:0.01:1.0", "-s", "50", *self.pace(run.case)]
         argv += ["-H", ",".join(_id(host) for host in run.receivers), "-D", NAME, str(run.source)]
         output = run.wait(run.start("sender", run.sender, argv))
         run.facts.update(facts(output), rate_bps=self.rate_bps(run.case))
         if run.facts["complete"] != run.case.receivers:
             raise ToolFailed(f"{run.facts['complete']} of {run.case.receivers} receivers are complete: {output[-400:]}")
+
+    def pace(self, case: Case) -> list[str]:
+        return ["-R", str(self.rate_bps(case) // 1000)]
 
 
 def facts(output: str) -> dict[str, int]:

@@ -53,6 +53,8 @@ PACKAGES = {
         "rostrum.controller.core.model",
         "rostrum.controller.southbound.ocs",
     ),
+    # The study that compares with other tools has the bench's.
+    "rostrum.lab.experiments.wan": ("rostrum.bench.wan",),
     # Measures programs in namespaces as the lab has them.
     "rostrum.bench": ("rostrum.topologies", "rostrum.client", "rostrum.lab"),
     # Measures the manager: starts one over devices of its own, and speaks Thrift to it.

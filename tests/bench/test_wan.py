@@ -1,0 +1,87 @@
+"""The wide-area study: its points, its shares, its verdicts."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rostrum.bench.wan.network import ports
+from rostrum.bench.wan.picture import draw
+from rostrum.bench.wan.points import FULL, QUICK, Point, grid, resend_factor
+from rostrum.bench.wan.report import report
+from rostrum.bench.wan.tools import PEERS, TOOLS, all_tools
+from rostrum.lab.results import text
+
+BASE = Point(1500, False, 200_000_000, 0.0, 3, 1 << 20)
+
+
+@pytest.mark.parametrize(("loss", "receivers"), [(0.05, 1), (0.05, 3), (0.3, 10)])
+def test_resend_factor__is_what_a_trial_finds(loss: float, receivers: int) -> None:
+    draw_one = random.Random(7)
+
+    def sent() -> int:
+        missing, count = receivers, 0
+        while missing:
+            count += 1
+            missing = sum(draw_one.random() < loss for _ in range(missing))
+        return count
+
+    trial = sum(sent() for _ in range(20_000)) / 20_000
+    assert resend_factor(loss, receivers) == pytest.approx(trial, rel=0.01)
+    assert resend_factor(0.0, receivers) == 1.0
+
+
+def test_grid__names_each_point_once_and_has_no_bursts_without_loss() -> None:
+    quick, full = list(grid(**QUICK, base=BASE)), list(grid(**FULL, base=BASE))
+    assert [point.name for point in quick] == ["0ms/0", "0ms/0.3", "50ms/0", "50ms/0.3"]
+    assert len({point.name for point in full}) == len(full) == 5 * (1 + 4 * 2)
+    assert "200ms/5x10" in {point.name for point in full}
+
+
+def test_ports__lose_where_the_point_says() -> None:
+    each = Point(1500, False, 200_000_000, 1.0, 2, 1 << 20, rtt_ms=50.0)
+    sender, *receivers = ports(each)
+    assert sender.lost_up == 0 and sender.up_bps == 200e6 and [one.lost_down for one in receivers] == [0.01, 0.01]
+    assert all(one.delay_ms == 25 for one in receivers) and each.ideal_bps < each.rate_bps * each.payload_share * 0.985
+    common = Point(1500, False, 200_000_000, 1.0, 2, 1 << 20, common=True)
+    sender, *receivers = ports(common)
+    assert sender.lost_up == 0.01 and all(one.lost_down == 0 for one in receivers)
+    assert common.ideal_bps == pytest.approx(common.rate_bps * common.payload_share * 0.99)
+
+
+def test_tools__told_and_untold_of_each() -> None:
+    tools = all_tools()
+    assert tuple(tools) == TOOLS and {f"{name}-untold" for name in PEERS} < set(tools)
+    assert all(tool.name == name for name, tool in tools.items())
+
+
+def row(tool: str, share: float, point: str = "50ms/0.3", **more: Any) -> dict[str, Any]:
+    return {"point": point, "tool": tool, "share": share, "goodput_bps": share * 180e6, "at_most": False, **more}
+
+
+def made(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    probes = [{"delay_ms": 25.0, "sent": 3, "came": 3, "p1_us": 1.0, "p50_us": 5.0, "p99_us": 60.0}]
+    return report(rows, grid(**QUICK, base=BASE), probes, {"commit": "x", "seed": 1, "parameters": {}})
+
+
+def test_report__verdicts_hold_only_if_ours_is_good_and_ahead(tmp_path: Path) -> None:
+    good = made([row("rostrum", 0.96), row("uftp", 0.5), row("norm", 0.9), row("norm-untold", 0.1)])
+    assert good["summary"]["share"]["50ms/0.3"]["rostrum"] == 0.96 and good["summary"]["missed"] == 0
+    draw(good, tmp_path / "wan.svg")
+    assert (tmp_path / "wan.svg").stat().st_size > 1000 and len(text(good).splitlines()) < 40
+    behind = made([row("rostrum", 0.96), row("tcp-bbr", 0.97), row("uftp-untold", 0.4)])
+    missed = {one["name"] for one in behind["verdicts"] if not one["holds"]}
+    assert missed == {"50ms/0.3 over tcp-bbr", "50ms/0.3 over the best multicast tool untold"}
+
+
+def test_report__of_a_tool_that_was_given_up_says_at_most() -> None:
+    summary = made([row("rostrum", 0.96), row("norm-untold", 0.02, at_most=True)])["summary"]
+    assert summary["at_most"] == ["50ms/0.3 norm-untold"]
+
+
+def test_report__figures_2_and_3_from_the_told_tools() -> None:
+    rows = [row("norm", 0.9, "0ms/0.3"), row("norm", 0.6), row("uftp", 0.9, "50ms/0"), row("uftp", 0.89)]
+    held = {one["name"]: one["holds"] for one in made(rows)["verdicts"]}
+    assert held == {"Fig. 2: norm falls with round trip": True, "Fig. 3: uftp falls with loss": False}

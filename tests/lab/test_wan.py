@@ -1,0 +1,129 @@
+"""The emulated wide area, by packets that pass it; and the study that runs over it, small."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rostrum.lab.emulator import Emulator, Port
+from rostrum.lab.namespace import LabError, PrivateNamespace
+
+pytestmark = pytest.mark.lab
+
+# Two hosts on the emulator; what a burst of numbered datagrams from a came to at b, as one line of JSON.
+SCENE = """
+import json, socket, struct, subprocess, sys, time
+from pathlib import Path
+from rostrum.bench.wan.probe import inside, probe
+from rostrum.lab.emulator import Emulator, Port
+
+def sh(words):
+    subprocess.run(words.split(), check=True)
+
+for number, name in enumerate("ab", 1):
+    sh(f"ip netns add {name}")
+    sh(f"ip link add p{name} type veth peer name eth0 netns {name}")
+    sh(f"ip link set p{name} up")
+    sh(f"ip -n {name} link set eth0 address 02:00:00:00:00:0{number}")
+    sh(f"ip -n {name} address add 10.9.0.{number}/24 dev eth0")
+    sh(f"ip -n {name} link set eth0 up")
+    sh(f"ip netns exec {name} ethtool -K eth0 tx off")
+    sh(f"ip -n {name} neighbour replace 10.9.0.{3 - number} lladdr 02:00:00:00:00:0{3 - number} dev eth0 nud permanent")
+
+def burst(count, size, ecn=0, gap=0.0):
+    with inside("b"):
+        into = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        into.bind(("10.9.0.2", 7000))
+    with inside("a"):
+        out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    into.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
+    into.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    out.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ecn)
+    for number in range(count):
+        out.sendto(struct.pack("!I", number).ljust(size, b"x"), ("10.9.0.2", 7000))
+        time.sleep(gap)
+    came, marked = [], 0
+    into.settimeout(1.0)
+    try:
+        while True:
+            data, words, _, _ = into.recvmsg(2048, 64)
+            came.append(struct.unpack_from("!I", data)[0])
+            marked += any(value[0] & 3 == 3 for _, _, value in words)
+    except TimeoutError:
+        pass
+    into.close(), out.close()
+    return {"came": came, "marked": marked}
+
+def scene(first, second, seed, what):
+    with Emulator(Path(sys.argv[1]), [Port("pa", **first), Port("pb", **second)], seed=seed) as net:
+        return {**what(), "counters": net.counters()}
+
+lossy = {"lost_down": 0.1, "burst": 4}
+found = {
+    "delay": scene({}, {"delay_ms": 20}, 1, lambda: probe("a", "b", "10.9.0.2", 20, 0, 300, 1)),
+    "lost": [scene({}, lossy, seed, lambda: burst(2000, 64, gap=1e-4)) for seed in (3, 3, 4)],
+    "narrow": scene({"up_bps": 1e6, "queue": 20000}, {}, 1, lambda: burst(60, 972)),
+    "marked": scene({"up_bps": 1e6, "queue": 20000, "mark": 10000}, {}, 1, lambda: burst(15, 972, ecn=2)),
+    "unable": scene({"up_bps": 1e6, "queue": 20000, "mark": 10000}, {}, 1, lambda: burst(15, 972, ecn=0)),
+}
+print("FOUND " + json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("wan")
+    with PrivateNamespace(switches=False) as namespace:
+        said = namespace.run([sys.executable, "-c", SCENE, str(folder)]).stdout
+    return dict(json.loads(said.partition("FOUND ")[2]))
+
+
+def test_delay__is_exact_to_a_tenth_of_a_millisecond(found: dict[str, Any]) -> None:
+    """Of 300 packets the best hundredth: what a busy machine adds to the others is not the emulator's."""
+    delay = found["delay"]
+    assert delay["came"] == 300 and -20 < delay["p1_us"] < 100, delay
+
+
+def test_losses__are_the_seeds_and_come_in_bursts(found: dict[str, Any]) -> None:
+    first, again, other = ([n for n in range(2000) if n not in set(one["came"])] for one in found["lost"])
+    assert first == again != other
+    runs = sum(number - 1 not in first for number in first)
+    assert 80 < len(first) < 350 and 2 < len(first) / runs < 8, f"seed 3: {len(first)} lost in {runs} bursts"
+    assert found["lost"][0]["counters"]["ports"]["pb"]["lost_down"] == len(first)
+
+
+def test_queue__holds_what_it_may_and_the_rest_is_lost(found: dict[str, Any]) -> None:
+    """Of 60 frames of 1,014 bytes at once some 20 wait, and what left in the meantime makes room for a few."""
+    narrow = found["narrow"]
+    passed, full = len(narrow["came"]), narrow["counters"]["ports"]["pa"]["full_up"]
+    assert passed + full == 60 and 19 <= passed < 40 and narrow["came"] == sorted(narrow["came"])
+
+
+def test_marks__only_of_a_long_queue_and_of_packets_that_allow_them(found: dict[str, Any]) -> None:
+    marked = found["marked"]
+    assert len(marked["came"]) == 15 and 1 <= marked["marked"] <= 5, marked
+    assert marked["counters"]["ports"]["pa"]["marked"] == marked["marked"] and found["unable"]["marked"] == 0
+
+
+def test_emulator__that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no-such-interface"):
+        Emulator(tmp_path, [Port("no-such-interface"), Port("lo")]).start()
+    with pytest.raises(LabError, match="2 to 16 ports"):
+        Emulator(tmp_path, [Port("lo")])
+
+
+def test_study__ours_and_tcp_over_a_lossy_area(tmp_path: Path) -> None:
+    file = tmp_path / "wan.json"
+    words = ["lab", "run", "wan", "--rtt", "20", "--loss", "1", "--burst", "1", "--tools", "rostrum,tcp-cubic"]
+    words += ["--receivers", "2", "--rate", "50", "--seconds", "2", "--seed", "5", "--json", str(file)]
+    program = "from rostrum.client.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(file.read_text())
+    ours = next(row for row in report["runs"] if row["tool"] == "rostrum")
+    assert ours["outcome"] == "ok" and ours["share"] > 0 and "20ms/1" in report["summary"]["share"], ours
+    assert file.with_suffix(".svg").exists() and report["points"][0]["lost"].startswith("on each receiver's link")
