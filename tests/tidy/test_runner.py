@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,39 @@ def test_a_running_group_is_ended_and_has_no_result(runner: Any) -> None:
     assert sorted(runner.run_all(groups, 2, keep_going=False)) == ["bad"]
 
 
+def test_three_run_at_a_time_and_no_more_than_two_of_a_kind(runner: Any) -> None:
+    running: list[str] = []
+    lock = threading.Lock()
+    seen: list[tuple[int, int]] = []  # labs and all at a time
+    both = threading.Barrier(3, timeout=60)
+
+    def run(name: str) -> Callable[[Any], Any]:
+        def work(log: Any) -> Any:
+            with lock:
+                running.append(name)
+                seen.append((sum(one.startswith("lab/") for one in running), len(running)))
+            if name in ("one", "two", "lab/a"):
+                both.wait()  # these three are there together
+            with lock:
+                running.remove(name)
+            return runner.Result(passed=1)
+
+        return work
+
+    names = ["one", "two", "three", "lab/a", "lab/b", "lab/c", "lab/d", "four"]
+    results = runner.run_all([group(runner, name, run(name)) for name in names], 3, keep_going=True)
+    assert len(results) == len(names) and not any(result.failures for result in results.values())
+    for labs, together in seen:
+        assert labs <= 2 and together - labs <= 2 and together <= 3
+
+
+def test_who_only_computes_gives_way(runner: Any) -> None:
+    for nice, word in ((0, "0"), (7, "7")):
+        log = runner.Log(f"nice{nice}", nice)
+        log.run("nice")
+        assert int(log.path.read_text().split()[-1]) == min(19, os.nice(0) + int(word))
+
+
 def test_a_group_that_runs_nothing_fails(runner: Any) -> None:
     empty = group(runner, "empty", lambda log: runner.Result())
     results = runner.run_all([empty], 1, keep_going=False)
@@ -218,6 +253,10 @@ def test_apps_run_only_when_they_are_asked_for_and_last(runner: Any) -> None:
     assert runner.chosen(groups, ["all", "apps"]) == groups and runner.chosen(groups, ["apps"]) == groups[-1:]
     labs = runner.chosen(groups, ["lab", "lint"])
     assert labs[0].name == "lint" and all(group.name.startswith("lab/") for group in labs[1:]) and len(labs) > 20
+
+
+def test_a_word_before_the_stroke_names_all_of_them(runner: Any) -> None:
+    assert [one.name for one in runner.chosen(runner.all_groups(5), ["unit"])] == ["unit/manager", "unit/others"]
 
 
 def test_apps_without_a_test_are_told_as_skipped(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
