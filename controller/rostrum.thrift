@@ -72,7 +72,9 @@ struct EngineOption {
 /** A protocol that an agent has an engine for, and the options that it takes. */
 struct Engine {
   1: required string name,
-  2: required list<EngineOption> options (max = "16")
+  2: required list<EngineOption> options (max = "16"),
+  /** Its groups travel in regions (GroupRegion). Absent = false. */
+  3: optional bool regions
 }
 
 struct AgentInfo {
@@ -332,7 +334,28 @@ struct GroupFacts {
   3: required i32 data_port,
   4: required GroupOptions options,
   /** Further addresses, for engines that use several: the group's channels are `address` (0) and these (1 and on), in this order. */
-  5: optional list<string> more_addresses (max = "1023")
+  5: optional list<string> more_addresses (max = "1023"),
+  /** Of engines with regions: those that together have the members, told before (or with) the view; `address` is 0.0.0.0 then, and not used.
+   *  Absent = the engine has no regions. */
+  6: optional list<i32> regions (max = "4096")
+}
+
+/** One immutable view of a region: servers that are in the same groups, whose messages travel together (section 2.1 of the paper on QSM). To those in
+ *  it, and to whoever publishes to one of its groups. A larger version replaces the one before it; without servers: it is of no interest here any more.
+ */
+struct GroupRegion {
+  1: required i32 region,
+  2: required i64 version,
+  /** IPv4 multicast. Absent: to each server by unicast. Who is in the region listens there, as long as for a group after a change. */
+  3: optional string address,
+  4: required i32 data_port,
+  5: required string protocol,
+  6: required string options,
+  /** Ids of peers: all of them, or, with `base_version`, those that came since. */
+  7: required list<i32> nodes (max = "65536"),
+  /** Delta: what follows is as in that version, but for who came and who went. */
+  8: optional i64 base_version,
+  9: optional list<i32> gone (max = "65536")
 }
 
 /** One immutable view. Full: `base_version` is absent, `facts` is there, `members` and `senders` are all there are. Delta: what changed since the
@@ -469,5 +492,7 @@ service Agent {
   oneway void legs(1: SplitAnswer answer),
   oneway void relay(1: RelayOrder order),
   /** A relay's word, handed on. */
-  oneway void relayed(1: RelayReport report)
+  oneway void relayed(1: RelayReport report),
+  /** Views of regions, before the views of groups that name them; only to agents whose engines have regions. */
+  oneway void group_regions(1: list<GroupPeer> peers (max = "65536"), 2: list<GroupRegion> regions (max = "65536"))
 }

@@ -141,3 +141,6 @@ def _print_group(one: dict[str, Any]) -> None:
     ):
         if value:
             OUT.print(f"  {name:<10}{value}")
+    for region in one.get("regions", ()):
+        where = region["address"] or "unicast"
+        OUT.print(f"  region {region['id']} at {where}, of {region['groups']} groups: {', '.join(region['servers'])}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rostrum.controller.core.groups.values import GroupPeer, GroupView
+from rostrum.controller.core.groups.values import GroupPeer, GroupRegion, GroupView
 from rostrum.controller.core.model import MulticastRule, Pair, PathKind, UnicastRule
 from rostrum.controller.core.values import OverlayView, PathResponse
 
@@ -132,11 +132,12 @@ class PathChanged:
 
 @dataclass(frozen=True)
 class PushGroups:
-    """Views of groups to the agent of `server`, with the peers they name that it has not been told of."""
+    """Views of groups and regions to the agent of `server`, with the peers they name that it has not been told of."""
 
     server: str
     peers: tuple[GroupPeer, ...]
     views: tuple[GroupView, ...]
+    regions: tuple[GroupRegion, ...] = ()
 
 
 @dataclass(frozen=True)

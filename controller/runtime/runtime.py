@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.groups.values import GroupPeer, GroupView
+from rostrum.controller.core.groups.values import GroupPeer, GroupRegion, GroupView
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.persistence import parts
@@ -42,7 +42,9 @@ class Agents(Protocol):
 
     def view(self, server: str, view: OverlayView) -> None: ...
 
-    def group_view(self, server: str, peers: Sequence[GroupPeer], views: Sequence[GroupView]) -> None: ...
+    def group_view(
+        self, server: str, peers: Sequence[GroupPeer], views: Sequence[GroupView], regions: Sequence[GroupRegion]
+    ) -> None: ...
 
     def group_refused(self, server: str, group: str, reason: str) -> None: ...
 
@@ -289,7 +291,7 @@ class Runtime:
         elif isinstance(action, act.PushView):
             agents.view(action.server, action.view)
         elif isinstance(action, act.PushGroups):
-            agents.group_view(action.server, action.peers, action.views)
+            agents.group_view(action.server, action.peers, action.views, action.regions)
         elif isinstance(action, act.RefuseGroup):
             agents.group_refused(action.server, action.group, action.reason)
 

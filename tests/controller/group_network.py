@@ -8,7 +8,15 @@ from ipaddress import IPv4Address, IPv4Network
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.groups.values import Engine, EngineOption, GroupFacts, GroupOptions, GroupUse, GroupView
+from rostrum.controller.core.groups.values import (
+    Engine,
+    EngineOption,
+    GroupFacts,
+    GroupOptions,
+    GroupRegion,
+    GroupUse,
+    GroupView,
+)
 from rostrum.controller.core.values import Settings
 from rostrum.topologies.model import End, Link, Server, Switch, Topology
 
@@ -95,6 +103,15 @@ class Held:
 
 
 @dataclass
+class HeldRegion:
+    """A region as an agent holds it; `nodes`: ids of peers."""
+
+    version: int
+    address: IPv4Address | None
+    nodes: set[int]
+
+
+@dataclass
 class Listener:
     """An agent that follows its views. A delta that does not fit is a failed test."""
 
@@ -104,6 +121,7 @@ class Listener:
     groups: dict[str, Held] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    regions: dict[int, HeldRegion] = field(default_factory=dict)
     calls: int = 0
     views: int = 0
 
@@ -111,14 +129,28 @@ class Listener:
         self.calls += 1
         for peer in push.peers:
             self.peers[peer.id] = (peer.server, peer.boot_id)
+        for region in push.regions:
+            self._take_region(region)
         for view in push.views:
             self._take(view)
+
+    def _take_region(self, told: GroupRegion) -> None:
+        assert {*told.nodes} <= self.peers.keys(), f"{self.server} does not know these peers: {told}"
+        if told.base_version is None:
+            self.regions.pop(told.region, None)
+            if told.nodes:
+                self.regions[told.region] = HeldRegion(told.version, told.address, set(told.nodes))
+            return
+        held = self.regions[told.region]
+        assert held.version == told.base_version, f"{self.server} has version {held.version}, not the base of {told}"
+        held.version, held.nodes = told.version, (held.nodes - {*told.gone}) | {*told.nodes}
 
     def _take(self, view: GroupView) -> None:
         self.views += 1
         assert {*view.members, *view.senders} <= self.peers.keys(), f"{self.server} does not know these peers: {view}"
         if view.base_version is None:
             assert view.facts and not view.gone
+            assert set(view.facts.regions or ()) <= self.regions.keys(), "regions come before groups that name them"
             self.names[view.id] = view.facts.group
             members, senders = set(view.members), set(view.senders)
             self.groups[view.facts.group] = Held(view.facts, view.version, members, senders, view.listens)

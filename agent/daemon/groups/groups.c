@@ -52,7 +52,7 @@ void rs_group_tell(rs_groups *g, rs_local_group *group, rs_link_group_call call,
         if (rs_stream_options(s)->protocol[0])
             given = rs_stream_options(s);
     rs_link_group_view view = {.id = group->id, .version = group->version};
-    if (group->viewed) {
+    if (group->viewed && group->place_count > 0) {
         view.addresses = &g->channels[group->places[0].channel].address;
         view.address_count = 1;
     }
@@ -111,6 +111,7 @@ static void remove_group(rs_groups *g, rs_local_group *group) {
     g->group_count--;
     free(group->members);
     free(group->senders);
+    free(group->regions);
     free(group);
 }
 
@@ -395,6 +396,7 @@ static rs_io *open_io(const rs_options *o, uint64_t seed) {
 
 void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks) {
     callbacks->on_group_peer = rs_groups_peer;
+    callbacks->on_group_region = rs_groups_region;
     callbacks->on_group_view = rs_groups_view;
     callbacks->on_group_refused = rs_groups_refused;
     options->group_engines = rs_group_engines_known;
@@ -440,6 +442,7 @@ void rs_groups_free(rs_groups *g) {
         remove_group(g, g->groups);
     }
     rs_groups_sockets_stop(g);
+    rs_group_regions_free(g);
     rs_group_peers_free(g);
     rs_messages_free(g->node);
     free(g->heard);

@@ -8,7 +8,8 @@
 #include "daemon/groups/groups.h"
 #include "io/datagrams.h"
 
-#define RS_GROUPS_MOST 4096u        /* in use here */
+#define RS_GROUPS_MOST 16384u       /* in use here */
+#define RS_REGIONS_MOST 4096u       /* known here */
 #define RS_GROUP_STREAMS_MOST 4096u /* of all programs together */
 #define RS_CHANNELS_MOST 1024u      /* multicast addresses at a time */
 #define RS_GROUP_PEERS_MOST 65536u
@@ -38,6 +39,17 @@ typedef struct {
     bool wanted, listening;
 } rs_group_place;
 
+/* A region of groups (rs_messages_region), as the manager told it. */
+typedef struct {
+    uint32_t region;
+    uint64_t version;
+    char protocol[32];
+    int32_t *nodes; /* ids of peers, ascending */
+    uint32_t node_count;
+    rs_group channel; /* RS_NO_GROUP: none */
+    bool listening;
+} rs_local_region;
+
 /* A group left that address lately: it is listened at a little longer. */
 typedef struct {
     rs_group channel;
@@ -62,6 +74,8 @@ struct rs_local_group {
     uint64_t version;
     rs_group_place *places; /* its channels; NULL: it is not viewed */
     uint32_t place_count;
+    bool in_regions; /* these have its channels, and it has none */
+    uint32_t *regions, region_count;
     char protocol[32], order[8], options[RS_GROUP_OPTIONS_TEXT];
     int32_t *members, *senders; /* ids of peers, ascending */
     uint32_t member_count, sender_count;
@@ -83,6 +97,8 @@ struct rs_groups {
     uint32_t peer_count;
     rs_group_channel channels[RS_CHANNELS_MOST];
     uint32_t channel_room;
+    rs_local_region *regions;
+    uint32_t region_count, region_room;
     rs_linger linger[RS_CHANNELS_MOST];
     uint32_t linger_count;
     rs_flow_heard *heard;

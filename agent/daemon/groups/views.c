@@ -237,6 +237,10 @@ static bool has_channels(const rs_groups *g, const rs_local_group *group, const 
 /* Moves to the view's addresses. False, in words: they cannot be listened at; the group is as it was. */
 static bool take_channels(rs_groups *g, rs_local_group *group, const rs_link_group_view *view, bool member,
                           char *error) {
+    if (view->group ? view->in_regions : group->in_regions) {
+        rs_group_leave_channels(g, group, true);
+        return true;
+    }
     if (group->viewed && (!view->group || has_channels(g, group, view))) {
         want(group->places, group->place_count, view);
         return listen_or_not(g, group->places, group->place_count, member, error);
@@ -262,6 +266,20 @@ static bool take_channels(rs_groups *g, rs_local_group *group, const rs_link_gro
     rs_group_leave_channels(g, group, true);
     group->places = places;
     group->place_count = count;
+    return true;
+}
+
+/* False: memory is short. */
+static bool take_regions(rs_local_group *group, const rs_link_group_view *view) {
+    uint32_t *regions = malloc((view->region_count + 1u) * sizeof *regions);
+    if (!regions)
+        return false;
+    for (uint32_t i = 0; i < view->region_count; i++)
+        regions[i] = (uint32_t)view->regions[i];
+    free(group->regions);
+    group->regions = regions;
+    group->region_count = view->region_count;
+    group->in_regions = view->in_regions;
     return true;
 }
 
@@ -291,13 +309,15 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
     size_t most = (size_t)group->member_count + group->sender_count + 1;
     rs_peer *peers = calloc(most, sizeof *peers);
     uint32_t *incarnations = calloc(most, sizeof *incarnations), self = g->agent->options.address;
-    rs_group *more = calloc(group->place_count, sizeof *more);
+    rs_group *more = calloc(group->place_count + 1u, sizeof *more);
     rs_time now = rs_agent_now(g->agent);
     rs_messages_view view = {.group = group->id,
                              .version = group->version,
-                             .channel = group->places[0].channel,
+                             .channel = group->place_count ? group->places[0].channel : RS_NO_GROUP,
                              .more_channels = more,
-                             .more_count = group->place_count - 1,
+                             .more_count = group->place_count ? group->place_count - 1 : 0,
+                             .regions = group->regions,
+                             .region_count = group->in_regions ? group->region_count : 0,
                              .members = peers,
                              .incarnations = incarnations,
                              .order = strcmp(group->order, "fifo") == 0 ? RS_ORDER_FIFO : RS_ORDER_NONE,
@@ -359,8 +379,13 @@ static bool take_view(rs_groups *g, rs_local_group *group, const rs_link_group_v
         g->by_id[view->id % RS_GROUP_BUCKETS] = group;
         group->viewed = true;
     }
-    if (view->group)
+    if (view->group) {
         take_facts(group, view);
+        if (!take_regions(group, view)) {
+            snprintf(error, RS_IO_ERROR_MAX, "memory is short");
+            return false;
+        }
+    }
     group->version = view->version;
     return ok && hand_in(g, group, error);
 }
@@ -391,6 +416,151 @@ void rs_groups_view(void *context, const rs_link_group_view *view) {
            (unsigned long long)group->version, group->member_count);
     group->asked = false;
     open_streams(group);
+}
+
+/* ----------------------------------------------------------------------------------------------------- regions */
+
+static void drop_region(rs_groups *g, rs_local_region *region) {
+    const rs_messages_region none = {
+        .region = region->region, .version = region->version + 1, .protocol = region->protocol};
+    if (region->version > 0)
+        rs_messages_set_region(g->node, rs_agent_now(g->agent), &none);
+    if (region->listening)
+        rs_channel_ignore(g, region->channel, true);
+    if (region->channel != RS_NO_GROUP)
+        rs_channel_unuse(g, region->channel);
+    free(region->nodes);
+    *region = g->regions[--g->region_count];
+}
+
+static rs_local_region *region_of(rs_groups *g, uint32_t number) {
+    for (uint32_t i = 0; i < g->region_count; i++)
+        if (g->regions[i].region == number)
+            return &g->regions[i];
+    return NULL;
+}
+
+/* NULL: there are too many. */
+static rs_local_region *make_region(rs_groups *g, uint32_t number) {
+    if (g->region_count == g->region_room) {
+        uint32_t room = g->region_room ? 2 * g->region_room : 16;
+        rs_local_region *more = room <= RS_REGIONS_MOST ? realloc(g->regions, room * sizeof *more) : NULL;
+        if (!more)
+            return NULL;
+        g->regions = more;
+        g->region_room = room;
+    }
+    g->regions[g->region_count] = (rs_local_region){.region = number, .channel = RS_NO_GROUP};
+    return &g->regions[g->region_count++];
+}
+
+/* The view's channel, listened at if this server is in the region. */
+static bool take_region_channel(rs_groups *g, rs_local_region *region, const rs_link_group_region *view, bool inside,
+                                char *error) {
+    rs_group channel = view->address ? rs_channel_use(g, view->address, view->port) : RS_NO_GROUP;
+    bool listen = inside && channel != RS_NO_GROUP;
+    if (view->address && channel == RS_NO_GROUP) {
+        snprintf(error, RS_IO_ERROR_MAX, "this server uses %u multicast addresses already", RS_CHANNELS_MOST);
+        return false;
+    }
+    if (listen && !rs_channel_listen(g, channel, error)) {
+        rs_channel_unuse(g, channel);
+        return false;
+    }
+    if (region->listening)
+        rs_channel_ignore(g, region->channel, region->channel != channel);
+    if (region->channel != RS_NO_GROUP)
+        rs_channel_unuse(g, region->channel);
+    region->channel = channel;
+    region->listening = listen;
+    return true;
+}
+
+static bool take_region(rs_groups *g, rs_local_region *region, const rs_link_group_region *view, char *error) {
+    uint32_t old = view->full ? 0 : region->node_count, count = 0, alive = 0, self = g->agent->options.address;
+    const int32_t *away[2] = {view->gone, NULL};
+    int32_t *nodes =
+        merge(region->nodes, old, away, (const uint32_t[]){view->gone_count, 0}, view->nodes, view->node_count, &count);
+    rs_peer *peers = calloc(count + 1u, sizeof *peers);
+    bool inside = false, good = nodes && peers;
+    snprintf(error, RS_IO_ERROR_MAX, "memory is short");
+    for (uint32_t i = 0; good && i < count; i++) {
+        const rs_group_peer *peer = rs_group_peer_by_id(g, nodes[i]);
+        if (!peer)
+            continue; /* it is not in the topology any more */
+        inside |= peer->address == self;
+        peers[alive++] = peer->address;
+    }
+    good = good && take_region_channel(g, region, view, inside, error);
+    if (good) {
+        const rs_messages_region told = {.protocol = view->protocol,
+                                         .options = view->options,
+                                         .region = view->region,
+                                         .version = view->version,
+                                         .channel = region->channel,
+                                         .nodes = peers,
+                                         .node_count = alive};
+        good = rs_messages_set_region(g->node, rs_agent_now(g->agent), &told) == RS_OK;
+        if (!good)
+            snprintf(error, RS_IO_ERROR_MAX, "%s", rs_messages_refusal(g->node));
+    }
+    free(peers);
+    if (!good) {
+        free(nodes);
+        return false;
+    }
+    free(region->nodes);
+    region->nodes = nodes;
+    region->node_count = count;
+    region->version = view->version;
+    snprintf(region->protocol, sizeof region->protocol, "%s", view->protocol);
+    return true;
+}
+
+/* A group that names the region is asked for again: its regions come with it, whole. */
+static void ask_for_region(rs_groups *g, uint32_t number) {
+    for (rs_local_group *group = g->groups; group; group = group->next)
+        for (uint32_t i = 0; i < group->region_count; i++)
+            if (group->regions[i] == number) {
+                rs_group_tell(g, group, group->receiver_count > 0 ? RS_LINK_GROUP_JOIN : RS_LINK_GROUP_USE, false);
+                return;
+            }
+}
+
+void rs_groups_region(void *context, const rs_link_group_region *view) {
+    rs_agent *agent = context;
+    rs_groups *g = agent->groups;
+    char error[RS_IO_ERROR_MAX] = "";
+    rs_local_region *region = region_of(g, view->region);
+    if (view->full && view->node_count == 0) {
+        if (region)
+            drop_region(g, region);
+        return;
+    }
+    if (region && region->version == view->version)
+        return;
+    if (!view->full && (!region || region->version != view->base_version)) {
+        ask_for_region(g, view->region);
+        return;
+    }
+    if (!region && !(region = make_region(g, view->region)))
+        snprintf(error, sizeof error, "this server is in %u regions already, or memory is short", g->region_count);
+    else if (take_region(g, region, view, error))
+        error[0] = '\0';
+    else if (region->version == 0)
+        drop_region(g, region);
+    if (error[0])
+        rs_log(RS_LOG_WARNING, "groups", "region=%u version=%llu %s", view->region, (unsigned long long)view->version,
+               error);
+    else
+        rs_log(RS_LOG_DEBUG, "groups", "region=%u version=%llu servers=%u", region->region,
+               (unsigned long long)region->version, region->node_count);
+}
+
+void rs_group_regions_free(rs_groups *g) {
+    for (uint32_t i = 0; i < g->region_count; i++)
+        free(g->regions[i].nodes);
+    free(g->regions);
 }
 
 void rs_groups_peer(void *context, const rs_link_group_peer *peer) {

@@ -6,6 +6,8 @@
 
 /* Callbacks of the link to the manager; context: the agent. */
 void rs_groups_peer(void *agent, const rs_link_group_peer *peer);
+void rs_groups_region(void *agent, const rs_link_group_region *view);
+void rs_group_regions_free(rs_groups *groups);
 void rs_groups_view(void *agent, const rs_link_group_view *view);
 void rs_groups_refused(void *agent, const char *group, const char *reason);
 

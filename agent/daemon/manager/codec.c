@@ -113,7 +113,10 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
     uint32_t count = 0, protocol_count = 0;
     for (uint32_t i = 0; i < options->group_engine_count; i++) {
         uint32_t of_engine = engine_options(options->group_engines[i], group_options[i]);
-        engines[i] = (rs_thrift_engine){options->group_engines[i]->name, {group_options[i], of_engine}};
+        engines[i] = (rs_thrift_engine){.name = options->group_engines[i]->name,
+                                        .options = {group_options[i], of_engine},
+                                        .has_regions = true,
+                                        .regions = options->group_engines[i]->region != NULL};
     }
     for (uint32_t e = 0; e < RS_ENGINES_MOST && protocol_count < RS_LINK_PROTOCOLS_MAX; e++)
         if (rs_engine_word(e))
@@ -532,27 +535,73 @@ static bool fill_group_view(const rs_thrift_group_view *from, rs_link_group_view
     to->options = (rs_link_group_options){options->protocol, options->order, options->options};
     if (!facts->group[0] || facts->data_port < 1 || facts->data_port > UINT16_MAX)
         return false;
+    to->in_regions = facts->has_regions;
+    to->regions = facts->regions.items;
+    to->region_count = facts->regions.count;
+    if (facts->has_regions)
+        return true;
     to->addresses = addresses_of(facts);
     to->address_count = facts->more_addresses.count + 1;
     return to->addresses != NULL;
 }
 
-/* What is no peer or no view is left out: the manager is asked again for what is missing then. */
-static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_link_deliver_fn *deliver, void *context) {
-    const rs_thrift_group_peer *from = args->peers.items;
-    const rs_thrift_group_view *each = args->views.items;
-    rs_link_group_peer *peers = calloc(args->peers.count + 1u, sizeof *peers);
-    rs_link_group_view *views = calloc(args->views.count + 1u, sizeof *views);
-    rs_link_message message = {.call = RS_THRIFT_AGENT_GROUP_VIEW, .group_peers = peers, .group_views = views};
-    for (uint32_t i = 0; peers && views && i < args->peers.count; i++) {
-        rs_link_group_peer *to = &peers[message.group_peer_count];
+static bool fill_region(const rs_thrift_group_region *from, rs_link_group_region *to) {
+    *to = (rs_link_group_region){.region = (uint32_t)from->region,
+                                 .version = (uint64_t)from->version,
+                                 .full = !from->has_base_version,
+                                 .base_version = (uint64_t)from->base_version,
+                                 .port = (uint16_t)from->data_port,
+                                 .protocol = from->protocol,
+                                 .options = from->options,
+                                 .nodes = from->nodes.items,
+                                 .node_count = from->nodes.count,
+                                 .gone = from->gone.items,
+                                 .gone_count = from->gone.count};
+    if (from->region < 1 || from->version < 1 || from->data_port < 1 || from->data_port > UINT16_MAX ||
+        !from->protocol[0])
+        return false;
+    return !from->address || (parse_ipv4(from->address, &to->address) && IN_MULTICAST(to->address));
+}
+
+/* Those that are peers; NULL: memory is short. */
+static rs_link_group_peer *peers_of(const rs_thrift_list *list, uint32_t *count) {
+    const rs_thrift_group_peer *from = list->items;
+    rs_link_group_peer *peers = calloc(list->count + 1u, sizeof *peers);
+    *count = 0;
+    for (uint32_t i = 0; peers && i < list->count; i++) {
+        rs_link_group_peer *to = &peers[*count];
         *to = (rs_link_group_peer){.id = from[i].id,
                                    .server = from[i].server,
                                    .port = (uint16_t)from[i].port,
                                    .boot_id = (uint64_t)from[i].boot_id};
-        message.group_peer_count += from[i].id >= 0 && from[i].server[0] && parse_ipv4(from[i].address, &to->address) &&
-                                    from[i].port >= 1 && from[i].port <= UINT16_MAX;
+        *count += from[i].id >= 0 && from[i].server[0] && parse_ipv4(from[i].address, &to->address) &&
+                  from[i].port >= 1 && from[i].port <= UINT16_MAX;
     }
+    return peers;
+}
+
+static void deliver_regions(const rs_thrift_agent_group_regions *args, rs_link_deliver_fn *deliver, void *context) {
+    const rs_thrift_group_region *each = args->regions.items;
+    uint32_t peer_count;
+    rs_link_group_peer *peers = peers_of(&args->peers, &peer_count);
+    rs_link_group_region *regions = calloc(args->regions.count + 1u, sizeof *regions);
+    rs_link_message message = {.call = RS_THRIFT_AGENT_GROUP_REGIONS, .group_peers = peers, .group_regions = regions};
+    message.group_peer_count = peer_count;
+    for (uint32_t i = 0; peers && regions && i < args->regions.count; i++)
+        message.group_region_count += fill_region(&each[i], &regions[message.group_region_count]);
+    deliver(context, &message);
+    free(peers);
+    free(regions);
+}
+
+/* What is no peer or no view is left out: the manager is asked again for what is missing then. */
+static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_link_deliver_fn *deliver, void *context) {
+    const rs_thrift_group_view *each = args->views.items;
+    uint32_t peer_count;
+    rs_link_group_peer *peers = peers_of(&args->peers, &peer_count);
+    rs_link_group_view *views = calloc(args->views.count + 1u, sizeof *views);
+    rs_link_message message = {.call = RS_THRIFT_AGENT_GROUP_VIEW, .group_peers = peers, .group_views = views};
+    message.group_peer_count = peer_count;
     for (uint32_t i = 0; peers && views && i < args->views.count; i++)
         message.group_view_count += fill_group_view(&each[i], &views[message.group_view_count]);
     deliver(context, &message);
@@ -702,6 +751,9 @@ static void deliver_call(uint32_t call, const void *args, rs_link_deliver_fn *de
         return;
     case RS_THRIFT_AGENT_RELAYED:
         deliver_relayed(&((const rs_thrift_agent_relayed *)args)->report, deliver, context);
+        return;
+    case RS_THRIFT_AGENT_GROUP_REGIONS:
+        deliver_regions(args, deliver, context);
         return;
     case RS_THRIFT_AGENT_GROUP_REFUSED:
         message.id = ((const rs_thrift_agent_group_refused *)args)->group;

@@ -53,6 +53,8 @@ typedef struct {
     rs_link_relay_report relayed;
     const rs_link_group_peer *group_peers; /* group_view */
     uint32_t group_peer_count;
+    const rs_link_group_region *group_regions;
+    uint32_t group_region_count;
     const rs_link_group_view *group_views;
     uint32_t group_view_count;
     /* response: ACCEPTED, but what it grants is unusable; then the decision reads DENIED and the reason says why. */

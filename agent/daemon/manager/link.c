@@ -463,9 +463,11 @@ static void handle(void *context, const rs_link_message *message) {
     } else if (message->call == RS_THRIFT_AGENT_PROBE) {
         if (c->on_probe)
             c->on_probe(c->context, &message->probe);
-    } else if (message->call == RS_THRIFT_AGENT_GROUP_VIEW) {
+    } else if (message->call == RS_THRIFT_AGENT_GROUP_VIEW || message->call == RS_THRIFT_AGENT_GROUP_REGIONS) {
         for (uint32_t i = 0; c->on_group_peer && i < message->group_peer_count; i++)
             c->on_group_peer(c->context, &message->group_peers[i]);
+        for (uint32_t i = 0; c->on_group_region && i < message->group_region_count; i++)
+            c->on_group_region(c->context, &message->group_regions[i]);
         for (uint32_t i = 0; c->on_group_view && i < message->group_view_count; i++)
             c->on_group_view(c->context, &message->group_views[i]);
     } else if (message->call == RS_THRIFT_AGENT_GROUP_REFUSED) {

@@ -158,10 +158,13 @@ typedef struct {
     bool full;             /* else what changed since `base_version` */
     uint64_t base_version; /* not full */
     const char *group;     /* its name; NULL: name, addresses, port and options are as they were */
-    /* Of its channels: multicast, IPv4, host order. At least one, if there is a name. */
+    /* Of its channels: multicast, IPv4, host order. At least one, if there is a name and no regions. */
     const uint32_t *addresses;
     uint32_t address_count;
     uint16_t port;
+    bool in_regions; /* With a name: it is in these, told before. */
+    const int32_t *regions;
+    uint32_t region_count;
     bool says_listens; /* else a member listens at all of them, or, without a name, as it did */
     const int32_t *listens;
     uint32_t listen_count;
@@ -169,6 +172,18 @@ typedef struct {
     const int32_t *members, *senders, *gone; /* ids of peers */
     uint32_t member_count, sender_count, gone_count;
 } rs_link_group_view;
+
+typedef struct {
+    uint32_t region;
+    uint64_t version;
+    bool full;             /* else what changed since `base_version` */
+    uint64_t base_version; /* not full */
+    uint32_t address;      /* IPv4, host order; 0: none, by unicast */
+    uint16_t port;
+    const char *protocol, *options;
+    const int32_t *nodes, *gone; /* ids of peers; full, and none: it is of no interest any more */
+    uint32_t node_count, gone_count;
+} rs_link_group_region;
 
 typedef enum { RS_LINK_GROUP_JOIN, RS_LINK_GROUP_LEAVE, RS_LINK_GROUP_USE, RS_LINK_GROUP_UNUSE } rs_link_group_call;
 
@@ -223,6 +238,7 @@ typedef struct {
     void (*on_view)(void *context, const rs_link_view *view);
     /* Peers come before views that name them. */
     void (*on_group_peer)(void *context, const rs_link_group_peer *peer);
+    void (*on_group_region)(void *context, const rs_link_group_region *view); /* before groups that name it */
     void (*on_group_view)(void *context, const rs_link_group_view *view);
     void (*on_group_refused)(void *context, const char *group, const char *reason);
     /* The network has several sites, and this server is in that one; told on each connection. */

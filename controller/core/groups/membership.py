@@ -15,11 +15,13 @@ import heapq
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.groups import regional
 from rostrum.controller.core.groups.rules import LINGER_NS, expire_rules, rules_changed
 from rostrum.controller.core.groups.sharing import NoRoom
 from rostrum.controller.core.groups.state import Flush, Group
 from rostrum.controller.core.groups.trees import bits
 from rostrum.controller.core.groups.values import (
+    Engine,
     GroupFacts,
     GroupOptions,
     GroupUse,
@@ -57,6 +59,8 @@ def joined(core: Core, event: ev.GroupJoined, now: int) -> None:
     if group is None:
         group = _make(core, use, options, now)
     group.options = options
+    if not group.everybody:
+        _take_kind(core, group, m.engines.get(options.protocol))
     group.version = max(group.version, use.version)
     bit = 1 << server
     if not (group.uses if event.sends_only else group.members) & bit:
@@ -124,10 +128,12 @@ def agent_up(core: Core, event: ev.AgentUp, restarted: bool, moved: bool, now: i
     m = core.members
     server = m.places.number[event.server]
     m.outbox.forget(server)
+    regional.forget(core, server)
     m.lapsed.pop(server, None)
     m.engines |= {one.name: one for one in event.group_engines}
     if restarted or moved:
         m.outbox.moved(server)
+        m.regions.renew(server)
     names = m.of_server.get(server)
     if not names:
         return
@@ -164,6 +170,7 @@ def agent_back(core: Core, name: str, now: int) -> None:
     m = core.members
     server = m.places.number[name]
     m.outbox.forget(server)
+    regional.forget(core, server)
     for event in m.lapsed.pop(server, ()):
         joined(core, event, now)
 
@@ -250,6 +257,8 @@ def _options(core: Core, event: ev.GroupJoined, group: Group | None) -> GroupOpt
         has = f"has {', '.join(engines)}" if engines else "knows no groups"
         raise WrongOptions(f"{use.group} runs {wanted.protocol}; the agent of {event.server} {has}")
     engine = engines[wanted.protocol]
+    if settled and group is not None and group.everybody and group.regional and not engine.regions:
+        raise WrongOptions(f"{use.group} travels in regions; install this release on {event.server}")
     if asked and settled and not engine.agree(asked.options, wanted.options):
         raise _other(use.group, wanted, asked)
     complete = engine.complete(wanted.options)
@@ -296,6 +305,15 @@ def _make(core: Core, use: GroupUse, of: GroupOptions, now: int) -> Group:
     return group
 
 
+def _take_kind(core: Core, group: Group, engine: Engine | None) -> None:
+    """Of a group that nobody is in: its next protocol may have regions, or not."""
+    if group.regional and not (engine and engine.regions):
+        regional.forget_group(core, group)
+    group.regional = engine is not None and engine.regions
+    if group.regional:
+        core.members.sharing.remove(group.id)
+
+
 def _out(core: Core, group: Group, server: int, now: int) -> None:
     """The server is in the group in no way any more."""
     m = core.members
@@ -331,6 +349,7 @@ def _drop(core: Core, server: int, names: set[str], now: int) -> None:
 def _forget(core: Core, group: Group) -> None:
     m = core.members
     m.sharing.remove(group.id)
+    regional.forget_group(core, group)
     m.ids.discard(group.id)
     for table in (m.groups, m.empty, m.held, m.dirty):
         table.pop(group.name, None)
@@ -349,8 +368,9 @@ def _start(core: Core, now: int) -> None:
     """Places what changed and orders the rules."""
     m = core.members
     m.flush_at = None
-    names = [name for _, name in zip(range(FLUSH_MAX), m.dirty, strict=False)]
     flush = m.flush = Flush(now + RULES_WAIT_NS)
+    regional.start(core, flush, now)
+    names = [name for _, name in zip(range(FLUSH_MAX), m.dirty, strict=False)]
     for name in names:
         del m.dirty[name]
         group = m.groups[name]
@@ -391,11 +411,13 @@ def _finish(core: Core, now: int) -> None:
     flush, m.flush = m.flush, None
     assert flush is not None
     port, changed = core.topology.data_port, list[str]()
+    regional.finish(core, flush)
     for name, (members, senders, address) in flush.groups.items():
         group = m.groups.get(name)
         if group is None or group.held_until:
             continue
-        facts = GroupFacts(name, address, port, group.options, group.more)
+        regions = m.regions.of.get(name, ()) if group.regional else None
+        facts = GroupFacts(name, address, port, group.options, group.more, regions)
         version = group.version
         views = group.view(members, senders, facts)
         for server, (names, _) in m.unconfirmed.items():

@@ -1,213 +1,219 @@
-"""Groups mapped to regions of nodes (QSM, Sec. 2.1): the membership service's two levels, pure.
+"""Groups mapped to regions of servers (QSM, Sec. 2.1), pure.
 
-A region is the nodes that are in the same groups. Group views and region views are immutable and versioned: a group
-view maps to region views, and these to nodes. Changes are gathered, and one batch makes at most one new view of each
-region and group, however many changes there were; each node is told only of what it is in or publishes to, and only
-what is new to it. Where overlap is irregular, a cover keeps a group's regions few: a region may then serve groups that
-some of its nodes are not in, and these drop what they get of them (`waste` tells how many).
+A region is the servers that are in the same groups, of those whose options are the same. Its views are immutable and
+versioned: a group maps to regions, and these to servers. Changes are gathered, and one batch makes at most one new view
+of each region, however many changes there were. Where overlap is irregular, a cover keeps a group's regions few: a
+region may then serve groups that some of its servers are not in, and these drop what they get of them (`waste`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-NO_ADDRESS = 0  # a region of a single receiver, or one for which the pool has none: by unicast
+from rostrum.controller.core.groups.trees import bits
+
+Signature = tuple[str, frozenset[str]]  # kind, groups
 
 
 @dataclass(frozen=True)
 class RegionView:
-    """`address`: number of a multicast address of the pool, or NO_ADDRESS. `nodes`: ascending."""
+    """`kind`: protocol and kind. `nodes`: a mask of servers."""
 
     region: int
     version: int
-    address: int
-    nodes: tuple[int, ...]
+    kind: str
+    nodes: int
 
 
 @dataclass(frozen=True)
-class RegionGroupView:
-    """`regions`: numbers and versions. `waste`: nodes in these regions that are not in the group."""
+class Batch:
+    """Regions that have a new view, regions that are no more, and groups that have other regions than before."""
 
-    group: str
-    version: int
-    regions: tuple[tuple[int, int], ...]
-    members: frozenset[int]
-    publishers: frozenset[int]
-    waste: int
-
-
-@dataclass(frozen=True)
-class Told:
-    """What one node is told by one batch; `gone`: regions and groups that are no more of its business."""
-
-    regions: tuple[RegionView, ...]
-    groups: tuple[RegionGroupView, ...]
-    gone_regions: tuple[int, ...]
-    gone_groups: tuple[str, ...]
+    views: tuple[RegionView, ...]
+    gone: tuple[int, ...]
+    groups: frozenset[str]
 
 
 @dataclass
 class Regions:
-    """`take`, `give`: addresses of the bounded pool; `take` may have none. `most`: regions of a group, 0 for no bound.
-    `hints`: sets of groups that overlap by design: nodes in any of a set's groups are of one region.
+    """`first`: versions are larger. `most`: regions of a group, 0 for no bound. `hints`: sets of groups that overlap by
+    design: servers in any of a set's groups are of one region.
     """
 
-    take: Callable[[], int | None]
-    give: Callable[[int], None]
+    first: int = 0
     most: int = 0
     hints: tuple[frozenset[str], ...] = ()
-    groups: dict[str, RegionGroupView] = field(default_factory=dict)
-    regions: dict[int, RegionView] = field(default_factory=dict)
-    _wanted: dict[int, set[str]] = field(default_factory=dict)  # node -> groups that it is a member of
-    _publishes: dict[int, set[str]] = field(default_factory=dict)
-    _dirty: set[int] = field(default_factory=set)
-    _changed: set[str] = field(default_factory=set)  # groups whose publishers changed
-    _known: dict[int, tuple[dict[int, int], dict[str, int]]] = field(default_factory=dict)  # node -> versions told
+    views: dict[int, RegionView] = field(default_factory=dict)
+    of: dict[str, tuple[int, ...]] = field(default_factory=dict)  # group -> its regions
+    within: dict[int, set[str]] = field(default_factory=dict)  # region -> groups that have it
+    _groups: dict[str, tuple[str, int]] = field(default_factory=dict)  # kind, members
+    _wanted: dict[tuple[str, int], set[str]] = field(default_factory=dict)  # kind, server -> groups
+    _signed: dict[tuple[str, int], Signature] = field(default_factory=dict)
+    _parts: dict[Signature, int] = field(default_factory=dict)
+    _dirty: set[tuple[str, int]] = field(default_factory=set)
+    _changed: set[str] = field(default_factory=set)
+    _anew: int = 0
     _last: int = 0
 
-    def join(self, node: int, groups: Iterable[str]) -> None:
-        self._wanted.setdefault(node, set()).update(groups)
-        self._dirty.add(node)
+    def put(self, group: str, kind: str, members: int) -> None:
+        """These are its members now."""
+        before_kind, before = self._groups.get(group, (kind, 0))
+        if before_kind != kind:
+            self.remove(group)
+            before = 0
+        for server in bits(before & ~members):
+            self._wanted[kind, server].discard(group)
+            self._dirty.add((kind, server))
+        for server in bits(members & ~before):
+            self._wanted.setdefault((kind, server), set()).add(group)
+            self._dirty.add((kind, server))
+        self._groups[group] = (kind, members)
+        self._changed.add(group)
 
-    def leave(self, node: int, groups: Iterable[str]) -> None:
-        self._wanted.get(node, set()).difference_update(groups)
-        self._dirty.add(node)
+    def remove(self, group: str) -> None:
+        kind, members = self._groups.pop(group, ("", 0))
+        for server in bits(members):
+            self._wanted[kind, server].discard(group)
+            self._dirty.add((kind, server))
+        self._changed.add(group)
 
-    def crash(self, node: int) -> None:
-        """The failure detector's word: it is in no group any more. If it lives, it joins again, and is told all."""
-        self._changed.update(self._publishes.pop(node, ()))
-        self._wanted.pop(node, None)
-        self._known.pop(node, None)
-        self._dirty.add(node)
+    def renew(self, server: int) -> None:
+        """It was restarted: what it knew is gone, and its regions begin anew."""
+        self._anew |= 1 << server
 
-    def publish(self, node: int, groups: Iterable[str]) -> None:
-        """It publishes to them without being a member."""
-        wanted = set(groups)
-        self._publishes.setdefault(node, set()).update(wanted)
-        self._changed.update(wanted)
+    def restore(self, view: RegionView) -> None:
+        """As an earlier manager had it; before the first batch."""
+        self.views[view.region] = view
+        self._last = max(self._last, view.region)
+        self.first = max(self.first, view.version)
 
-    def unpublish(self, node: int, groups: Iterable[str]) -> None:
-        wanted = set(groups)
-        self._publishes.get(node, set()).difference_update(wanted)
-        self._changed.update(wanted)
+    def next_version(self, region: int) -> RegionView:
+        """The same servers in a new view."""
+        self.first += 1
+        before = self.views[region]
+        made = self.views[region] = RegionView(region, self.first, before.kind, before.nodes)
+        return made
 
     @property
     def changed(self) -> bool:
-        return bool(self._dirty or self._changed)
+        return bool(self._dirty or self._changed or self._anew)
 
-    def batch(self) -> dict[int, Told]:
-        """All that changed since the last one becomes new views; node -> what it is told."""
+    def batch(self) -> Batch:
+        """All that changed since the last one becomes new views."""
         if not self.changed:
-            return {}
-        members: dict[str, set[int]] = {}
-        for node, groups in self._wanted.items():
-            for group in groups:
-                members.setdefault(group, set()).add(node)
-        parts = self._cover(members)
-        self._renew_regions(parts)
-        self._renew_groups(members)
+            return Batch((), (), frozenset())
+        for one in self._dirty:
+            self._sign(one)
+        changed, gone = self._renew(self._cover())
+        groups = self._map({view.region for view in changed} | set(gone))
         self._dirty.clear()
         self._changed.clear()
-        return self._tell()
+        self._anew = 0
+        return Batch(tuple(changed), tuple(gone), groups)
 
-    def _signature(self, node: int) -> frozenset[str]:
-        """Nodes of the same one are a region: their groups, and all that are hinted to belong with these."""
-        groups = set(self._wanted[node])
+    def waste(self, group: str) -> int:
+        """Servers that get its messages without being in it."""
+        _, members = self._groups.get(group, ("", 0))
+        return sum((self.views[number].nodes & ~members).bit_count() for number in self.of.get(group, ()))
+
+    def _sign(self, one: tuple[str, int]) -> None:
+        """Servers of the same signature are a region: their groups, and all that are hinted to belong with these."""
+        kind, server = one
+        groups = set(self._wanted.get(one, ()))
+        if not groups:
+            self._wanted.pop(one, None)
         for hint in self.hints:
             if groups & hint:
                 groups |= hint
-        return frozenset(groups)
+        before = self._signed.pop(one, None)
+        if before:
+            self._parts[before] &= ~(1 << server)
+            if not self._parts[before]:
+                del self._parts[before]
+        if groups:
+            now = self._signed[one] = (kind, frozenset(groups))
+            self._parts[now] = self._parts.get(now, 0) | 1 << server
 
-    def _cover(self, members: Mapping[str, set[int]]) -> list[set[int]]:
-        """Nodes by region. Of a group with too many, the two smallest become one until the bound holds: a region of all
-        its nodes is always possible."""
-        by_signature: dict[frozenset[str], set[int]] = {}
-        for node, groups in self._wanted.items():
-            if groups:
-                by_signature.setdefault(self._signature(node), set()).add(node)
-        parts = sorted(by_signature.values(), key=min)
-        of_node = {node: place for place, part in enumerate(parts) for node in part}
-        for group in sorted(members):
-            places = {of_node[node] for node in members[group]}
-            while self.most and len(places) > self.most:
-                into, gone = sorted(places, key=lambda place: (len(parts[place]), place))[1::-1]
-                parts[into] |= parts[gone]
-                of_node.update(dict.fromkeys(parts[gone], into))
-                parts[gone] = set()
+    def _cover(self) -> list[tuple[str, int]]:
+        """Servers by region. Of a group with too many, the two smallest become one until the bound holds: a region of
+        all its servers is always possible."""
+        parts = sorted(((kind, nodes) for (kind, _), nodes in self._parts.items()), key=_order)
+        if not self.most:
+            return parts
+        masks = [nodes for _, nodes in parts]
+        for group in sorted(self._groups):
+            kind, members = self._groups[group]
+            places = {i for i, nodes in enumerate(masks) if parts[i][0] == kind and nodes & members}
+            while len(places) > self.most:
+                into, gone = sorted(places, key=lambda place: (masks[place].bit_count(), place))[1::-1]
+                masks[into] |= masks[gone]
+                masks[gone] = 0
                 places.discard(gone)
-        return [part for part in parts if part]
+        return [(kind, nodes) for (kind, _), nodes in zip(parts, masks, strict=True) if nodes]
 
-    def _renew_regions(self, parts: list[set[int]]) -> None:
-        """Each part goes on with the region that most of its nodes were in; other regions end."""
-        was = {node: view.region for view in self.regions.values() for node in view.nodes}
+    def _renew(self, parts: Iterable[tuple[str, int]]) -> tuple[list[RegionView], list[int]]:
+        """Each part goes on with the region that most of its servers were in; other regions end."""
+        was = {(view.kind, server): view.region for view in self.views.values() for server in bits(view.nodes)}
+        known = {(view.kind, view.nodes): view.region for view in self.views.values()}
         kept: dict[int, RegionView] = {}
-        for part in sorted(parts, key=lambda nodes: (-len(nodes), min(nodes))):
-            votes: dict[int, int] = {}
-            for node in part:
-                if node in was and was[node] not in kept:
-                    votes[was[node]] = votes.get(was[node], 0) + 1
-            number = max(votes, key=lambda one: (votes[one], -one)) if votes else 0
-            before = self.regions.get(number)
-            nodes = tuple(sorted(part))
-            if before and before.nodes == nodes:
-                kept[number] = before
-                continue
-            if not before:
-                self._last += 1
-                number = self._last
-            address = before.address if before else NO_ADDRESS
-            if len(nodes) > 1 and address == NO_ADDRESS:
-                address = self.take() or NO_ADDRESS
-            elif len(nodes) == 1 and address != NO_ADDRESS:
-                self.give(address)
-                address = NO_ADDRESS
-            kept[number] = RegionView(number, before.version + 1 if before else 1, address, nodes)
-        for number, view in self.regions.items():
-            if number not in kept and view.address != NO_ADDRESS:
-                self.give(view.address)
-        self.regions = kept
-
-    def _renew_groups(self, members: Mapping[str, set[int]]) -> None:
-        where = {node: view for view in self.regions.values() for node in view.nodes}
-        publishers: dict[str, set[int]] = {}
-        for node, groups in self._publishes.items():
-            for group in groups:
-                publishers.setdefault(group, set()).add(node)
-        renewed: dict[str, RegionGroupView] = {}
-        for group in {*members, *publishers}:
-            own = members.get(group, set())
-            views = {where[node].region: where[node] for node in own}
-            regions = tuple((number, views[number].version) for number in sorted(views))
-            waste = sum(len(view.nodes) for view in views.values()) - len(own)
-            others = frozenset(publishers.get(group, set()) - own)
-            before = self.groups.get(group)
-            now = (regions, frozenset(own), others)
-            if before and (before.regions, before.members, before.publishers) == now:
-                renewed[group] = before
+        changed: list[RegionView] = []
+        open_parts: list[tuple[str, int]] = []
+        for part in parts:
+            same = known.get(part)
+            if same is None:
+                open_parts.append(part)
             else:
-                version = before.version + 1 if before else 1
-                renewed[group] = RegionGroupView(group, version, *now, waste)
-        self.groups = renewed
+                kept[same] = self.views[same]
+                if part[1] & self._anew:
+                    kept[same] = self._view(same, *part)
+                    changed.append(kept[same])
+        for kind, nodes in sorted(open_parts, key=lambda part: (-part[1].bit_count(), _order(part))):
+            votes: dict[int, int] = {}
+            for server in bits(nodes):
+                number = was.get((kind, server))
+                if number is not None and number not in kept:
+                    votes[number] = votes.get(number, 0) + 1
+            number = max(votes, key=lambda one: (votes[one], -one)) if votes else self._new()
+            kept[number] = self._view(number, kind, nodes)
+            changed.append(kept[number])
+        gone = sorted(self.views.keys() - kept.keys())
+        self.views = kept
+        return changed, gone
 
-    def _tell(self) -> dict[int, Told]:
-        concerns: dict[int, tuple[dict[int, int], dict[str, int]]] = {}
-        for group, view in self.groups.items():
-            for node in view.members | view.publishers:
-                regions, groups = concerns.setdefault(node, ({}, {}))
-                groups[group] = view.version
-                regions.update(view.regions)
-        told: dict[int, Told] = {}
-        for node in {*concerns, *self._known}:
-            regions, groups = concerns.get(node, ({}, {}))
-            old_regions, old_groups = self._known.get(node, ({}, {}))
-            news = Told(
-                tuple(self.regions[number] for number in sorted(regions) if old_regions.get(number) != regions[number]),
-                tuple(self.groups[name] for name in sorted(groups) if old_groups.get(name) != groups[name]),
-                tuple(sorted(set(old_regions) - set(regions))),
-                tuple(sorted(set(old_groups) - set(groups))),
-            )
-            if news.regions or news.groups or news.gone_regions or news.gone_groups:
-                told[node] = news
-        self._known = concerns
-        return told
+    def _new(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _view(self, number: int, kind: str, nodes: int) -> RegionView:
+        self.first += 1
+        return RegionView(number, self.first, kind, nodes)
+
+    def _map(self, touched: set[int]) -> frozenset[str]:
+        """Which regions the groups have that changed, or whose regions did."""
+        concerned = self._changed | {group for number in touched for group in self.within.get(number, ())}
+        by_kind: dict[str, list[RegionView]] = {}
+        for view in self.views.values():
+            by_kind.setdefault(view.kind, []).append(view)
+        other = set[str]()
+        for group in concerned:
+            kind, members = self._groups.get(group, ("", 0))
+            now = tuple(sorted(view.region for view in by_kind.get(kind, ()) if view.nodes & members))
+            before = self.of.pop(group, ())
+            for number in before:
+                self.within[number].discard(group)
+            for number in now:
+                self.within.setdefault(number, set()).add(group)
+            if group in self._groups:
+                self.of[group] = now
+            if now != before:
+                other.add(group)
+        for number in [one for one, groups in self.within.items() if not groups]:
+            del self.within[number]
+        return frozenset(other)
+
+
+def _order(part: tuple[str, int]) -> tuple[str, int]:
+    """By kind, then by the first server."""
+    kind, nodes = part
+    return kind, nodes & -nodes

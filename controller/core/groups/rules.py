@@ -136,6 +136,7 @@ def _look_again(core: Core, ids: Iterable[int], now: int) -> None:
     m, wanted = core.members, set(ids)
     if not wanted:
         return
+    m.moved_regions |= {-one for one in wanted if one < 0}
     for group in m.groups.values():
         if group.id in wanted:
             m.dirty[group.name] = None

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups.addresses import Groups
+from rostrum.controller.core.groups.regions import Regions
 from rostrum.controller.core.groups.sharing import Sharing
 from rostrum.controller.core.groups.trees import Places, bits
-from rostrum.controller.core.groups.values import Engine, GroupFacts, GroupOptions, GroupPeer, GroupView
+from rostrum.controller.core.groups.values import Engine, GroupFacts, GroupOptions, GroupPeer, GroupRegion, GroupView
 from rostrum.controller.core.values import Settings
 from rostrum.topologies.model import Topology
 
 IDS_PER_PUSH = 20_000  # ids of peers in one call, about; a frame may have 1 MiB
 VIEWS_PER_PUSH = 1_000
+REGIONS_PER_GROUP = 8  # each of its messages is sent once to each of them
 ADDRESSES_SHARE = 2  # groups take at most one in so many addresses of the multicast range: paths need some too
 
 
@@ -31,13 +33,14 @@ class Group:
     members have not all come back: no view before that.
 
     `more`: addresses of further channels, of protocols that use several; `listens`: of servers that listen at some of
-    the channels only, which.
+    the channels only, which. `regional`: its protocol has regions, and these have the addresses.
     """
 
     name: str
     id: int
     options: GroupOptions
     kept: bool
+    regional: bool = False
     members: int = 0
     uses: int = 0
     version: int = 0
@@ -106,13 +109,26 @@ def ids(servers: int) -> tuple[int, ...]:
 @dataclass
 class Flush:
     """Changes under way: groups as they are to be told (members, senders, address) when the rules are in, or at
-    `until`; `ops`: orders not yet answered; `away`: switches that get theirs when they are back and have been read.
+    `until`, and regions whose views are to be told by then; `ops`: orders not yet answered; `away`: switches that get
+    theirs when they are back and have been read.
     """
 
     until: int
     groups: dict[str, tuple[int, int, IPv4Address]] = field(default_factory=dict)
+    regions: set[int] = field(default_factory=set)
     ops: set[int] = field(default_factory=set)
     away: set[str] = field(default_factory=set)
+
+
+@dataclass
+class ToldRegion:
+    """A region as it was last told, and the servers whose agents hold that, by their connections."""
+
+    version: int
+    address: IPv4Address | None
+    kind: str
+    nodes: int
+    knows: int = 0
 
 
 @dataclass
@@ -122,10 +138,15 @@ class Outbox:
     places: Places
     told: dict[int, int] = field(default_factory=dict)
     waiting: dict[int, list[GroupView]] = field(default_factory=dict)
+    waiting_regions: dict[int, list[GroupRegion]] = field(default_factory=dict)
 
     def add(self, views: dict[int, GroupView]) -> None:
         for server, view in views.items():
             self.waiting.setdefault(server, []).append(view)
+
+    def add_regions(self, servers: int, view: GroupRegion) -> None:
+        for server in bits(servers):
+            self.waiting_regions.setdefault(server, []).append(view)
 
     def forget(self, server: int) -> None:
         """A new connection: it knows nobody."""
@@ -139,6 +160,17 @@ class Outbox:
     def take(self, agents: Mapping[str, tuple[int, int]], default_port: int) -> list[act.PushGroups]:
         """`agents`: server -> (port, boot id)."""
         pushes = []
+        for server, regions in self.waiting_regions.items():
+            some: list[GroupRegion] = []
+            size = 0
+            for region in regions:
+                if some and (size + len(region.nodes) > IDS_PER_PUSH or len(some) >= VIEWS_PER_PUSH):
+                    pushes.append(self._push(server, [], agents, default_port, some))
+                    some, size = [], 0
+                some.append(region)
+                size += len(region.nodes) + len(region.gone)
+            pushes.append(self._push(server, [], agents, default_port, some))
+        self.waiting_regions = {}
         for server, views in self.waiting.items():
             batch: list[GroupView] = []
             size = 0
@@ -154,19 +186,25 @@ class Outbox:
         return pushes
 
     def _push(
-        self, server: int, views: list[GroupView], agents: Mapping[str, tuple[int, int]], default_port: int
+        self,
+        server: int,
+        views: list[GroupView],
+        agents: Mapping[str, tuple[int, int]],
+        default_port: int,
+        regions: Sequence[GroupRegion] = (),
     ) -> act.PushGroups:
         told = self.told.get(server, 0)
         peers = []
-        for view in views:
-            for one in (*view.members, *view.senders):
+        named = [(*view.members, *view.senders) for view in views] + [region.nodes for region in regions]
+        for some in named:
+            for one in some:
                 if not told >> (one - 1) & 1:
                     told |= 1 << (one - 1)
                     name = self.places.names[one - 1]
                     port, boot_id = agents.get(name, (default_port, 0))
                     peers.append(GroupPeer(one, name, self.places.topology.servers[name].address, port, boot_id))
         self.told[server] = told
-        return act.PushGroups(self.places.names[server], tuple(peers), tuple(views))
+        return act.PushGroups(self.places.names[server], tuple(peers), tuple(views), tuple(regions))
 
 
 class Membership:
@@ -179,6 +217,9 @@ class Membership:
         self.sharing = Sharing(
             topology, self.places, settings.group_rules, settings.level, addresses.take, addresses.give_back, room
         )
+        self.regions = Regions(most=REGIONS_PER_GROUP)
+        self.told_regions: dict[int, ToldRegion] = {}
+        self.moved_regions: set[int] = set()  # to have another address
         self.groups: dict[str, Group] = {}
         self.engines: dict[str, Engine] = {}  # protocols that agents told of, as the last one has them
         self.of_server: dict[int, dict[str, None]] = {}  # names of the groups a server is in

@@ -46,6 +46,7 @@ class Engine:
 
     name: str
     options: tuple[EngineOption, ...] = ()
+    regions: bool = False  # its groups travel in regions
 
     def read(self, text: str) -> dict[str, int]:
         """What the text names, in thousandths. Raises WrongOptions, in the words of the agent's own check."""
@@ -137,6 +138,22 @@ class GroupFacts:
     data_port: int
     options: GroupOptions
     more: tuple[IPv4Address, ...] = ()  # further channels, of engines that use several
+    regions: tuple[int, ...] | None = None  # of engines that have them: those that together have the members
+
+
+@dataclass(frozen=True)
+class GroupRegion:
+    """As in rostrum.thrift; `base_version` None = full. Ids of peers; without any: it is of no interest any more."""
+
+    region: int
+    version: int
+    address: IPv4Address | None
+    data_port: int
+    protocol: str
+    options: str
+    nodes: tuple[int, ...]
+    base_version: int | None = None
+    gone: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What of message groups survives a crash: each group with its id, version, options, members and address.
+"""What of message groups survives a crash: each group with its id, version, options, members and address, and regions.
 
 Members come back by themselves: their agents tell their groups again. Until then they are remembered, so that the first
 view after a restart is not one of those who were quickest.
@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address
 
 from rostrum.controller.core.groups.membership import EMPTY_NS, mark
+from rostrum.controller.core.groups.regional import NO_ADDRESS
+from rostrum.controller.core.groups.regions import RegionView
 from rostrum.controller.core.groups.sharing import Masks
-from rostrum.controller.core.groups.state import Group
+from rostrum.controller.core.groups.state import Group, ToldRegion
 from rostrum.controller.core.groups.trees import bits
 from rostrum.controller.core.groups.values import GroupFacts, GroupOptions, wrong_name, wrong_options
 from rostrum.controller.core.persistence.durable import Json
@@ -37,6 +39,8 @@ class GroupsPart:
             "members": m.places.named(group.members),
             "uses": m.places.named(group.uses),
         }
+        if group.regional:
+            record["regions"] = list(m.regions.of.get(key, ()))
         if group.more:
             record["more"] = [str(address) for address in group.more]
         if shared:
@@ -73,7 +77,12 @@ def _restore(core: Core, key: str, record: Mapping[str, Json], now: int) -> None
         m.empty[key] = now + EMPTY_NS
         core.members.wake_at(now + EMPTY_NS)
     masks = (group.members, group.senders)
-    if "address" in record and _at(core, group, record, masks):
+    if isinstance(record.get("regions"), list):
+        group.regional = True
+        group.told_members, group.told_senders = masks
+        regions = tuple(int(number) for number in record["regions"])
+        group.told_facts = GroupFacts(key, NO_ADDRESS, core.topology.data_port, of, group.more, regions)
+    elif "address" in record and _at(core, group.id, record, masks):
         # As it was told, as far as is known: who held that view hears only of what changes.
         group.told_members, group.told_senders = masks
         address = m.sharing.at[group.id].address
@@ -91,13 +100,47 @@ def _options(record: Sequence[str | int]) -> GroupOptions:
     return GroupOptions(str(protocol), str(order), ",".join(named))
 
 
-def _at(core: Core, group: Group, record: Mapping[str, Json], masks: Masks) -> bool:
+class RegionsPart:
+    """Key: the region's number."""
+
+    name = "region"
+
+    def dump(self, core: Core, key: str) -> Json | None:
+        m = core.members
+        view, shared = m.regions.views.get(int(key)), m.sharing.at.get(-int(key))
+        if view is None:
+            return None
+        record: dict[str, Json] = {
+            "version": view.version,
+            "kind": view.kind,
+            "nodes": m.places.named(view.nodes),
+        }
+        if shared:
+            record |= {"address": str(shared.address), "root": shared.root, "everybody": shared.everybody}
+        return record
+
+    def restore(self, core: Core, records: Mapping[str, Json], now: int) -> None:
+        for key, record in records.items():
+            try:
+                number, nodes = int(key), _mask(core, record["nodes"])
+                version, kind = int(record["version"]), str(record["kind"])
+                if not 0 < number < 1 << 31 or not nodes:
+                    raise ValueError(f"region {number} with {len(record['nodes'])} servers")
+                core.members.regions.restore(RegionView(number, version, kind, nodes))
+                at = "address" in record and _at(core, -number, record, (nodes, 0))
+                address = core.members.sharing.at[-number].address if at else None
+                core.members.told_regions[number] = ToldRegion(version, address, kind, nodes)
+            except (AttributeError, KeyError, TypeError, ValueError, AddressValueError) as error:
+                core.warn("region not restored", region=key[:20], cause=f"{type(error).__name__}: {error}"[:200])
+
+
+def _at(core: Core, group: int, record: Mapping[str, Json], masks: Masks) -> bool:
     m, address = core.members, IPv4Address(record["address"])
     ours = address in m.sharing.all
     if not ours and (not core.groups.contains(address) or not core.groups.adopt(address)):
         return False
-    m.sharing.place_at(group.id, address, record["root"], masks, record["everybody"])
-    placed = group.id in m.sharing.at
+    m.sharing.place_at(group, address, record["root"], masks, record["everybody"])
+    placed = group in m.sharing.at
     if not placed and not ours:
         core.groups.give_back(address)
     return placed

@@ -24,6 +24,7 @@ PARTS: tuple[Part, ...] = (  # in the order in which they are restored
     recovery.Agents(),
     recovery.Paths(),
     membership_recovery.GroupsPart(),
+    membership_recovery.RegionsPart(),
     idempotency.Keys(),
 )
 
@@ -92,7 +93,7 @@ def withhold(
             instead.append(ev.DisconnectResult(action.op, why))
         elif isinstance(action, act.PushGroups):
             told = tuple(view for view in action.views if view.id not in groups)
-            if told or not action.views:
+            if told or action.regions or not action.views:
                 may.append(replace(action, views=told))
         else:  # lines of the log, reading, taking out: nothing that a record would have to explain
             may.append(action)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups import values as groups
 from rostrum.controller.core.groups.membership import described
-from rostrum.controller.core.groups.state import Group
+from rostrum.controller.core.groups.state import Group, Membership
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.text import shown
 from rostrum.controller.northbound.rest import problems
@@ -59,11 +59,22 @@ class GroupRow(BaseModel):
     waste: int
 
 
+class RegionShown(BaseModel):
+    """Servers that are in the same groups, whose messages travel together."""
+
+    id: int
+    version: int
+    address: str | None = Field(description="IPv4 multicast; none: by unicast")
+    servers: list[str]
+    groups: int = Field(description="Groups that have it")
+
+
 class GroupShown(GroupRow):
     members: list[str]
     senders: list[str] = Field(description="Servers that publish without having joined")
     root: str | None = Field(description="Switch where the tree has its root")
     switches: list[str] = Field(description="Those with a rule for its address")
+    regions: list[RegionShown] = Field([], description="Of protocols that have them; the address is theirs")
 
 
 class OptionShown(BaseModel):
@@ -218,7 +229,7 @@ def _row(core: Core, group: Group) -> GroupRow:
         member_count=group.members.bit_count(),
         sender_count=group.senders.bit_count(),
         shares_with=len(shared.groups) - 1 if shared else 0,
-        waste=core.members.sharing.waste(group.id),
+        waste=core.members.regions.waste(group.name) if group.regional else core.members.sharing.waste(group.id),
     )
 
 
@@ -231,4 +242,16 @@ def _shown(core: Core, group: Group) -> GroupShown:
         senders=m.places.named(group.senders),
         root=shared.root if shared else None,
         switches=sorted(shared.ports) if shared else [],
+        regions=[_region(m, number) for number in m.regions.of.get(group.name, ()) if number in m.regions.views],
+    )
+
+
+def _region(m: Membership, number: int) -> RegionShown:
+    view, place = m.regions.views[number], m.sharing.at.get(-number)
+    return RegionShown(
+        id=number,
+        version=view.version,
+        address=str(place.address) if place else None,
+        servers=m.places.named(view.nodes),
+        groups=len(m.regions.within.get(number, ())),
     )

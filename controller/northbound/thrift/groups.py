@@ -13,6 +13,7 @@ from rostrum.controller.core.groups.values import (
     GroupFacts,
     GroupOptions,
     GroupPeer,
+    GroupRegion,
     GroupUse,
     GroupView,
 )
@@ -44,7 +45,8 @@ def engines(info: Any) -> tuple[Engine, ...]:
 
 
 def _engine(one: Any) -> Engine:
-    return Engine(_word(one, "name"), tuple(map(_option, need(one, "options", list)[:OPTIONS_MAX])))
+    options = tuple(map(_option, need(one, "options", list)[:OPTIONS_MAX]))
+    return Engine(_word(one, "name"), options, one.regions is True)
 
 
 def _option(one: Any) -> EngineOption:
@@ -87,7 +89,7 @@ def _options(one: Any) -> GroupOptions:
 def views(peers: Sequence[GroupPeer], known: Sequence[GroupView]) -> dict[str, Any]:
     """Arguments of Agent.group_view."""
     return {
-        "peers": [idl.GroupPeer(one.id, one.server, str(one.address), one.port, one.boot_id) for one in peers],
+        "peers": _peers(peers),
         "views": [
             idl.GroupView(
                 one.id,
@@ -104,8 +106,34 @@ def views(peers: Sequence[GroupPeer], known: Sequence[GroupView]) -> dict[str, A
     }
 
 
+def _peers(peers: Sequence[GroupPeer]) -> list[Any]:
+    return [idl.GroupPeer(one.id, one.server, str(one.address), one.port, one.boot_id) for one in peers]
+
+
+def regions(peers: Sequence[GroupPeer], known: Sequence[GroupRegion]) -> dict[str, Any]:
+    """Arguments of Agent.group_regions."""
+    return {
+        "peers": _peers(peers),
+        "regions": [
+            idl.GroupRegion(
+                one.region,
+                one.version,
+                str(one.address) if one.address else None,
+                one.data_port,
+                one.protocol,
+                one.options,
+                list(one.nodes),
+                one.base_version,
+                list(one.gone) if one.gone else None,
+            )
+            for one in known
+        ],
+    }
+
+
 def _facts(one: GroupFacts) -> Any:
     of = one.options
     options = idl.GroupOptions(of.protocol, of.order, of.options)
     more = [str(address) for address in one.more] or None
-    return idl.GroupFacts(one.group, str(one.address), one.data_port, options, more)
+    regions = None if one.regions is None else list(one.regions)
+    return idl.GroupFacts(one.group, str(one.address), one.data_port, options, more, regions)

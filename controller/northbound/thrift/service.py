@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from rostrum.controller.certificates import Identity
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.groups.values import GroupPeer, GroupView
+from rostrum.controller.core.groups.values import GroupPeer, GroupRegion, GroupView
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.requests.sites import Present
 from rostrum.controller.core.requests.validation import ID_MAX, servers_by_address, unknown_servers
@@ -134,10 +134,15 @@ class ThriftService:
         if connection:
             connection.call("view", {"view": values.overlay_view(view)})
 
-    def group_view(self, server: str, peers: Sequence[GroupPeer], views: Sequence[GroupView]) -> None:
+    def group_view(
+        self, server: str, peers: Sequence[GroupPeer], views: Sequence[GroupView], regions: Sequence[GroupRegion]
+    ) -> None:
         connection = self.agents.get(server)
         if connection:
-            connection.call("group_view", groups.views(peers, views))
+            if regions:
+                connection.call("group_regions", groups.regions(peers, regions))
+            if views or not regions:
+                connection.call("group_view", groups.views(() if regions else peers, views))
 
     def group_refused(self, server: str, group: str, reason: str) -> None:
         connection = self.agents.get(server)

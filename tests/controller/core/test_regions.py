@@ -1,142 +1,215 @@
-"""Groups mapped to regions: whatever joins, leaves and crashes, each group's regions are its members, and each node
-knows what it needs of the newest views, told once."""
+"""Groups mapped to regions: whatever joins and leaves, each group's regions are its members; and under the manager each
+server knows the newest views it needs, told once, with addresses and rules for them."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from rostrum.controller.core.groups.regions import NO_ADDRESS, Regions, RegionView
+from rostrum.controller.core import actions as act
+from rostrum.controller.core import events as ev
+from rostrum.controller.core.groups.regions import Regions, RegionView
+from rostrum.controller.core.groups.trees import bits
+from rostrum.controller.core.groups.values import Engine, GroupOptions, GroupUse
+from rostrum.controller.core.persistence import parts
+from rostrum.controller.core.values import MS, Settings
+
+from tests.controller.group_network import GroupLine, spine
+
+QSM = (Engine("plain"), Engine("qsm", regions=True))
+WITH = GroupOptions("qsm")
 
 
-class Pool:
-    def __init__(self, size: int) -> None:
-        self.free = list(range(size, 0, -1))
-
-    def take(self) -> int | None:
-        return self.free.pop() if self.free else None
-
-    def give(self, address: int) -> None:
-        assert address not in self.free
-        self.free.append(address)
-
-
-def service(size: int = 1000, most: int = 0, hints: tuple[frozenset[str], ...] = ()) -> tuple[Regions, Pool]:
-    pool = Pool(size)
-    return Regions(pool.take, pool.give, most, hints), pool
-
-
-def check(regions: Regions, pool: Pool, size: int) -> None:
-    nodes = [node for view in regions.regions.values() for node in view.nodes]
-    assert len(nodes) == len(set(nodes)), "a node is in one region"
-    addresses = [view.address for view in regions.regions.values() if view.address != NO_ADDRESS]
-    assert len(set(addresses)) == len(addresses)
-    assert sorted([*addresses, *pool.free]) == list(range(1, size + 1)), "no address is lost"
-    for view in regions.groups.values():
-        reached = {node for number, version in view.regions for node in regions.regions[number].nodes}
-        assert all(regions.regions[number].version == version for number, version in view.regions)
-        assert view.members <= reached
-        assert view.waste == len(reached - view.members)
+def check(regions: Regions, members: dict[str, int]) -> None:
+    everybody = 0
+    for view in regions.views.values():
+        assert view.nodes and not view.nodes & everybody, "a server is in one region"
+        everybody |= view.nodes
+    for group, mask in members.items():
+        reached = sum(regions.views[number].nodes for number in regions.of[group])
+        assert mask & ~reached == 0
+        assert regions.waste(group) == (reached & ~mask).bit_count()
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
-def test_any_changes_leave_every_node_with_the_newest_views_it_needs(most: int) -> None:
+def test_any_changes_leave_each_group_in_regions_of_its_members(most: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"SEED={seed}")
     draw = random.Random(seed)
-    regions, pool = service(40, most)
-    names = [f"g{number}" for number in range(12)]
-    alive: set[int] = set()
-    groups: dict[int, dict[str, int]] = {}
-    seen: dict[int, dict[int, RegionView]] = {}
+    regions, members = Regions(most=most), dict[str, int]()
     history: dict[tuple[int, int], RegionView] = {}
     for _ in range(60):
         for _ in range(draw.randrange(1, 12)):
-            node, some = draw.randrange(30), draw.sample(names, draw.randrange(1, 5))
-            match draw.randrange(5):
+            group, server = f"g{draw.randrange(12)}", 1 << draw.randrange(30)
+            match draw.randrange(6):
                 case 0:
-                    regions.crash(node)
-                    alive.discard(node)
-                    groups.pop(node, None)
-                    seen.pop(node, None)
+                    for name in members:
+                        members[name] &= ~server
+                        regions.put(name, "qsm ", members[name])
                 case 1:
-                    regions.leave(node, some)
-                case 2:
-                    regions.publish(node, some)
-                    alive.add(node)
-                case 3:
-                    regions.unpublish(node, some)
+                    members[group] = members.get(group, 0) & ~server
+                    regions.put(group, "qsm ", members[group])
+                case 2 if group in members:
+                    del members[group]
+                    regions.remove(group)
                 case _:
-                    regions.join(node, some)
-                    alive.add(node)
-        told = regions.batch()
-        check(regions, pool, 40)
-        for node, news in told.items():
-            if node not in alive:
-                continue
-            mine, views = groups.setdefault(node, {}), seen.setdefault(node, {})
-            for gone in news.gone_groups:
-                del mine[gone]
-            for number in news.gone_regions:
-                del views[number]
-            for group in news.groups:
-                assert mine.get(group.group) != group.version, "told once"
-                mine[group.group] = group.version
-            for view in news.regions:
-                assert history.setdefault((view.region, view.version), view) == view, "a view never changes"
-                views[view.region] = view
-        for name, group_view in regions.groups.items():
-            assert most == 0 or len(group_view.regions) <= most
-            for node in group_view.members | group_view.publishers:
-                assert groups[node][name] == group_view.version
-                assert all(seen[node][number].version == version for number, version in group_view.regions)
-        assert regions.batch() == {}, "nothing changed since"
-
-
-def test_nodes_with_the_same_groups_are_one_region_whatever_their_number() -> None:
-    regions, _ = service()
-    names = [f"g{number}" for number in range(1000)]
-    for node in range(20):
-        regions.join(node, names)
-    told = regions.batch()
-    assert len(regions.regions) == 1
-    assert all(len(news.groups) == 1000 and len(news.regions) == 1 for news in told.values())
-    regions.crash(3)
-    told = regions.batch()
-    [view] = regions.regions.values()
-    assert view.version == 2, "a crash that touches 1,000 groups makes one new region view"
-    assert all(len(news.regions) == 1 for news in told.values())
-    regions.join(3, names)
-    assert len(regions.batch()[3].groups) == 1000, "one that was excluded and lives is told all"
-
-
-def test_a_region_of_one_node_has_no_address_and_a_pool_that_is_empty_is_no_failure() -> None:
-    regions, pool = service(1)
-    regions.join(1, ["a"])
-    regions.join(2, ["b"])
-    regions.join(3, ["b"])
-    regions.join(4, ["c"])
-    regions.join(5, ["c"])
-    regions.batch()
-    by_nodes = {view.nodes: view.address for view in regions.regions.values()}
-    assert by_nodes[(1,)] == NO_ADDRESS
-    assert sorted((by_nodes[(2, 3)], by_nodes[(4, 5)])) == [NO_ADDRESS, 1]
-    check(regions, pool, 1)
+                    members[group] = members.get(group, 0) | server
+                    regions.put(group, "qsm ", members[group])
+        before = dict(regions.views)
+        batch = regions.batch()
+        check(regions, members)
+        changed = {view.region for view in batch.views}
+        for view in regions.views.values():
+            assert (view.region in changed) == (before.get(view.region) is not view)
+            assert history.setdefault((view.region, view.version), view) == view, "a view never changes"
+        assert set(batch.gone) == before.keys() - regions.views.keys()
+        assert most == 0 or all(len(numbers) <= most for numbers in regions.of.values())
+        assert most or all(regions.waste(group) == 0 for group in members), "exact, if there is no bound"
+        assert regions.batch().views == (), "nothing changed since"
 
 
 def test_hints_and_the_cover_make_regions_fewer_and_the_waste_is_told() -> None:
     def build(most: int, hints: tuple[frozenset[str], ...]) -> Regions:
-        regions, _ = service(1000, most, hints)
-        for node in range(64):
-            regions.join(node, ["all", *(f"g{bit}" for bit in range(6) if node >> bit & 1)])
+        regions = Regions(most=most, hints=hints)
+        regions.put("all", "qsm ", (1 << 64) - 1)
+        for bit in range(6):
+            regions.put(f"g{bit}", "qsm ", sum(1 << server for server in range(64) if server >> bit & 1))
         regions.batch()
         return regions
 
     exact = build(0, ())
-    assert len(exact.groups["all"].regions) == 64
-    assert exact.groups["all"].waste == 0
+    assert len(exact.of["all"]) == 64
+    assert exact.waste("all") == 0
     hinted = build(0, (frozenset({"g0", "g1", "g2"}), frozenset({"g3", "g4", "g5"})))
-    assert len(hinted.groups["all"].regions) == 4
+    assert len(hinted.of["all"]) == 4
     covered = build(8, ())
-    assert len(covered.groups["all"].regions) <= 8
-    assert covered.groups["g0"].waste > 0
+    assert len(covered.of["all"]) <= 8
+    assert covered.waste("g0") > 0
+
+
+def test_groups_with_other_options_share_no_region() -> None:
+    regions = Regions()
+    regions.put("a", "qsm token=5", 0b111)
+    regions.put("b", "qsm token=9", 0b111)
+    regions.batch()
+    assert len(regions.views) == 2
+
+
+# ------------------------------------------------------------------------------------------------ under the manager
+
+
+def line_of(servers: int, **settings: object) -> GroupLine:
+    line = GroupLine(spine(2, servers // 2, 2), Settings(**settings))  # type: ignore[arg-type]
+    line.up(*line.manager.core.topology.servers, knows=QSM)
+    return line
+
+
+def agree(line: GroupLine) -> None:
+    """Each server of a group holds the newest views of the group's regions, and the group's members are in these."""
+    m = line.manager.core.members
+    for name, group in m.groups.items():
+        for server in bits(group.everybody):
+            listener = line.listeners[m.places.names[server]]
+            held = listener.groups[name]
+            assert held.facts.regions == m.regions.of[name], f"{listener.server} {name}"
+            for number in m.regions.of[name]:
+                region, view = listener.regions[number], m.regions.views[number]
+                assert (region.version, region.nodes) == (view.version, {one + 1 for one in bits(view.nodes)})
+                assert (region.address is None) == (view.nodes.bit_count() == 1)
+                assert region.address is None or region.address == m.sharing.at[-number].address
+
+
+def test_a_crash_that_touches_a_thousand_groups_is_one_flush_one_region_view_and_one_address() -> None:
+    line = line_of(8, group_window_ns=20 * MS)
+    servers = sorted(line.listeners)
+    for number in range(1000):
+        line.join(f"g{number}", *servers, options=WITH)
+    line.wait_alive(1000)
+    m = line.manager.core.members
+    assert len(m.regions.views) == 1
+    assert len(m.sharing.all) == 1, "one address for a thousand groups"
+    agree(line)
+    [before] = m.regions.views.values()
+    views = line.manager.core.counts["group_region_views"]
+    # every other agent goes on; h1 is not heard any more
+    for _ in range(7):
+        line.wait(1000)
+        for server in servers[1:]:
+            line.do(ev.KeepAlive(server))
+    [after] = m.regions.views.values()
+    assert after.region == before.region
+    assert after.nodes == before.nodes & ~(1 << m.places.number[servers[0]])
+    assert line.manager.core.counts["group_region_views"] == views + 1
+    gone = line.listeners.pop(servers[0])
+    agree(line)
+    # It lived, and speaks again: it is told everything, and is back in the region with all others.
+    line.listeners[servers[0]] = gone
+    line.do(ev.KeepAlive(servers[0]))
+    line.wait_alive(1000)
+    assert [view.nodes for view in m.regions.views.values()] == [before.nodes]
+    agree(line)
+
+
+@pytest.mark.parametrize("sharing", [True, False])
+def test_whatever_overlaps_each_server_holds_the_views_it_needs(sharing: bool) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"SEED={seed}")
+    draw = random.Random(seed)
+    line = line_of(10, group_rules=12 if sharing else 1000)
+    servers = sorted(line.listeners)
+    for _ in range(80):
+        group, server = f"g{draw.randrange(6)}", draw.choice(servers)
+        match draw.randrange(5):
+            case 0:
+                line.leave(group, server)
+            case 1:
+                line.do(ev.GroupJoined(server, GroupUse(group, WITH), sends_only=True))
+            case 2 if draw.random() < 0.2:
+                line.up(server, boot=line.listeners[server].boot + 1, knows=QSM)
+                line.wait_alive(10_000)
+            case _:
+                line.join(group, server, options=WITH)
+        if draw.random() < 0.5:
+            line.wait_alive(1000)
+    line.wait_alive(1000)
+    for name, held in line.manager.core.members.groups.items():
+        for server in servers:
+            if not held.everybody >> line.manager.core.members.places.number[server] & 1:
+                line.listeners[server].groups.pop(name, None)
+    agree(line)
+
+
+def test_regions_outlive_the_manager_by_its_journal() -> None:
+    line = line_of(6)
+    servers = sorted(line.listeners)
+    line.join("a", *servers, options=WITH)
+    line.join("b", *servers[:3], options=WITH)
+    line.wait_alive(1000)
+    core = line.manager.core
+    before, at = dict(core.members.regions.views), {one: core.members.sharing.at[-one].address for one in (1, 2)}
+    records: dict[str, dict[str, object]] = {}
+    for part, key in core.durable.take():
+        if (value := parts._BY_NAME[part].dump(core, key)) is not None:
+            records.setdefault(part, {})[key] = value
+    next_line = GroupLine(line.topology, Settings(boot_id=77), up=False)
+    next_line.manager.restore(records, next_line.now)
+    next_line.all_up()
+    next_line.up(*servers, knows=QSM)
+    next_line.join("a", *servers, options=WITH)
+    next_line.join("b", *servers[:3], options=WITH)
+    next_line.wait_alive(1000)
+    m = next_line.manager.core.members
+    assert m.regions.views == before, "nobody begins anew"
+    assert {one: m.sharing.at[-one].address for one in at} == at
+    agree(next_line)
+
+
+def test_an_agent_without_regions_is_not_let_into_a_group_that_has_them() -> None:
+    line = line_of(4)
+    first, other, *_ = sorted(line.listeners)
+    line.join("a", first, options=WITH)
+    line.up(other, boot=2, knows=(Engine("plain"), Engine("qsm")))
+    line.join("a", other, options=WITH)
+    line.wait_alive(1000)
+    assert "travels in regions" in line.listeners[other].refused["a"]
+    assert all(isinstance(one, act.PushGroups) for one in line.of(act.PushGroups))
