@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.table import Table
 from rostrum.bench import cases
+from rostrum.bench import history as trend
 from rostrum.bench.cases import Entry
 from rostrum.bench.install import install
 from rostrum.bench.manager.commands import manager
@@ -50,6 +52,7 @@ def bench() -> None:
       rostrum bench datapath --quick           one object to many, in under five minutes
       rostrum bench messages --quick           messages to a group, in a few minutes
       rostrum bench manager --quick            requests that the manager answers; needs no root
+      rostrum bench history                    headline figures by commit, and what has dropped
       rostrum bench datapath --help
     """
 
@@ -171,5 +174,59 @@ def report(results: dict[str, Any], folder: Path) -> None:
     save(summary, folder / "summary.json")
     draw(runs, folder / "bench.png")
     click.echo(text)
+    tell_drops({**summary, "manifest": results["manifest"]})
     OUT.print(f"every run: {short(folder / 'results.json')}; figures: {short(folder / 'summary.json')}; "
               f"picture: {short(folder / 'bench.png')}; logs: {short(folder / 'logs')}")  # fmt: skip
+
+
+def tell_drops(summary: dict[str, Any]) -> None:
+    """Says what is worse than the history's last row has it; nothing where that cannot be told."""
+    try:
+        rows = trend.load()
+        row = trend.row_of({**summary, "manifest": {**summary["manifest"], "commit": "this"}})
+    except trend.HistoryError:
+        return
+    for drop in trend.drops(row, rows):
+        OUT.print(f"[red]{drop.words()}[/red] (rostrum bench history)")
+
+
+@bench.command()
+@click.option("--add", "summary", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Keep the figures of this summary.json; only of a commit without changes.")  # fmt: skip
+@click.option("--bench", "which", type=click.Choice(list(trend.FIGURES)), default="datapath", show_default=True)
+@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Draw them here.")
+def history(summary: Path | None, which: str, png: Path | None) -> None:
+    """Headline figures by commit (results/history.json): ratios only, so that machines can be compared.
+
+    A figure has dropped when it is more than 10 % worse than in the row before, beyond what it scatters.
+
+    \b
+      rostrum bench datapath --quick && rostrum bench history --add build/bench/summary.json
+      rostrum bench history --png trend.png
+    """
+    try:
+        if summary:
+            row = trend.row_of(json.loads(summary.read_text()))
+            which = row.bench
+            OUT.print("kept" if trend.add(row) else "kept, in the place of this commit's row")
+        rows = trend.load()
+        if png:
+            trend.draw(rows, which, png)
+            OUT.print(short(png))
+    except (trend.HistoryError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    OUT.print(_trend_table([one for one in rows if one.bench == which], which))
+
+
+def _trend_table(rows: list[trend.Row], which: str) -> Table:
+    shown = rows[-6:]
+    table = Table("figure", "better", *(one.commit[:8] + (" quick" if one.quick else "") for one in shown))
+    fallen = [{drop.figure for drop in trend.drops(row, rows[: rows.index(row)])} for row in shown]
+    for name, better in trend.FIGURES[which].items():
+        cells = [f"{row.figures[name]:.3g}" if name in row.figures else "" for row in shown]
+        if any(cells):
+            marked = [
+                f"[red]{cell} dropped[/red]" if name in bad else cell for cell, bad in zip(cells, fallen, strict=True)
+            ]
+            table.add_row(name, better, *marked)
+    return table

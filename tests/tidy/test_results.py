@@ -24,7 +24,8 @@ def test_results__are_few_lines() -> None:
 def test_results__have_a_line_a_run_and_say_what_they_came_from(name: str) -> None:
     report = json.loads(text_of(name))
     assert text_of(name) == text(report), f"{name}: write it with rostrum.lab.results.save"
-    assert report["manifest"]["commit"] != "unknown"
+    sources = report["rows"] if name == "results/history.json" else [report["manifest"]]
+    assert all(one["commit"] != "unknown" for one in sources)
 
 
 def test_results__are_named_in_documents() -> None:
