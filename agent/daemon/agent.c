@@ -255,6 +255,8 @@ static rs_time next_deadline(const rs_agent *agent) {
         deadline = earlier(deadline, rs_probes_deadline(agent->probes));
     if (agent->metrics)
         deadline = earlier(deadline, rs_metrics_server_deadline(agent->metrics));
+    if (agent->lan)
+        deadline = earlier(deadline, rs_lan_deadline(agent->lan));
     return agent->link ? earlier(deadline, rs_link_deadline(agent->link)) : deadline;
 }
 
@@ -287,6 +289,8 @@ static void timeouts(rs_agent *agent) {
         rs_piece_server_timeout(agent->piece_server);
     if (agent->probes && now >= rs_probes_deadline(agent->probes))
         rs_probes_timeout(agent->probes);
+    if (agent->lan && now >= rs_lan_deadline(agent->lan))
+        rs_lan_timeout(agent->lan);
     if (agent->metrics && now >= rs_metrics_server_deadline(agent->metrics))
         rs_metrics_server_timeout(agent->metrics);
 }
@@ -660,10 +664,43 @@ static bool start_metrics(rs_agent *agent) {
     return agent->metrics != NULL;
 }
 
+static bool start_lan(rs_agent *agent, uint64_t seed) {
+    const rs_options *o = &agent->options;
+    if (!o->standalone)
+        return true;
+    if (o->manager_address) {
+        rs_log(RS_LOG_ERROR, "lan", "--manager and --standalone exclude each other: paths are asked of one of them");
+        return false;
+    }
+    rs_link_callbacks callbacks;
+    rs_paths_link_callbacks(agent, &callbacks);
+    const rs_lan_options options = {.loop = agent->loop,
+                                    .data = agent->data,
+                                    .server = o->server,
+                                    .interface = o->interface,
+                                    .address = o->address,
+                                    .control_port = o->control_port,
+                                    .data_port = o->data_port,
+                                    .boot = agent->boot,
+                                    .seed = seed,
+                                    .mtu = o->mtu ? o->mtu : rs_nic_mtu(o->interface),
+                                    .receives = o->standalone_receives,
+                                    .asked = o->lan_peers,
+                                    .asked_count = o->lan_peer_count,
+                                    .callbacks = &callbacks};
+    agent->lan = rs_lan_new(&options);
+    return agent->lan != NULL;
+}
+
 static bool start_link(rs_agent *agent) {
     char address[RS_ADDRESS_TEXT], words[RS_TLS_WORDS];
+    if (agent->options.standalone)
+        return true;
     if (agent->options.manager_address == 0) {
-        rs_log(RS_LOG_WARNING, "manager", "none was named (--manager): this agent can receive but not send");
+        rs_log(
+            RS_LOG_WARNING, "manager",
+            "none was named (--manager) and none is done without (--standalone true): this agent can receive but not "
+            "send");
         return true;
     }
     rs_link_options options = {.manager_address = rs_address_text(agent->options.manager_address, address),
@@ -716,7 +753,7 @@ rs_agent *rs_agent_new(const rs_options *options) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
     } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) && start_overlay(agent) &&
                (agent->groups = rs_groups_new(agent, seed)) && start_api(agent) && start_pieces(agent) &&
-               start_metrics(agent) && start_link(agent)) {
+               start_metrics(agent) && start_lan(agent, seed) && start_link(agent)) {
         char address[RS_ADDRESS_TEXT];
         rs_log(RS_LOG_INFO, "agent",
                "started server=%s version=%s address=%s interface=%s control_port=%u fragment=%u socket=%s",
@@ -740,6 +777,7 @@ void rs_agent_free(rs_agent *agent) {
     rs_overlay_free(agent->overlay);
     rs_metrics_server_free(agent->metrics);
     rs_probes_free(agent->probes);
+    rs_lan_free(agent->lan);
     if (agent->link)
         rs_link_free(agent->link);
     if (agent->api) {

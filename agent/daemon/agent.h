@@ -15,6 +15,7 @@
 #include "daemon/data/repairs.h"
 #include "daemon/data/transfers.h"
 #include "daemon/groups/groups.h"
+#include "daemon/lan/lan.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
 #include "daemon/manager/link.h"
@@ -40,6 +41,7 @@ typedef struct rs_agent {
     rs_repairs *repairs; /* received */
     rs_api_server *api;
     rs_link *link; /* NULL without a manager */
+    rs_lan *lan;   /* which paths are asked of instead (--standalone); NULL = none */
     rs_overlay *overlay;
     rs_groups *groups;
     rs_probes *probes;

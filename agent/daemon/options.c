@@ -148,6 +148,27 @@ static bool take_socket_mode(rs_options *o, const char *text, char *error) {
            wrong(error, "an octal mode with the owner's read and write is needed, for example 0660");
 }
 
+static bool take_standalone(rs_options *o, const char *text, char *error) {
+    o->standalone_receives = strcmp(text, "true") == 0;
+    o->standalone = o->standalone_receives || strcmp(text, "sender") == 0;
+    return o->standalone || strcmp(text, "false") == 0 || wrong(error, "it is true, sender or false");
+}
+
+static bool take_lan_peers(rs_options *o, const char *text, char *error) {
+    for (const char *at = text; *at;) {
+        char one[RS_ADDRESS_TEXT];
+        size_t length = strcspn(at, ",");
+        if (length >= sizeof one || o->lan_peer_count == RS_LAN_ASKED_MAX)
+            return wrong(error, "at most 256 IPv4 addresses are needed, as in 10.0.0.2,10.0.0.3");
+        memcpy(one, at, length);
+        one[length] = 0;
+        if (!rs_parse_address(one, &o->lan_peers[o->lan_peer_count++]))
+            return wrong(error, "an IPv4 address of it is not understood, as in 10.0.0.2,10.0.0.3");
+        at += length + (at[length] == ',');
+    }
+    return true;
+}
+
 static bool take_store(rs_options *o, const char *text, char *error) {
     o->store_directory = text;
     return text[0] != '\0' || wrong(error, "a folder on a tmpfs is needed");
@@ -310,6 +331,12 @@ static const option options_table[] = {
      "the manager's Thrift port, and those of its standbys, tried in turn; without it this agent can receive but not "
      "send",
      take_manager},
+    {"standalone", "true|sender|false",
+     "need no manager: find the other agents of the LAN, and send to them by multicast, or from server to server where "
+     "it does not get through; sender: but let nobody send here who asks for anybody [false]",
+     take_standalone},
+    {"lan-peers", "IPV4[,...]", "standalone agents to look for besides those that multicast reaches [none]",
+     take_lan_peers},
     {"control-port", "PORT", "TCP port of the control channel [7071]", take_control_port},
     {"data-port", "PORT", "UDP port of the data channel, if the manager names none [7070]", take_data_port},
     {"piece-port", "PORT", "TCP port where other agents fetch objects [the control port's next]", take_piece_port},

@@ -8,6 +8,8 @@
 #include "daemon/manager/link.h"
 #include "rostrum_version.h" /* made from VERSION */
 
+#define RS_LAN_ASKED_MAX 256u
+
 typedef struct {
     const char *server;    /* this server's name in the topology */
     const char *interface; /* data NIC */
@@ -19,6 +21,9 @@ typedef struct {
     uint16_t manager_port;
     rs_link_endpoint standbys[RS_LINK_STANDBYS_MAX]; /* further managers, one of which may lead */
     uint32_t standby_count;
+    bool standalone, standalone_receives; /* it needs no manager; others' sends to anybody come here too */
+    uint32_t lan_peers[RS_LAN_ASKED_MAX]; /* agents to ask for by unicast, host order */
+    uint32_t lan_peer_count;
     rs_tls_files manager_tls; /* all NULL = plain */
     char token[256];          /* tells the manager who this agent is; "" = none */
     const char *metrics;      /* where to serve metrics: ADDRESS:PORT or a socket's path; NULL = nowhere */

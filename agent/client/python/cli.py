@@ -24,6 +24,7 @@ class Subcommand:
 
 COMMANDS = {
     "send": Subcommand("rostrum.client.commands", "send", "Send a file to many servers."),
+    "receive": Subcommand("rostrum.client.lan_commands", "receive", "Receive files on any LAN, without set-up."),
     "read": Subcommand("rostrum.client.commands", "read", "Write a received object to a file."),
     "fetch": Subcommand("rostrum.client.commands", "fetch", "Get an object that other servers have."),
     "stream": Subcommand(
@@ -96,6 +97,11 @@ def main() -> None:
     On a server with an agent (rostrumd), its socket is found by itself:
       rostrum send model.bin --to h3,h4
       rostrum status
+
+    \b
+    On any LAN, without set-up or root:
+      rostrum receive /data                         on each receiver
+      rostrum send model.bin --wait-for 3           on the sender
 
     \b
     Messages, to all servers that subscribe:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import sys
@@ -80,7 +81,11 @@ Connect = Callable[[], Agent]
 
 @click.command()
 @click.argument("file", type=click.File("rb"))
-@click.option("--to", "receivers", required=True, multiple=True, help="Servers, separated by commas; may be repeated.")
+@click.option("--to", "receivers", multiple=True, help="Servers, separated by commas; may be repeated.")
+@click.option(
+    "--wait-for", type=click.IntRange(min=1), help="Without an agent: all that run rostrum receive, once these are N."
+)
+@click.option("--interface", help="Without an agent: network interface, or its address. Default: by the routing table.")
 @click.option("--data-id", help="Name or number of the object. Default: the file's name.")
 @click.option("--wait", type=WAIT, help="How long to wait for a path, for example 500ms. Default: the manager's.")
 @click.option("--deadline", type=WAIT, help="When it should be done, from now (a hint).")
@@ -106,6 +111,8 @@ def send(
     connect: Connect,
     file: BinaryIO,
     receivers: tuple[str, ...],
+    wait_for: int | None,
+    interface: str | None,
     data_id: str | None,
     wait: float | None,
     deadline: float | None,
@@ -126,12 +133,24 @@ def send(
       rostrum send model.bin --server h1 --to h3    from server h1 of the running lab
       tar c folder | rostrum send - --data-id folder --to h3,h4
       rostrum send model.bin --to h3 --json | jq '.receivers[].complete_ms'
+
+    Where no agent runs, it sends to those that run `rostrum receive` on the LAN (docs/lan.md):
+
+    
+      rostrum send model.bin --to 10.0.0.2,10.0.0.3
+      rostrum send model.bin --wait-for 3           to all of them, once there are three
     """
     names = [name.strip() for given in receivers for name in given.split(",") if name.strip()]
-    if not names:
+    if not names and not wait_for:
         raise click.UsageError("--to names no server")
     source = Path(getattr(file, "name", "-")).name
     source = "" if source in ("-", "<stdin>") else source
+    if wait_for or interface or _alone():
+        from .lan_commands import send_on_lan  # not needed where an agent runs
+
+        send_on_lan(file, names, wait_for, wait, interface, as_json, data_id or source or "received", deadline=deadline,
+                    stragglers=stragglers, protocol=protocol)  # fmt: skip
+        return
     if not data_id and not source:
         raise click.UsageError("standard input has no name: give the object one with --data-id")
     number = number_of(data_id or source)
@@ -154,6 +173,18 @@ def send(
         report.print_result(result, data_id or source)
     if not result.ok:
         sys.exit(1)
+
+
+def _alone() -> bool:
+    """Nobody said which agent, and there is none."""
+    given = click.get_current_context().params
+    if given.get("socket_path") or given.get("server") or given.get("lab"):
+        return False
+    try:
+        path = agent_socket()
+    except RostrumError:  # several
+        return False
+    return not os.environ.get("ROSTRUM_SOCKET") and not path.exists()
 
 
 @contextlib.contextmanager

@@ -279,6 +279,13 @@ const char *rs_peers_name(const rs_peers *peers, rs_peer peer) {
     return peer < peers->room && peers->entries[peer].used ? peers->entries[peer].name : "an unknown server";
 }
 
+void rs_peers_rename(rs_peers *peers, rs_peer peer, const char *name) {
+    if (strlen(name) > RS_NAME_MAX || strcmp(peers->entries[peer].name, name) == 0)
+        return;
+    leave_name(peers, peer);
+    give_name(peers, peer, name);
+}
+
 void rs_peers_hold(rs_peers *peers, rs_peer peer) {
     peers->entries[peer].holds++;
 }

@@ -55,6 +55,8 @@ rs_peer rs_peers_locate(rs_peers *peers, uint32_t address, uint16_t control_port
 /* Never NULL for a number that was given. */
 rs_peer_entry *rs_peers_entry(const rs_peers *peers, rs_peer peer);
 const char *rs_peers_name(const rs_peers *peers, rs_peer peer);
+/* It has another name than it was called by. */
+void rs_peers_rename(rs_peers *peers, rs_peer peer, const char *name);
 void rs_peers_hold(rs_peers *peers, rs_peer peer);
 void rs_peers_release(rs_peers *peers, rs_peer peer);
 

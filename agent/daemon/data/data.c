@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "core/base/wire.h"
@@ -16,7 +17,8 @@
 #define GROUPS_MAX 1024u
 #define ROOM_EACH ((size_t)RS_FRAGMENT_MAX)
 #define ROOMS_BYTES (RS_IO_BATCH * ROOM_EACH)
-#define RECEIVE_TURN 256u                    /* datagrams read before the rest of the loop has its turn */
+#define RECEIVE_TURN 256u /* datagrams read before the rest of the loop has its turn */
+#define ON_ROOMS_BYTES (RECEIVE_TURN * ROOM_EACH)
 #define DENSE_GAP (150 * RS_MICROSECOND)     /* two arrivals closer than this are dense; attempts come more seldom */
 #define DENSE_LOOK (400 * RS_MICROSECOND)    /* time between two looks at dense arrivals */
 #define EMPTY_LOOKS 2                        /* looks without a packet after which arrivals wake the loop again */
@@ -34,7 +36,24 @@ typedef struct {
     uint16_t port;
     uint32_t senders, receivers;
     uint64_t drops;
+    /* Sent to: where its packets really go; 0 = to itself. */
+    uint32_t instead;
+    uint16_t instead_port;
+    /* A relay's: `alias` is where they come by unicast, whose `alias_of` this is; RS_NO_GROUP = none. */
+    rs_group alias, alias_of;
+    bool relays, by_unicast;
+    uint32_t next; /* whom they are handed on to; 0 = nobody */
+    uint16_t next_port;
 } data_group;
+
+/* A packet to hand on as it came, once its payload is in its place. */
+typedef struct {
+    uint8_t header[RS_IO_HEADER_BYTES];
+    uint16_t header_length;
+    uint32_t payload_length;
+    const uint8_t *payload;
+    rs_group group;
+} handed_on;
 
 struct rs_data {
     rs_loop *loop;
@@ -53,6 +72,11 @@ struct rs_data {
     bool guarded, blocked;
     rs_time blocked_since;
     /* receiving */
+    handed_on *on; /* RECEIVE_TURN; NULL until something is relayed */
+    unsigned on_count;
+    uint8_t *on_rooms; /* for payloads that are of no use here */
+    unsigned on_room;
+    uint64_t relayed, relay_lost;
     rs_time last_arrival, look_at; /* look_at RS_NEVER: arrivals wake the loop */
     int empty_looks;
     rs_log_limit complaints;
@@ -91,6 +115,9 @@ void rs_data_free(rs_data *data) {
     rs_io_close(data->io);
     if (data->rooms)
         munmap(data->rooms, ROOMS_BYTES);
+    if (data->on_rooms)
+        munmap(data->on_rooms, ON_ROOMS_BYTES);
+    free(data->on);
     if (data->guarded)
         rs_guard_stop();
     free(data);
@@ -109,7 +136,8 @@ static rs_group number_of(rs_data *data, uint32_t address, uint16_t port) {
     if (unused == RS_NO_GROUP && data->group_room < GROUPS_MAX)
         unused = data->group_room++;
     if (unused != RS_NO_GROUP)
-        data->groups[unused] = (data_group){.address = address, .port = port};
+        data->groups[unused] =
+            (data_group){.address = address, .port = port, .alias = RS_NO_GROUP, .alias_of = RS_NO_GROUP};
     return unused;
 }
 
@@ -160,6 +188,83 @@ void rs_data_leave(rs_data *data, rs_group number) {
         data->joined--;
     }
     free_if_unused(data, number);
+}
+
+/* -------------------------------------------------------------------------------------------------------- relays */
+
+static rs_group find_group(const rs_data *data, uint32_t address, uint16_t port) {
+    for (uint32_t i = 0; i < data->group_room; i++)
+        if (data->groups[i].address == address && data->groups[i].port == port)
+            return i;
+    return RS_NO_GROUP;
+}
+
+static bool make_relay_rooms(rs_data *data, char *error) {
+    if (!data->on_rooms) {
+        void *rooms =
+            mmap(NULL, ON_ROOMS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        data->on_rooms = rooms == MAP_FAILED ? NULL : rooms;
+    }
+    if (!data->on)
+        data->on = calloc(RECEIVE_TURN, sizeof *data->on);
+    if (data->on && data->on_rooms)
+        return true;
+    snprintf(error, RS_IO_ERROR_MAX, "no memory for relayed packets");
+    return false;
+}
+
+bool rs_data_relay(rs_data *data, uint32_t address, uint16_t port, uint32_t here, uint16_t here_port, bool by_unicast,
+                   char *error) {
+    if (!make_relay_rooms(data, error))
+        return false;
+    rs_group number = rs_data_join(data, address, port, error);
+    if (number == RS_NO_GROUP)
+        return false;
+    rs_group alias = by_unicast ? rs_data_join(data, here, here_port, error) : RS_NO_GROUP;
+    if (by_unicast && alias == RS_NO_GROUP) {
+        rs_data_leave(data, number);
+        return false;
+    }
+    data_group *group = &data->groups[number];
+    group->relays = true;
+    group->by_unicast = by_unicast;
+    group->alias = alias;
+    if (by_unicast)
+        data->groups[alias].alias_of = number;
+    return true;
+}
+
+void rs_data_relay_to(rs_data *data, uint32_t address, uint16_t port, uint32_t next, uint16_t next_port) {
+    rs_group number = find_group(data, address, port);
+    if (number == RS_NO_GROUP || !data->groups[number].relays)
+        return;
+    data->groups[number].next = next;
+    data->groups[number].next_port = next_port;
+}
+
+void rs_data_relay_end(rs_data *data, uint32_t address, uint16_t port) {
+    rs_group number = find_group(data, address, port);
+    if (number == RS_NO_GROUP || !data->groups[number].relays)
+        return;
+    data_group *group = &data->groups[number];
+    rs_group alias = group->alias;
+    group->relays = group->by_unicast = false;
+    group->alias = RS_NO_GROUP;
+    group->next = 0;
+    rs_data_leave(data, alias);
+    rs_data_leave(data, number);
+}
+
+void rs_data_redirect(rs_data *data, rs_group number, uint32_t host, uint16_t port) {
+    if (number == RS_NO_GROUP)
+        return;
+    data->groups[number].instead = host;
+    data->groups[number].instead_port = port;
+}
+
+void rs_data_relayed(const rs_data *data, uint64_t *packets, uint64_t *lost) {
+    *packets = data->relayed;
+    *lost = data->relay_lost;
 }
 
 uint64_t rs_data_intercepted(const rs_data *data) {
@@ -238,7 +343,8 @@ rs_packet_out *rs_data_slot(rs_data *data) {
 
 void rs_data_push(rs_data *data, const uint8_t *payload) {
     const data_group *group = &data->groups[data->slots[data->filled].group];
-    data->destinations[data->filled++] = (destination){payload, group->address, group->port};
+    data->destinations[data->filled++] = group->instead ? (destination){payload, group->instead, group->instead_port}
+                                                        : (destination){payload, group->address, group->port};
 }
 
 uint8_t *rs_data_payload_room(rs_data *data) {
@@ -261,27 +367,83 @@ void rs_data_forget(rs_data *data, rs_xfer xfer) {
 
 /* ------------------------------------------------------------------------------------------------------ receiving */
 
+static rs_group real_group(const rs_data *data, rs_group number) {
+    rs_group of = number < data->group_room ? data->groups[number].alias_of : RS_NO_GROUP;
+    return of == RS_NO_GROUP ? number : of;
+}
+
 static void tell_waits_and_drops(rs_data *data) {
     /* What was taken came, to the core, when this turn began; how long it waited is measured now. */
     rs_time began = rs_loop_now(data->loop), behind = rs_loop_refresh(data->loop) - began;
     for (uint32_t i = 0; i < data->group_room; i++) {
         data_group *group = &data->groups[i];
         rs_time waited = group->receivers > 0 ? rs_io_waited(data->io, i) : 0;
-        if (group->receivers > 0)
-            data->callbacks.waited(data->callbacks.context, i, waited > 0 ? waited - behind : 0);
+        if (group->receivers > 0 && !group->by_unicast) /* of those that come by unicast that counts */
+            data->callbacks.waited(data->callbacks.context, real_group(data, i), waited > 0 ? waited - behind : 0);
         uint64_t drops = group->receivers > 0 ? rs_io_drops(data->io, i) : group->drops;
         if (drops != group->drops) {
-            data->callbacks.dropped(data->callbacks.context, i, drops - group->drops);
+            data->callbacks.dropped(data->callbacks.context, real_group(data, i), drops - group->drops);
             group->drops = drops;
         }
     }
 }
 
+static bool predict(void *context, rs_group number, uint32_t ahead, uint8_t **place, uint32_t *length) {
+    rs_data *data = context;
+    return data->callbacks.predict(data->callbacks.context, real_group(data, number), ahead, place, length);
+}
+
+static uint8_t *deliver(void *context, rs_group number, const uint8_t *header, size_t header_length,
+                        uint32_t payload_length) {
+    rs_data *data = context;
+    rs_group real = real_group(data, number);
+    const data_group *group = &data->groups[real];
+    uint8_t *place = data->callbacks.deliver(data->callbacks.context, real, header, header_length, payload_length);
+    if (group->next == 0 || group->by_unicast != (real != number) || payload_length > ROOM_EACH)
+        return place;
+    if (data->on_count == RECEIVE_TURN) {
+        data->relay_lost++;
+        return place;
+    }
+    if (!place)
+        place = data->on_rooms + (size_t)(data->on_room++ % RECEIVE_TURN) * ROOM_EACH;
+    handed_on *on = &data->on[data->on_count++];
+    *on = (handed_on){
+        .header_length = (uint16_t)header_length, .payload_length = payload_length, .payload = place, .group = real};
+    memcpy(on->header, header, header_length);
+    return place;
+}
+
+/* What found no room in the NIC's queue is lost, as in a switch: the engines mend it. */
+static void hand_on(rs_data *data) {
+    rs_io_packet packets[RS_IO_BATCH];
+    for (unsigned done = 0; done < data->on_count;) {
+        unsigned count = data->on_count - done < RS_IO_BATCH ? data->on_count - done : RS_IO_BATCH;
+        for (unsigned i = 0; i < count; i++) {
+            const handed_on *on = &data->on[done + i];
+            packets[i] = (rs_io_packet){.address = data->groups[on->group].next,
+                                        .port = data->groups[on->group].next_port,
+                                        .header = on->header,
+                                        .header_length = on->header_length,
+                                        .payload = on->payload,
+                                        .payload_length = on->payload_length};
+        }
+        int taken = rs_io_send(data->io, packets, count);
+        data->relayed += taken > 0 ? (unsigned)taken : 0;
+        if (taken < (int)count) {
+            data->relay_lost += data->on_count - done - (taken > 0 ? (unsigned)taken : 0);
+            break;
+        }
+        done += count;
+    }
+    data->on_count = 0;
+}
+
 static int look(rs_data *data) {
-    const rs_io_sink sink = {
-        .predict = data->callbacks.predict, .deliver = data->callbacks.deliver, .context = data->callbacks.context};
+    const rs_io_sink sink = {.predict = predict, .deliver = deliver, .context = data};
     int count = rs_io_receive(data->io, RECEIVE_TURN, &sink);
     if (count > 0) {
+        hand_on(data);
         data->callbacks.delivered(data->callbacks.context);
         tell_waits_and_drops(data);
     }

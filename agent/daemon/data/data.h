@@ -35,6 +35,18 @@ void rs_data_unuse(rs_data *data, rs_group group);
  * (RS_IO_ERROR_MAX bytes). */
 rs_group rs_data_join(rs_data *data, uint32_t address, uint16_t port, char *error);
 void rs_data_leave(rs_data *data, rs_group group);
+/* Where multicast does not get through, the group's packets go from server to server (docs/lan.md).
+ * They come by unicast too, to this host's `here`:`port`, as if by the group; what comes by unicast, or else by the
+ * group (`by_unicast`), is handed on to whom rs_data_relay_to names. False with words: as rs_data_join. */
+bool rs_data_relay(rs_data *data, uint32_t address, uint16_t port, uint32_t here, uint16_t here_port, bool by_unicast,
+                   char *error);
+/* address 0: to nobody. */
+void rs_data_relay_to(rs_data *data, uint32_t address, uint16_t port, uint32_t next, uint16_t next_port);
+void rs_data_relay_end(rs_data *data, uint32_t address, uint16_t port);
+/* What is sent to the group goes to that host instead; 0: to the group again. */
+void rs_data_redirect(rs_data *data, rs_group group, uint32_t host, uint16_t port);
+/* Packets handed on, and those that found no room. */
+void rs_data_relayed(const rs_data *data, uint64_t *packets, uint64_t *lost);
 /* Packets thrown away on purpose (--loss). */
 uint64_t rs_data_intercepted(const rs_data *data);
 /* Bytes of datagrams that may wait for the group before any is dropped; 0 = not joined. */

@@ -119,20 +119,30 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
                                             .protocol = (rs_link_protocol)(RS_LINK_AUTO + (int)s->protocol)};
     rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path receivers=%u bytes=%llu request=%s", rs_id_text(&s->base.id),
            count, (unsigned long long)remaining, path->request_id);
-    rs_status status = rs_link_request(agent->link, now, &request, words, sizeof words);
+    rs_status status = agent->lan ? rs_lan_request(agent->lan, &request, words, sizeof words)
+                                  : rs_link_request(agent->link, now, &request, words, sizeof words);
     if (status != RS_OK)
         fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
                   words[0] ? words : rs_strerror(status));
-    else if (!rs_link_answers(agent->link))
+    else if (agent->link && !rs_link_answers(agent->link))
         tell_away(agent, s);
 }
 
+static void withdraw(rs_agent *agent, const rs_path *path) {
+    if (agent->lan)
+        rs_lan_cancel(agent->lan, path->request_id);
+    else
+        rs_link_cancel(agent->link, rs_agent_now(agent), path->request_id);
+}
+
 static void give_back(rs_agent *agent, rs_sending *s, rs_path *path) {
-    rs_time now = rs_agent_now(agent);
     if (path->state == RS_PATH_STATE_REQUESTED)
-        rs_link_cancel(agent->link, now, path->request_id);
+        withdraw(agent, path);
     if (path->state == RS_PATH_STATE_GRANTED) {
-        rs_link_release(agent->link, now, path->request_id, path->response_id);
+        if (agent->lan)
+            rs_lan_release(agent->lan, path->response_id);
+        else
+            rs_link_release(agent->link, rs_agent_now(agent), path->request_id, path->response_id);
         rs_data_unuse(agent->data, path->group);
         s->result.released_ns = rs_wall_clock();
         rs_sending_tell_phase(agent, s, "released", "");
@@ -168,15 +178,18 @@ rs_time rs_paths_deadline(const rs_sending *s) {
 void rs_paths_timeout(rs_agent *agent, rs_sending *s) {
     rs_path *path = s->path.state == RS_PATH_STATE_REQUESTED ? &s->path : &s->next_path;
     char words[ROSTRUM_WORDS_MAX + 1], state[160];
-    rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
-    bool up = rs_link_answers(agent->link);
+    bool up = agent->lan || rs_link_answers(agent->link);
+    if (agent->lan)
+        rs_lan_describe(agent->lan, state, sizeof state);
+    else
+        rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
     if (!up)
         snprintf(words, sizeof words, "no path within the bound: the manager did not come back; %.150s", state);
     else if (path->queued_for[0])
         snprintf(words, sizeof words, "no path within the bound; the manager waited for: %.180s", path->queued_for);
     else
         snprintf(words, sizeof words, "no path within the bound: no answer to the request; %.150s", state);
-    rs_link_cancel(agent->link, rs_agent_now(agent), path->request_id);
+    withdraw(agent, path);
     fail_path(agent, s, path, up ? ROSTRUM_ERR_TIMEOUT : ROSTRUM_ERR_UNAVAILABLE, words);
 }
 
@@ -193,7 +206,10 @@ void rs_paths_tell_dark(rs_agent *agent, rs_sending *s) {
     rs_log(RS_LOG_WARNING, "send", "object=%s no_light_at=%s and_others=%u", rs_id_text(&s->base.id),
            rs_quote(names[0]), count - 1);
     rs_report_now(agent, s); /* who had light tells the manager whose fault it is */
-    rs_link_no_light(agent->link, rs_agent_now(agent), s->path.response_id, names, count);
+    if (agent->lan)
+        rs_lan_no_light(agent->lan, s->path.response_id, names, count);
+    else
+        rs_link_no_light(agent->link, rs_agent_now(agent), s->path.response_id, names, count);
 }
 
 /* -------------------------------------------------------------------------------------------------------- inwards */
@@ -215,6 +231,8 @@ static void learn_addresses(rs_agent *agent, const rs_sending *s, const rs_link_
         rs_peer peer = receiver_named(agent, s, server->server);
         if (peer == RS_NO_PEER)
             continue;
+        if (agent->lan) /* it may have been named by its host or address */
+            rs_peers_rename(&agent->peers, peer, rs_lan_own_name(agent->lan, response->response_id, server->server));
         rs_peers_told(&agent->peers, peer, server->address, server->control_port, server->rack);
         rs_control_address_known(agent->control, peer);
     }
@@ -297,6 +315,8 @@ static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link
     uint32_t served_count = note_served(agent, s, path, response, served);
     note_grant(agent, s, path, response);
     path->group = rs_data_use(agent->data, response->group, port);
+    if (agent->lan)
+        rs_lan_used(agent->lan, response->response_id, path->group);
     learn_addresses(agent, s, response);
     if (s->base.source && !fits_stream(response)) {
         give_back(agent, s, path);
@@ -350,7 +370,7 @@ static void on_response(void *context, const rs_link_response *response) {
         break;
     case RS_LINK_DENIED:
         rs_log(RS_LOG_WARNING, "send", "object=%s denied=%s", rs_id_text(&s->base.id), rs_quote(response->reason));
-        fail_path(agent, s, path, rs_link_up(agent->link) ? ROSTRUM_ERR_DENIED : ROSTRUM_ERR_UNAVAILABLE,
+        fail_path(agent, s, path, agent->lan || rs_link_up(agent->link) ? ROSTRUM_ERR_DENIED : ROSTRUM_ERR_UNAVAILABLE,
                   response->reason);
         break;
     }

@@ -68,7 +68,7 @@ static const char *phase_name(const rs_sending *s) {
 
 void rs_report_now(rs_agent *agent, rs_sending *s) {
     s->report_at = RS_NEVER;
-    if (!s->ever_granted)
+    if (!s->ever_granted || !agent->link)
         return; /* the manager knows what it did not grant */
     rs_link_receiver_report *receivers = calloc(s->receiver_count, sizeof *receivers);
     if (!receivers)
@@ -222,8 +222,9 @@ static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, 
     *code = ROSTRUM_ERR_UNAVAILABLE;
     if (agent->stopping)
         return "this agent is ending";
-    if (!agent->link)
-        return "this agent was started without a manager (--manager): it can receive but not send";
+    if (!agent->link && !agent->lan)
+        return "this agent was started without a manager (--manager), and not told to do without (--standalone true): "
+               "it can receive but not send";
     return NULL;
 }
 

@@ -169,7 +169,8 @@ void rs_groups_api(void *context, const rs_api_join *join) {
     bool ready = group && group->viewed && (!join->subscribe || group->member);
     if (!ready && !agent->link) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
-                           "this agent has no manager (rostrumd --manager), which groups need");
+                           "this agent has no manager (rostrumd --manager), which groups need%s",
+                           agent->lan ? ": without one (--standalone) it sends objects and streams alone" : "");
         return;
     }
     if (join->protocol[0] && is_wrong(g, join)) {

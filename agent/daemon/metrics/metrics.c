@@ -12,8 +12,9 @@
 #include "daemon/groups/sockets.h"
 #include "daemon/streams/receive.h"
 #include "daemon/streams/send.h"
+#include "daemon/units.h"
 
-#define PAGE_BYTES (32u << 10)
+#define PAGE_BYTES (256u << 10) /* with as many agents of a LAN as are known */
 
 typedef struct {
     char *bytes;
@@ -97,6 +98,27 @@ static void manager(const rs_agent *agent, page *p) {
     counter(p, "manager_calls_dropped_total", s.kept_dropped, "Of these, dropped because too many were kept.");
     counter(p, "log_lines_dropped_total", rs_log_dropped(), "Lines of the log that nobody read in time.");
     counter(p, "probes_total", agent->totals.probes, "Reports about probes that the manager ordered.");
+}
+
+/* Of an agent without a manager: the others, for people and for the `rostrum` command. */
+static void lan(const rs_agent *agent, page *p) {
+    rs_lan_peer_info peer;
+    uint64_t packets, lost;
+    if (!agent->lan)
+        return;
+    rs_data_relayed(agent->data, &packets, &lost);
+    counter(p, "lan_relayed_packets_total", packets, "Packets of others handed on to the next server.");
+    counter(p, "lan_relayed_packets_lost_total", lost, "Of these, lost because the NIC took no more.");
+    counter(p, "lan_messages_bad_total", rs_lan_malformed(agent->lan), "Messages of the LAN that could not be read.");
+    family(p, "lan_peer_mtu_bytes", "gauge", "Agents heard of, and the MTU of each.");
+    for (uint32_t i = 0; rs_lan_peer(agent->lan, i, &peer); i++) {
+        char address[RS_ADDRESS_TEXT];
+        put(p,
+            "rostrum_agent_lan_peer_mtu_bytes{name=\"%s\",host=\"%s\",address=\"%s\",port=\"%u\",receives=\"%d\","
+            "multicast=\"%d\"} %u\n",
+            peer.name, peer.host, rs_address_text(peer.address, address), peer.control_port, peer.receives,
+            peer.multicast, peer.mtu);
+    }
 }
 
 static void control(const rs_agent *agent, page *p) {
@@ -293,6 +315,7 @@ char *rs_metrics_page(void *context, size_t *length) {
     process(agent, &p);
     manager(agent, &p);
     control(agent, &p);
+    lan(agent, &p);
     store(agent, &p);
     transfers(agent, &p);
     streams(agent, &p);
@@ -368,7 +391,9 @@ void rs_status_api(void *context, const rs_api_call *call) {
                              .transfer_count = count,
                              .groups = groups,
                              .group_count = groups ? group_count : 0};
-    if (agent->link)
+    if (agent->lan)
+        rs_lan_describe(agent->lan, status.manager, sizeof status.manager);
+    else if (agent->link)
         rs_link_describe(agent->link, rs_agent_now(agent), status.manager, sizeof status.manager);
     else
         snprintf(status.manager, sizeof status.manager, "none (started without --manager)");

@@ -1,0 +1,491 @@
+"""Files on a LAN that nobody manages: a private agent for one command, and files as objects (docs/lan.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+from uuid import NAMESPACE_URL, uuid5
+
+from rostrum.topologies.places import build_folder
+
+from .agent import Agent, CreatedFile, copy_file
+from .values import Busy, Code, NotFound, RostrumError, SendResult, StoredObject
+
+#: Application id of files on a LAN: each object of it ends with a trailer that names its file.
+LAN_APP_ID = uuid5(NAMESPACE_URL, "rostrum:lan")
+DISCOVERY_GROUP = "239.255.71.72"
+PORTS = "TCP and UDP 7071, UDP 7070, 7072, 7100 to 7163"
+PART_BYTES = 1 << 30  # longer files go as several objects, so that memory for one of them is enough
+TRAILER_MAGIC = b"RSFILE1\n"
+TRAILER_MAX = 4096
+START_BOUND_S = 10.0
+LOOK_S = 0.02
+SIOCGIFADDR, SIOCGIFMTU = 0x8915, 0x8921
+
+
+@dataclass(frozen=True)
+class Nic:
+    """An interface and its IPv4 address."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An agent of the LAN. `multicast`: True, False, or None where it was not tried."""
+
+    name: str
+    host: str
+    address: str
+    port: int
+    mtu: int
+    receives: bool
+    multicast: bool | None
+
+    @property
+    def title(self) -> str:
+        return f"{self.host} ({self.address})" if self.host and self.host != self.address else self.address
+
+
+# ------------------------------------------------------------------------------------------------------ interfaces
+
+
+def _ioctl(name: str, what: int) -> bytes | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+        try:
+            return fcntl.ioctl(link.fileno(), what, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return None
+
+
+def interfaces() -> list[Nic]:
+    """Those with an IPv4 address, but for the loopback."""
+    found = []
+    for _, name in socket.if_nameindex():
+        answer = _ioctl(name, SIOCGIFADDR)
+        if answer and not (address := socket.inet_ntoa(answer[20:24])).startswith("127."):
+            found.append(Nic(name, address))
+    return found
+
+
+def mtu_of(nic: Nic) -> int:
+    answer = _ioctl(nic.name, SIOCGIFMTU)
+    return struct.unpack_from("i", answer, 16)[0] if answer else 1500
+
+
+def nic_for(targets: list[str], interface: str | None = None) -> Nic:
+    """The interface by which packets to these addresses leave, or to anybody.
+
+    Raises:
+        RostrumError: there is none; the words list those there are.
+    """
+    found = interfaces()
+    names = ", ".join(f"{nic.name} ({nic.address})" for nic in found) or "none has an IPv4 address"
+    if interface is not None:
+        for nic in found:
+            if interface in (nic.name, nic.address):
+                return nic
+        raise RostrumError(f"there is no interface {interface} with an IPv4 address; there is: {names}", Code.INVALID)
+    for target in [*targets, "192.0.2.1", DISCOVERY_GROUP]:  # the default route, else that of multicast
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+            try:
+                link.connect((target, 9))
+            except OSError:
+                continue
+            address = link.getsockname()[0]
+        for nic in found:
+            if nic.address == address:
+                return nic
+    if len(found) == 1:
+        return found[0]
+    raise RostrumError(f"no route says by which interface to go; name one with --interface: {names}", Code.INVALID)
+
+
+# ------------------------------------------------------------------------------------------------------ private agent
+
+
+def agent_program() -> str:
+    """rostrumd: $ROSTRUM_AGENT, as built, or as installed.
+
+    Raises:
+        RostrumError: there is none.
+    """
+    built = build_folder() / "agent" / "agent" / "daemon" / "rostrumd"
+    program = os.environ.get("ROSTRUM_AGENT") or (str(built) if built.exists() else shutil.which("rostrumd"))
+    if not program:
+        raise RostrumError("rostrumd is not installed: build it with make, or put it on the PATH", Code.UNAVAILABLE)
+    return program
+
+
+def _free_control_port(address: str) -> int:
+    """7071, or if another agent of this host has it any other."""
+    for port in (7071, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                tcp.bind((address, port))
+                udp.bind((address, tcp.getsockname()[1]))
+                return int(tcp.getsockname()[1])
+    raise RostrumError(f"no port is free at {address}", Code.UNAVAILABLE)
+
+
+class PrivateAgent:
+    """rostrumd for as long as one command runs, as its user, without a manager.
+
+    Raises (on entry):
+        RostrumError: it did not start; the words are the last of its log.
+    """
+
+    def __init__(self, nic: Nic, role: str, asked: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> None:
+        self.nic, self._role, self._asked, self._options = nic, role, asked, options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="rostrum-lan-"))
+        memory = Path("/dev/shm")
+        self._store = Path(tempfile.mkdtemp(prefix="rostrum-lan-", dir=memory if memory.is_dir() else None))
+        self.socket, self._metrics = self._folder / "agent.sock", self._folder / "metrics.sock"
+        port = _free_control_port(self.nic.address)
+        command = [
+            agent_program(), "--server", self.nic.address, "--interface", self.nic.name, "--address", self.nic.address,
+            "--socket", str(self.socket), "--store", str(self._store), "--metrics", str(self._metrics),
+            "--standalone", self._role, "--control-port", str(port), *self._options,
+        ]  # fmt: skip
+        if self._asked:
+            command += ["--lan-peers", ",".join(self._asked)]
+        try:
+            with open(self._folder / "log", "wb") as log:
+                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, start_new_session=True)
+            self._await_start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _await_start(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_BOUND_S
+        while not self.socket.exists() or not self._metrics.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RostrumError(f"the private agent did not start: {self._last_words()}", Code.UNAVAILABLE)
+            time.sleep(0.005)
+
+    def _last_words(self) -> str:
+        lines = (self._folder / "log").read_text(errors="replace").splitlines()
+        errors = [line for line in lines if " error " in line.lower()] or lines
+        return errors[-1].split(" ", 2)[-1] if errors else "it said nothing"
+
+    def __exit__(self, *rest: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(3)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._store, ignore_errors=True)
+
+    def connect(self) -> Agent:
+        return Agent(self.socket, LAN_APP_ID, process="rostrum")
+
+    def peers(self) -> list[Peer]:
+        """The other agents that were heard of."""
+        return _peers_of(_get_metrics(self._metrics))
+
+    def figure(self, name: str) -> float:
+        """A figure of the agent's metrics; 0 if it is not there."""
+        found = re.search(rf"^rostrum_agent_{name} (\S+)$", _get_metrics(self._metrics), re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+
+def _get_metrics(path: Path) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(5)
+        link.connect(str(path))
+        link.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        pieces = []
+        while piece := link.recv(1 << 16):
+            pieces.append(piece)
+    return b"".join(pieces).decode(errors="replace")
+
+
+def _peers_of(page: str) -> list[Peer]:
+    found = []
+    for labels, mtu in re.findall(r"^rostrum_agent_lan_peer_mtu_bytes\{(.*)\} (\d+)", page, re.MULTILINE):
+        of = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        multicast = {"1": True, "-1": False}.get(of["multicast"])
+        receives = of["receives"] == "1"
+        found.append(Peer(of["name"], of["host"], of["address"], int(of["port"]), int(mtu), receives, multicast))
+    return sorted(found, key=lambda peer: tuple(int(part) for part in peer.address.split(".")))
+
+
+def resolve(names: list[str]) -> list[str]:
+    """Addresses of names where the system knows them; other names stay, for agents may be called so."""
+    found = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            found.append(socket.gethostbyname(name))
+            continue
+        found.append(name)
+    return found
+
+
+def find_receivers(
+    private: PrivateAgent, names: list[str], count: int, wait: float, tell: Callable[[str], None]
+) -> list[Peer]:
+    """Those named, or else `count` at least of those that receive.
+
+    Raises:
+        RostrumError: they were not there in time; the words say who is missing.
+    """
+    deadline = time.monotonic() + wait
+    told: set[str] = set()
+    while True:
+        there = [peer for peer in private.peers() if peer.receives]
+        for peer in there:
+            if peer.address not in told:
+                told.add(peer.address)
+                tell(f"found {peer.title}")
+        missing = [name for name in names if not any(name in (p.address, p.name, p.host) for p in there)]
+        if not missing and len(there) >= count:
+            if names:
+                return [next(p for p in there if name in (p.address, p.name, p.host)) for name in names]
+            return there
+        if time.monotonic() >= deadline:
+            who = f"no answer from {', '.join(missing)}" if missing else f"{len(there)} of {count} receivers are there"
+            raise RostrumError(
+                f"{who} after {wait:g} s on {private.nic.name} ({private.nic.address}): does rostrum receive run "
+                f"there, and does its firewall take {PORTS}? rostrum doctor --lan looks closer",
+                Code.TIMEOUT,
+            )
+        time.sleep(LOOK_S)
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+
+@dataclass(frozen=True)
+class Trailer:
+    """What stands behind the bytes of each part of a file."""
+
+    name: str
+    transfer: str
+    offset: int
+    size: int  # of the part
+    total: int
+    mode: int
+    sender: str
+
+    def packed(self) -> bytes:
+        body = json.dumps(self.__dict__).encode()
+        return body + struct.pack("<I", len(body)) + TRAILER_MAGIC
+
+
+def read_trailer(fd: int, object_size: int) -> Trailer | None:
+    """Of an object; None if it has none that makes sense: whoever sends may write anything there."""
+    tail = len(TRAILER_MAGIC) + 4
+    if object_size < tail:
+        return None
+    end = os.pread(fd, tail, object_size - tail)
+    length = struct.unpack("<I", end[:4])[0]
+    if end[4:] != TRAILER_MAGIC or length > min(TRAILER_MAX, object_size - tail):
+        return None
+    try:
+        fields = json.loads(os.pread(fd, length, object_size - tail - length))
+        trailer = Trailer(
+            name=safe_name(str(fields["name"])), transfer=str(fields["transfer"])[:64], offset=int(fields["offset"]),
+            size=int(fields["size"]), total=int(fields["total"]), mode=int(fields["mode"]) & 0o777,
+            sender=str(fields["sender"])[:64],
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    fits = trailer.size == object_size - tail - length and 0 <= trailer.offset <= trailer.total - trailer.size
+    return trailer if fits and trailer.transfer.isalnum() else None
+
+
+def safe_name(name: str) -> str:
+    """A name for a file in the folder of what is received, and nowhere else."""
+    name = re.sub(r"[\x00-\x1f\x7f]", "_", name.replace("\\", "/").rsplit("/", 1)[-1]).strip()
+    name = name.encode("utf-8", "replace")[:200].decode("utf-8", "ignore")
+    return "received" if name in ("", ".", "..") else name
+
+
+def free_path(folder: Path, name: str, overwrite: bool) -> Path:
+    """Where a file of that name goes: beside one that is there already, if that is to stay."""
+    path, number = folder / name, 0
+    while path.is_dir() or (not overwrite and path.exists()):
+        number += 1
+        path = folder / f"{name}.{number}"
+    return path
+
+
+@dataclass
+class Received:
+    """A file whose parts are coming in."""
+
+    partial: Path
+    name: str
+    total: int
+    mode: int
+    sender: str
+    have: int = 0
+    began: float = 0.0
+
+
+class Receiver:
+    """Writes the files that come to a private agent into a folder."""
+
+    def __init__(self, agent: Agent, folder: Path, overwrite: bool) -> None:
+        self._agent, self._folder, self._overwrite = agent, folder, overwrite
+        self._files: dict[str, Received] = {}
+        self._taken: set[int] = set()  # a transfer still holds them
+
+    def look(self) -> Iterator[dict[str, Any]]:
+        """Files that are whole now. Parts are taken off the agent's memory as they are written."""
+        there = {item.data_id for item in self._agent.status().objects if _is_file(item)}
+        self._taken &= there
+        for data_id in sorted(there):
+            done = None if data_id in self._taken else self._take(data_id)
+            self._delete(data_id)
+            if done:
+                yield done
+
+    def _delete(self, data_id: int) -> None:
+        try:
+            self._agent.delete(data_id)
+        except NotFound:
+            pass
+        except Busy:
+            self._taken.add(data_id)
+
+    def _take(self, data_id: int) -> dict[str, Any] | None:
+        with self._agent.read(data_id, wait=0) as data:
+            trailer = read_trailer(data.fileno(), data.size)
+            row = self._write(data.fileno(), trailer) if trailer else None
+            digest = data.digest
+        if row is None:
+            return {"ok": False, "cause": "an object came that is no file of rostrum send", "bytes": 0}
+        if row.have < row.total:
+            return None
+        path = free_path(self._folder, row.name, self._overwrite)
+        os.chmod(row.partial, row.mode & ~_umask() or 0o600)
+        os.replace(row.partial, path)
+        for key in [key for key, value in self._files.items() if value is row]:
+            del self._files[key]
+        return {
+            "ok": True, "file": str(path), "bytes": row.total, "from": row.sender, "digest": digest,
+            "seconds": time.monotonic() - row.began,
+        }  # fmt: skip
+
+    def _write(self, fd: int, trailer: Trailer) -> Received:
+        row = self._files.get(trailer.transfer)
+        if row is None or row.total != trailer.total:
+            partial = self._folder / f".{trailer.name}.{trailer.transfer[:8]}.part"
+            row = Received(partial, trailer.name, trailer.total, trailer.mode, trailer.sender, began=time.monotonic())
+            partial.unlink(missing_ok=True)
+            self._files[trailer.transfer] = row
+        out = os.open(row.partial, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            os.lseek(out, trailer.offset, os.SEEK_SET)
+            done = 0
+            while done < trailer.size:
+                done += os.sendfile(out, fd, done, trailer.size - done)
+        finally:
+            os.close(out)
+        row.have += trailer.size
+        return row
+
+    def forget(self) -> None:
+        """What did not become whole goes."""
+        for row in self._files.values():
+            row.partial.unlink(missing_ok=True)
+
+
+def _is_file(item: StoredObject) -> bool:
+    return item.app == LAN_APP_ID and item.whole and item.received
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _part(agent: Agent, source: int, trailer: Trailer) -> CreatedFile:
+    """A part of the file and its trailer, in the agent's memory."""
+    tail = trailer.packed()
+    created = agent.create(trailer.size + len(tail))
+    try:
+        copy_file(source, created.fd, trailer.size, trailer.offset)
+        os.pwrite(created.fd, tail, trailer.size)
+    except BaseException:
+        created.close()
+        raise
+    return created
+
+
+def send_file(
+    agent: Agent,
+    source: int,
+    trailer: Trailer,
+    receivers: list[str],
+    watch: Callable[[Any], SendResult],
+    **options: Any,
+) -> list[SendResult]:
+    """Sends a file in parts; the next is read while one travels. Ends with the first that fails for everybody.
+
+    A receiver that failed a part is left out of the next ones.
+    """
+    results: list[SendResult] = []
+    starts = range(0, max(trailer.total, 1), PART_BYTES)
+    ready: list[CreatedFile | BaseException] = []
+
+    def prepare(offset: int) -> None:
+        part = replace(trailer, offset=offset, size=min(PART_BYTES, trailer.total - offset))
+        try:
+            ready.append(_part(agent, source, part))
+        except BaseException as error:  # told by the thread that waits for it
+            ready.append(error)
+
+    prepare(0)
+    for index, offset in enumerate(starts):
+        made = ready.pop(0)
+        if isinstance(made, BaseException):
+            raise made
+        number = int.from_bytes(os.urandom(7), "little")
+        handle = agent.send(number, receivers, source=made, **options)
+        reader = None
+        if index + 1 < len(starts):
+            reader = threading.Thread(target=prepare, args=(offset + PART_BYTES,))
+            reader.start()
+        try:
+            result = watch(handle)
+        finally:
+            if reader:
+                reader.join()
+            with contextlib.suppress(RostrumError):
+                agent.delete(number)
+        results.append(result)
+        receivers = [one.name for one in result.receivers if one.digest_ok]
+        if not receivers:
+            break
+    for left in ready:
+        if isinstance(left, CreatedFile):
+            left.close()
+    return results

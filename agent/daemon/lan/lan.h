@@ -1,0 +1,64 @@
+/* An agent without a manager, on any LAN (--standalone): finds other agents, and grants the paths of its own sends
+ * itself: by multicast where a test shows that it gets through, else handed on from server to server. docs/lan.md.
+ *
+ * It stands in for the connection to the manager: the same requests, the same answers. */
+#ifndef RS_DAEMON_LAN_H
+#define RS_DAEMON_LAN_H
+
+#include "daemon/data/data.h"
+#include "daemon/manager/link.h"
+
+#define RS_LAN_PORT 7072u
+#define RS_LAN_PATHS_MAX 256u    /* asked for or granted */
+#define RS_LAN_ANSWERS_MAX 2000u /* to others, a second */
+
+typedef struct rs_lan rs_lan;
+
+typedef struct {
+    rs_loop *loop;
+    rs_data *data;
+    const char *server, *interface;
+    uint32_t address;
+    uint16_t control_port, data_port;
+    uint64_t boot, seed;
+    uint32_t mtu;
+    bool receives; /* it is one that anybody may send to */
+    /* Asked at once, besides all that multicast reaches; IPv4, host order. */
+    const uint32_t *asked;
+    uint32_t asked_count;
+    const rs_link_callbacks *callbacks; /* on_response, on_failed; copied */
+} rs_lan_options;
+
+/* Another agent, for metrics and programs. */
+typedef struct {
+    const char *name, *host;
+    uint32_t address;
+    uint16_t control_port;
+    uint32_t mtu;
+    bool receives;
+    int multicast; /* 1: it gets there, -1: it does not, 0: not tested lately */
+    rs_time heard; /* ago */
+} rs_lan_peer_info;
+
+/* NULL with words in the log. */
+rs_lan *rs_lan_new(const rs_lan_options *options);
+void rs_lan_free(rs_lan *lan);
+rs_time rs_lan_deadline(const rs_lan *lan);
+void rs_lan_timeout(rs_lan *lan);
+
+/* As the functions of link.h with these names. Receivers are named by server, host or address. */
+rs_status rs_lan_request(rs_lan *lan, const rs_link_request_params *request, char *words, size_t words_size);
+void rs_lan_release(rs_lan *lan, const char *response_id);
+void rs_lan_cancel(rs_lan *lan, const char *request_id);
+void rs_lan_no_light(rs_lan *lan, const char *response_id, const char *const *receivers, uint32_t receiver_count);
+/* The path is in use by that number of the data channel: what is sent to it may have to go elsewhere. */
+void rs_lan_used(rs_lan *lan, const char *response_id, rs_group group);
+/* What a receiver of a path is called by its own agent. */
+const char *rs_lan_own_name(const rs_lan *lan, const char *response_id, const char *receiver);
+void rs_lan_describe(const rs_lan *lan, char *words, size_t words_size);
+
+/* The index-th agent known; false: there are no more. */
+bool rs_lan_peer(const rs_lan *lan, uint32_t index, rs_lan_peer_info *out);
+uint64_t rs_lan_malformed(const rs_lan *lan);
+
+#endif

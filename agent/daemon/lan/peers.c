@@ -1,0 +1,41 @@
+/* The agents of a LAN that this one has heard of. */
+#include "daemon/lan/peers.h"
+
+#include <string.h>
+
+#include "daemon/units.h"
+
+rs_lan_known *rs_lan_peer_at(rs_lan_known *peers, uint32_t address, uint16_t control_port) {
+    for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++)
+        if (peers[i].used && peers[i].address == address && peers[i].control_port == control_port)
+            return &peers[i];
+    return NULL;
+}
+
+rs_lan_known *rs_lan_peer_room(rs_lan_known *peers) {
+    rs_lan_known *oldest = &peers[0];
+    for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++) {
+        if (!peers[i].used)
+            return &peers[i];
+        if (peers[i].heard < oldest->heard)
+            oldest = &peers[i];
+    }
+    return oldest;
+}
+
+/* By the name of its agent, of its host, or its address; the one heard of last. */
+rs_lan_known *rs_lan_peer_named(rs_lan_known *peers, rs_time now, const char *name) {
+    uint32_t address = 0;
+    rs_lan_known *found = NULL;
+    (void)rs_parse_address(name, &address);
+    for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++) {
+        rs_lan_known *p = &peers[i];
+        bool is_it = p->used && p->has_cookie && now - p->heard < RS_LAN_FRESH &&
+                     (strcmp(p->name, name) == 0 || strcmp(p->host, name) == 0 || (address && p->address == address));
+        /* of several agents at an address it is the one that receives */
+        if (is_it && (!found || (p->receives && !found->receives) ||
+                      (p->receives == found->receives && p->heard > found->heard)))
+            found = p;
+    }
+    return found;
+}

@@ -1,0 +1,31 @@
+/* The agents of a LAN that this one has heard of: a table of RS_LAN_PEERS_MAX. */
+#ifndef RS_DAEMON_LAN_PEERS_H
+#define RS_DAEMON_LAN_PEERS_H
+
+#include "daemon/lan/wire.h"
+#include "daemon/loop.h"
+
+#define RS_LAN_PEERS_MAX 1024u        /* the one that was not heard of for the longest time gives way */
+#define RS_LAN_FRESH (60 * RS_SECOND) /* what was found out holds so long */
+
+typedef struct {
+    bool used;
+    char name[RS_LAN_NAME + 1], host[RS_LAN_NAME + 1];
+    uint32_t address;
+    uint16_t lan_port, control_port, mtu;
+    bool receives;
+    uint64_t boot;
+    bool has_cookie;
+    uint64_t cookie; /* that it takes orders by from here */
+    rs_time heard;
+    int multicast; /* 1, -1; holds until `multicast_until` */
+    rs_time multicast_until;
+} rs_lan_known;
+
+rs_lan_known *rs_lan_peer_at(rs_lan_known *peers, uint32_t address, uint16_t control_port); /* or NULL */
+/* A place for another one. */
+rs_lan_known *rs_lan_peer_room(rs_lan_known *peers);
+/* By the name of its agent, of its host, or its address; the one heard of last. NULL: none that takes orders. */
+rs_lan_known *rs_lan_peer_named(rs_lan_known *peers, rs_time now, const char *name);
+
+#endif

@@ -1,0 +1,101 @@
+"""Files on a LAN without a manager: what a received object may make of a folder, and words where there is nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rostrum.client.cli import main
+from rostrum.client.lan import TRAILER_MAGIC, Nic, Trailer, _peers_of, free_path, nic_for, read_trailer, safe_name
+from rostrum.client.values import RostrumError
+
+
+def _object(tmp_path: Path, data: bytes) -> tuple[int, int]:
+    path = tmp_path / "object"
+    path.write_bytes(data)
+    return os.open(path, os.O_RDONLY), len(data)
+
+
+TRAILER = Trailer("model.bin", "0af3", 0, 5, 5, 0o644, "10.0.0.1")
+
+
+def test_trailer__says_what_was_sent(tmp_path: Path) -> None:
+    fd, size = _object(tmp_path, b"hello" + TRAILER.packed())
+    assert read_trailer(fd, size) == TRAILER
+    os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"size": 6}, {"offset": -1}, {"offset": 1}, {"total": 4}, {"transfer": "../x"}, {"transfer": ""},
+        {"name": None, "size": "x"}, {"mode": "rwx"}, {"total": 1e400},
+    ],
+)  # fmt: skip
+def test_trailer__that_contradicts_its_object_is_none(tmp_path: Path, fields: dict[str, object]) -> None:
+    body = json.dumps(TRAILER.__dict__ | fields).encode()
+    fd, size = _object(tmp_path, b"hello" + body + struct.pack("<I", len(body)) + TRAILER_MAGIC)
+    assert read_trailer(fd, size) is None
+    os.close(fd)
+
+
+def test_trailer__garbage(tmp_path: Path) -> None:
+    seed = int(os.environ.get("LAN_SEED", "7"))
+    print(f"LAN_SEED={seed}")
+    randomly = random.Random(seed)
+    whole = b"hello" + TRAILER.packed()
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(randomly.randint(1, 6)):
+            data[randomly.randrange(len(data))] = randomly.randrange(256)
+        fd, size = _object(tmp_path, bytes(data[randomly.randint(0, 8) :]))
+        found = read_trailer(fd, size)
+        os.close(fd)
+        assert found is None or (found.name == safe_name(found.name) and 0 <= found.offset <= found.total)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("../../etc/passwd", "passwd"), ("..", "received"), ("", "received"), ("a\x00b\n", "a_b_"),
+     ("c:\\x\\y.bin", "y.bin"),
+     ("/", "received"), ("ok name.txt", "ok name.txt")],
+)  # fmt: skip
+def test_safe_name__stays_in_its_folder(given: str, name: str) -> None:
+    assert safe_name(given) == name
+
+
+def test_free_path__leaves_what_is_there(tmp_path: Path) -> None:
+    assert free_path(tmp_path, "x", False).name == "x"
+    (tmp_path / "x").touch()
+    (tmp_path / "x.1").touch()
+    assert free_path(tmp_path, "x", False).name == "x.2"
+    assert free_path(tmp_path, "x", True).name == "x"
+
+
+def test_peers__of_the_agents_metrics() -> None:
+    line = (
+        'rostrum_agent_lan_peer_mtu_bytes{name="h3",host="lab-a",address="10.0.0.3",port="7071",receives="1",'
+        'multicast="-1"} 9000\n'
+    )
+    (peer,) = _peers_of("# HELP x y\n" + line)
+    assert (peer.title, peer.mtu, peer.receives, peer.multicast) == ("lab-a (10.0.0.3)", 9000, True, False)
+
+
+def test_interface__that_is_not_there_is_told_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rostrum.client.lan.interfaces", lambda: [Nic("eth0", "10.0.0.9")])
+    assert nic_for([], "10.0.0.9").name == "eth0"
+    with pytest.raises(RostrumError, match=r"no interface eth7 .*eth0 \(10.0.0.9\)"):
+        nic_for([], "eth7")
+
+
+def test_send__to_nobody_is_a_usage_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    result = CliRunner().invoke(main, ["send", str(file)])
+    assert result.exit_code == 2
+    assert "--to names no server" in result.output
