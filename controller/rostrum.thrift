@@ -55,7 +55,9 @@ struct LivePath {
   3: required string group,
   4: required PathKind kind,
   5: required list<string> receivers (max = "16384"),
-  6: required i64 accepted_size
+  6: required i64 accepted_size,
+  /** Ours: by which it sends; absent = REPUBLIC. */
+  7: optional Protocol protocol
 }
 
 /** An option of an engine, for people who choose its value: a decimal number, here in thousandths. */

@@ -170,6 +170,7 @@ class LivePath:
     kind: PathKind
     receivers: tuple[str, ...]
     accepted_size: int
+    protocol: Protocol = Protocol.REPUBLIC
 
 
 @dataclass(frozen=True)

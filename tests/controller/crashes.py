@@ -121,6 +121,7 @@ class MortalTimeline(Timeline):
                     response.kind,
                     request.receivers,
                     response.accepted_size,
+                    response.protocol,
                 )
         elif isinstance(action, act.NotifyFailed):
             self.believed.pop(action.path_id, None)

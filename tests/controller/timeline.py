@@ -173,4 +173,5 @@ def live_path(path: Path) -> LivePath:
         PathKind(path.kind),
         path.request.receivers,
         path.accepted_size,
+        path.protocol,
     )

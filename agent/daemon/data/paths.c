@@ -294,6 +294,7 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
            kind_text(response->kind), count, path->request_id, path->response_id);
     path->state = RS_PATH_STATE_GRANTED;
     path->kind = response->kind;
+    path->protocol = response->protocol;
     path->group_address = response->group;
     path->accepted_size = response->accepted_size;
     s->ever_granted = true;
@@ -442,7 +443,8 @@ static void describe_live(const rs_sending *s, const rs_path *path, rs_link_live
                                .kind = path->kind,
                                .receivers = names,
                                .receiver_count = count,
-                               .accepted_size = path->accepted_size};
+                               .accepted_size = path->accepted_size,
+                               .protocol = path->protocol};
 }
 
 static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {

@@ -16,6 +16,7 @@ typedef struct {
     rs_group group; /* RS_NO_GROUP until granted */
     uint32_t group_address;
     rs_path_kind kind;
+    rs_protocol protocol;
     bool has_light; /* the next session's: its switches said so already */
     uint64_t accepted_size;
     rs_time bound_at;                       /* when the wait for an answer ends */

@@ -71,7 +71,9 @@ static uint32_t live_paths(rs_link_live_path_fn *live_path, void *context, rs_th
                                     .group = dotted(from.group, groups[count]),
                                     .kind = circuit ? RS_THRIFT_PATH_KIND_CIRCUIT : RS_THRIFT_PATH_KIND_PACKET,
                                     .receivers = texts(from.receivers, from.receiver_count),
-                                    .accepted_size = (int64_t)from.accepted_size};
+                                    .accepted_size = (int64_t)from.accepted_size,
+                                    .has_protocol = from.protocol != RS_PROTOCOL_REPUBLIC,
+                                    .protocol = (int32_t)from.protocol + RS_THRIFT_PROTOCOL_REPUBLIC};
         bool good = is_named(from.request_id) && is_named(from.response_id) && from.accepted_size <= INT64_MAX &&
                     are_named(from.receivers, from.receiver_count);
         size_t size = good ? rs_thrift_size(&rs_thrift_shape_live_path, to) : 0;

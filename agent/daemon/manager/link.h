@@ -216,6 +216,7 @@ typedef struct {
     const char *const *receivers;
     uint32_t receiver_count;
     uint64_t accepted_size;
+    rs_protocol protocol;
 } rs_link_live_path;
 
 /* Any callback may be NULL but `watch`. */

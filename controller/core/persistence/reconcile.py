@@ -20,7 +20,7 @@ from rostrum.controller.core.requests.path_setup import to_packet
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.text import listed
-from rostrum.controller.core.values import Budget, LivePath, PathRequest, Stamps, State
+from rostrum.controller.core.values import Budget, LivePath, PathRequest, Protocol, Stamps, State
 from rostrum.topologies.model import Ocs
 
 
@@ -40,6 +40,8 @@ def adopt(core: Core, server: str, live: LivePath, now: int) -> None:
     request = PathRequest(live.request_id, server, server, receivers, live.accepted_size, live.accepted_size)
     path = Path(live.response_id, request, Stamps(now, accepted=now), adopted=True)
     path.kind, path.group, path.accepted_size = live.kind, live.group, live.accepted_size
+    if live.protocol is Protocol.WAN:  # RDCM's overlay went with the manager that had it
+        path.protocol = Protocol.WAN
     path.reason = "adopted from its agent after the manager's restart"
     path.to(State.CONFIGURING, now)
     path.to(State.ACTIVE, now)

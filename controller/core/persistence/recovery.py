@@ -168,6 +168,8 @@ class Paths:
             record["circuit"] = path.circuit_id
         if path.adopted:
             record["adopted"] = True
+        if path.protocol is Protocol.WAN:
+            record["protocol"] = path.protocol.value
         if path.backup:
             record["overlay"] = path.backup.version
         return record
@@ -219,6 +221,8 @@ def _hold(core: Core, path: Path, record: Any, now: int) -> str:
     path.kind, path.group, path.hops, path.reason = kind, group, hops, record["reason"]
     path.accepted_size, path.rate_bps = record["size"], record["rate_bps"]
     path.reconfiguration_ns, path.adopted = record["reconfiguration_ns"], record.get("adopted", False)
+    if "protocol" in record:
+        path.protocol = Protocol(record["protocol"])
     path.stamps.accepted = core.durable.monotonic(record["accepted"])
     path.to(State.CONFIGURING, now)
     if hops:

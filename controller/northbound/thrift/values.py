@@ -115,6 +115,7 @@ def live_paths(info: Any) -> tuple[LivePath, ...]:
                 path_kind(need(one, "kind", int)),
                 texts(one, "receivers"),
                 need(one, "accepted_size", int),
+                Protocol.REPUBLIC if one.protocol is None else member(Protocol, one.protocol),
             )
         )
     return tuple(found)

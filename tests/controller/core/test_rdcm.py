@@ -510,6 +510,19 @@ def test_protocol__within_a_rack_there_is_no_tree_to_mend() -> None:
     assert (again.protocol, again.kind) == (Protocol.WAN, PathKind.PACKET) and "wan: asked for" in again.reason
 
 
+@pytest.mark.parametrize("journal", [True, False])
+def test_restart__a_path_by_wan_stays_one(journal: bool) -> None:
+    """By the journal, else by what its agent tells of it."""
+    line = MortalTimeline(load("fat-tree-4"))
+    names = sorted(line.topology.servers)[:4]
+    for server in names:
+        line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm", "wan")))
+    path = line.ask(*names, origin=names[0], protocol=Protocol.WAN)
+    assert path.protocol is Protocol.WAN
+    line.restart(journal=journal)
+    assert line.path(path.id).protocol is Protocol.WAN
+
+
 def test_restart__failed_links_and_overlay_survive() -> None:
     """A new manager with the records of the old one: the same tree, the same links left alone, newer views."""
     line = MortalTimeline(load("fat-tree-4"))

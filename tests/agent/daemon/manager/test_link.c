@@ -6,7 +6,7 @@
 static void start__says_hello_with_the_paths_held(void **state) {
     fixture *f = *state;
     static const char *const receivers[] = {"h3"};
-    f->live[0] = (rs_link_live_path){"r0", "p0", 0xefc00001, RS_PATH_CIRCUIT, receivers, 1, 500};
+    f->live[0] = (rs_link_live_path){"r0", "p0", 0xefc00001, RS_PATH_PACKET, receivers, 1, 500, RS_PROTOCOL_WAN};
     f->lives = 1;
     rs_link_start(f->link, f->now);
     link_peer_accept(&f->peer);
@@ -30,6 +30,7 @@ static void start__says_hello_with_the_paths_held(void **state) {
     assert_string_equal(path->group, "239.192.0.1");
     assert_string_equal(*(const char *const *)path->receivers.items, "h3");
     assert_int_equal(path->accepted_size, 500);
+    assert_true(path->has_protocol && path->protocol == RS_THRIFT_PROTOCOL_WAN);
     link_args_free(hello);
     assert_false(rs_link_up(f->link));
     send_frame(f, link_frame_welcome("m"));
@@ -401,7 +402,7 @@ static void response__twice_leaves_the_live_path_alone(void **state) {
     ask(f, "r1");
     grant(f, "r1", "p1");
     turn_until(f, f->responses == 1);
-    f->live[0] = (rs_link_live_path){"r1", "p1", 0xefc00005, RS_PATH_CIRCUIT, NULL, 0, 1};
+    f->live[0] = (rs_link_live_path){"r1", "p1", 0xefc00005, RS_PATH_CIRCUIT, NULL, 0, 1, RS_PROTOCOL_REPUBLIC};
     f->lives = 1;
     uint64_t frames = rs_link_stats_get(f->link).frames_in;
     grant(f, "r1", "p1");
