@@ -20,7 +20,7 @@ from rostrum.lab.processes import bench_programs
 from rostrum.topologies.places import build_folder, short
 from rostrum.topologies.units import Size
 
-SECONDS = {True: 12.0, False: 30.0}  # of data at the link's rate, quick or not
+SECONDS = {True: 20.0, False: 30.0}  # of data at the link's rate, quick or not
 
 
 def _numbers(text: str | None, usual: tuple[float, ...]) -> tuple[float, ...]:
@@ -33,7 +33,7 @@ def _numbers(text: str | None, usual: tuple[float, ...]) -> tuple[float, ...]:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Round trips of 0 and 50 ms, losses of 0 and 0.3 %: about ten minutes.")
+@click.option("--quick", is_flag=True, help="Round trips of 0 and 50 ms, losses of 0 and 0.3 %: some 15 minutes.")
 @click.option("--rtt", "rtts", metavar="MS,...", help="Round trips in milliseconds [0,10,50,100,200].")
 @click.option("--loss", "losses", metavar="PERCENT,...", help="Lost packets in percent [0,0.1,0.3,1,5].")
 @click.option("--burst", "bursts", metavar="N,...", help="Packets lost in a row, in the mean [1,10].")
@@ -43,7 +43,7 @@ def _numbers(text: str | None, usual: tuple[float, ...]) -> tuple[float, ...]:
 @click.option("--queue", type=Size(least=10_000), default="1M", show_default=True, help="Before that link.")
 @click.option("--receivers", type=click.IntRange(1, 10), default=3, show_default=True)
 @click.option("--mtu", type=click.IntRange(576, 9000), default=1500, show_default=True)
-@click.option("--seconds", type=click.FloatRange(1, 60), help="Of data in a run, at the link's rate [30; quick: 12].")
+@click.option("--seconds", type=click.FloatRange(1, 60), help="Of data in a run, at the link's rate [30; quick: 20].")
 @click.option("--seed", type=click.IntRange(1, 2**31), help="Of data and losses [a new one, printed].")
 @click.option("--resume", is_flag=True, help="Go on with the file: what was run is not run again.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),

@@ -212,7 +212,10 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         p->velocity = VELOCITY_FIRST;
     } else if (p->queue > wanted) {
         double over = (double)(p->queue - wanted) / trip / 2;
-        double to = (double)p->delivered_bps * (1 - (over < SLOWER_MOST ? over : SLOWER_MOST));
+        over = over < SLOWER_MOST ? over : SLOWER_MOST;
+        double to = (double)p->delivered_bps * (1 - over);
+        if ((double)s->sent_bps < 0.9 * rate) /* a host that was busy sent less: what came out is not all that could */
+            to = rate * (1 - over * w->trips);
         set_rate(p, to < rate ? to : rate);
         p->velocity = VELOCITY_FIRST;
         if (rate < FAR_BELOW * (double)p->best_bps) /* it carries that no more */
