@@ -195,11 +195,12 @@ static rs_report own_report(rs_node *node, rs_time now, rs_receiving *x, tree *t
     return own;
 }
 
-/* The packet behind one that asks for a report asks again, for those that lost the first. */
+/* The packet behind one that asks for a report asks again, for those that lost the first. On a slow path each asks:
+ * then every other one counts. */
 void rs_tree_mark(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
     tree *t = of(x);
     bool again = t->mark_sn != UINT64_MAX && sn == t->mark_sn + 1;
-    t->mark_sn = sn;
+    t->mark_sn = again ? UINT64_MAX : sn;
     if (now >= t->far_until)
         t->far_until = 0;
     if (again)

@@ -227,6 +227,22 @@ static void slow_one_deep_in_the_tree__the_rate_follows_it(void **state) {
     net_free(n);
 }
 
+/* A path so slow that each packet asks for a report: none of them is taken for a repeated question. */
+static void slow_path__reports_come(void **state) {
+    (void)state;
+    seen s = {0};
+    rs_config slow = by_tree;
+    slow.nic_rate_bps = GIGABIT / 50;
+    net *n = net_new(SERVERS, &slow, 13);
+    net_knob(n)->watch = watch;
+    net_knob(n)->watch_context = &s;
+    net_send_all(n, 1, UINT64_C(4) << 20); /* 472 packets */
+    net_at(n, 20 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    assert_true(s.at_sender > 400); /* two speakers, at every other packet */
+    net_free(n);
+}
+
 static bool gone_around(const net *n, rs_peer server) {
     const net_told *log;
     for (uint32_t i = 0; (log = net_event_nth(n, 0, RS_EV_LOG, i)); i++)
@@ -322,6 +338,7 @@ int main(void) {
         cmocka_unit_test(sender_pauses__all_are_whole),
         cmocka_unit_test(no_datagrams__all_are_whole),
         cmocka_unit_test(slow_one_deep_in_the_tree__the_rate_follows_it),
+        cmocka_unit_test(slow_path__reports_come),
         cmocka_unit_test(liar__is_gone_around),
         cmocka_unit_test(some_old_agents__report_directly),
         cmocka_unit_test(many_old_agents__nobody_reports_by_the_tree),
