@@ -143,31 +143,48 @@ def test_a_fetch_from_nobody_says_what_each_said(lab: World) -> None:
             app.next(start_fetch(app, 9, holders))
 
 
-def test_a_receiver_that_was_killed_fetches_what_is_missing_by_itself(lab: World, disk: Path) -> None:
-    size = 96 * MIB
-    data = content(size, 5)
-    lab.start("h1")
+def pieces_on(disk: Path) -> int:
+    """By the manifests."""
+    found = [path.read_bytes() for path in disk.rglob("*.pieces")]
+    return sum(any(one[at : at + 48]) for one in found for at in range(256, len(one), 48))
+
+
+def kill_at_half(lab: World, disk: Path, data: bytes) -> int:
+    """A receiver with a disk is killed in the middle of a send; its pieces on disk."""
+    lab.start("h1", "--silence-bound", "1s")
     receiver = lab.start("h2", *to_disk(disk, "h2"))
     sender = lab.app("h1")
     sender.add(7, data)
     tag = sender.start_send(7, ["h2"])
-    manifest = disk / "h2"
-    half = size // MIB // 2
-
-    def pieces() -> int:
-        found = [path.read_bytes() for path in manifest.rglob("*.pieces")]
-        return sum(any(one[at : at + 48]) for one in found for at in range(256, len(one), 48))
-
-    wait_until(lambda: pieces() >= half, "half of the pieces")
+    wait_until(lambda: pieces_on(disk) >= len(data) // MIB // 2, "half of the pieces")
     receiver.kill()
-    kept = pieces()
     result, _ = sender.finish_send(tag)
     assert not result.ok
+    return pieces_on(disk)
+
+
+def test_a_receiver_that_was_killed_fetches_what_is_missing_by_itself(lab: World, disk: Path) -> None:
+    size = 96 * MIB
+    data = content(size, 5)
+    kept = kill_at_half(lab, disk, data)
     again = lab.start("h2", *to_disk(disk, "h2"))
     with App(again) as app:
         assert app.read(7, 60_000) == data
     line = again.wait_log("fetched=")
-    assert kept >= half and f"fetched={size - kept * MIB} kept={kept * MIB}" in line
+    assert kept >= size // MIB // 2 and f"fetched={size - kept * MIB} kept={kept * MIB}" in line
+
+
+def test_what_was_kept_of_a_send_that_failed_does_not_harm_the_next_one(lab: World, disk: Path) -> None:
+    data = content(64 * MIB, 8)
+    kill_at_half(lab, disk, data)
+    sender = lab.app("h1")
+    sender.delete(7)  # there is nobody to fetch it from
+    again = lab.start("h2", *to_disk(disk, "h2"))
+    again.wait_log("pieces on disk")
+    sender.add(7, data)
+    assert sender.send(7, ["h2"]).ok
+    with App(again) as app:
+        assert app.read(7) == data
 
 
 def test_a_holder_of_other_bytes_is_left_for_one_that_has_the_right_ones(lab: World) -> None:

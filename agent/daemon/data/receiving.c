@@ -36,6 +36,7 @@ struct rs_receiving {
     uint64_t size;
     uint32_t session;
     bool allocated;      /* all room is there */
+    bool resumed;        /* pieces of it were here before: each counts until its bytes come again */
     rs_time allocate_at; /* when the next piece of it is made */
     bool complete;       /* every byte is there */
     int64_t started_ns;
@@ -174,6 +175,7 @@ static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *
         snprintf(cause, size, "no room at %.30s: %.115s", agent->options.server, error.words);
     else
         rs_digest_tree_tell(r->tree, piece_came, r->base.object);
+    r->resumed = r->base.object && r->base.object->pieces->known > 0;
     return r->base.object != NULL;
 }
 
@@ -315,6 +317,8 @@ static uint8_t *place_of(rs_agent *agent, rs_receiving *r, uint64_t offset, uint
         rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.words);
         return NULL;
     }
+    for (uint64_t piece = offset / RS_DIGEST_CHUNK; r->resumed && piece * RS_DIGEST_CHUNK < offset + length; piece++)
+        rs_store_piece_gone(r->base.object, piece); /* until it is digested again: what comes may be wrong */
     return r->base.object->map + offset;
 }
 

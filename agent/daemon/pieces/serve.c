@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -278,8 +279,7 @@ static bool wrote(client *c, ssize_t sent) {
     return false;
 }
 
-/* Bytes of a piece go out by the rate; what is said besides does not count. A file that somebody shortened ends the
- * connection: the kernel says EFAULT. */
+/* Bytes of a piece go out by the rate; what is said besides does not count. */
 static void write_out(client *c) {
     rs_piece_server *server = c->server;
     for (uint32_t budget = TURN_BYTES; budget > 0 && !c->over;) {
@@ -298,9 +298,14 @@ static void write_out(client *c) {
                 return;
             }
             uint64_t left = c->end - c->at, most = left < budget ? left : budget;
-            ssize_t sent = send(c->watch.fd, c->object->map + c->at, (size_t)most, MSG_NOSIGNAL | MSG_DONTWAIT);
+            off_t offset = (off_t)c->at; /* without a copy; 0: somebody shortened the file */
+            ssize_t sent = sendfile(c->watch.fd, c->object->fd, &offset, (size_t)most);
             if (!wrote(c, sent))
                 return;
+            if (sent == 0) {
+                c->over = true;
+                return;
+            }
             c->at += (uint64_t)sent;
             budget -= (uint32_t)sent;
             server->stats.bytes += (uint64_t)sent;
