@@ -19,6 +19,7 @@ from rostrum.topologies.units import Duration
 
 from . import report
 from .agent import Agent, SendHandle
+from .folders import pack, unpack
 from .names import agent_socket, data_id_of
 from .values import AlreadyThere, NotFound, RostrumError, SendResult
 
@@ -79,8 +80,17 @@ WAIT = Duration(least_s=0.001, bare="s")  # a number alone is seconds
 Connect = Callable[[], Agent]
 
 
+class _FileOrFolder(click.File):
+    """An open file, or the path of a folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str | os.PathLike) and Path(value).is_dir():
+            return Path(value)
+        return super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=_FileOrFolder("rb"))
 @click.option("--to", "receivers", multiple=True, help="Servers, separated by commas; may be repeated.")
 @click.option(
     "--wait-for", type=click.IntRange(min=1), help="Without an agent: all that run rostrum receive, once these are N."
@@ -109,7 +119,7 @@ Connect = Callable[[], Agent]
 @which_agent
 def send(
     connect: Connect,
-    file: BinaryIO,
+    file: BinaryIO | Path,
     receivers: tuple[str, ...],
     wait_for: int | None,
     interface: str | None,
@@ -122,7 +132,7 @@ def send(
     replace: bool,
     as_json: bool,
 ) -> None:
-    """Send FILE (- for standard input) to many servers at once.
+    """Send FILE (- for standard input; or a folder, as one object) to many servers at once.
 
     The exit status is 0 only if every receiver has the whole object and its digest is right. Ctrl-C, SIGTERM and
     SIGHUP cancel the send; the sender's copy goes as ever.
@@ -131,7 +141,7 @@ def send(
       rostrum send model.bin --to h3,h4             on h3: rostrum read model.bin -o model.bin
       rostrum send model.bin --to h3,h4 --data-id 7
       rostrum send model.bin --server h1 --to h3    from server h1 of the running lab
-      tar c folder | rostrum send - --data-id folder --to h3,h4
+      rostrum send folder --to h3,h4                on h3: rostrum read folder --folder -o folder
       rostrum send model.bin --to h3 --json | jq '.receivers[].complete_ms'
 
     Where no agent runs, it sends to those that run `rostrum receive` on the LAN (docs/lan.md):
@@ -143,9 +153,11 @@ def send(
     names = [name.strip() for given in receivers for name in given.split(",") if name.strip()]
     if not names and not wait_for:
         raise click.UsageError("--to names no server")
-    source = Path(getattr(file, "name", "-")).name
+    source = file.resolve().name if isinstance(file, Path) else Path(getattr(file, "name", "-")).name
     source = "" if source in ("-", "<stdin>") else source
     if wait_for or interface or _alone():
+        if isinstance(file, Path):
+            raise click.UsageError(f"{file} is a folder, and a folder needs an agent here: send an archive of it (tar)")
         from .lan_commands import send_on_lan  # not needed where an agent runs
 
         send_on_lan(file, names, wait_for, wait, interface, as_json, data_id or source or "received", deadline=deadline,
@@ -154,11 +166,11 @@ def send(
     if not data_id and not source:
         raise click.UsageError("standard input has no name: give the object one with --data-id")
     number = number_of(data_id or source)
-    with connect() as agent, _ended_like_ctrl_c():
+    with connect() as agent, _ended_like_ctrl_c(), _packed(file) as content:
         if replace:
             with contextlib.suppress(NotFound):
                 agent.delete(number)
-        handle = agent.send(number, names, wait, deadline, stragglers=stragglers, protocol=protocol, source=file)
+        handle = agent.send(number, names, wait, deadline, stragglers=stragglers, protocol=protocol, source=content)
         try:  # not a line later: an interrupt must find it
             result = _watch(handle, quiet=as_json)
         except AlreadyThere:  # and that one is not this command's
@@ -185,6 +197,19 @@ def _alone() -> bool:
     except RostrumError:  # several
         return False
     return not os.environ.get("ROSTRUM_SOCKET") and not path.exists()
+
+
+@contextlib.contextmanager
+def _packed(file: BinaryIO | Path) -> Iterator[BinaryIO | int]:
+    """The file, or an archive of the folder."""
+    if not isinstance(file, Path):
+        yield file
+        return
+    descriptor = pack(file)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -230,10 +255,13 @@ def _tidy(agent: Agent, data_id: int) -> None:
 @click.argument("data_id")
 @click.option("-o", "--output", required=True, help="File to write; - is standard output.")
 @click.option("--wait", default="60s", show_default=True, type=Duration(bare="s"), help="How long to wait for it.")
+@click.option("--folder", is_flag=True, help="It is a folder: make it at --output, where nothing is yet.")
 @click.option("--delete", "delete_after", is_flag=True, help="Delete it from this server afterwards.")
 @JSON
 @which_agent
-def read(connect: Connect, data_id: str, output: str, wait: float, delete_after: bool, as_json: bool) -> None:
+def read(
+    connect: Connect, data_id: str, output: str, wait: float, folder: bool, delete_after: bool, as_json: bool
+) -> None:
     """Write object DATA_ID, received by this server, to a file, as soon as it is whole.
 
     DATA_ID is the number or name that it was sent under; a file's name if none was given.
@@ -241,11 +269,13 @@ def read(connect: Connect, data_id: str, output: str, wait: float, delete_after:
     \b
       rostrum read model.bin -o model.bin
       rostrum read 7 --server h5 -o copy.bin        from server h5 of the running lab
-      rostrum read folder -o - --wait 10min | tar x
+      rostrum read folder --folder -o folder --wait 10min
     """
     number = number_of(data_id)
     with connect() as agent, agent.read(number, wait=wait) as data:
-        if output == "-":
+        if folder:
+            unpack(data.fd, Path(output))
+        elif output == "-":
             for piece in data.chunks():
                 sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
