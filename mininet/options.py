@@ -13,6 +13,7 @@ class Options:
     run: str  # folder
     parts: tuple[str, ...] = ("ocs", "manager", "agents")
     quota: str = "4G"
+    to_disk: str = ""  # folder on a disk: each agent keeps received objects in one of its own there
     reserve: str = "128M"  # memory each agent keeps ready: that of virtual machines is slow to come
     core_links: str = "patch"
     p4_target: str = ""  # what plays P4 switches, if there are any
