@@ -22,8 +22,8 @@
 #define RS_QSM_FORWARD_RATE 20000 /* packets a second that a node forwards: fixed (end of Sec. 2.3.3) */
 #define RS_QSM_BUCKETS 1024u
 #define RS_QSM_RETRY (3 * INT64_C(1000000)) /* a token is passed again then, each time twice as long after it, */
-#define RS_QSM_TRIES 5u                     /* so many times in all */
-#define RS_QSM_TRIED (31 * RS_QSM_RETRY)
+#define RS_QSM_TRIES 7u                     /* so many times in all: a node with much to do is waited for */
+#define RS_QSM_TRIED (127 * RS_QSM_RETRY)
 #define RS_QSM_PATIENCE \
     (3000 * INT64_C(1000000))                     /* a node that takes no token for so long is waited for no more: the
                                                    * time after which the manager leaves it out, too (its lease) */
@@ -48,11 +48,12 @@ typedef struct rs_qsm_stream {
     rs_qsm_view *view;
     rs_peer sender;
     uint32_t incarnation;
-    uint64_t prefix; /* Everything up to here has come, or is given up. */
-    uint64_t newest; /* It came, or the sender says that it was sent. */
-    uint64_t cutoff; /* What is missing up to here is lost (Sec. 2.3.3). */
-    uint32_t found;  /* So many packets were missing of those that the last token made lost. */
-    uint64_t told;   /* At the leader: the newest one in the last round, the next one's cutoff. */
+    uint64_t prefix;      /* Everything up to here has come, or is given up. */
+    uint64_t newest;      /* It came, or the sender says that it was sent. */
+    uint64_t cutoff;      /* What is missing up to here is lost (Sec. 2.3.3). */
+    uint64_t last_cutoff; /* The last token's. */
+    uint32_t found;       /* So many packets were missing of those that the last token made lost. */
+    uint64_t told;        /* At the leader: the newest one in the last round, the next one's cutoff. */
     uint64_t stable, cached;
     uint64_t spread; /* At the leader: all nodes were told that it is stable up to here. */
     uint64_t asked;  /* Packets of other partitions up to here were asked for in `asked_round`. */

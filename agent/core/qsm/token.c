@@ -93,9 +93,14 @@ static holding holding_of(rs_qsm_view *view, rs_qsm_entry *e) {
     rs_qsm_stream *stream = rs_qsm_stream_get(view, e->sender, e->incarnation);
     if (!stream)
         return (holding){0};
-    if (e->cutoff > stream->cutoff) {
-        stream->found = rs_qsm_stream_missing(stream, stream->cutoff, e->cutoff);
-        stream->cutoff = e->cutoff;
+    /* A token may come before packets that were sent before it: what is newer than all that came here is lost only when
+     * the next one comes, and it is still not here. */
+    uint64_t cutoff = e->cutoff < stream->newest ? e->cutoff : stream->newest;
+    cutoff = cutoff > stream->last_cutoff ? cutoff : stream->last_cutoff;
+    stream->last_cutoff = e->cutoff > stream->last_cutoff ? e->cutoff : stream->last_cutoff;
+    if (cutoff > stream->cutoff) {
+        stream->found = rs_qsm_stream_missing(stream, stream->cutoff, cutoff);
+        stream->cutoff = cutoff;
     }
     stream->cached = e->cached > stream->cached ? e->cached : stream->cached;
     rs_qsm_stream_stable(stream, e->stable);
