@@ -150,8 +150,8 @@ def pieces_on(disk: Path) -> int:
 
 
 def kill_at_half(lab: World, disk: Path, data: bytes) -> int:
-    """A receiver with a disk is killed in the middle of a send; its pieces on disk."""
-    lab.start("h1", "--silence-bound", "1s")
+    """A receiver with a disk is killed in the middle of a send, which is slow enough for that; its pieces on disk."""
+    lab.start("h1", "--silence-bound", "1s", "--nic-rate", "100M")
     receiver = lab.start("h2", *to_disk(disk, "h2"))
     sender = lab.app("h1")
     sender.add(7, data)
@@ -164,7 +164,7 @@ def kill_at_half(lab: World, disk: Path, data: bytes) -> int:
 
 
 def test_a_receiver_that_was_killed_fetches_what_is_missing_by_itself(lab: World, disk: Path) -> None:
-    size = 96 * MIB
+    size = 32 * MIB
     data = content(size, 5)
     kept = kill_at_half(lab, disk, data)
     again = lab.start("h2", *to_disk(disk, "h2"))
@@ -175,7 +175,7 @@ def test_a_receiver_that_was_killed_fetches_what_is_missing_by_itself(lab: World
 
 
 def test_what_was_kept_of_a_send_that_failed_does_not_harm_the_next_one(lab: World, disk: Path) -> None:
-    data = content(64 * MIB, 8)
+    data = content(32 * MIB, 8)
     kill_at_half(lab, disk, data)
     sender = lab.app("h1")
     sender.delete(7)  # there is nobody to fetch it from
