@@ -286,6 +286,64 @@ static void liar__is_gone_around(void **state) {
     net_free(n);
 }
 
+#define FROM 300u
+#define TO 330u /* fragments that a receiver's memory changes, and that all others miss on the tree */
+
+typedef struct {
+    rs_peer holder;
+    uint64_t wrong_repairs; /* of these fragments, by the holder */
+} spoiler;
+
+static bool only_the_holder_hears(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    const spoiler *w = context;
+    (void)n;
+    return to != w->holder && h->sn >= FROM && h->sn < TO && !(h->flags & RS_DATA_REPAIR);
+}
+
+static void see_repairs(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
+                        size_t length, void *context) {
+    spoiler *w = context;
+    rs_data_header h;
+    (void)n, (void)to;
+    if (arrives && channel == RS_CH_PEER_DATAGRAM && from == w->holder && rs_wire_decode_data(header, length, &h))
+        w->wrong_repairs += h.sn >= FROM && h.sn < TO;
+}
+
+/* One that repairs those below it does so with changed bytes. They find out by the digest, fetch the pieces again, from
+ * who has the right ones, and nobody fails; so does the one itself. */
+static void parent__repairs_with_changed_bytes(void **state) {
+    (void)state;
+    uint32_t parents = 0, fetched = 0;
+    for (rs_peer holder = 1; holder < SERVERS; holder++) {
+        spoiler w = {.holder = holder};
+        net *n = net_new(SERVERS, &by_tree, 100 + holder);
+        net_digest(n, (rs_digest){.algorithm = 1, .length = 16, .value = {1}});
+        net_knobs *k = net_knob(n);
+        k->drop = only_the_holder_hears;
+        k->watch = see_repairs;
+        k->drop_context = k->watch_context = &w;
+        net_spoils(n, holder, FROM, TO);
+        net_send_all(n, 1, 1000 * 8896);
+        net_at(n, 10 * SEC);
+        const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
+        if (!done || !done->event.ok)
+            net_show(n);
+        assert_true(done && done->event.ok);
+        assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 0);
+        parents += w.wrong_repairs > 0;
+        for (rs_peer i = 1; i < SERVERS; i++) {
+            assert_true(net_has(n, i, 1));
+            assert_int_equal(net_wrong(n, i, 1), 0);
+            assert_true(net_fetches(n, i) <= 2); /* these lie in two pieces at most: not for ever */
+            fetched += i != holder && net_fetches(n, i) > 0;
+        }
+        net_free(n);
+    }
+    print_message("%u of %u repaired others with changed bytes, %u fetched pieces again\n", parents, SERVERS - 1,
+                  fetched);
+    assert_true(parents > 0 && fetched > 0);
+}
+
 /* Agents that do not know the tree are not told of it, and hold the sender back as ever. */
 static void some_old_agents__report_directly(void **state) {
     (void)state;
@@ -340,6 +398,7 @@ int main(void) {
         cmocka_unit_test(slow_one_deep_in_the_tree__the_rate_follows_it),
         cmocka_unit_test(slow_path__reports_come),
         cmocka_unit_test(liar__is_gone_around),
+        cmocka_unit_test(parent__repairs_with_changed_bytes),
         cmocka_unit_test(some_old_agents__report_directly),
         cmocka_unit_test(many_old_agents__nobody_reports_by_the_tree),
     };
