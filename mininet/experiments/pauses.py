@@ -102,7 +102,7 @@ def trial(
         began = time.monotonic()
         handle = sender.send(first, FAR, wait=RESULT_S, protocol=protocol)
         if phase != "requested":
-            _until_phase(handle, phase)
+            until_phase(handle, phase)
         paused = _Pause(lab, PROGRAMS[program], seconds)
         waiting = rival.send(second, FAR, wait=RESULT_S, protocol=protocol)
         results = [one.wait(RESULT_S) for one in (handle, waiting)]
@@ -123,7 +123,7 @@ def trial(
     return row
 
 
-def _until_phase(handle: SendHandle, phase: str) -> None:
+def until_phase(handle: SendHandle, phase: str) -> None:
     for event in handle.events(timeout=RESULT_S):
         if event.kind == "phase" and event.subject in (phase, "done"):
             return

@@ -274,3 +274,36 @@ def test_two_managers__both_are_stopped_past_the_lease__transfers_go_on_and_requ
     until(lambda: not rests[new].get("/v1/paths?state=active")["paths"], "all paths to be given back")
     assert_devices_are_as_the_manager_says(pair, rests[new])
     assert log.wrong([]) == []
+
+
+@pytest.mark.parametrize("phase", pauses.PHASES)
+def test_two_managers__both_are_stopped_at_a_phase_and_go_on_in_the_other_order(
+    pair: Lab, phase: str, seed: int
+) -> None:
+    """The transfer goes on, nothing is granted twice, and the OCS has what the new leader says."""
+    rests = {"manager": pair.rest, "manager2": Rest(pair.run / "manager2")}
+    old = next(name for name, rest in rests.items() if not stands_by(rest))
+    new = next(name for name in rests if name != old)
+    until(lambda: connected(rests[old]) and stands_by(rests[new]), "one to lead and one to stand by", FAILOVER_BOUND_S)
+    log, number = pauses.OcsLog(pair), 710 + pauses.PHASES.index(phase)
+    data = data_of(pauses.SIZE, seed)
+    with Agent(pair.agent_socket("h1")) as agent:
+        agent.add(number, data)
+        handle = agent.send(number, FAR, wait=FAILOVER_BOUND_S)
+        if phase != "requested":
+            pauses.until_phase(handle, phase)
+        pair.signal(old, signal.SIGSTOP)
+        pair.signal(new, signal.SIGSTOP)
+        goes_on = threading.Timer(1.0, pair.signal, (new, signal.SIGCONT))
+        goes_on.start()
+        try:
+            goes_on.join()
+            until(lambda: connected(rests[new]), "the other one to lead", FAILOVER_BOUND_S)
+        finally:
+            pair.signal(old, signal.SIGCONT)
+        check(pair, handle.wait(FAILOVER_BOUND_S), FAR, data)
+    until(lambda: stands_by(rests[old]), "the deposed manager to stand by")
+    until(lambda: not rests[new].get("/v1/paths?state=active")["paths"], "all paths to be given back")
+    assert_devices_are_as_the_manager_says(pair, rests[new])
+    assert log.wrong([]) == []
+    forget(pair, ["h1", *FAR], number)
