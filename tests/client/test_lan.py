@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from rostrum.client.cli import main
 from rostrum.client.lan import TRAILER_MAGIC, Nic, Trailer, _peers_of, free_path, nic_for, read_trailer, safe_name
+from rostrum.client.lan_doctor import absent, check_bridges, firewall_words, of_multicast
 from rostrum.client.values import RostrumError
 
 
@@ -84,6 +87,31 @@ def test_peers__of_the_agents_metrics() -> None:
     )
     (peer,) = _peers_of("# HELP x y\n" + line)
     assert (peer.title, peer.mtu, peer.receives, peer.multicast) == ("lab-a (10.0.0.3)", 9000, True, False)
+    assert of_multicast(peer, 9000).level == "note"  # relays do it
+    assert "MTU" in of_multicast(replace(peer, multicast_small=True), 9000).words
+
+
+def test_doctor__tells_a_host_without_receiver_from_a_firewall_and_from_nobody() -> None:
+    words = [absent("10.0.0.9", code).words for code in (0, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT)]
+    assert len(set(words)) == 4
+    assert "nothing receives" in words[1] and "firewall" in words[3]
+
+
+def test_doctor__finds_a_bridge_that_snoops_without_a_querier(tmp_path: Path) -> None:
+    for name, snooping, querier in (("br0", 1, 0), ("br1", 1, 1), ("br2", 0, 0)):
+        (tmp_path / name / "bridge").mkdir(parents=True)
+        (tmp_path / name / "bridge" / "multicast_snooping").write_text(f"{snooping}\n")
+        (tmp_path / name / "bridge" / "multicast_querier").write_text(f"{querier}\n")
+    (one,) = check_bridges(tmp_path)
+    assert "br0" in one.subject and "mcast_querier 1" in one.remedy
+
+
+def test_doctor__reads_why_a_firewall_drops() -> None:
+    chain = "table inet filter {{\n chain input {{\n type filter hook {}; policy {};\n tcp dport 22 accept\n{} }}\n}}"
+    assert "no rule accepts" in firewall_words(chain.format("input priority 0", "drop", ""))
+    assert "ends with a rule" in firewall_words(chain.format("input priority 0", "accept", "drop\n"))
+    assert firewall_words(chain.format("input priority 0", "accept", "")) == ""
+    assert firewall_words(chain.format("forward priority 0", "drop", "drop\n")) == ""
 
 
 def test_interface__that_is_not_there_is_told_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,16 @@ class LazyGroup(click.Group):
         found = getattr(importlib.import_module(entry.module), entry.attribute, None)
         return found if isinstance(found, click.Command) else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """`doctor --lan` is the client's own: it needs no manager, nor its packages."""
+        if args[:1] == ["doctor"] and ("--lan" in args or not _is_there(COMMANDS["doctor"].module)):
+            from .lan_doctor import doctor  # when it is used
+
+            return "doctor", doctor, args[1:]
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list without importing everything."""
         with formatter.section("Commands"):

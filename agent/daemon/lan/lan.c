@@ -487,7 +487,7 @@ static void note_verdict(rs_lan *lan, member *m, bool direct) {
     m->decided = true;
     m->direct = direct;
     if (p) {
-        p->multicast = direct ? 1 : -1;
+        p->multicast = direct ? 1 : m->small ? -2 : -1;
         p->multicast_until = now_of(lan) + RS_LAN_FRESH;
     }
     if (!direct)

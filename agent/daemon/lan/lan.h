@@ -36,7 +36,7 @@ typedef struct {
     uint16_t control_port;
     uint32_t mtu;
     bool receives;
-    int multicast; /* 1: it gets there, -1: it does not, 0: not tested lately */
+    int multicast; /* 1: it gets there, -1: it does not, -2: small packets alone do, 0: not tested lately */
     rs_time heard; /* ago */
 } rs_lan_peer_info;
 

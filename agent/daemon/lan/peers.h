@@ -18,7 +18,7 @@ typedef struct {
     bool has_cookie;
     uint64_t cookie; /* that it takes orders by from here */
     rs_time heard;
-    int multicast; /* 1, -1; holds until `multicast_until` */
+    int multicast; /* as in rs_lan_peer_info; holds until `multicast_until` */
     rs_time multicast_until;
 } rs_lan_known;
 

@@ -1,0 +1,98 @@
+"""A plain LAN without a manager: `rostrum lab run lan`, small; garbage at the door; the doctor's words."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from rostrum.lab.experiments import lan as experiment
+from rostrum.lab.namespace import PrivateNamespace
+
+pytestmark = pytest.mark.lab
+SIZE = 4 << 20
+GARBAGE = """
+import random, socket, sys
+seed, target = int(sys.argv[1]), sys.argv[2]
+randomly, link = random.Random(seed), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+link.bind((sys.argv[3], 0))
+link.settimeout(0.3)
+head = bytes.fromhex("52534c4e01")
+asked = answered = 0
+for number in range(3000):
+    body = head + bytes([randomly.randrange(12)]) + randomly.randbytes(46) + bytes(140)
+    body = body[: randomly.choice([5, 100, 191, 192, 192, 192])]
+    link.sendto(body, (target, 7072))
+    asked += len(body)
+try:
+    while True:
+        answered += len(link.recv(65536))
+except TimeoutError:
+    pass
+print(asked, answered)
+"""
+
+
+def test_lan__multicast_relays_and_some_of_both() -> None:
+    """The figures' meaning is tested, not their size: other work may run on this machine."""
+    summary = experiment.run(SIZE, 3, 1500, 1, tools=False)["summary"]
+    assert summary["relay_over_unicast"] is True
+    assert summary["multicast_reached_partly"] == 1
+    assert summary["relay_sender_copies"] <= experiment.SENDER_COPIES_MOST, summary
+    assert summary["partly_sender_copies"] <= experiment.SENDER_COPIES_MOST, summary
+    assert summary["ok"], summary
+
+
+def test_lan__garbage_is_no_amplifier_and_the_doctor_says_what_hinders() -> None:
+    seed = int(os.environ.get("LAN_SEED", "5"))
+    print(f"LAN_SEED={seed}")
+    with tempfile.TemporaryDirectory(prefix="rostrum-lan-test-", dir=experiment.MEMORY) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        file = folder / "file.bin"
+        file.write_bytes(os.urandom(SIZE))
+        file.chmod(0o644)
+        with PrivateNamespace(switches=False) as namespace:
+            lan = experiment.Lan(namespace, folder, 2, 1500)
+            lan.multicast(range(2, 3), through=False)
+
+            def receive(number: int) -> list[str]:
+                return [*experiment.rostrum_command(), "receive", lan.place(number, "in"), "--count", "1"]
+
+            with experiment.receiving(lan, receive, "waiting") as running:
+                output = namespace.run(
+                    [
+                        "ip",
+                        "netns",
+                        "exec",
+                        "h0",
+                        sys.executable,
+                        "-c",
+                        GARBAGE,
+                        str(seed),
+                        lan.address(1),
+                        lan.address(0),
+                    ]
+                ).stdout
+                asked, answered = map(int, output.split())
+                assert asked > 0 and answered <= asked
+                assert all(one.poll() is None for one in running)
+                to = ",".join([lan.address(1), lan.address(2), "10.0.0.77"])
+                doctor = lan.start(0, [*experiment.rostrum_command(), "doctor", "--lan", "--to", to, "--json"])
+                doctor.wait(60)
+                said = lan.log(0)
+                report = json.loads(said[said.index("{\n") :])
+                assert doctor.returncode == 1 and not report["ok"]
+                level = {one["subject"]: one["level"] for one in report["findings"]}
+                assert level["10.0.0.77"] == "problem", report
+                assert [one for one in report["findings"] if "multicast gets there" in one["words"]], report
+                assert [one for one in report["findings"] if "from server to server" in one["words"]], report
+                # what the doctor sent is no file; the next one is
+                sender = lan.start(0, [*experiment.rostrum_command(), "send", str(file), "--wait-for", "2"])
+                for one in [sender, *running]:
+                    one.wait(60)
+                assert sender.returncode == 0, lan.log(0)
+                assert (Path(lan.place(1, "in")) / "file.bin").read_bytes() == file.read_bytes()
