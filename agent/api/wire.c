@@ -142,6 +142,8 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         rs_put_u16(out, (uint16_t)request->receiver_count);
         for (uint32_t i = 0; i < request->receiver_count; i++)
             rs_put_text(out, request->receivers[i]);
+        if (request->options && request->options[0])
+            rs_put_text(out, request->options);
         break;
     case RS_API_JOIN:
         if (!check_join(request, error))
@@ -223,7 +225,13 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
         out->flags = rs_get_u32(in);
         out->wait_ms = rs_get_u32(in);
         out->deadline_ms = rs_get_u32(in);
-        return get_names(in, out, &used, "send", error) && (in->bad || check_receivers(out, error));
+        if (!get_names(in, out, &used, "send", error))
+            return false;
+        if (!in->bad && in->at != in->end) { /* newer than the rest: who asks for none says nothing */
+            out->options = get_name(in, out, &used);
+            in->bad |= !out->options[0];
+        }
+        return in->bad || check_receivers(out, error);
     case RS_API_FETCH:
         out->data_id = rs_get_u64(in);
         out->wait_ms = rs_get_u32(in);

@@ -66,9 +66,10 @@ typedef struct {
     uint32_t flags, wait_ms, deadline_ms;
     uint32_t receiver_count;
     const char *receivers[ROSTRUM_RECEIVERS_MAX];
-    const char *group;             /* JOIN */
-    const char *protocol, *order;  /* JOIN: "" = as the group is */
-    const char *options;           /* JOIN: of the protocol's engine; what is not named is as the group has it */
+    const char *group;            /* JOIN */
+    const char *protocol, *order; /* JOIN: "" = as the group is */
+    const char
+        *options; /* JOIN: of the protocol's engine; what is not named is as the group has it. SEND: of this one */
     char text[RS_API_MESSAGE_MAX]; /* of a parsed request: where the names are */
 } rs_api_request;
 

@@ -206,10 +206,12 @@ class App:
         wait_ms: int = 0,
         deadline_ms: int = 0,
         fd: int | None = None,
+        protocol: str = "auto",
+        options: str = "",
     ) -> int:
         """Begins a send, of an object or of a file that is none yet; the tag for finish_send."""
-        flags = wire.SEND_EVENTS if events else 0
-        body = wire.send_body(data_id, receivers, flags, wait_ms, deadline_ms)
+        flags = (wire.SEND_EVENTS if events else 0) | wire.SEND_PROTOCOLS[protocol]
+        body = wire.send_body(data_id, receivers, flags, wait_ms, deadline_ms, options)
         return self.start(wire.SEND, body, None if fd is None else [fd])
 
     def finish_send(self, tag: int, timeout_s: float = WAIT_S) -> tuple[SendResult, list[Event]]:

@@ -3,9 +3,11 @@ choice, and patches where they are cheaper or asked for."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
+from rostrum.client import RostrumError
 from rostrum.client.values import SendResult
 
 from tests.agent_e2e.agents import World, content, world
@@ -95,3 +97,24 @@ def test_over_a_wide_area_one_receivers_losses_come_to_it_alone(lab: World) -> N
     result = transfer(lab)
     lost = 0.05 * SIZE / 9000  # at least
     assert sum(receiver.patched_fragments for receiver in result.receivers) < lost / 3, result.receivers
+
+
+def test_options_of_a_send_are_its_protocols(lab: World) -> None:
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol="wan")
+    start(lab, "uniform:0.01")
+    sender = lab.app("h1")
+    data = content(4_000_000, 2)
+    sender.add(1, data)
+    for protocol, options, words in (
+        ("wan", "congestion=cubic", "own, friendly or fixed:RATE"),
+        ("wan", "congestion=fixed:0M", "own, friendly or fixed:RATE"),
+        ("wan", "coding=proactive:1", "proactive:N (2 to 21)"),
+        ("wan", "speed=9", "there are congestion, coding and slow"),
+        ("rdcm", "slow=wait", "rdcm takes no options"),
+        ("auto", "slow=wait", "name one, such as wan"),
+    ):
+        with pytest.raises(RostrumError, match=re.escape(words)):
+            sender.send(1, RECEIVERS, protocol=protocol, options=options)
+    result = sender.send(1, RECEIVERS, protocol="wan", options="congestion=fixed:40M,coding=repairs,slow=wait")
+    assert result.ok and result.rate_bps == 40_000_000, result
+    assert all(lab.app(name).read(1) == data for name in RECEIVERS)

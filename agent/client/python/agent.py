@@ -338,6 +338,7 @@ class Agent:
         stragglers: str | None = None,
         protocol: str = "auto",
         source: Source | None = None,
+        options: str = "",
     ) -> SendHandle:
         """Starts sending an object to servers, by their names. It goes on when this process ends.
 
@@ -353,6 +354,7 @@ class Agent:
                 "demote" it to unicast or "evict" it; None = as the agent was told.
             protocol: "rdcm" (receivers mend each other's losses), "republic" (the sender does), "wan" (the same, for
                 long round trips), or "auto": the manager chooses.
+            options: of that protocol's engine, such as "congestion=friendly,slow=wait" of "wan".
 
         Raises:
             ValueError: no such policy or protocol.
@@ -363,7 +365,7 @@ class Agent:
             raise ValueError(f"no policy for stragglers {stragglers!r}: it is one of wait, demote, evict")
         number = data_id_of(data_id)
         flags = wire.SEND_EVENTS | wire.SEND_STRAGGLERS[stragglers] | wire.SEND_PROTOCOLS[protocol]
-        body = wire.send_body(number, list(receivers), flags, _ms(wait), _ms(deadline))
+        body = wire.send_body(number, list(receivers), flags, _ms(wait), _ms(deadline), options)
 
         def start(fd: int | None, file: int | None) -> SendHandle:
             tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", fd, on_event)

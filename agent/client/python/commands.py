@@ -113,6 +113,9 @@ class _FileOrFolder(click.File):
     help="rdcm: receivers mend each other's losses (packet trees); republic: the sender does; wan: the same for "
     "long round trips; auto: the manager chooses, and says why.",
 )
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
+              help="Of the protocol: of wan congestion=own|friendly|fixed:200M, coding=none|repairs|proactive:10, "
+              "slow=apart|wait.")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Leave the object on the sending server too.")
 @click.option("--replace", is_flag=True, help="Delete an object of that id on the sending server first.")
 @JSON
@@ -128,6 +131,7 @@ def send(
     deadline: float | None,
     stragglers: str | None,
     protocol: str,
+    options: tuple[str, ...],
     keep: bool,
     replace: bool,
     as_json: bool,
@@ -155,13 +159,15 @@ def send(
         raise click.UsageError("--to names no server")
     source = file.resolve().name if isinstance(file, Path) else Path(getattr(file, "name", "-")).name
     source = "" if source in ("-", "<stdin>") else source
+    if options and protocol == "auto":
+        raise click.UsageError("--option goes with --protocol")
     if wait_for or interface or _alone():
         if isinstance(file, Path):
             raise click.UsageError(f"{file} is a folder, and a folder needs an agent here: send an archive of it (tar)")
         from .lan_commands import send_on_lan  # not needed where an agent runs
 
         send_on_lan(file, names, wait_for, wait, interface, as_json, data_id or source or "received", deadline=deadline,
-                    stragglers=stragglers, protocol=protocol)  # fmt: skip
+                    stragglers=stragglers, protocol=protocol, options=",".join(options))  # fmt: skip
         return
     if not data_id and not source:
         raise click.UsageError("standard input has no name: give the object one with --data-id")
@@ -170,7 +176,8 @@ def send(
         if replace:
             with contextlib.suppress(NotFound):
                 agent.delete(number)
-        handle = agent.send(number, names, wait, deadline, stragglers=stragglers, protocol=protocol, source=content)
+        handle = agent.send(number, names, wait, deadline, stragglers=stragglers, protocol=protocol, source=content,
+                            options=",".join(options))  # fmt: skip
         try:  # not a line later: an interrupt must find it
             result = _watch(handle, quiet=as_json)
         except AlreadyThere:  # and that one is not this command's

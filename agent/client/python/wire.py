@@ -73,12 +73,16 @@ def request(kind: int, tag: int, body: bytes = b"") -> bytes:
     return message
 
 
-def send_body(data_id: int, receivers: Sequence[str], flags: int, wait_ms: int, deadline_ms: int) -> bytes:
-    """Fields of SEND; the agent checks the receivers."""
+def send_body(
+    data_id: int, receivers: Sequence[str], flags: int, wait_ms: int, deadline_ms: int, options: str = ""
+) -> bytes:
+    """Fields of SEND; the agent checks the receivers and the options."""
     if len(receivers) > 0xFFFF:
         raise RostrumError(f"{len(receivers)} receivers are too many", Code.INVALID)
     head = struct.pack("<QIIIH", data_id, flags, wait_ms, deadline_ms, len(receivers))
-    return head + b"".join(map(text, receivers))
+    if len(options) > 255:
+        raise RostrumError("options of a send have 255 bytes at most", Code.INVALID)
+    return head + b"".join(map(text, receivers)) + (text(options) if options else b"")
 
 
 def fetch_body(data_id: int, holders: Sequence[str], wait_ms: int) -> bytes:

@@ -96,6 +96,7 @@ typedef struct {
     uint32_t receiver_count;
     rs_straggler_policy stragglers;
     rs_protocol protocol; /* wanted; what the grant says is what is done */
+    const char *options; /* of that protocol's engine, NAME=VALUE joined by commas, see rs_send_options_good; or NULL */
     bool grows;  /* nothing of it is here yet: rs_send_grown says what is. Only by RS_PROTOCOL_WAN, or patches */
     bool beside; /* other transfers of this object may go to other receivers at the same time */
 } rs_send_params;
@@ -256,6 +257,8 @@ rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t 
  * that for a queue of the network. 0: not known; below 0: it came after the time that it was taken in with. */
 void rs_receive_waited(rs_node *node, rs_group group, rs_time waited);
 
+/* Whether an engine takes these options of a send; if not, why. */
+bool rs_send_options_good(const rs_node *node, rs_protocol protocol, const char *options, char *words, size_t size);
 /* Sender. RS_ERR_EXISTS if that object is already being sent from here. */
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out);
 rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant);

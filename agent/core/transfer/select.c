@@ -1,6 +1,8 @@
 /* Which engine a transfer goes by. */
 #include "core/transfer/select.h"
 
+#include <string.h>
+
 #include "core/transfer/engine.h"
 
 const rs_engine *rs_engine_of(const rs_node *node, uint32_t id) {
@@ -50,4 +52,30 @@ void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *ca
     x->t.stream.by_unicast = true;
     const rs_news news = {.what = RS_NEWS_PATH_LOST};
     x->t.owner->notify(node, now, &x->t, &news);
+}
+
+/* -------------------------------------------------------------------------------------------- options of one send */
+
+#define ASKED_MOST 256
+
+static bool ask(const rs_node *node, const rs_engine *engine, const char *options, void *asked, char *words,
+                size_t size) {
+    if (!engine || !engine->ask) {
+        rs_words(words, size, "%s takes no options", engine ? engine->word : "an unknown protocol");
+        return false;
+    }
+    if (node->options[engine->id])
+        memcpy(asked, node->options[engine->id], engine->asked_size);
+    return engine->ask(options, asked, words, size);
+}
+
+bool rs_send_options_good(const rs_node *node, rs_protocol protocol, const char *options, char *words, size_t size) {
+    max_align_t asked[ASKED_MOST / sizeof(max_align_t)] = {0};
+    return ask(node, rs_engine_of(node, protocol), options, asked, words, size);
+}
+
+bool rs_engine_keep_options(rs_node *node, rs_sending *x, const rs_engine *engine, const char *options) {
+    char words[64];
+    x->asked = rs_memory_take(&node->allocator, engine->asked_size);
+    return x->asked && ask(node, engine, options, x->asked, words, sizeof words);
 }

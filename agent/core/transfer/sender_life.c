@@ -58,6 +58,7 @@ void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_leave(node, &x->t);
     for (uint32_t i = 0; i < x->recipient_count; i++)
         rs_link_end(node, &x->recipients[i].link);
+    rs_memory_give(&node->allocator, x->asked);
     rs_memory_give(&node->allocator, x->index);
     rs_memory_give(&node->allocator, x->recipients);
     rs_memory_give(&node->allocator, x);
@@ -109,10 +110,14 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
 }
 
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out) {
+    char words[64];
     if (!params->receivers || params->receiver_count == 0 || params->digest.length > sizeof params->digest.value)
         return RS_ERR_INVALID;
     const rs_engine *engine = rs_engine_of(node, params->protocol);
     if (params->stragglers > RS_STRAGGLERS_EVICT || !engine || (params->size == RS_STREAM && !engine->stream))
+        return RS_ERR_INVALID;
+    bool optioned = params->options && params->options[0];
+    if (optioned && !rs_send_options_good(node, params->protocol, params->options, words, sizeof words))
         return RS_ERR_INVALID;
     if (!params->beside && rs_find_sending(node, &params->object))
         return RS_ERR_EXISTS;
@@ -136,6 +141,8 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     }
     x->recipient_count = params->receiver_count;
     status = add_recipients(node, now, x, params);
+    if (status == RS_OK && optioned && !rs_engine_keep_options(node, x, engine, params->options))
+        status = RS_ERR_MEMORY;
     if (status != RS_OK) {
         rs_sender_free(node, x);
         return status;

@@ -304,6 +304,7 @@ struct rs_sending {
     rs_time probed_at;         /* last then. */
 
     /* Republic: stragglers and repairs */
+    void *asked; /* Options of this send, as its engine has them (rs_engine.ask); NULL: the node's. */
     rs_straggler_policy stragglers;
     rs_time straggler_due;   /* Nobody looks for stragglers before. */
     rs_time trial_began;     /* 0: no trial is on. */

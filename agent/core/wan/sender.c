@@ -144,7 +144,7 @@ static void begin_where_it_is(rs_sending *x) {
 
 static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    const rs_wan_config *c = &rs_wan_node_of(node)->config;
+    const rs_wan_config *c = rs_wan_config_of(node, x);
     uint32_t members = 0;
     int64_t most = rs_rate_bps(&x->rate);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
@@ -308,7 +308,7 @@ static bool mend(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) 
 /* The XOR of the last fragments, before anybody has missed one. */
 static bool ahead_of_losses(const rs_node *node, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    uint32_t count = rs_wan_node_of(node)->config.proactive;
+    uint32_t count = rs_wan_config_of(node, x)->proactive;
     uint64_t member[RS_COMBINE_MAX];
     if (count == 0 || w->unpaired < count || rs_is_unicast(&x->grant))
         return false;
@@ -493,7 +493,7 @@ static bool demote_slowest(rs_node *node, rs_time now, rs_sending *x, rs_recipie
             w->peers[i].slow_since = 0;
     }
     bool is_slow = others && faster * 2 >= others && p->path.found;
-    if (!is_slow || rs_wan_node_of(node)->config.wait) {
+    if (!is_slow || rs_wan_config_of(node, x)->wait) {
         p->slow_since = 0;
         return false;
     }

@@ -8,7 +8,7 @@
 #include "core/wan/options.h"
 #include "core/wan/sections.h"
 
-/* The engine's options and what its transfers at a node share. */
+/* The engine's options, first, and what its transfers at a node share. */
 typedef struct {
     rs_wan_config config;
     rs_wan_pool pool;
@@ -73,6 +73,11 @@ static inline rs_wan_sender *rs_wan_sender_of(const rs_transfer *t) {
 
 static inline rs_wan_receiver *rs_wan_receiver_of(const rs_transfer *t) {
     return t->own;
+}
+
+/* Of a send: as it was asked for, else as the node has them. */
+static inline const rs_wan_config *rs_wan_config_of(const rs_node *node, const rs_sending *x) {
+    return x->asked ? x->asked : node->options[RS_PROTOCOL_WAN];
 }
 
 static inline rs_wan_node *rs_wan_node_of(const rs_node *node) {

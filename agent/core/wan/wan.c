@@ -1,6 +1,8 @@
 /* The row of the engine for wide areas in the table of engines. */
 #include "core/wan/wan.h"
 
+#include <string.h>
+
 #include "core/wan/receiver.h"
 #include "core/wan/sender.h"
 
@@ -18,6 +20,68 @@ static bool configure(const void *given, void *options) {
     bool fixed = c->congestion == RS_WAN_FIXED;
     return c->congestion <= RS_WAN_FIXED && (fixed ? c->fixed_bps > 0 : c->fixed_bps == 0) && c->proactive != 1 &&
            c->proactive <= RS_COMBINE_MAX && c->memory >= MEMORY_LEAST && c->memory <= MEMORY_MOST;
+}
+
+/* A number of at most six digits in front of `*end`; -1: there is none. */
+static int64_t number_of(const char *text, const char **end) {
+    int64_t number = 0;
+    for (*end = text; **end >= '0' && **end <= '9' && *end - text < 6; ++*end)
+        number = number * 10 + (**end - '0');
+    return *end == text ? -1 : number;
+}
+
+/* A rate such as 200M, in bit/s; 0: it is none. */
+static int64_t rate_of(const char *text) {
+    const char *end;
+    int64_t rate = number_of(text, &end), times = *end == 'M' ? 1000000 : *end == 'G' ? 1000000000 : 0;
+    rate *= times;
+    return times && end[1] == '\0' && rate >= 1000000 && rate <= INT64_C(1000000000000) ? rate : 0;
+}
+
+static bool take_congestion(const char *value, rs_wan_config *c) {
+    c->fixed_bps = strncmp(value, "fixed:", 6) == 0 ? rate_of(value + 6) : 0;
+    c->congestion = c->fixed_bps ? RS_WAN_FIXED : strcmp(value, "friendly") == 0 ? RS_WAN_FRIENDLY : RS_WAN_OWN;
+    return c->congestion != RS_WAN_OWN || strcmp(value, "own") == 0;
+}
+
+static bool take_coding(const char *value, rs_wan_config *c) {
+    const char *end = value;
+    int64_t share = strncmp(value, "proactive:", 10) == 0 ? number_of(value + 10, &end) : 0;
+    c->proactive = *end == '\0' && share >= 2 && share <= RS_COMBINE_MAX ? (uint32_t)share : 0;
+    c->coded = strcmp(value, "repairs") == 0;
+    return c->proactive || c->coded || strcmp(value, "none") == 0;
+}
+
+static bool take_slow(const char *value, rs_wan_config *c) {
+    c->wait = strcmp(value, "wait") == 0;
+    return c->wait || strcmp(value, "apart") == 0;
+}
+
+static bool ask(const char *text, void *asked, char *words, size_t size) {
+    static const struct {
+        const char *name, *values;
+        bool (*take)(const char *value, rs_wan_config *c);
+    } options[] = {{"congestion", "own, friendly or fixed:RATE (1M to 1000G)", take_congestion},
+                   {"coding", "none, repairs or proactive:N (2 to 21)", take_coding},
+                   {"slow", "apart or wait", take_slow}};
+    char one[64];
+    for (size_t length; *text; text += length + (text[length] == ',')) {
+        length = strcspn(text, ",");
+        rs_words(one, sizeof one, "%.*s", length < sizeof one ? (int)length : 0, text);
+        size_t name = strcspn(one, "="), i = 0;
+        while (i < sizeof options / sizeof *options &&
+               (one[name] != '=' || strlen(options[i].name) != name || strncmp(options[i].name, one, name) != 0))
+            i++;
+        if (i == sizeof options / sizeof *options) {
+            rs_words(words, size, "wan has no option %.32s: there are congestion, coding and slow", one);
+            return false;
+        }
+        if (!options[i].take(one + name + 1, asked)) {
+            rs_words(words, size, "%s is %s, not %.40s", options[i].name, options[i].values, one + name + 1);
+            return false;
+        }
+    }
+    return true;
 }
 
 void rs_wan_memory_get(const rs_node *node, rs_wan_memory *out) {
@@ -99,6 +163,8 @@ const rs_engine rs_engine_wan = {
     .receiver_events = 10,
     .options_size = sizeof(rs_wan_node),
     .configure = configure,
+    .ask = ask,
+    .asked_size = sizeof(rs_wan_config),
     .path_granted = rs_wan_begin,
     .begin = rs_wan_accept,
     .data_packet = rs_wan_data,

@@ -616,6 +616,7 @@ static void start_send(rs_api_server *server, rs_api_client *client, const rs_ap
                               .deadline_ms = request->deadline_ms,
                               .stragglers = (rostrum_straggler_policy)(request->flags >> RS_API_SEND_STRAGGLERS & 3),
                               .protocol = (rostrum_protocol)(request->flags >> RS_API_SEND_PROTOCOL & 3),
+                              .options = request->options,
                               .receiver_count = request->receiver_count,
                               .receivers = request->receivers};
     server->handlers.on_send(server->handlers.context, &send);

@@ -32,6 +32,7 @@ typedef struct {
     uint32_t deadline_ms; /* when the transfer should be done, from now, a hint for the scheduler; 0 = none */
     rostrum_straggler_policy stragglers;
     rostrum_protocol protocol;
+    const char *options;     /* of that protocol, NAME=VALUE joined by commas; NULL or "": as usual */
     uint32_t receiver_count; /* 1 ... ROSTRUM_RECEIVERS_MAX, no doubles */
     const char *const *receivers;
 } rs_api_send;

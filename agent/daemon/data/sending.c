@@ -236,6 +236,12 @@ static rs_digest digest_of(const rs_agent *agent, const rs_object *object) {
                                                 : object->digest;
 }
 
+static rs_protocol wanted(rostrum_protocol protocol) {
+    return protocol == ROSTRUM_PROTOCOL_RDCM  ? RS_PROTOCOL_RDCM
+           : protocol == ROSTRUM_PROTOCOL_WAN ? RS_PROTOCOL_WAN
+                                              : RS_PROTOCOL_REPUBLIC;
+}
+
 /* NULL: it was not begun, and the call is answered. */
 static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
     char words[ROSTRUM_WORDS_MAX + 1];
@@ -243,6 +249,16 @@ static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
     const char *cause = cannot_start(agent, send, &code, words, sizeof words);
     if (cause) {
         rs_api_reply_error(agent->api, &send->call, code, "%s", cause);
+        return NULL;
+    }
+    bool optioned = send->options && send->options[0];
+    if (optioned && send->protocol == ROSTRUM_PROTOCOL_AUTO) {
+        rs_api_reply_error(agent->api, &send->call, ROSTRUM_ERR_INVALID,
+                           "options of a send are its protocol's: name one, such as wan");
+        return NULL;
+    }
+    if (optioned && !rs_send_options_good(agent->node, wanted(send->protocol), send->options, words, sizeof words)) {
+        rs_api_reply_error(agent->api, &send->call, ROSTRUM_ERR_INVALID, "%s", words);
         return NULL;
     }
     rs_sending *s = new_sending(agent, send);
@@ -257,9 +273,8 @@ static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
                                    .receivers = s->peers,
                                    .receiver_count = s->receiver_count,
                                    .stragglers = (rs_straggler_policy)send->stragglers,
-                                   .protocol = s->protocol == ROSTRUM_PROTOCOL_RDCM  ? RS_PROTOCOL_RDCM
-                                               : s->protocol == ROSTRUM_PROTOCOL_WAN ? RS_PROTOCOL_WAN
-                                                                                     : RS_PROTOCOL_REPUBLIC};
+                                   .protocol = wanted(s->protocol),
+                                   .options = send->options};
     rs_status status = rs_send_open(agent->node, rs_agent_now(agent), &params, &s->base.xfer);
     if (status != RS_OK) {
         code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS

@@ -87,6 +87,10 @@ static void requests__round_trip(void **context) {
         round_trip();
         assert_string_equal(parsed.receivers[1], "h4");
         assert_int_equal(parsed.deadline_ms, 3);
+        assert_null(parsed.options);
+        request.options = "congestion=own";
+        round_trip();
+        assert_string_equal(parsed.options, "congestion=own");
     }
 }
 
