@@ -63,15 +63,25 @@ static void ignore(rs_groups *g, rs_group channel) {
 
 void rs_channel_ignore(rs_groups *g, rs_group channel, bool linger) {
     if (linger && g->linger_count < RS_CHANNELS_MOST)
-        g->linger[g->linger_count++] = (rs_linger){channel, rs_agent_now(g->agent) + LINGER};
+        g->linger[g->linger_count++] = (rs_linger){channel, rs_agent_now(g->agent) + LINGER, false};
     else
         ignore(g, channel);
 }
 
+void rs_channel_unuse_later(rs_groups *g, rs_group channel) {
+    if (g->linger_count < RS_CHANNELS_MOST)
+        g->linger[g->linger_count++] = (rs_linger){channel, rs_agent_now(g->agent) + LINGER, true};
+    else
+        rs_channel_unuse(g, channel);
+}
+
 static void end_lingering(rs_groups *g, rs_time now) {
     uint32_t over = 0;
-    while (over < g->linger_count && g->linger[over].until <= now)
-        ignore(g, g->linger[over++].channel);
+    for (; over < g->linger_count && g->linger[over].until <= now; over++)
+        if (g->linger[over].used)
+            rs_channel_unuse(g, g->linger[over].channel);
+        else
+            ignore(g, g->linger[over].channel);
     g->linger_count -= over;
     if (over > 0)
         memmove(g->linger, g->linger + over, g->linger_count * sizeof g->linger[0]);

@@ -26,6 +26,7 @@ void rs_groups_report_held_back(rs_groups *groups);
 /* RS_NO_GROUP: too many. */
 rs_group rs_channel_use(rs_groups *groups, uint32_t address, uint16_t port);
 void rs_channel_unuse(rs_groups *groups, rs_group channel);
+void rs_channel_unuse_later(rs_groups *groups, rs_group channel); /* what is still to be sent there finds it */
 bool rs_channel_listen(rs_groups *groups, rs_group channel, char *error);
 /* `linger`: not at once. */
 void rs_channel_ignore(rs_groups *groups, rs_group channel, bool linger);

@@ -50,10 +50,12 @@ typedef struct {
     bool listening;
 } rs_local_region;
 
-/* A group left that address lately: it is listened at a little longer. */
+/* A group or region left that address lately: it is listened at a little longer, or (`used`) what is still to be sent
+ * there finds it. */
 typedef struct {
     rs_group channel;
     rs_time until;
+    bool used;
 } rs_linger;
 
 typedef struct rs_group_stream rs_group_stream;

@@ -428,7 +428,7 @@ static void drop_region(rs_groups *g, rs_local_region *region) {
     if (region->listening)
         rs_channel_ignore(g, region->channel, true);
     if (region->channel != RS_NO_GROUP)
-        rs_channel_unuse(g, region->channel);
+        rs_channel_unuse_later(g, region->channel); /* the core's view before is not over yet */
     free(region->nodes);
     *region = g->regions[--g->region_count];
 }
@@ -470,7 +470,7 @@ static bool take_region_channel(rs_groups *g, rs_local_region *region, const rs_
     if (region->listening)
         rs_channel_ignore(g, region->channel, region->channel != channel);
     if (region->channel != RS_NO_GROUP)
-        rs_channel_unuse(g, region->channel);
+        rs_channel_unuse_later(g, region->channel); /* the core's view before is not over yet */
     region->channel = channel;
     region->listening = listen;
     return true;
