@@ -6,4 +6,13 @@ from importlib import metadata
 from pathlib import Path
 
 FILE = Path(__file__).resolve().parents[1] / "VERSION"
-VERSION = FILE.read_text().strip() if FILE.is_file() else metadata.version("rostrum")
+
+
+def _installed() -> str:
+    try:
+        return metadata.version("rostrum")
+    except metadata.PackageNotFoundError:
+        return metadata.version("rostrum-client")  # which brings this package too
+
+
+VERSION = FILE.read_text().strip() if FILE.is_file() else _installed()
