@@ -490,7 +490,7 @@ service Agent {
   /** Carried out beside everything else, a few at a time; answered by Manager.probe_report. */
   oneway void probe(1: ProbeOrder order),
   /** After welcome, to agents that know sites, where there are several: in which one this server is. */
-  oneway void site(1: string name),
+  oneway void site(1: string site),
   oneway void legs(1: SplitAnswer answer),
   oneway void relay(1: RelayOrder order),
   /** A relay's word, handed on. */

@@ -78,7 +78,9 @@ def _unicast(topology: Topology) -> str:
     lacking = []
     for switch in topology.switches.values():
         known = _destinations(switch)
-        absent = [server.name for server in topology.servers.values() if str(server.address) not in known]
+        sites = {topology.site_of(server.name) for server in topology.servers.values() if server.tor == switch.name}
+        near = [one for one in topology.servers.values() if not sites or topology.site_of(one.name) in sites]
+        absent = [server.name for server in near if str(server.address) not in known]
         if absent:
             lacking.append(f"{switch.name} has no rule for {', '.join(absent)}")
     return "; ".join(lacking)

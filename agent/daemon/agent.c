@@ -19,6 +19,7 @@
 #include "daemon/data/paths.h"
 #include "daemon/data/receiving.h"
 #include "daemon/data/sending.h"
+#include "daemon/data/sites.h"
 #include "daemon/groups/sockets.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/pieces/fetch.h"
@@ -154,7 +155,10 @@ static void send_data(rs_agent *agent, const rs_packet_out *out) {
 
 static void send_to_peer(rs_agent *agent, const rs_packet_out *out) {
     const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+    rs_transfer *of = rs_transfers_find(&agent->transfers, out->xfer);
     const uint8_t *payload = transfer && out->payload_length ? payload_of(transfer, out->payload_offset) : NULL;
+    if (of && of->sending)
+        rs_sending_count(of, out->payload_length);
     if (out->payload_length == 0 || payload)
         rs_overlay_send(agent->overlay, out, payload);
 }
@@ -245,6 +249,7 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, rs_api_server_deadline(agent->api));
     deadline = earlier(deadline, rs_sending_deadline(agent));
     deadline = earlier(deadline, rs_receiving_deadline(agent));
+    deadline = earlier(deadline, rs_sites_deadline(agent->sites));
     deadline = earlier(deadline, prepare_due(agent));
     deadline = earlier(deadline, rs_groups_deadline(agent->groups));
     deadline = earlier(deadline, rs_streams_deadline(agent));
@@ -276,6 +281,8 @@ static void timeouts(rs_agent *agent) {
         rs_api_server_dispatch(agent->api, now);
     if (now >= rs_sending_deadline(agent))
         rs_sending_timeout(agent);
+    if (now >= rs_sites_deadline(agent->sites))
+        rs_sites_timeout(agent->sites);
     if (now >= rs_receiving_deadline(agent))
         rs_receiving_timeout(agent);
     if (now >= rs_streams_deadline(agent))
@@ -297,6 +304,7 @@ static void timeouts(rs_agent *agent) {
 
 static bool turn(rs_agent *agent, rs_time bound) {
     rs_time work = rs_receiving_work(agent);
+    rs_sites_work(agent->sites);
     rs_agent_pump(agent);
     rs_time deadline = earlier(next_deadline(agent), bound);
     if (!rs_loop_turn(agent->loop, earlier(deadline, work))) {
@@ -426,6 +434,8 @@ static void on_manager_state(void *context, bool up, const char *words) {
     rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d words=%s", up, rs_quote(words));
     if (up)
         rs_groups_link_up(agent->groups);
+    if (!up)
+        rs_sites_link_down(agent->sites);
     rs_paths_link_state(agent, up);
 }
 
@@ -722,6 +732,8 @@ static bool start_link(rs_agent *agent) {
     callbacks.on_checked = on_checked;
     callbacks.on_view = rs_overlay_view;
     rs_groups_link_options(&options, &callbacks);
+    rs_sites_link(&options, &callbacks);
+    options.relay = agent->options.relay;
     agent->probes = rs_probes_new(agent->loop, agent->options.address, on_probe_report, agent);
     if (!agent->probes) {
         rs_log(RS_LOG_ERROR, "manager", "memory is short");
@@ -752,8 +764,9 @@ rs_agent *rs_agent_new(const rs_options *options) {
     if (!agent->loop || !start_signals(agent)) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
     } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) && start_overlay(agent) &&
-               (agent->groups = rs_groups_new(agent, seed)) && start_api(agent) && start_pieces(agent) &&
-               start_metrics(agent) && start_lan(agent, seed) && start_link(agent)) {
+               (agent->sites = rs_sites_new(agent)) && (agent->groups = rs_groups_new(agent, seed)) &&
+               start_api(agent) && start_pieces(agent) && start_metrics(agent) && start_lan(agent, seed) &&
+               start_link(agent)) {
         char address[RS_ADDRESS_TEXT];
         rs_log(RS_LOG_INFO, "agent",
                "started server=%s version=%s address=%s interface=%s control_port=%u fragment=%u socket=%s",
@@ -773,6 +786,7 @@ void rs_agent_free(rs_agent *agent) {
     rs_fetches_free(agent->fetches);
     rs_piece_server_free(agent->piece_server);
     rs_streams_free(agent);
+    rs_sites_free(agent->sites);
     rs_groups_free(agent->groups);
     rs_overlay_free(agent->overlay);
     rs_metrics_server_free(agent->metrics);

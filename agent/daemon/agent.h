@@ -47,6 +47,7 @@ typedef struct rs_agent {
     rs_probes *probes;
     rs_piece_server *piece_server; /* NULL: it could not listen */
     rs_fetches *fetches;
+    struct rs_sites *sites;
     rs_metrics_server *metrics; /* NULL without --metrics */
     rs_totals totals;
     rs_watch api_watch, link_watch, signal_watch;

@@ -296,6 +296,11 @@ static bool take_max_connections(rs_options *o, const char *text, char *error) {
     return true;
 }
 
+static bool take_relay(rs_options *o, const char *text, char *error) {
+    o->relay = strcmp(text, "yes") == 0;
+    return o->relay || strcmp(text, "no") == 0 || wrong(error, "it is either yes or no");
+}
+
 static bool take_stragglers(rs_options *o, const char *text, char *error) {
     static const char *const names[] = {"wait", "demote", "evict"};
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -357,6 +362,8 @@ static const option options_table[] = {
      take_manager_tls},
     {"manager-token", "FILE", "its first line tells the manager who this agent is [none]", take_token_file},
     {"metrics", "WHERE", "serve metrics for Prometheus at ADDRESS:PORT or a unix socket /PATH [nowhere]", take_metrics},
+    {"relay", "YES", "yes: take what comes from other sites before their receivers do [no: as the topology says]",
+     take_relay},
     {"mtu", "BYTES", "largest IP packet on the data channel [the interface's MTU]", take_mtu},
     {"nic-rate", "RATE", "what the NIC can send, in bits/s on the wire, for example 1G [the interface's speed]",
      take_nic_rate},

@@ -51,6 +51,7 @@ typedef struct {
     uint64_t seed;         /* 0 = random */
     uint8_t digest_algorithm;
     uint32_t max_connections;
+    bool relay;                /* it is there to take objects from other sites */
     uint32_t direct_receivers; /* more of a transfer report by a tree; 0 = the core's choice */
     const char *log_level;
 } rs_options;

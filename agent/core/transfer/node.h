@@ -174,7 +174,8 @@ typedef struct {
     rs_peer peer;
     rs_phase phase;
     bool ok, had_it;
-    bool replaced; /* RS_EV_RECEIVE_DONE: another server's RS_EV_INCOMING of the same object follows */
+    /* RS_EV_RECEIVE_DONE: another server's RS_EV_INCOMING of the same object follows; the first `bytes` are here */
+    bool replaced;
     uint64_t bytes;
     uint64_t sn;
     uint64_t version; /* of the view in use */

@@ -668,12 +668,17 @@ static bool may_replace(const rs_receiving *x, rs_time now, const rs_message *m)
     return silent && alike && x->state == RS_RX_RECEIVING && m->open.size == x->t.size && !x->t.stream.on;
 }
 
+static uint64_t gapless(const rs_receiving *x) {
+    uint64_t sn = rs_seqset_next_absent(&x->present, NULL, 0, x->t.fragments);
+    return sn == x->t.fragments ? x->t.size : sn * x->t.fragment_size;
+}
+
 static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool replaced) {
     rs_event event = {.kind = RS_EV_RECEIVE_DONE,
                       .xfer = x->t.id,
                       .peer = x->link.peer->id,
                       .replaced = replaced,
-                      .bytes = x->stats.bytes_present,
+                      .bytes = replaced ? gapless(x) : x->stats.bytes_present,
                       .session = x->t.session};
     rs_words(event.cause, sizeof event.cause, "%s",
              replaced ? "its sender is gone, and another server sends it on" : "the sender began anew");

@@ -209,7 +209,8 @@ static rs_time work_due(const rs_sending *x, rs_time now) {
     if (may_send_next(x))
         return now;
     rs_time mend = rs_wan_sections_due(&w->sections, now);
-    return mend < w->probe_due ? mend : w->probe_due;
+    rs_time probe = x->pos ? w->probe_due : RS_NEVER; /* a probe is the last packet once more */
+    return mend < probe ? mend : probe;
 }
 
 static void schedule(rs_node *node, rs_time now, rs_sending *x) {

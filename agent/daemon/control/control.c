@@ -122,7 +122,8 @@ static int start_connect(const rs_control *control, const struct sockaddr_in *re
 static void try_connect(rs_control *control, rs_peer peer) {
     rs_pool_peer *p = &control->peers[peer];
     const rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
-    if (!p->wanted || p->sending || p->connecting || entry->address == 0 || rs_pool_now(control) < p->retry_at)
+    if (!p->wanted || p->sending || p->connecting || entry->address == 0 || entry->dials ||
+        rs_pool_now(control) < p->retry_at)
         return;
     char words[RS_CONNECTION_WORDS] = "";
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(entry->control_port)};

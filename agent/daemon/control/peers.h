@@ -14,6 +14,7 @@ typedef struct {
     uint16_t control_port;
     bool used;
     uint32_t rack;    /* the manager's number; 0 = not told */
+    bool dials;       /* it connects, and cannot be connected to: its addresses are translated on the way */
     uint32_t claimed; /* where an agent of that name connected from while nobody had told its address; 0 = nowhere */
     uint32_t holds;   /* transfers and connections that speak of it: its number stays its own */
     uint64_t last_used;

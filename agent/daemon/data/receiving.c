@@ -9,6 +9,7 @@
 
 #include "daemon/data/combine.h"
 #include "daemon/data/overlay.h"
+#include "daemon/data/sites.h"
 #include "daemon/pieces/fetch.h"
 #include "daemon/store/digest.h"
 #include "daemon/streams/receive.h"
@@ -96,19 +97,87 @@ static void tell(rs_agent *agent, const rs_receiving *r, rostrum_event_kind kind
 
 /* ------------------------------------------------------------------------------------------------------- starting */
 
+/* What is passed on while it comes ends with it. */
+static void drop_object(rs_agent *agent, rs_object *object, const char *cause) {
+    if (object->phase != RS_OBJECT_WHOLE)
+        rs_sites_gone(agent->sites, object, cause);
+    rs_store_discard(agent->store, object);
+}
+
+/* Its pieces may be of use later. */
+static void let_go(rs_agent *agent, rs_object *object) {
+    rs_sites_gone(agent->sites, object, "it does not come to its relay any more");
+    if (!rs_store_keep(object))
+        rs_store_discard(agent->store, object);
+}
+
 static void free_receiving(rs_agent *agent, rs_receiving *r) {
     rs_data_leave(agent->data, r->group);
     rs_overlay_transfer_over(agent->overlay, r->base.xfer);
     rs_stream_sink_free(r->base.sink, "the agent is ending");
     if (r->serving)
         rs_store_release(r->base.object);
-    else if (r->base.object && !rs_store_keep(r->base.object))
-        rs_store_discard(agent->store, r->base.object);
+    else if (r->base.object)
+        let_go(agent, r->base.object);
     rs_digest_tree_free(r->tree);
     free(r->leaves);
     free(r->repairers);
     rs_peers_release(&agent->peers, r->sender);
     free(r);
+}
+
+static rs_receiving *receiving_object(const rs_agent *agent, const rs_object *object) {
+    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+        if (t->object == object)
+            return receiving_of(t);
+    return NULL;
+}
+
+rs_peer rs_receiving_from(const rs_agent *agent, const rs_object *object) {
+    const rs_receiving *r = receiving_object(agent, object);
+    return r ? r->sender : RS_NO_PEER;
+}
+
+rs_digest rs_receiving_digest(const rs_agent *agent, const rs_object *object) {
+    const rs_receiving *r = receiving_object(agent, object);
+    return r ? r->expected : (rs_digest){0};
+}
+
+bool rs_receiving_prefix(const rs_agent *agent, const rs_object *object, uint64_t from, uint64_t *bytes) {
+    const rs_receiving *r = receiving_object(agent, object);
+    return r && rs_receive_prefix(agent->node, r->base.xfer, from, bytes) == RS_OK;
+}
+
+/* An object whose sender is gone, between its transfer and that of the server that sends it on: the first bytes of it
+ * are here. */
+static struct {
+    rs_object *object;
+    uint64_t bytes;
+} kept;
+
+/* Another transfer goes on with it, or it goes. */
+static void drop_kept(rs_agent *agent) {
+    if (kept.object)
+        drop_object(agent, kept.object, "its sender is gone, and nobody sent it on");
+    kept.object = NULL;
+}
+
+/* True: the object is that one, and its bytes are in the new digest. */
+static bool resume(rs_agent *agent, rs_receiving *r, const rs_incoming *info, rs_xfer xfer) {
+    if (!kept.object || memcmp(&kept.object->id, &info->object, sizeof info->object) != 0 ||
+        kept.object->size != info->size)
+        return false;
+    uint64_t bytes = kept.bytes / info->fragment_size * info->fragment_size;
+    if (bytes && rs_incoming_resume(agent->node, xfer, bytes) != RS_OK)
+        bytes = 0;
+    for (uint64_t at = 0; at < bytes; at += RS_DIGEST_CHUNK)
+        rs_digest_tree_present(r->tree, at, bytes - at < RS_DIGEST_CHUNK ? bytes - at : RS_DIGEST_CHUNK);
+    r->base.object = kept.object;
+    r->resumed = r->base.object->pieces->known > 0;
+    kept.object = NULL;
+    rs_log(RS_LOG_INFO, "receive", "object=%s goes on where it was: bytes=%llu", rs_id_text(&info->object),
+           (unsigned long long)bytes);
+    return true;
 }
 
 static rs_group join(rs_agent *agent, const rs_incoming *info, char *error) {
@@ -131,7 +200,7 @@ static bool make_room(rs_agent *agent) {
     rs_log(RS_LOG_WARNING, "receive",
            "object=%s from=%s gives way: no data came of it for a while, and others need its room",
            rs_id_text(&idle->base.id), rs_quote(rs_peers_name(&agent->peers, idle->sender)));
-    rs_store_discard(agent->store, idle->base.object);
+    drop_object(agent, idle->base.object, "the room for it was needed");
     idle->base.object = NULL;
     rs_receive_cancel(agent->node, rs_agent_now(agent), idle->base.xfer,
                       "its data did not come for 3 s, and another object needed the room that was kept for it");
@@ -154,7 +223,8 @@ static rs_manifest manifest_of(const rs_agent *agent, const rs_incoming *info) {
     return what;
 }
 
-static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
+static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *info, rs_xfer xfer, char *cause,
+                           size_t size) {
     rs_error error = {0};
     if (info->digest.algorithm == RS_DIGEST_NONE) {
         snprintf(cause, size, "it is the rest of a stream that %.60s does not know: its agent was started again",
@@ -167,6 +237,10 @@ static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *
         return false;
     }
     const rs_manifest what = manifest_of(agent, info);
+    if (resume(agent, r, info, xfer)) {
+        rs_digest_tree_tell(r->tree, piece_came, r->base.object);
+        return true;
+    }
     do
         r->base.object = rs_store_receive_pieces(agent->store, &what, &error);
     while (!r->base.object && error.code == ROSTRUM_ERR_NO_ROOM && info->size <= rs_store_quota(agent->store) &&
@@ -187,7 +261,7 @@ static bool prepare_stream(rs_agent *agent, rs_receiving *r, const rs_incoming *
 }
 
 /* Room, digest and group for an object, or a window for a stream. NULL with words in `cause`. */
-static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cause, size_t cause_size) {
+static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, rs_xfer xfer, char *cause, size_t cause_size) {
     char words[RS_IO_ERROR_MAX];
     rs_receiving *r = calloc(1, sizeof *r);
     if (!r) {
@@ -205,7 +279,7 @@ static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, char *cau
     rs_peers_hold(&agent->peers, r->sender);
     rs_control_used(agent->control, r->sender);
     if (!(info->size == RS_STREAM ? prepare_stream(agent, r, info, cause, cause_size)
-                                  : prepare_object(agent, r, info, cause, cause_size)))
+                                  : prepare_object(agent, r, info, xfer, cause, cause_size)))
         goto fail;
     if (info->group_address != 0 && (r->group = join(agent, info, words)) == RS_NO_GROUP) {
         snprintf(cause, cause_size, "%.60s: %.90s", agent->options.server, words);
@@ -252,11 +326,12 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
         rs_fetch_give_way(agent->fetches, &info.object);
     const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
     const rs_manifest what = manifest_of(agent, &info);
-    if (existing && !rs_store_resumes(existing, &what)) {
+    if (existing && existing != kept.object && !rs_store_resumes(existing, &what)) {
         meet_existing(agent, xfer, &info, existing);
         return;
     }
-    rs_receiving *r = agent->stopping ? NULL : prepare(agent, &info, cause, sizeof cause);
+    rs_receiving *r = agent->stopping ? NULL : prepare(agent, &info, xfer, cause, sizeof cause);
+    drop_kept(agent);
     if (!r) {
         refuse(agent, xfer, &info, agent->stopping ? "the agent is ending" : cause);
         return;
@@ -281,6 +356,8 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
                    rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)r->size,
                    rs_address_text(info.group_address, address), info.data_port, info.session);
     tell(agent, r, ROSTRUM_EVENT_PHASE, "accepted", "");
+    if (r->base.object)
+        rs_sites_incoming(agent->sites, &info.object);
 }
 
 /* The next session's group is joined before the last one's is left: they may be the same. */
@@ -594,7 +671,7 @@ void rs_receiving_let_go(void *context, const rs_object_id *id) {
 
 static void verdict(rs_agent *agent, rs_receiving *r, bool ok, const char *cause) {
     if (!ok && r->base.object) { /* whatever pieces are right, nobody knows which */
-        rs_store_discard(agent->store, r->base.object);
+        drop_object(agent, r->base.object, cause);
         r->base.object = NULL;
     }
     rs_verified(agent->node, rs_agent_now(agent), r->base.xfer, ok, cause);
@@ -743,6 +820,7 @@ static void check_digest(rs_agent *agent, rs_receiving *r) {
     rs_store_keep_leaves(object, leaves, leaf_count);
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    rs_sites_whole(agent->sites, object);
     r->serving = stats.protocol == RS_PROTOCOL_RDCM;
     if (r->serving)
         rs_store_hold(object);
@@ -813,8 +891,14 @@ static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event
     rs_stream_sink_free(r->base.sink, event->cause);
     r->base.sink = NULL;
     rs_transfers_remove(&agent->transfers, &r->base);
+    if (event->replaced && r->base.object && !r->serving) {
+        drop_kept(agent);
+        kept.object = r->base.object;
+        kept.bytes = event->bytes;
+        r->base.object = NULL;
+    }
     free_receiving(agent, r);
-    if (!event->ok)
+    if (!event->ok && !event->replaced)
         rs_api_object_failed(agent->api, &id, event->cause);
 }
 
@@ -826,6 +910,9 @@ static void digest_came(rs_agent *agent, rs_receiving *r) {
     r->expected = info.digest;
     if (r->base.object && r->base.object->phase == RS_OBJECT_RECEIVING)
         (void)rs_store_root_known(r->base.object, &info.digest);
+    for (const rs_transfer *t = agent->transfers.sending; t && r->base.object; t = t->next)
+        if (t->object == r->base.object && t->xfer)
+            rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &info.digest);
     if (r->complete)
         digest_step(agent, r);
 }

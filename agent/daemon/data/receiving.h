@@ -17,6 +17,11 @@ void rs_receiving_datagram(void *agent, rs_peer peer, const uint8_t *header, siz
                            const uint8_t *payload, uint32_t payload_length);
 /* An application deletes the object: what is left of its transfer, repairs for others, ends. */
 void rs_receiving_let_go(void *agent, const rs_object_id *id);
+/* Of an object that comes in: from whom, RS_NO_PEER: it does not; its digest; how many bytes are here without a gap
+ * (`from`: as many as last time), false: not known. */
+rs_peer rs_receiving_from(const rs_agent *agent, const rs_object *object);
+rs_digest rs_receiving_digest(const rs_agent *agent, const rs_object *object);
+bool rs_receiving_prefix(const rs_agent *agent, const rs_object *object, uint64_t from, uint64_t *bytes);
 /* A bounded piece of what is not urgent (room in the store, digests); returns when the next piece is due. */
 rs_time rs_receiving_work(rs_agent *agent);
 rs_time rs_receiving_deadline(const rs_agent *agent);

@@ -5,6 +5,7 @@
 #include "daemon/api/server.h"
 #include "daemon/data/overlay.h"
 #include "daemon/data/paths.h"
+#include "daemon/data/sites.h"
 #include "daemon/store/digest.h"
 #include "daemon/streams/send.h"
 
@@ -46,6 +47,8 @@ static const char *const state_names[] = {
 
 static void sample(rs_agent *agent, rs_sending *s) {
     rs_xfer_stats stats;
+    if (s->spread)
+        rs_sites_sample(agent->sites, s);
     if (rs_xfer_stats_get(agent->node, s->base.xfer, &stats) != RS_OK)
         return; /* closed in the core: the last sample stands */
     s->stats = stats;
@@ -117,13 +120,23 @@ static rostrum_event blank_event(const rs_agent *agent, const rs_sending *s, ros
 void rs_sending_tell_phase(rs_agent *agent, rs_sending *s, const char *phase, const char *words) {
     rs_log(RS_LOG_INFO, "send", "object=%s phase=%s%s%s", rs_id_text(&s->base.id), phase, words[0] ? " words=" : "",
            words[0] ? rs_quote(words) : "");
+    if (s->leg)
+        return; /* its whole tells what matters */
     rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PHASE);
     snprintf(event.subject, sizeof event.subject, "%s", phase);
     copy_words(event.words, words);
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
-static void tell_receiver(rs_agent *agent, rs_sending *s, const rostrum_receiver *receiver) {
+void rs_sending_tell_receiver(rs_agent *agent, rs_sending *s, const rostrum_receiver *receiver) {
+    if (s->leg) {
+        rs_sites_receiver(agent->sites, s, receiver);
+        rs_report_later(agent, s);
+        return;
+    }
+    if (s->relay)
+        rs_sites_relay_changed(agent->sites, s->relay);
+    sample(agent, s);
     rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_RECEIVER);
     event.state = receiver->state;
     event.sn = receiver->initial_sn;
@@ -135,7 +148,7 @@ static void tell_receiver(rs_agent *agent, rs_sending *s, const rostrum_receiver
 
 static void tell_progress(rs_agent *agent, rs_sending *s) {
     sample(agent, s);
-    if (!rs_api_event_wanted(agent->api, &s->base.id))
+    if (s->leg || !rs_api_event_wanted(agent->api, &s->base.id))
         return;
     rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PROGRESS);
     rs_api_event(agent->api, &s->base.id, &event);
@@ -151,6 +164,7 @@ static void free_sending(rs_agent *agent, rs_sending *s) {
     if (s->base.object)
         rs_store_release(s->base.object);
     rs_stream_source_free(s->base.source);
+    rs_sites_spread_free(agent->sites, s->spread);
     free(s->peers);
     free(s->receivers);
     free(s->dark);
@@ -184,6 +198,7 @@ static rs_sending *new_sending(rs_agent *agent, const rs_api_send *send) {
     s->base.id = send->id;
     s->call = send->call;
     s->wait_ms = send->wait_ms;
+    s->stragglers = send->stragglers;
     s->protocol = send->object ? send->protocol : ROSTRUM_PROTOCOL_RDCM;
     s->deadline = send->deadline_ms ? rs_agent_now(agent) + (rs_time)send->deadline_ms * RS_MILLISECOND : RS_NEVER;
     s->path.group = s->next_path.group = RS_NO_GROUP;
@@ -232,6 +247,8 @@ static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, 
 static rs_digest digest_of(const rs_agent *agent, const rs_object *object) {
     if (!object)
         return (rs_digest){0};
+    if (object->phase == RS_OBJECT_RECEIVING)
+        return rs_sites_digest(agent->sites, object);
     return object->phase == RS_OBJECT_DIGESTING ? (rs_digest){.algorithm = agent->options.digest_algorithm}
                                                 : object->digest;
 }
@@ -242,31 +259,24 @@ static rs_protocol wanted(rostrum_protocol protocol) {
                                               : RS_PROTOCOL_REPUBLIC;
 }
 
-/* NULL: it was not begun, and the call is answered. */
-static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
-    char words[ROSTRUM_WORDS_MAX + 1];
-    rostrum_code code;
-    const char *cause = cannot_start(agent, send, &code, words, sizeof words);
-    if (cause) {
-        rs_api_reply_error(agent->api, &send->call, code, "%s", cause);
-        return NULL;
-    }
-    bool optioned = send->options && send->options[0];
-    if (optioned && send->protocol == ROSTRUM_PROTOCOL_AUTO) {
-        rs_api_reply_error(agent->api, &send->call, ROSTRUM_ERR_INVALID,
-                           "options of a send are its protocol's: name one, such as wan");
-        return NULL;
-    }
-    if (optioned && !rs_send_options_good(agent->node, wanted(send->protocol), send->options, words, sizeof words)) {
-        rs_api_reply_error(agent->api, &send->call, ROSTRUM_ERR_INVALID, "%s", words);
-        return NULL;
-    }
-    rs_sending *s = new_sending(agent, send);
-    if (!s) {
-        rs_api_reply_error(agent->api, &send->call, ROSTRUM_ERR_LIMIT, "no memory or no room for %u receivers",
-                           send->receiver_count);
-        return NULL;
-    }
+static const rs_sending *being_sent(const rs_agent *agent, const rs_object_id *id) {
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (memcmp(&t->id, id, sizeof *id) == 0)
+            return rs_sending_of(t);
+    return NULL;
+}
+
+static void take_object(rs_agent *agent, rs_sending *s, rs_object *object) {
+    s->base.object = object;
+    if (object)
+        rs_store_hold(object);
+    rs_transfers_add(&agent->transfers, &s->base);
+    s->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
+}
+
+/* Opens it in the core. False: with words. */
+static bool open_transfer(rs_agent *agent, rs_sending *s, const rs_api_send *send, bool beside, rostrum_code *code,
+                          char *words) {
     const rs_send_params params = {.object = send->id,
                                    .size = send->object ? send->object->size : RS_STREAM,
                                    .digest = digest_of(agent, send->object),
@@ -274,32 +284,89 @@ static rs_sending *begin(rs_agent *agent, const rs_api_send *send) {
                                    .receiver_count = s->receiver_count,
                                    .stragglers = (rs_straggler_policy)send->stragglers,
                                    .protocol = wanted(s->protocol),
-                                   .options = send->options};
+                                   .options = send->options,
+                                   .grows = send->object && send->object->phase == RS_OBJECT_RECEIVING,
+                                   .beside = beside};
     rs_status status = rs_send_open(agent->node, rs_agent_now(agent), &params, &s->base.xfer);
     if (status != RS_OK) {
-        code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS
-               : status == RS_ERR_LIMIT ? ROSTRUM_ERR_LIMIT
-                                        : ROSTRUM_ERR_INVALID;
-        rs_api_reply_error(agent->api, &send->call, code, "cannot send %s %s: %s", send->object ? "object" : "stream",
-                           rs_id_text(&send->id),
-                           status == RS_ERR_EXISTS ? "it is being sent from here already" : rs_strerror(status));
+        *code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS
+                : status == RS_ERR_LIMIT ? ROSTRUM_ERR_LIMIT
+                                         : ROSTRUM_ERR_INVALID;
+        snprintf(words, ROSTRUM_WORDS_MAX + 1, "cannot send %s %s: %s", send->object ? "object" : "stream",
+                 rs_id_text(&send->id),
+                 status == RS_ERR_EXISTS ? "it is being sent from here already" : rs_strerror(status));
+        return false;
+    }
+    if (send->object)
+        rs_send_leaves(agent->node, s->base.xfer, send->object->leaves, send->object->leaf_count);
+    return true;
+}
+
+/* Where there are several sites an object goes by legs, of which the manager tells, and otherwise by itself. NULL: it
+ * was not begun, with words. */
+static rs_sending *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, struct rs_relay *relay,
+                         rostrum_code *code, char *words) {
+    char text[ROSTRUM_WORDS_MAX + 1];
+    const char *cause = cannot_start(agent, send, code, text, sizeof text);
+    bool spreads = !cause && !leg && send->object && rs_sites_several(agent->sites);
+    if (!cause && send->options && send->options[0]) {
+        *code = ROSTRUM_ERR_INVALID;
+        if (send->protocol == ROSTRUM_PROTOCOL_AUTO)
+            cause = "options of a send are its protocol's: name one, such as wan";
+        else if (spreads)
+            cause = "a send where there are several sites takes no options";
+        else if (!rs_send_options_good(agent->node, wanted(send->protocol), send->options, text, sizeof text))
+            cause = text;
+    }
+    if (spreads && being_sent(agent, &send->id)) {
+        *code = ROSTRUM_ERR_EXISTS;
+        snprintf(text, sizeof text, "cannot send object %s: it is being sent from here already", rs_id_text(&send->id));
+        cause = text;
+    }
+    if (cause) {
+        snprintf(words, ROSTRUM_WORDS_MAX + 1, "%s", cause);
+        return NULL;
+    }
+    rs_sending *s = new_sending(agent, send);
+    if (!s) {
+        *code = ROSTRUM_ERR_LIMIT;
+        snprintf(words, ROSTRUM_WORDS_MAX + 1, "no memory or no room for %u receivers", send->receiver_count);
+        return NULL;
+    }
+    s->leg = leg;
+    s->relay = relay;
+    if (!spreads && !open_transfer(agent, s, send, leg || relay, code, words)) {
         free_sending(agent, s);
         return NULL;
     }
-    s->base.object = send->object;
-    if (send->object) {
-        rs_store_hold(send->object);
-        rs_send_leaves(agent->node, s->base.xfer, send->object->leaves, send->object->leaf_count);
+    take_object(agent, s, send->object);
+    if (spreads && !rs_sites_spread(agent->sites, s)) {
+        *code = ROSTRUM_ERR_LIMIT;
+        snprintf(words, ROSTRUM_WORDS_MAX + 1, "no memory for legs");
+        rs_transfers_remove(&agent->transfers, &s->base);
+        free_sending(agent, s);
+        return NULL;
     }
-    rs_transfers_add(&agent->transfers, &s->base);
-    s->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
     return s;
+}
+
+rs_sending *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words) {
+    rostrum_code code;
+    return begin(agent, send, leg, NULL, &code, words);
+}
+
+rs_sending *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words) {
+    rostrum_code code;
+    return begin(agent, send, NULL, relay, &code, words);
 }
 
 void rs_sending_api(void *context, const rs_api_send *send) {
     rs_agent *agent = context;
-    rs_sending *s = begin(agent, send);
+    char words[ROSTRUM_WORDS_MAX + 1];
+    rostrum_code code;
+    rs_sending *s = begin(agent, send, NULL, NULL, &code, words);
     if (!s) {
+        rs_api_reply_error(agent->api, &send->call, code, "%s", words);
         if (send->stream >= 0)
             close(send->stream);
         return;
@@ -320,6 +387,10 @@ void rs_sending_count(rs_transfer *transfer, uint32_t bytes) {
 
 void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause) {
     rs_sending_of(transfer)->failure = ROSTRUM_ERR_CANCELLED;
+    if (rs_sending_of(transfer)->spread) {
+        rs_sites_cancel(agent->sites, rs_sending_of(transfer), cause);
+        return;
+    }
     rs_send_cancel(agent->node, rs_agent_now(agent), transfer->xfer, cause);
 }
 
@@ -342,7 +413,7 @@ void rs_sending_unreadable_api(void *context, const rs_object *object, const cha
 void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_object_id *id) {
     rs_agent *agent = context;
     for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
-        if (memcmp(&t->id, id, sizeof *id) == 0) {
+        if (memcmp(&t->id, id, sizeof *id) == 0 && !rs_sending_of(t)->leg) {
             rs_sending_cancel(agent, t, "cancelled by an application at the sender");
             rs_api_reply_ok(agent->api, call);
             return;
@@ -353,6 +424,8 @@ void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_obje
 /* A receiver's copy of a chunk stays wrong: are the bytes here still those whose digest was told? */
 static void retake(rs_agent *agent, const rs_sending *s, const rs_event *event) {
     const rs_object *object = s->base.object;
+    if (!object || !object->leaves)
+        return; /* it is not whole here */
     const rs_digest *digest = &object->digest;
     uint8_t leaf[sizeof digest->value];
     bool same = rs_digest_leaf(digest->algorithm, object->map, object->size, event->sn, leaf) &&
@@ -393,6 +466,27 @@ static const char *first_cause(const rs_sending *s, const char *fallback) {
     return "it did not reach every receiver";
 }
 
+/* Whoever asked for it is told, and it is gone. */
+static void end(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
+    char words[ROSTRUM_WORDS_MAX + 1];
+    copy_words(words, cause);
+    rs_transfers_remove(&agent->transfers, &s->base);
+    if (s->relay)
+        rs_sites_relay_over(agent->sites, s->relay, s, ok, words);
+    else if (s->leg)
+        rs_sites_carried(agent->sites, s, ok, words);
+    else
+        answer(agent, s, ok, words);
+    free_sending(agent, s);
+}
+
+void rs_sending_over(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
+    sample(agent, s);
+    s->final_phase = ok ? "done" : "failed";
+    rs_sending_tell_phase(agent, s, "done", cause);
+    end(agent, s, ok, cause);
+}
+
 static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
     const char *cause = event->ok ? "" : s->denial[0] && !s->ever_granted ? s->denial : first_cause(s, event->cause);
     sample(agent, s);
@@ -405,9 +499,7 @@ static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
     copy_words(s->result.cause, cause);
     rs_report_now(agent, s);
     rs_sending_tell_phase(agent, s, "done", cause);
-    answer(agent, s, event->ok, cause);
-    rs_transfers_remove(&agent->transfers, &s->base);
-    free_sending(agent, s);
+    end(agent, s, event->ok, cause);
 }
 
 /* --------------------------------------------------------------------------------------------------------- events */
@@ -463,7 +555,7 @@ static void receiver_event(rs_agent *agent, rs_sending *s, const rs_event *event
                rs_quote(receiver->name), rs_quote(event->cause));
     }
     sample(agent, s);
-    tell_receiver(agent, s, receiver);
+    rs_sending_tell_receiver(agent, s, receiver);
 }
 
 void rs_sending_event(rs_agent *agent, const rs_event *event) {
@@ -477,7 +569,8 @@ void rs_sending_event(rs_agent *agent, const rs_event *event) {
         retake(agent, s, event);
         break;
     case RS_EV_PATH_WANTED:
-        rs_paths_request(agent, s, event->bytes);
+        if (!s->leg || !rs_sites_path(agent->sites, s, event->bytes))
+            rs_paths_request(agent, s, event->bytes);
         break;
     case RS_EV_PHASE:
         phase_entered(agent, s, event->phase);

@@ -49,6 +49,11 @@ struct rs_sending {
     rostrum_code failure;    /* how it failed before any path was there */
     rs_time report_at;       /* RS_NEVER = nothing new */
     const char *final_phase; /* "done", "failed"; NULL before that */
+    /* several sites: sites.c */
+    rostrum_straggler_policy stragglers;
+    struct rs_spread *spread; /* it goes by legs, which are sendings of their own; NULL: it is one itself */
+    struct rs_leg *leg;       /* it is a leg of another sending, or NULL; */
+    struct rs_relay *relay;   /* it passes on what another server sends, or NULL */
 };
 
 static inline rs_sending *rs_sending_of(rs_transfer *transfer) {
@@ -60,6 +65,14 @@ int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer);
 
 /* Tells the application. */
 void rs_sending_tell_phase(rs_agent *agent, rs_sending *sending, const char *phase, const char *words);
+
+void rs_sending_tell_receiver(rs_agent *agent, rs_sending *sending, const rostrum_receiver *receiver);
+/* A sending of a leg's own; NULL with words (ROSTRUM_WORDS_MAX + 1 bytes). */
+rs_sending *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words);
+/* The same of an object that is passed on: by legs, if its receivers are in several sites. */
+rs_sending *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words);
+/* A sending that goes by legs is over: who asked for it is told, and it is freed. */
+void rs_sending_over(rs_agent *agent, rs_sending *sending, bool ok, const char *cause);
 
 /* The application's calls, and what the core says. */
 void rs_sending_api(void *agent, const rs_api_send *send);

@@ -743,7 +743,7 @@ static void deliver_call(uint32_t call, const void *args, rs_link_deliver_fn *de
         deliver_group_view(args, deliver, context);
         return;
     case RS_THRIFT_AGENT_SITE:
-        message.id = ((const rs_thrift_agent_site *)args)->name;
+        message.id = ((const rs_thrift_agent_site *)args)->site;
         break;
     case RS_THRIFT_AGENT_LEGS:
         deliver_legs(&((const rs_thrift_agent_legs *)args)->answer, deliver, context);

@@ -644,7 +644,7 @@ bool rs_store_keep(rs_object *object) {
         (void)mprotect(object->map, (size_t)object->size, PROT_READ);
     rs_pieces_tell_over(object->pieces, object, false);
     object->phase = RS_OBJECT_PARTIAL;
-    object->holds = 0;
+    rs_store_release(object); /* the transfer's; it may be passed on at the same time */
     return true;
 }
 

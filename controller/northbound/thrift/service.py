@@ -217,7 +217,7 @@ class ThriftService:
         self.agents[server] = connection
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
         if connection.knows_sites and topology.sites:
-            connection.call("site", {"name": topology.site_of(server)})
+            connection.call("site", {"site": topology.site_of(server)})
         self.runtime.post(
             ev.AgentUp(
                 server,

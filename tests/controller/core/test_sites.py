@@ -89,7 +89,7 @@ def test_agents_are_told_their_site_and_relays_their_orders(tmp_path: Path) -> N
         async with running(tmp_path, topology=three_sites.topology()) as manager:
             sender = await manager.agent("home-1", knows_sites=True)
             relay = await manager.agent("east-2", knows_sites=True, control_port=7099)
-            assert (await sender.expect("site")).name == "home"
+            assert (await sender.expect("site")).site == "home"
 
             async def asked(request_id: str, *receivers: str, avoid: tuple[str, ...] = ()) -> Any:
                 one = idl.SplitRequest(request_id, b"0123456789abcdef", 7, list(receivers), list(avoid))

@@ -118,6 +118,23 @@ static void an_object__goes_through_the_relay_once_and_while_it_comes(void **sta
     (void)state;
 }
 
+/* Its receivers may be ready before anything has come. */
+static void what_has_nothing_yet__waits(void **state) {
+    seen s;
+    net *n = network(3, &s);
+    const rs_peer members[] = {2};
+    const rs_path_grant path = inside();
+    rs_xfer out = send_by(n, 1, 1, members, true, &path);
+    net_at(n, 2 * SEC);
+    assert_int_equal(s.passed, 0);
+    s.given = SIZE;
+    net_call(n, 1, rs_send_grown(net_node(n, 1), NET_START + net_now(n), out, SIZE));
+    net_run(n, 30 * SEC);
+    assert_true(net_has(n, 2, 5));
+    net_free(n);
+    (void)state;
+}
+
 /* Server 2 was a member of the site and becomes its relay: what it has by then does not cross the wide area again. */
 static void a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was(void **state) {
     seen s;
@@ -203,6 +220,7 @@ static void a_path_by_unicast__is_for_one_receiver_and_the_wide_area(void **stat
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object__goes_through_the_relay_once_and_while_it_comes),
+        cmocka_unit_test(what_has_nothing_yet__waits),
         cmocka_unit_test(a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was),
         cmocka_unit_test(another_sender_of_the_object__is_refused_while_the_first_is_there),
         cmocka_unit_test(a_path_by_unicast__is_for_one_receiver_and_the_wide_area),

@@ -1,0 +1,882 @@
+/* Sends to several sites. The manager says which legs there are and tells relays what to pass on; here a send is made
+ * of sendings of its own for each leg, and what becomes of them is put together. A relay is an ordinary receiver of a
+ * leg, and an ordinary sender in its site, of an object that grows while it is sent. */
+#include "daemon/data/sites.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/api/waits.h"
+#include "daemon/data/paths.h"
+#include "daemon/data/receiving.h"
+#include "daemon/units.h"
+
+#define ASK_AGAIN RS_SECOND /* the manager, while it has no legs or no answer */
+#define RELAYS_TRIED 8u     /* relays that may fail in one send, of all sites */
+#define RELAYS_MOST 256u    /* orders of this agent at a time */
+#define REPORT_GAP (50 * RS_MILLISECOND)
+#define REPORT_EVERY RS_SECOND
+#define LOOK_EVERY (250 * RS_MILLISECOND)
+/* Its site's receivers keep what they have of it for the silence bound: another one must be there before. */
+#define RELAY_DOWN RS_SECOND
+#define LAST_REPORTS 5u              /* the last word is said so often, each REPORT_EVERY */
+#define RELAY_SILENT (6 * RS_SECOND) /* a relay that has the object, and says nothing for so long, is gone */
+#define ORDER_WAITS (30 * RS_SECOND) /* for the object to come */
+
+/* One way of a send. */
+struct rs_leg {
+    rs_leg *next;
+    char id[RS_LINK_NAME_MAX + 1], site[RS_LINK_NAME_MAX + 1], relay[RS_LINK_NAME_MAX + 1]; /* relay "": own site */
+    uint32_t address;                                                                       /* of the relay */
+    uint16_t port;
+    bool relay_dials;
+    rs_sending *whole;
+    rs_sending *carrier; /* NULL: it is over */
+    uint32_t *receivers; /* places of its receivers among the whole's */
+    uint32_t receiver_count;
+    bool carried;       /* the relay has all */
+    rs_time heard_at;   /* the relay has spoken then */
+    bool was_up;        /* it was connected, */
+    rs_time down_since; /* and is not since then; RS_NEVER: it is */
+    bool gone;          /* that was for too long */
+    uint64_t bytes;     /* sent for it */
+};
+
+struct rs_spread {
+    char request_id[RS_UUID_TEXT];
+    rs_time ask_at, bound_at; /* RS_NEVER: nothing is asked */
+    rs_leg *legs;
+    bool *placed; /* receivers that a leg is for, or that are final */
+    char waits_for[ROSTRUM_WORDS_MAX + 1];
+    char avoid[RELAYS_TRIED][RS_LINK_NAME_MAX + 1];
+    uint32_t avoid_count;
+    bool cancelled, answered;
+};
+
+struct rs_relay {
+    rs_relay *next;
+    char leg_id[RS_LINK_NAME_MAX + 1], origin[RS_LINK_NAME_MAX + 1];
+    rs_object_id id;
+    rs_peer peer; /* the origin, held */
+    char **names;
+    uint32_t count;
+    bool dials, keeps;
+    rs_time since;
+    rs_sending *sending; /* NULL: not begun, or over */
+    bool begun, over;
+    uint64_t grown; /* bytes that may go on */
+    const char *state;
+    char cause[ROSTRUM_WORDS_MAX + 1];
+    rs_link_receiver_report *last; /* of the receivers, when it was over */
+    char (*causes)[ROSTRUM_WORDS_MAX + 1];
+    rs_time report_at;
+    uint32_t last_reports;
+};
+
+struct rs_sites {
+    rs_sites_face face; /* first */
+    rs_agent *agent;
+    char own[RS_LINK_NAME_MAX + 1]; /* site; "": there are no sites */
+    rs_relay *relays;
+};
+
+static void free_relay(rs_sites *sites, rs_relay *relay) {
+    for (uint32_t i = 0; i < relay->count; i++)
+        free(relay->names[i]);
+    if (relay->peer != RS_NO_PEER)
+        rs_peers_release(&sites->agent->peers, relay->peer);
+    free(relay->names);
+    free(relay->last);
+    free(relay->causes);
+    free(relay);
+}
+
+void rs_sites_free(rs_sites *sites) {
+    while (sites && sites->relays) {
+        rs_relay *relay = sites->relays;
+        sites->relays = relay->next;
+        free_relay(sites, relay);
+    }
+    free(sites);
+}
+
+static bool do_several(const rs_sites *sites) {
+    return sites->own[0] != '\0';
+}
+
+void rs_sites_link_down(rs_sites *sites) {
+    sites->own[0] = '\0';
+}
+
+static bool is_final(const rostrum_receiver *receiver) {
+    return receiver->state == ROSTRUM_RECEIVER_DONE || receiver->state == ROSTRUM_RECEIVER_FAILED;
+}
+
+static int64_t place_of(const rs_sending *whole, const char *name) {
+    for (uint32_t i = 0; i < whole->receiver_count; i++)
+        if (strcmp(whole->receivers[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static void tell_words(rs_agent *agent, rs_sending *whole, const char *words) {
+    rs_log(RS_LOG_INFO, "sites", "object=%s %s", rs_id_text(&whole->base.id), words);
+    rostrum_event event = {.kind = ROSTRUM_EVENT_LOG, .sending = true, .size = whole->result.size};
+    snprintf(event.words, sizeof event.words, "%s", words);
+    rs_api_event(agent->api, &whole->base.id, &event);
+}
+
+static void fail_receiver(rs_agent *agent, rs_sending *whole, uint32_t place, const char *cause) {
+    rostrum_receiver *receiver = &whole->receivers[place];
+    receiver->state = ROSTRUM_RECEIVER_FAILED;
+    snprintf(receiver->cause, sizeof receiver->cause, "%s", cause);
+    whole->spread->placed[place] = true;
+    rs_sending_tell_receiver(agent, whole, receiver);
+}
+
+/* ------------------------------------------------------------------------------------------------ asking for legs */
+
+static void ask(rs_sites *sites, rs_sending *whole) {
+    rs_agent *agent = sites->agent;
+    rs_spread *spread = whole->spread;
+    const char **names = calloc(whole->receiver_count, sizeof *names);
+    const char *avoid[RELAYS_TRIED];
+    uint32_t count = 0;
+    spread->ask_at = rs_agent_now(agent) + ASK_AGAIN;
+    for (uint32_t i = 0; names && i < whole->receiver_count; i++)
+        if (!spread->placed[i])
+            names[count++] = whole->receivers[i].name;
+    for (uint32_t i = 0; i < spread->avoid_count; i++)
+        avoid[i] = spread->avoid[i];
+    if (count)
+        (void)rs_link_split(agent->link, rs_agent_now(agent), spread->request_id, &whole->base.id, names, count, avoid,
+                            spread->avoid_count);
+    free(names);
+}
+
+static void begin_to_ask(rs_sites *sites, rs_sending *whole) {
+    whole->spread->bound_at = rs_agent_now(sites->agent) + rs_paths_wait(whole->wait_ms, false);
+    rs_uuid_text(whole->spread->request_id);
+    ask(sites, whole);
+}
+
+static bool do_spread(rs_sites *sites, rs_sending *whole) {
+    rs_spread *spread = calloc(1, sizeof *spread);
+    bool *placed = calloc(whole->receiver_count, sizeof *placed);
+    if (!spread || !placed) {
+        free(spread);
+        free(placed);
+        return false;
+    }
+    spread->placed = placed;
+    whole->spread = spread;
+    begin_to_ask(sites, whole);
+    return true;
+}
+
+static void do_spread_free(rs_sites *sites, rs_spread *spread) {
+    (void)sites;
+    while (spread && spread->legs) {
+        rs_leg *leg = spread->legs;
+        spread->legs = leg->next;
+        if (leg->carrier)
+            leg->carrier->leg = NULL;
+        free(leg->receivers);
+        free(leg);
+    }
+    if (spread)
+        free(spread->placed);
+    free(spread);
+}
+
+/* All receivers are done or failed, and no leg is left: the answer. The whole is gone then. */
+static void settle(rs_sites *sites, rs_sending *whole) {
+    rs_spread *spread = whole->spread;
+    uint32_t failed = 0;
+    const char *first = "";
+    if (spread->legs || spread->answered)
+        return;
+    for (uint32_t i = 0; i < whole->receiver_count; i++) {
+        if (!is_final(&whole->receivers[i]))
+            return;
+        if (whole->receivers[i].state == ROSTRUM_RECEIVER_FAILED && failed++ == 0)
+            first = whole->receivers[i].cause;
+    }
+    spread->answered = true;
+    char cause[ROSTRUM_WORDS_MAX + 1] = "";
+    if (failed)
+        snprintf(cause, sizeof cause, "%u of %u receivers failed; the first: %.160s", failed, whole->receiver_count,
+                 first);
+    rs_sending_over(sites->agent, whole, failed == 0, cause);
+}
+
+static void drop_leg(rs_leg *leg) {
+    rs_leg **at = &leg->whole->spread->legs;
+    while (*at != leg)
+        at = &(*at)->next;
+    *at = leg->next;
+    free(leg->receivers);
+    free(leg);
+}
+
+/* Its receivers that have nothing want another way; those that can have none fail. */
+static void leg_failed(rs_sites *sites, rs_leg *leg, const char *cause) {
+    rs_agent *agent = sites->agent;
+    rs_sending *whole = leg->whole;
+    rs_spread *spread = whole->spread;
+    char words[ROSTRUM_WORDS_MAX + 1];
+    bool again = leg->relay[0] && spread->avoid_count < RELAYS_TRIED && !spread->cancelled, any = false;
+    snprintf(words, sizeof words, "site %.40s: relay %.40s failed: %.120s", leg->site, leg->relay, cause);
+    for (uint32_t i = 0; i < leg->receiver_count; i++) {
+        const rostrum_receiver *receiver = &whole->receivers[leg->receivers[i]];
+        if (is_final(receiver))
+            continue;
+        if (!again || strcmp(receiver->name, leg->relay) == 0) {
+            fail_receiver(agent, whole, leg->receivers[i], leg->relay[0] ? words : cause);
+        } else {
+            spread->placed[leg->receivers[i]] = false;
+            any = true;
+        }
+    }
+    if (again)
+        memcpy(spread->avoid[spread->avoid_count++], leg->relay, sizeof leg->relay);
+    tell_words(agent, whole, words);
+    drop_leg(leg);
+    if (any)
+        begin_to_ask(sites, whole);
+    settle(sites, whole);
+}
+
+/* Nobody of it is left, and the relay needs nothing more. */
+static bool leg_over(rs_sites *sites, rs_leg *leg) {
+    rs_sending *whole = leg->whole;
+    for (uint32_t i = 0; i < leg->receiver_count; i++)
+        if (leg->carrier || !is_final(&whole->receivers[leg->receivers[i]]))
+            return false;
+    if (leg->relay[0]) {
+        char words[ROSTRUM_WORDS_MAX + 1];
+        uint32_t done = 0;
+        for (uint32_t i = 0; i < leg->receiver_count; i++)
+            done += whole->receivers[leg->receivers[i]].state == ROSTRUM_RECEIVER_DONE;
+        snprintf(words, sizeof words,
+                 "site %.40s: %u of %u receivers done, by relay %.40s; %llu bytes went over the wide area", leg->site,
+                 done, leg->receiver_count, leg->relay, (unsigned long long)leg->bytes);
+        tell_words(sites->agent, whole, words);
+    }
+    drop_leg(leg);
+    settle(sites, whole);
+    return true;
+}
+
+/* NULL: it cannot be, and its receivers have failed. */
+static rs_leg *make_leg(rs_sending *whole, const rs_link_leg *from) {
+    rs_leg *leg = calloc(1, sizeof *leg);
+    uint32_t *receivers = calloc(from->receiver_count, sizeof *receivers);
+    if (!leg || !receivers) {
+        free(leg);
+        free(receivers);
+        return NULL;
+    }
+    leg->receivers = receivers;
+    leg->whole = whole;
+    snprintf(leg->id, sizeof leg->id, "%s", from->leg_id);
+    snprintf(leg->site, sizeof leg->site, "%s", from->site);
+    for (uint32_t i = 0; i < from->receiver_count; i++) {
+        int64_t place = place_of(whole, from->receivers[i]);
+        if (place < 0 || whole->spread->placed[place])
+            continue;
+        whole->spread->placed[place] = true;
+        leg->receivers[leg->receiver_count++] = (uint32_t)place;
+    }
+    if (from->relay) {
+        snprintf(leg->relay, sizeof leg->relay, "%s", from->relay->server);
+        leg->address = from->relay->address;
+        leg->port = from->relay->control_port;
+        leg->relay_dials = from->relay_dials;
+    }
+    leg->next = whole->spread->legs;
+    whole->spread->legs = leg;
+    return leg;
+}
+
+static void learn_relay(rs_agent *agent, const rs_leg *leg) {
+    rs_peer peer = rs_peers_find(&agent->peers, leg->relay);
+    if (peer == RS_NO_PEER)
+        return;
+    rs_peer_entry *entry = rs_peers_entry(&agent->peers, peer);
+    entry->address = leg->address;
+    entry->control_port = leg->port;
+    entry->dials = leg->relay_dials;
+    rs_control_address_known(agent->control, peer);
+}
+
+static void begin_leg(rs_sites *sites, rs_leg *leg) {
+    rs_agent *agent = sites->agent;
+    rs_sending *whole = leg->whole;
+    char words[ROSTRUM_WORDS_MAX + 1];
+    const char *relay = leg->relay;
+    const char **names = calloc(leg->receiver_count + 1, sizeof *names);
+    for (uint32_t i = 0; names && i < leg->receiver_count; i++)
+        names[i] = whole->receivers[leg->receivers[i]].name;
+    const rs_api_send send = {.id = whole->base.id,
+                              .object = whole->base.object,
+                              .stream = -1,
+                              .process = "a leg",
+                              .wait_ms = whole->wait_ms,
+                              .stragglers = relay[0] ? ROSTRUM_STRAGGLERS_DEFAULT : whole->stragglers,
+                              .protocol = relay[0] ? ROSTRUM_PROTOCOL_WAN : whole->protocol,
+                              .receivers = relay[0] ? &relay : names,
+                              .receiver_count = relay[0] ? 1 : leg->receiver_count};
+    leg->heard_at = rs_agent_now(agent);
+    leg->down_since = RS_NEVER;
+    snprintf(words, sizeof words, "no memory for a leg");
+    leg->carrier = names ? rs_sending_leg(agent, &send, leg, words) : NULL;
+    free(names);
+    if (!leg->carrier)
+        leg_failed(sites, leg, words);
+    else if (relay[0])
+        learn_relay(agent, leg);
+}
+
+static void no_way(rs_sites *sites, rs_sending *whole, const char *reason) {
+    for (uint32_t i = 0; i < whole->receiver_count; i++)
+        if (!whole->spread->placed[i])
+            fail_receiver(sites->agent, whole, i, reason);
+    whole->spread->ask_at = whole->spread->bound_at = RS_NEVER;
+    snprintf(whole->denial, sizeof whole->denial, "%s", reason);
+    whole->failure = ROSTRUM_ERR_DENIED;
+    settle(sites, whole);
+}
+
+static rs_sending *asking(const rs_agent *agent, const char *request_id) {
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
+        rs_spread *spread = rs_sending_of(t)->spread;
+        if (spread && spread->ask_at != RS_NEVER && strcmp(spread->request_id, request_id) == 0)
+            return rs_sending_of(t);
+    }
+    return NULL;
+}
+
+static void note_ways(rs_agent *agent, rs_sending *whole, const rs_link_split_answer *answer) {
+    char words[ROSTRUM_WORDS_MAX + 1];
+    size_t used = 0;
+    words[0] = '\0';
+    for (uint32_t i = 0; i < answer->leg_count && used < sizeof words; i++)
+        if (answer->legs[i].relay)
+            used += (size_t)snprintf(words + used, sizeof words - used, "%s%.150s", used ? "; " : "",
+                                     answer->legs[i].reason);
+    if (!whole->ever_granted) {
+        whole->ever_granted = true;
+        whole->result.accepted_ns = rs_wall_clock();
+        whole->result.path = ROSTRUM_PATH_PACKET;
+        whole->result.protocol = words[0] ? ROSTRUM_PROTOCOL_WAN : ROSTRUM_PROTOCOL_REPUBLIC;
+        snprintf(whole->result.reason, sizeof whole->result.reason, "%s", words);
+    }
+    rs_sending_tell_phase(agent, whole, "accepted", words);
+}
+
+static void on_legs(void *context, const rs_link_split_answer *answer) {
+    rs_agent *agent = context;
+    rs_sites *sites = agent->sites;
+    rs_sending *whole = asking(agent, answer->request_id);
+    if (!whole)
+        return;
+    rs_spread *spread = whole->spread;
+    if (answer->leg_count == 0 && answer->ever) {
+        no_way(sites, whole, answer->reason);
+        return;
+    }
+    if (answer->leg_count == 0) {
+        if (strcmp(spread->waits_for, answer->reason) != 0)
+            rs_sending_tell_phase(agent, whole, "queued", answer->reason);
+        snprintf(spread->waits_for, sizeof spread->waits_for, "%s", answer->reason);
+        return;
+    }
+    spread->ask_at = spread->bound_at = RS_NEVER;
+    note_ways(agent, whole, answer);
+    rs_leg *made[64];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < answer->leg_count && count < 64; i++)
+        if ((made[count] = make_leg(whole, &answer->legs[i])))
+            count++;
+    for (uint32_t i = 0; i < whole->receiver_count; i++)
+        if (!spread->placed[i])
+            fail_receiver(agent, whole, i, "the manager named no leg for it, or memory is short");
+    spread->answered = true; /* not while they begin */
+    for (uint32_t i = 0; i < count; i++)
+        begin_leg(sites, made[i]);
+    spread->answered = false;
+    settle(sites, whole);
+}
+
+/* -------------------------------------------------------------------------------------------------- what they do */
+
+static bool do_path(rs_sites *sites, rs_sending *carrier, uint64_t remaining) {
+    rs_agent *agent = sites->agent;
+    if (!carrier->leg->relay[0])
+        return false;
+    const rs_path_grant grant = {.group = RS_NO_GROUP,
+                                 .accepted_size = remaining ? remaining : 1,
+                                 .kind = RS_PATH_PACKET,
+                                 .protocol = RS_PROTOCOL_WAN};
+    rs_status status = rs_path_granted(agent->node, rs_agent_now(agent), carrier->base.xfer, &grant);
+    if (status != RS_OK)
+        rs_path_denied(agent->node, rs_agent_now(agent), carrier->base.xfer, rs_strerror(status));
+    return true;
+}
+
+static void do_receiver(rs_sites *sites, rs_sending *carrier, const rostrum_receiver *receiver) {
+    rs_sending *whole = carrier->leg->whole;
+    int64_t place = place_of(whole, receiver->name);
+    if (place < 0 || is_final(&whole->receivers[place]))
+        return; /* a relay that the object is not for */
+    if (carrier->leg->relay[0] && receiver->state == ROSTRUM_RECEIVER_FAILED)
+        return; /* what follows from that is seen when the leg ends */
+    whole->receivers[place] = *receiver;
+    rs_sending_tell_receiver(sites->agent, whole, &whole->receivers[place]);
+}
+
+static void do_carried(rs_sites *sites, rs_sending *carrier, bool ok, const char *cause) {
+    rs_leg *leg = carrier->leg;
+    rs_sending *whole = leg->whole;
+    leg->carrier = NULL;
+    leg->carried = ok;
+    leg->heard_at = rs_agent_now(sites->agent);
+    leg->bytes = carrier->result.bytes_sent;
+    whole->result.bytes_sent += carrier->result.bytes_sent;
+    whole->stats.packets_sent += carrier->stats.packets_sent;
+    whole->stats.packets_redundant += carrier->stats.packets_redundant;
+    whole->stats.patches_sent += carrier->stats.patches_sent;
+    whole->stats.repairs_sent += carrier->stats.repairs_sent;
+    carrier->leg = NULL;
+    if (leg_over(sites, leg))
+        return;
+    if (!ok || !leg->relay[0])
+        leg_failed(sites, leg,
+                   leg->gone  ? "its connection ended and did not come back"
+                   : cause[0] ? cause
+                              : "it ended early");
+}
+
+static rs_leg *leg_of(const rs_agent *agent, const char *leg_id) {
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        for (rs_leg *leg = rs_sending_of(t)->spread ? rs_sending_of(t)->spread->legs : NULL; leg; leg = leg->next)
+            if (leg->relay[0] && strcmp(leg->id, leg_id) == 0)
+                return leg;
+    return NULL;
+}
+
+static rostrum_receiver_state state_of(const char *word) {
+    return strcmp(word, "done") == 0        ? ROSTRUM_RECEIVER_DONE
+           : strcmp(word, "failed") == 0    ? ROSTRUM_RECEIVER_FAILED
+           : strcmp(word, "receiving") == 0 ? ROSTRUM_RECEIVER_RECEIVING
+                                            : ROSTRUM_RECEIVER_WAITING;
+}
+
+static void on_relayed(void *context, const rs_link_relay_report *report) {
+    rs_agent *agent = context;
+    rs_sites *sites = agent->sites;
+    rs_leg *leg = leg_of(agent, report->leg_id);
+    if (!leg || strcmp(leg->relay, report->relay) != 0)
+        return;
+    rs_sending *whole = leg->whole;
+    leg->heard_at = rs_agent_now(agent);
+    for (uint32_t i = 0; i < report->receiver_count; i++) {
+        const rs_link_receiver_report *from = &report->receivers[i];
+        int64_t place = place_of(whole, from->server);
+        rostrum_receiver *to = place < 0 ? NULL : &whole->receivers[place];
+        bool its = false;
+        for (uint32_t m = 0; to && m < leg->receiver_count; m++)
+            its |= leg->receivers[m] == (uint32_t)place;
+        if (!its || is_final(to) || strcmp(to->name, leg->relay) == 0 || state_of(from->state) == to->state)
+            continue;
+        to->state = state_of(from->state);
+        snprintf(to->cause, sizeof to->cause, "%s", from->cause);
+        to->digest_ok = to->state == ROSTRUM_RECEIVER_DONE;
+        to->initial_sn = from->initial_sn;
+        to->patched_fragments = from->patched_fragments;
+        to->first_light_ns = from->first_light_ns;
+        to->complete_ns = to->state == ROSTRUM_RECEIVER_DONE ? rs_wall_clock() : 0; /* by the clock of this server */
+        rs_sending_tell_receiver(agent, whole, to);
+    }
+    bool ended = strcmp(report->state, "failed") == 0 || strcmp(report->state, "done") == 0;
+    if (leg_over(sites, leg) || !ended || leg->carrier)
+        return;
+    leg_failed(sites, leg, report->cause[0] ? report->cause : "it ended without all of its receivers");
+}
+
+static void do_cancel(rs_sites *sites, rs_sending *whole, const char *cause) {
+    rs_agent *agent = sites->agent;
+    rs_spread *spread = whole->spread;
+    char words[ROSTRUM_WORDS_MAX + 1];
+    snprintf(words, sizeof words, "cancelled by the sender: %.200s", cause);
+    spread->cancelled = true;
+    spread->ask_at = spread->bound_at = RS_NEVER;
+    for (uint32_t i = 0; i < whole->receiver_count; i++)
+        if (!is_final(&whole->receivers[i]))
+            fail_receiver(agent, whole, i, words);
+    for (rs_leg *leg = spread->legs, *next; leg; leg = next) {
+        next = leg->next;
+        if (leg->carrier)
+            rs_sending_cancel(agent, &leg->carrier->base, cause);
+        else
+            drop_leg(leg);
+    }
+    /* Without legs it ends at the next look: whoever cancels walks through the transfers. */
+    spread->bound_at = rs_agent_now(agent);
+}
+
+static void do_sample(rs_sites *sites, rs_sending *whole) {
+    uint64_t bytes = 0, legs = 0;
+    int64_t rate = 0;
+    (void)sites;
+    for (const rs_leg *leg = whole->spread->legs; leg; leg = leg->next, legs++) {
+        bytes += leg->carrier ? leg->carrier->stats.bytes_present : whole->result.size;
+        rate += leg->carrier ? leg->carrier->stats.rate_bps : 0;
+    }
+    whole->stats.rate_bps = rate;
+    whole->stats.bytes_present = legs ? bytes / legs : whole->stats.bytes_present;
+    whole->stats.receivers_done = whole->stats.receivers_failed = 0;
+    for (uint32_t i = 0; i < whole->receiver_count; i++) {
+        whole->stats.receivers_done += whole->receivers[i].state == ROSTRUM_RECEIVER_DONE;
+        whole->stats.receivers_failed += whole->receivers[i].state == ROSTRUM_RECEIVER_FAILED;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------- as a relay */
+
+static void report(rs_sites *sites, rs_relay *relay) {
+    rs_agent *agent = sites->agent;
+    static const char *const words[] = {[ROSTRUM_RECEIVER_WAITING] = "waiting",
+                                        [ROSTRUM_RECEIVER_RECEIVING] = "receiving",
+                                        [ROSTRUM_RECEIVER_DONE] = "done",
+                                        [ROSTRUM_RECEIVER_FAILED] = "failed"};
+    relay->report_at = rs_agent_now(agent) + REPORT_EVERY;
+    for (uint32_t i = 0; i < relay->count && relay->sending; i++) {
+        const rostrum_receiver *from = &relay->sending->receivers[i];
+        snprintf(relay->causes[i], sizeof relay->causes[i], "%s", from->cause);
+        relay->last[i] = (rs_link_receiver_report){.server = relay->names[i],
+                                                   .state = words[from->state],
+                                                   .cause = relay->causes[i],
+                                                   .initial_sn = from->initial_sn,
+                                                   .patched_fragments = from->patched_fragments,
+                                                   .first_light_ns = from->first_light_ns,
+                                                   .complete_ns = from->complete_ns};
+    }
+    const rs_link_relay_report said = {.leg_id = relay->leg_id,
+                                       .origin = relay->origin,
+                                       .relay = agent->options.server,
+                                       .state = relay->state,
+                                       .cause = relay->cause,
+                                       .bytes = relay->grown,
+                                       .receivers = relay->last,
+                                       .receiver_count = relay->count};
+    (void)rs_link_relayed(agent->link, rs_agent_now(agent), &said);
+}
+
+static void relay_ends(rs_sites *sites, rs_relay *relay, bool ok, const char *cause) {
+    relay->over = true;
+    relay->state = ok ? "done" : "failed";
+    snprintf(relay->cause, sizeof relay->cause, "%s", cause);
+    rs_log(ok ? RS_LOG_INFO : RS_LOG_WARNING, "sites", "object=%s for=%s passed on: %s%s%s", rs_id_text(&relay->id),
+           rs_quote(relay->origin), relay->state, ok ? "" : " cause=", ok ? "" : rs_quote(cause));
+    report(sites, relay);
+}
+
+static void do_relay_changed(rs_sites *sites, rs_relay *relay) {
+    rs_time soon = rs_agent_now(sites->agent) + REPORT_GAP;
+    relay->report_at = soon < relay->report_at ? soon : relay->report_at;
+}
+
+static void do_relay_over(rs_sites *sites, rs_relay *relay, rs_sending *sending, bool ok, const char *cause) {
+    relay_ends(sites, relay, ok, cause);
+    sending->relay = NULL;
+    relay->sending = NULL;
+}
+
+/* The object is here, or comes from the origin: it is passed on. */
+static void pass_on(rs_sites *sites, rs_relay *relay) {
+    rs_agent *agent = sites->agent;
+    char words[ROSTRUM_WORDS_MAX + 1];
+    if (relay->begun || relay->over)
+        return;
+    rs_object *object = rs_store_find(agent->store, &relay->id);
+    bool whole = object && object->phase == RS_OBJECT_WHOLE;
+    bool comes = object && object->phase == RS_OBJECT_RECEIVING && rs_receiving_from(agent, object) == relay->peer;
+    if (!whole && !comes)
+        return;
+    const rs_api_send send = {.id = relay->id,
+                              .object = object,
+                              .stream = -1,
+                              .process = relay->origin,
+                              .protocol = whole ? ROSTRUM_PROTOCOL_AUTO : ROSTRUM_PROTOCOL_WAN,
+                              .receivers = (const char *const *)relay->names,
+                              .receiver_count = relay->count};
+    relay->begun = true;
+    relay->state = "passing";
+    relay->grown = whole ? object->size : 0;
+    relay->sending = rs_sending_relayed(agent, &send, relay, words);
+    if (!relay->sending)
+        relay_ends(sites, relay, false, words);
+}
+
+static rs_relay *new_relay(rs_sites *sites, const rs_link_relay_order *order) {
+    rs_agent *agent = sites->agent;
+    rs_relay *relay = calloc(1, sizeof *relay);
+    if (!relay)
+        return NULL;
+    relay->peer = RS_NO_PEER;
+    relay->names = calloc(order->receiver_count, sizeof *relay->names);
+    relay->last = calloc(order->receiver_count, sizeof *relay->last);
+    relay->causes = calloc(order->receiver_count, sizeof *relay->causes);
+    bool good = relay->names && relay->last && relay->causes;
+    for (uint32_t i = 0; good && i < order->receiver_count; i++) {
+        good = (relay->names[i] = strdup(order->receivers[i])) != NULL;
+        relay->count = i + (good ? 1 : 0);
+        relay->last[i] = (rs_link_receiver_report){.server = relay->names[i], .state = "waiting", .cause = ""};
+    }
+    rs_peer peer = good && order->origin.address
+                       ? rs_peers_at(&agent->peers, order->origin.server, order->origin.address)
+                   : good ? rs_peers_number(&agent->peers, order->origin.server)
+                          : RS_NO_PEER;
+    if (peer == RS_NO_PEER) {
+        free_relay(sites, relay);
+        return NULL;
+    }
+    relay->peer = peer;
+    rs_peers_hold(&agent->peers, peer);
+    if (order->origin.address) {
+        rs_peers_entry(&agent->peers, peer)->address = order->origin.address;
+        rs_peers_entry(&agent->peers, peer)->control_port = order->origin.control_port;
+        rs_control_address_known(agent->control, peer);
+    }
+    snprintf(relay->leg_id, sizeof relay->leg_id, "%s", order->leg_id);
+    snprintf(relay->origin, sizeof relay->origin, "%s", order->origin.server);
+    relay->id = order->object;
+    relay->dials = order->dials;
+    relay->keeps = order->keeps;
+    relay->since = rs_agent_now(agent);
+    relay->state = "waiting";
+    return relay;
+}
+
+static void on_relay(void *context, const rs_link_relay_order *order) {
+    rs_agent *agent = context;
+    rs_sites *sites = agent->sites;
+    uint32_t count = 0;
+    for (rs_relay *relay = sites->relays; relay; relay = relay->next, count++)
+        if (strcmp(relay->leg_id, order->leg_id) == 0)
+            return;
+    rs_relay *relay = count < RELAYS_MOST && order->receiver_count ? new_relay(sites, order) : NULL;
+    if (!relay) {
+        rs_log(RS_LOG_WARNING, "sites", "object=%s for=%s is not passed on: %u orders, or no memory",
+               rs_id_text(&order->object), rs_quote(order->origin.server), count);
+        return; /* the sender hears nothing of it, and takes another relay */
+    }
+    relay->next = sites->relays;
+    sites->relays = relay;
+    rs_log(RS_LOG_INFO, "sites", "object=%s for=%s to be passed on to receivers=%u", rs_id_text(&relay->id),
+           rs_quote(relay->origin), relay->count);
+    if (relay->dials)
+        rs_control_want(agent->control, relay->peer);
+    pass_on(sites, relay);
+    report(sites, relay);
+}
+
+static void do_incoming(rs_sites *sites, const rs_object_id *id) {
+    for (rs_relay *relay = sites->relays; relay; relay = relay->next)
+        if (memcmp(&relay->id, id, sizeof *id) == 0)
+            pass_on(sites, relay);
+}
+
+static void grow(rs_sites *sites, const rs_object *object, uint64_t bytes) {
+    rs_agent *agent = sites->agent;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (t->object == object && t->xfer)
+            (void)rs_send_grown(agent->node, rs_agent_now(agent), t->xfer, bytes);
+}
+
+void rs_sites_work(rs_sites *sites) {
+    rs_agent *agent = sites->agent;
+    for (rs_relay *relay = sites->relays; relay; relay = relay->next) {
+        const rs_object *object = relay->sending ? relay->sending->base.object : NULL;
+        uint64_t bytes;
+        if (!object || object->phase != RS_OBJECT_RECEIVING ||
+            !rs_receiving_prefix(agent, object, relay->grown, &bytes) || bytes <= relay->grown)
+            continue;
+        relay->grown = bytes;
+        grow(sites, object, bytes);
+    }
+}
+
+static void do_whole(rs_sites *sites, const rs_object *object) {
+    rs_agent *agent = sites->agent;
+    for (rs_relay *relay = sites->relays; relay; relay = relay->next)
+        if (relay->sending && relay->sending->base.object == object)
+            relay->grown = object->size;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (t->object == object && t->xfer) {
+            rs_send_leaves(agent->node, t->xfer, object->leaves, object->leaf_count);
+            (void)rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &object->digest);
+        }
+    grow(sites, object, object->size);
+    do_incoming(sites, &object->id);
+}
+
+static void do_gone(rs_sites *sites, const rs_object *object, const char *cause) {
+    rs_agent *agent = sites->agent;
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (t->object == object) {
+            t->object = NULL;
+            if (t->xfer)
+                rs_data_forget(agent->data, t->xfer);
+            rs_sending_cancel(agent, t, cause);
+        }
+}
+
+/* --------------------------------------------------------------------------------------------------------- time */
+
+/* A relay whose process ended is not waited for as long as one that is silent. */
+static void look_at_connection(rs_agent *agent, rs_leg *leg) {
+    rs_time now = rs_agent_now(agent);
+    bool up = rs_control_is_up(agent->control, leg->carrier->peers[0]);
+    leg->was_up |= up;
+    if (up || !leg->was_up)
+        leg->down_since = RS_NEVER;
+    else if (leg->down_since == RS_NEVER)
+        leg->down_since = now;
+    else if (now - leg->down_since >= RELAY_DOWN && !leg->gone) {
+        leg->gone = true;
+        rs_sending_cancel(agent, &leg->carrier->base, "the relay is gone");
+    }
+}
+
+static rs_time leg_due(const rs_leg *leg) {
+    if (leg->relay[0] && leg->carrier)
+        return leg->heard_at + LOOK_EVERY;
+    return leg->relay[0] && leg->carried ? leg->heard_at + RELAY_SILENT : RS_NEVER;
+}
+
+rs_time rs_sites_deadline(const rs_sites *sites) {
+    rs_time due = RS_NEVER;
+    for (const rs_relay *relay = sites->relays; relay; relay = relay->next)
+        due = relay->report_at < due ? relay->report_at : due;
+    for (rs_transfer *t = sites->agent->transfers.sending; t; t = t->next) {
+        const rs_spread *spread = rs_sending_of(t)->spread;
+        if (!spread)
+            continue;
+        due = spread->ask_at < due ? spread->ask_at : due;
+        due = spread->bound_at < due ? spread->bound_at : due;
+        for (const rs_leg *leg = spread->legs; leg; leg = leg->next)
+            due = leg_due(leg) < due ? leg_due(leg) : due;
+    }
+    return due;
+}
+
+/* True: it, or the list it is in, has changed. */
+static bool look_at(rs_sites *sites, rs_sending *whole, rs_time now) {
+    rs_spread *spread = whole->spread;
+    if (now >= spread->bound_at && !spread->cancelled) {
+        char words[ROSTRUM_WORDS_MAX + 1];
+        snprintf(words, sizeof words, "no way to all sites within the bound: %.180s",
+                 spread->waits_for[0] ? spread->waits_for : "the manager did not answer");
+        no_way(sites, whole, words);
+        return true;
+    }
+    if (now >= spread->bound_at) {
+        spread->bound_at = RS_NEVER;
+        settle(sites, whole);
+        return true;
+    }
+    for (rs_leg *leg = spread->legs; leg; leg = leg->next)
+        if (now >= leg_due(leg) && leg->carrier) {
+            leg->heard_at = now;
+            look_at_connection(sites->agent, leg);
+        } else if (now >= leg_due(leg)) {
+            leg_failed(sites, leg, "it has the object, and has said nothing of those behind it for 6 s");
+            return true;
+        }
+    if (now >= spread->ask_at)
+        ask(sites, whole);
+    return false;
+}
+
+static void look_at_relay(rs_sites *sites, rs_relay *relay, rs_time now) {
+    rs_agent *agent = sites->agent;
+    if (!relay->begun && !relay->over && now - relay->since >= ORDER_WAITS)
+        relay_ends(sites, relay, false, "the object did not come to the relay within 30 s");
+    else
+        report(sites, relay);
+    if (relay->dials && !relay->begun && !rs_control_is_up(agent->control, relay->peer))
+        rs_control_want(agent->control, relay->peer);
+    relay->last_reports += relay->over;
+}
+
+void rs_sites_timeout(rs_sites *sites) {
+    rs_agent *agent = sites->agent;
+    rs_time now = rs_agent_now(agent);
+    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+        if (rs_sending_of(t)->spread && look_at(sites, rs_sending_of(t), now))
+            break; /* the rest at the next turn, which is due */
+    for (rs_relay **at = &sites->relays; *at;) {
+        rs_relay *relay = *at;
+        if (now >= relay->report_at)
+            look_at_relay(sites, relay, now);
+        if (relay->last_reports < LAST_REPORTS) {
+            at = &relay->next;
+            continue;
+        }
+        *at = relay->next;
+        rs_error error = {0};
+        if (!relay->keeps) /* it was here for others */
+            (void)rs_store_delete(agent->store, &relay->id, &error);
+        free_relay(sites, relay);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------- the link */
+
+static void on_site(void *context, const char *name) {
+    rs_agent *agent = context;
+    snprintf(agent->sites->own, sizeof agent->sites->own, "%s", name);
+    rs_log(RS_LOG_INFO, "sites", "this server is in site=%s", rs_quote(name));
+}
+
+void rs_sites_link(rs_link_options *options, rs_link_callbacks *callbacks) {
+    options->knows_sites = true;
+    callbacks->on_site = on_site;
+    callbacks->on_legs = on_legs;
+    callbacks->on_relay = on_relay;
+    callbacks->on_relayed = on_relayed;
+}
+
+/* ------------------------------------------------------------------------------------------------------- birth */
+
+static rs_digest do_digest(const rs_sites *sites, const rs_object *object) {
+    return rs_receiving_digest(sites->agent, object);
+}
+
+static const rs_sites_calls calls = {.digest = do_digest,
+                                     .several = do_several,
+                                     .spread = do_spread,
+                                     .path = do_path,
+                                     .receiver = do_receiver,
+                                     .carried = do_carried,
+                                     .cancel = do_cancel,
+                                     .spread_free = do_spread_free,
+                                     .sample = do_sample,
+                                     .relay_changed = do_relay_changed,
+                                     .relay_over = do_relay_over,
+                                     .incoming = do_incoming,
+                                     .whole = do_whole,
+                                     .gone = do_gone};
+
+rs_sites *rs_sites_new(rs_agent *agent) {
+    rs_sites *sites = calloc(1, sizeof *sites);
+    if (!sites)
+        return NULL;
+    sites->agent = agent;
+    sites->face.calls = &calls;
+    return sites;
+}

@@ -1,0 +1,102 @@
+/* Sends to several sites: legs over the wide area to relays, and relays that pass on what comes (docs/wan.md). */
+#ifndef RS_DAEMON_SITES_H
+#define RS_DAEMON_SITES_H
+
+#include "daemon/data/sending.h"
+
+typedef struct rs_leg rs_leg;
+typedef struct rs_spread rs_spread;
+typedef struct rs_relay rs_relay;
+typedef struct rs_sites rs_sites;
+
+/* What sending.c and receiving.c call goes by a table: they know nothing of legs, and sites.c stands on both. */
+typedef struct {
+    bool (*several)(const rs_sites *sites);
+    bool (*spread)(rs_sites *sites, rs_sending *whole);
+    bool (*path)(rs_sites *sites, rs_sending *carrier, uint64_t remaining);
+    void (*receiver)(rs_sites *sites, rs_sending *carrier, const rostrum_receiver *receiver);
+    void (*carried)(rs_sites *sites, rs_sending *carrier, bool ok, const char *cause);
+    void (*cancel)(rs_sites *sites, rs_sending *whole, const char *cause);
+    void (*spread_free)(rs_sites *sites, rs_spread *spread);
+    void (*sample)(rs_sites *sites, rs_sending *whole);
+    void (*relay_changed)(rs_sites *sites, rs_relay *relay);
+    void (*relay_over)(rs_sites *sites, rs_relay *relay, rs_sending *sending, bool ok, const char *cause);
+    void (*incoming)(rs_sites *sites, const rs_object_id *id);
+    void (*whole)(rs_sites *sites, const rs_object *object);
+    void (*gone)(rs_sites *sites, const rs_object *object, const char *cause);
+    rs_digest (*digest)(const rs_sites *sites, const rs_object *object);
+} rs_sites_calls;
+
+typedef struct {
+    const rs_sites_calls *calls;
+} rs_sites_face;
+
+#define RS_SITES_CALL(sites, what) (((const rs_sites_face *)(const void *)(sites))->calls->what)
+
+rs_sites *rs_sites_new(rs_agent *agent);
+void rs_sites_free(rs_sites *sites);
+/* The manager's calls. */
+void rs_sites_link(rs_link_options *options, rs_link_callbacks *callbacks);
+/* The manager is gone: whether there are sites it says again. */
+void rs_sites_link_down(rs_sites *sites);
+
+/* Whether a send of an object goes by legs: there are several sites. */
+static inline bool rs_sites_several(const rs_sites *sites) {
+    return RS_SITES_CALL(sites, several)(sites);
+}
+/* `whole` goes by legs: the manager is asked which. False: memory is short. */
+static inline bool rs_sites_spread(rs_sites *sites, rs_sending *whole) {
+    return RS_SITES_CALL(sites, spread)(sites, whole);
+}
+/* Of a leg: a path is wanted that is not asked of the manager. False: it is one of its own site. */
+static inline bool rs_sites_path(rs_sites *sites, rs_sending *carrier, uint64_t remaining) {
+    return RS_SITES_CALL(sites, path)(sites, carrier, remaining);
+}
+/* Of a leg: a receiver's state has changed; the sending itself is over, and gone after this. */
+static inline void rs_sites_receiver(rs_sites *sites, rs_sending *carrier, const rostrum_receiver *receiver) {
+    RS_SITES_CALL(sites, receiver)(sites, carrier, receiver);
+}
+static inline void rs_sites_carried(rs_sites *sites, rs_sending *carrier, bool ok, const char *cause) {
+    RS_SITES_CALL(sites, carried)(sites, carrier, ok, cause);
+}
+static inline void rs_sites_cancel(rs_sites *sites, rs_sending *whole, const char *cause) {
+    RS_SITES_CALL(sites, cancel)(sites, whole, cause);
+}
+static inline void rs_sites_spread_free(rs_sites *sites, rs_spread *spread) {
+    RS_SITES_CALL(sites, spread_free)(sites, spread);
+}
+/* Figures of its legs. */
+static inline void rs_sites_sample(rs_sites *sites, rs_sending *whole) {
+    RS_SITES_CALL(sites, sample)(sites, whole);
+}
+
+/* Of what this server passes on: a receiver's state has changed; all of it is over. */
+static inline void rs_sites_relay_changed(rs_sites *sites, rs_relay *relay) {
+    RS_SITES_CALL(sites, relay_changed)(sites, relay);
+}
+static inline void rs_sites_relay_over(rs_sites *sites, rs_relay *relay, rs_sending *sending, bool ok,
+                                       const char *cause) {
+    RS_SITES_CALL(sites, relay_over)(sites, relay, sending, ok, cause);
+}
+
+/* An object comes in, from somebody; it is whole, and in the store; it goes away before. */
+static inline void rs_sites_incoming(rs_sites *sites, const rs_object_id *id) {
+    RS_SITES_CALL(sites, incoming)(sites, id);
+}
+static inline void rs_sites_whole(rs_sites *sites, const rs_object *object) {
+    RS_SITES_CALL(sites, whole)(sites, object);
+}
+static inline void rs_sites_gone(rs_sites *sites, const rs_object *object, const char *cause) {
+    RS_SITES_CALL(sites, gone)(sites, object, cause);
+}
+/* Of an object that comes in. */
+static inline rs_digest rs_sites_digest(const rs_sites *sites, const rs_object *object) {
+    return RS_SITES_CALL(sites, digest)(sites, object);
+}
+/* What has come of objects may go on; once in each turn of the loop. */
+void rs_sites_work(rs_sites *sites);
+
+rs_time rs_sites_deadline(const rs_sites *sites);
+void rs_sites_timeout(rs_sites *sites);
+
+#endif

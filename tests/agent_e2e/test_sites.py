@@ -1,0 +1,144 @@
+"""Real agents send to another site: once over the wide area to a relay, which passes on what comes while it comes; a
+relay that dies is followed by another one, and what cannot be is said."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rostrum.client.values import RostrumError
+
+from tests.agent_e2e import agents
+from tests.agent_e2e.agents import World, content, wait_until, world
+from tests.agent_e2e.fake_manager import Answer, rostrum_thrift
+from tests.agent_e2e.network import Network, network
+
+HOME, EAST = ("h1", "h2"), ("h3", "h4", "h5")
+SIZE = 24_000_001
+
+
+class SitesManager(agents.InsideManager):
+    """Grants as its parent does, and splits over two sites: the first receiver of EAST that has not failed is relay."""
+
+    numbers = itertools.count(1)
+
+    def _handle(self, server: str, name: str, args: dict[str, Any]) -> None:
+        super()._handle(server, name, args)
+        if name == "hello":
+            assert args["info"]["knows_sites"], args["info"]
+            self.say(server, "site", site="home" if server in HOME else "east")
+        elif name == "split":
+            self._split(server, args["request"])
+        elif name == "relayed":
+            report = args["report"]
+            rows = [rostrum_thrift.ReceiverReport(**row) for row in report["receivers"]]
+            self.say(report["origin"], "relayed", report=rostrum_thrift.RelayReport(**{**report, "receivers": rows}))
+
+    def _at(self, server: str) -> Any:
+        return rostrum_thrift.ServerAddress(server, *self.servers[server])
+
+    def _split(self, server: str, request: dict[str, Any]) -> None:
+        own = HOME if server in HOME else EAST
+        near = [name for name in request["receivers"] if name in own]
+        far = [name for name in request["receivers"] if name not in own]
+        legs = [rostrum_thrift.Leg(f"leg{next(self.numbers)}", "home", None, near, False, "")] if near else []
+        may = [name for name in far if name not in request["avoid"] and name in self._connections]
+        answer = {"request_id": request["request_id"], "reason": "", "ever": False}
+        if far and not may:
+            self.say(server, "legs", answer=rostrum_thrift.SplitAnswer(
+                **{**answer, "legs": [], "ever": True, "reason": "site east has no relay: all of them failed"}
+            ))  # fmt: skip
+            return
+        if far:
+            leg_id = f"leg{next(self.numbers)}"
+            others = [name for name in far if name != may[0]]
+            if others:
+                order = rostrum_thrift.RelayOrder(
+                    leg_id, request["app_id"], request["data_id"], self._at(server), others, False, True
+                )
+                self.say(may[0], "relay", order=order)
+            legs.append(rostrum_thrift.Leg(leg_id, "east", self._at(may[0]), far, False, f"by relay {may[0]}"))
+        self.say(server, "legs", answer=rostrum_thrift.SplitAnswer(**{**answer, "legs": legs}))
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Network]:
+    with network(5) as it:
+        yield it
+
+
+@pytest.fixture
+def lab(net: Network, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(agents, "InsideManager", SitesManager)
+    with world(net) as it:
+        it.manager.answer = lambda request: Answer(
+            kind="packet", protocol="wan" if request["protocol"] == rostrum_thrift.Protocol.WAN else None
+        )
+        for name in net.hosts:
+            it.start(name, *(["--nic-rate", "100M"] if name == "h1" else []))
+            it.agents[name].wait_log("this server is in site=")
+        yield it
+
+
+def over_the_wide_area(lab: World) -> int:
+    """Payload bytes that the sender's legs took, all together."""
+    return sum(int(number) for line in lab.agents["h1"].log for number in re.findall(r"(\d+) bytes went over", line))
+
+
+def test_another_site_gets_it_once_by_its_relay_while_it_comes(lab: World) -> None:
+    data = content(SIZE, 1)
+    sender = lab.app("h1")
+    sender.add(1, data)
+    result = sender.send(1, ["h2", *EAST])
+    assert result.ok and [row.state for row in result.receivers] == ["done"] * 4, result
+    for name in ("h2", *EAST):
+        assert lab.app(name).read(1) == data
+    assert SIZE <= over_the_wide_area(lab) <= 1.05 * SIZE
+    (line,) = [line for line in lab.agents["h1"].log if "went over the wide area" in line]
+    assert "site east: 3 of 3 receivers done, by relay h3" in line
+    asked = [call.args["request"] for call in lab.manager.heard("request")]
+    assert {(one["sender"], tuple(one["receivers"])) for one in asked} == {("h1", ("h2",)), ("h3", ("h4", "h5"))}
+
+
+def test_a_relay_that_dies_is_followed_by_one_that_goes_on_where_it_was(lab: World) -> None:
+    data = content(SIZE, 2)
+    sender = lab.app("h1")
+    sender.add(2, data)
+    tag = sender.start_send(2, list(EAST))
+
+    def far() -> bool:
+        return any(one.bytes > SIZE / 2 for one in lab.app("h4").status()[1])
+
+    wait_until(far, "half of it at a member of the site")
+    lab.agents["h3"].kill()
+    result, _ = sender.finish_send(tag)
+    states = {row.name: row.state for row in result.receivers}
+    assert states == {"h3": "failed", "h4": "done", "h5": "done"}, result
+    assert "site east: relay h3 failed" in next(row.cause for row in result.receivers if row.name == "h3")
+    for name in ("h4", "h5"):
+        assert lab.app(name).read(2) == data
+    assert int(re.findall(r"goes on where it was: bytes=(\d+)", "\n".join(lab.agents["h4"].log))[0]) > SIZE / 3
+    assert over_the_wide_area(lab) < 0.7 * SIZE  # of the leg that came to its end; the dead relay's is not in it
+
+
+def test_a_relay_without_room_is_passed_over_and_told(lab: World) -> None:
+    lab.agents["h3"].stop()
+    lab.start("h3", "--quota", "1M").wait_log("this server is in site=")
+    sender = lab.app("h1")
+    sender.add(3, content(SIZE, 3))
+    result = sender.send(3, list(EAST))
+    rows = {row.name: row for row in result.receivers}
+    assert (rows["h4"].state, rows["h5"].state) == ("done", "done"), result
+    assert rows["h3"].state == "failed" and "no room at h3" in rows["h3"].cause
+
+
+def test_a_site_without_any_relay_is_an_error_in_words(lab: World) -> None:
+    for name in EAST:
+        lab.agents[name].stop()
+    sender = lab.app("h1")
+    sender.add(4, b"x" * 1000)
+    with pytest.raises(RostrumError, match="site east has no relay"):
+        sender.send(4, list(EAST))
