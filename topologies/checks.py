@@ -18,6 +18,7 @@ def all_of(topology: Topology) -> Iterator[Finding]:
     """Every contradiction in the topology."""
     yield from names(topology)
     yield from p4_targets(topology)
+    yield from plain_switches(topology)
     yield from networks(topology)
     yield from addresses(topology)
     yield from links(topology)
@@ -72,12 +73,31 @@ def p4_targets(topology: Topology) -> Iterator[Finding]:
             yield place, f"port {high} of {switch.name}: the P4 program knows ports 1 to {P4_PORT_MAX}"
 
 
+def is_plain(topology: Topology) -> bool:
+    """Nobody drives its switches; data and management may be one network."""
+    return any(switch.southbound == "none" for switch in topology.switches.values())
+
+
+def plain_switches(topology: Topology) -> Iterator[Finding]:
+    if not is_plain(topology):
+        return
+    for switch in topology.switches.values():
+        if switch.southbound != "none":
+            yield (
+                ("switches", switch.name, "southbound"),
+                f"is {switch.southbound}, and another switch's is none: all are driven, or none is",
+            )
+    for ocs in topology.ocs.values():
+        yield ("ocs", ocs.name), "circuits need switches that are driven: no switch may have southbound: none"
+
+
 def networks(topology: Topology) -> Iterator[Finding]:
     named = [("data", topology.data), ("management", topology.management), ("multicast", topology.multicast)]
     anything = IPv4Network("0.0.0.0/0")  # the loader's stand-in for what did not parse: already reported
     for index, (name, network) in enumerate(named):
         for other_name, other in named[:index]:
-            if anything not in (network, other) and network.overlaps(other):
+            one_network = is_plain(topology) and {name, other_name} == {"data", "management"} and network == other
+            if anything not in (network, other) and network.overlaps(other) and not one_network:
                 yield ("network", name), f"{network} overlaps the {other_name} network {other}; choose another"
     multicast = topology.multicast
     if multicast != anything and not multicast.is_multicast:
@@ -114,7 +134,9 @@ def addresses(topology: Topology) -> Iterator[Finding]:
             )
         elif address in (network.network_address, network.broadcast_address) and network.prefixlen < 31:
             yield place, f"{address} is the network or broadcast address of {network}; choose another"
-        if address in seen:
+        # a server's own two, and a manager that runs on a server
+        both = is_plain(topology) and (seen.get(address, ())[:2] == place[:2] or place[0] == "manager")
+        if address in seen and not both:
             yield place, f"{address} is already that of {place_text(seen[address])}; each needs its own"
         seen.setdefault(address, place)
 

@@ -274,7 +274,10 @@ def _switch(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -
     ends = far_ends[name]
     southbound = entry.get("southbound", "openflow")
     needed, other = ("p4runtime", "dpid") if southbound == "p4runtime" else ("dpid", "p4runtime")
-    if needed not in entry:
+    for word in ("dpid", "p4runtime"):
+        if southbound == "none" and word in entry:
+            reader.add(("switches", name, word), "has no meaning with southbound: none; remove it")
+    if needed not in entry and southbound != "none":
         reader.add(("switches", name), f"lacks {needed}, which southbound: {southbound} needs; add it")
     if other in entry and southbound == "openflow":
         reader.add(("switches", name, other), "has no meaning with southbound: openflow; remove it, or say p4runtime")

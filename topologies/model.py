@@ -52,7 +52,7 @@ class P4Target:
 class Switch:
     name: str
     role: str  # "tor" | "core"
-    southbound: str  # "openflow" | "p4runtime"
+    southbound: str  # "openflow" | "p4runtime" | "none"
     dpid: int  # of an OpenFlow switch; 0 = it has none
     neighbours: dict[int, End] = field(default_factory=dict)  # own port -> far end
     rates: dict[int, int] = field(default_factory=dict)  # own port -> bit/s

@@ -54,6 +54,10 @@ def switches(config: Config, post: Post) -> MixedFabric:
             discovery_key=key,
             credentials=tls.channel_credentials(config.care.p4runtime_tls) if config.care.p4runtime_tls else None,
         )
+    if "none" in kinds:
+        from rostrum.controller.southbound.plain import PlainFabric
+
+        fabrics["none"] = PlainFabric(config.topology, lambda name: post(ev.SwitchUp(name)))
     return MixedFabric(config.topology, fabrics)
 
 

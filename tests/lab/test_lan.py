@@ -9,8 +9,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from rostrum.client import Agent
 from rostrum.lab.experiments import lan as experiment
 from rostrum.lab.namespace import PrivateNamespace
+from rostrum.lab.processes import agent_program
 
 pytestmark = pytest.mark.lab
 SIZE = 4 << 20
@@ -96,3 +98,63 @@ def test_lan__garbage_is_no_amplifier_and_the_doctor_says_what_hinders() -> None
                     one.wait(60)
                 assert sender.returncode == 0, lan.log(0)
                 assert (Path(lan.place(1, "in")) / "file.bin").read_bytes() == file.read_bytes()
+
+
+PLAIN = """
+rostrum: 1
+name: plain
+network: {data: 10.0.0.0/24, management: 10.0.0.0/24, multicast: 239.192.0.0/16, mtu: 1500}
+manager: {address: 10.0.0.1, openflow_port: 6653, thrift_port: 9090, rest_port: 8080}
+agent: {control_port: 7071, data_port: 7070}
+switches:
+  lan: {role: tor, southbound: none}
+servers:
+  h0: {address: 10.0.0.1, management: 10.0.0.1}
+  h1: {address: 10.0.0.2, management: 10.0.0.2}
+  h2: {address: 10.0.0.3, management: 10.0.0.3}
+links:
+  - {a: h0, b: "lan:1", rate: 1G}
+  - {a: h1, b: "lan:2", rate: 1G}
+  - {a: h2, b: "lan:3", rate: 1G}
+"""
+
+
+def test_plain_fabric__a_manager_over_switches_that_nobody_drives() -> None:
+    """`southbound: none`, one subnet for data and management, the manager on a server: objects and message groups."""
+    with tempfile.TemporaryDirectory(prefix="rostrum-lan-test-", dir=experiment.MEMORY) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "plain.yaml").write_text(PLAIN)
+        (folder / "file.bin").write_bytes(os.urandom(SIZE))
+        with PrivateNamespace(switches=False) as namespace:
+            lan = experiment.Lan(namespace, folder, 2, 1500)
+            agent = [str(agent_program()), "--interface", "eth0", "--manager", "10.0.0.1:9090"]
+            manager = [sys.executable, "-m", "rostrum.controller", "--topology", str(folder / "plain.yaml")]
+            running = [lan.start(0, [*manager, "--run", lan.place(0, "run"), "--rest-open"])]
+            for number, host in enumerate(lan.hosts):
+                Path(lan.place(number, "objects")).mkdir(mode=0o710)
+                os.chown(lan.place(number, "objects"), experiment.USER, experiment.USER)
+                own = ["--server", host, "--address", lan.address(number), "--socket", lan.place(number, "agent.sock")]
+                running.append(lan.start(number, [*agent, *own, "--store", lan.place(number, "objects")]))
+            sockets = [Path(lan.place(number, "agent.sock")) for number in range(3)]
+            try:
+                experiment.until(lambda: all(path.exists() for path in sockets), 20, "the agents' start")
+                agents = [Agent(path) for path in sockets]
+                result = agents[0].send("file", ["h1", "h2"], source=folder / "file.bin").wait(60)
+                assert result.ok, (result, lan.log(0)[-2000:])
+                assert result.path == "packet" and result.packets_patched == 0
+                data = agents[1].read("file")
+                assert data.bytes() == (folder / "file.bin").read_bytes()
+                data.close()
+                group, publisher = agents[2].join("news"), agents[0].publisher("news")
+                publisher.publish(b"all is well")
+                assert group.next(20).data == b"all is well"
+                group.close()
+                publisher.close()
+                for one in agents:
+                    one.close()
+            finally:
+                print("".join(lan.log(number)[-1500:] for number in range(3)))  # of a test that failed
+                for process in running:
+                    process.kill()
+                    process.wait()

@@ -1,0 +1,46 @@
+"""`southbound: none`: switches that nobody drives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rostrum.topologies import TopologyError, load
+
+PLAIN = """
+rostrum: 1
+name: plain
+network: {data: 10.0.0.0/24, management: 10.0.0.0/24, multicast: 239.192.0.0/16, mtu: 1500}
+manager: {address: 10.0.0.1, openflow_port: 6653, thrift_port: 9090, rest_port: 8080}
+agent: {control_port: 7071, data_port: 7070}
+switches:
+  lan: {role: tor, southbound: none}
+servers:
+  h0: {address: 10.0.0.1, management: 10.0.0.1}
+  h1: {address: 10.0.0.2, management: 10.0.0.2}
+links:
+  - {a: h0, b: "lan:1", rate: 1G}
+  - {a: h1, b: "lan:2", rate: 1G}
+"""
+
+
+def test_plain__one_network_and_a_manager_on_a_server(tmp_path: Path) -> None:
+    file = tmp_path / "plain.yaml"
+    file.write_text(PLAIN)
+    assert load(str(file)).switches["lan"].southbound == "none"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("southbound: none", "dpid: 1", "overlaps the data network"),
+        ("southbound: none", "southbound: none, dpid: 1", "has no meaning with southbound: none"),
+        ("  lan: {role", "  other: {role: core, dpid: 7}\n  lan: {role", "all are driven, or none is"),
+        ("management: 10.0.0.2", "management: 10.0.0.1", "is already that of"),
+    ],
+)
+def test_plain__what_does_not_fit_is_told(tmp_path: Path, old: str, new: str, words: str) -> None:
+    file = tmp_path / "plain.yaml"
+    file.write_text(PLAIN.replace(old, new))
+    with pytest.raises(TopologyError, match=words):
+        load(str(file))
