@@ -17,7 +17,9 @@ typedef struct {
 
 static sample *fill(sample *s) {
     static const char *const children[] = {"h4", "h5"};
-    *s = (sample){.addresses = {{"h3", "10.0.3.1", 7071}, {"h4", "10.0.4.1", 7071}, {"h5", "nowhere", 7071}},
+    *s = (sample){.addresses = {{.server = "h3", .address = "10.0.3.1", .control_port = 7071},
+                                {.server = "h4", .address = "10.0.4.1", .control_port = 7071},
+                                {.server = "h5", .address = "nowhere", .control_port = 7071}},
                   .app = {0xff, 0, 0xfe}}; /* no text */
     s->view = (rs_thrift_overlay_view){.response_id = "p1",
                                        .version = 3,
