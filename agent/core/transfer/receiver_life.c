@@ -664,7 +664,8 @@ static bool may_replace(const rs_receiving *x, rs_time now, const rs_message *m)
     const rs_digest *is = &x->t.digest, *comes = &m->open.digest;
     bool silent = !x->link.peer->up || now - x->link.heard_at >= REPLACE_AFTER;
     bool alike = is->algorithm == comes->algorithm &&
-                 (is->length == 0 || comes->length == 0 || memcmp(is->value, comes->value, sizeof is->value) == 0);
+                 (is->length == 0 || comes->length == 0 ||
+                  (is->length == comes->length && memcmp(is->value, comes->value, is->length) == 0));
     return silent && alike && x->state == RS_RX_RECEIVING && m->open.size == x->t.size && !x->t.stream.on;
 }
 
