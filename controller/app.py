@@ -23,7 +23,6 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import LEVEL_MULTICAST, SouthboundError
-from rostrum.controller.core.persistence.durable import Durable
 from rostrum.controller.core.persistence.parts import Records
 from rostrum.controller.core.values import Quota, Settings
 from rostrum.controller.group_options import group_options, group_settings
@@ -77,7 +76,8 @@ class App:
         self.access = Access(config.access)
         self.doors = {address: self.access.door(address) for address in config.addresses}
         topology, settings = config.topology, config.settings
-        self.runtime = Runtime(Manager(topology, settings, CLOCK.ns()), CLOCK.ns)
+        now = CLOCK.ns()
+        self.runtime = Runtime(Manager(topology, settings, now, time.time_ns() - now), CLOCK.ns)
         post = self.runtime.post
         if fabric:
             self.fabric = fabric(
@@ -167,7 +167,6 @@ class App:
 
     def _remember(self, store: Store, records: Records, complete: bool) -> None:
         manager, now = self.runtime.manager, self.runtime.clock()
-        manager.core.durable = Durable(time.time_ns() - now)
         try:
             actions = manager.restore(records, now, complete)
         except Exception as error:
@@ -214,7 +213,7 @@ class App:
 
     def _paused(self, lost_ns: int) -> None:
         """Records name times by the wall clock, which went on."""
-        self.runtime.manager.core.durable.later_by(lost_ns)
+        self.runtime.post(ev.ClockStood(lost_ns))
         words = "bounds on the silence of agents and devices go on where they were"
         log.warning(line("this manager did not run", s=round(lost_ns / 1e9, 1), then=words))
 

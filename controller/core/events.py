@@ -12,7 +12,18 @@ from rostrum.controller.core.values import FailureReport, LivePath, PathRequest,
 
 @dataclass(frozen=True)
 class RequestReceived:
+    """`key`, `body`: of a request by REST with an Idempotency-Key, as idempotency.py has them; empty = it has none."""
+
     request: PathRequest
+    key: str = ""
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class ClockStood:
+    """The manager's clock stood still for so long (ns), while that of people went on."""
+
+    lost: int
 
 
 @dataclass(frozen=True)
@@ -290,6 +301,7 @@ class Tick:
 
 Event = (
     RequestReceived
+    | ClockStood
     | Released
     | Cancelled
     | Renewed

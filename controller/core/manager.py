@@ -18,6 +18,7 @@ from rostrum.controller.core.groups import membership
 from rostrum.controller.core.light import first_light as light
 from rostrum.controller.core.packet import cabling, drains, ports, reroute, silent_links
 from rostrum.controller.core.persistence import parts, reconcile
+from rostrum.controller.core.persistence.durable import Change, Durable
 from rostrum.controller.core.rdcm import failures, views
 from rostrum.controller.core.requests import path_setup, requests
 from rostrum.controller.core.requests.path_setup import fail, lose_circuit
@@ -25,6 +26,12 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.text import seconds
 from rostrum.controller.core.values import MS, Settings
 from rostrum.topologies.model import Topology
+
+
+def _clock_stood(core: Core, event: ev.ClockStood, now: int) -> None:
+    """Records name times by the clock of people."""
+    core.durable.later_by(event.lost)
+
 
 _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.RequestReceived: requests.request_received,
@@ -63,14 +70,19 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.GroupMade: membership.made,
     ev.GroupDeleted: membership.deleted,
     ev.NotRecorded: parts.not_recorded,
+    ev.ClockStood: _clock_stood,
 }
 
 
 class Manager:
-    """(state, event, now) -> actions; `now` in ns of one clock that never goes back."""
+    """(state, event, now) -> actions; `now` in ns of one clock that never goes back, `offset` behind that of people.
 
-    def __init__(self, topology: Topology, settings: Settings | None = None, now: int = 0) -> None:
+    Nobody else changes the state: others read `core`.
+    """
+
+    def __init__(self, topology: Topology, settings: Settings | None = None, now: int = 0, offset: int = 0) -> None:
         self.core = Core.new(topology, settings or Settings(), now)
+        self.core.durable = Durable(offset)
 
     def step(self, event: ev.Event, now: int) -> list[act.Action]:
         """What to do about one event."""
@@ -78,8 +90,20 @@ class Manager:
         if handler:
             handler(self.core, event, now)
         self._expire(now)
+        return self.take_actions()
+
+    def take_actions(self) -> list[act.Action]:
+        """What the last step led to; of one that raised, as far as it came."""
         actions, self.core.out = self.core.out, []
         return actions
+
+    def take_records(self) -> tuple[list[Change], list[parts.Unrecorded]]:
+        """What has to be written because of the steps since the last call, and what of it cannot be."""
+        return parts.changes(self.core)
+
+    def drop_records(self) -> None:
+        """Instead of `take_records`, where nothing is remembered."""
+        self.core.durable.take()
 
     def restore(self, records: parts.Records, now: int, complete: bool = True) -> list[act.Action]:
         """Before the first event: goes on where an earlier manager was. `complete`: the records are all of what it
@@ -88,8 +112,7 @@ class Manager:
         """
         self.core.remembers_all = complete
         parts.restore(self.core, records, now)
-        actions, self.core.out = self.core.out, []
-        return actions
+        return self.take_actions()
 
     def deadline(self) -> int | None:
         """When to call `step(Tick(), ...)` at the latest; None = nothing is due."""

@@ -15,7 +15,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.diagnostics.findings import Finding
 from rostrum.controller.core.diagnostics.preflight import Evidence, Verdict, judge
 from rostrum.controller.core.requests.paths import Path
-from rostrum.controller.core.values import REST, PathRequest, ServerAddress, State, Wanted
+from rostrum.controller.core.values import REST, ObstacleKind, PathRequest, ServerAddress, State, Wanted
 from rostrum.controller.northbound.thrift.probes import SERVERS_MAX, Kind, Probe, ProbeReport, Probes
 from rostrum.controller.runtime import waiting
 from rostrum.controller.runtime.runtime import Runtime
@@ -49,7 +49,7 @@ class Preflight:
         return self._running >= RUNS_MAX
 
     async def run(self, sender: str, receivers: Sequence[str], wanted: Wanted, wait_s: float, tenant: str) -> Flight:
-        """`wait_s`: for the path. The servers exist. Takes up to `wait_s` and some 5 s."""
+        """`wait_s`: for the path. Takes up to `wait_s` and some 5 s; nothing if the request cannot be meant."""
         core = self._runtime.manager.core
         number = f"preflight-{core.settings.boot_id}-{next(self._numbers)}"
         wait_ms = round(wait_s * 1e3)
@@ -62,6 +62,8 @@ class Preflight:
             path_id = core.by_request.get((REST, number), "")  # a manager that stops makes none
             path = await waiting.path_until(self._runtime, path_id, lambda one: one.state is State.ACTIVE, wait_s + 1.0)
             try:
+                if path and path.obstacle and path.obstacle.kind is ObstacleKind.INVALID:
+                    return Flight(path, [], [])
                 if path is None or path.state is not State.ACTIVE:
                     return await self._without_path(path, sender, receivers)
                 return await self._along(path)

@@ -17,6 +17,7 @@ from rostrum.controller.runtime.rule_writer import Done, Failures, RuleOrders
 from rostrum.controller.runtime.run_clock import Within
 from rostrum.controller.runtime.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
+from rostrum.controller.southbound.fabric import MixedFabric
 from rostrum.topologies.model import Topology
 
 log = logging.getLogger("rostrum.manager")
@@ -60,7 +61,8 @@ class Devices:
         self._may_order = may_order or self._may_act
         self.request_of: Callable[[str], str] = lambda path_id: ""  # path -> the request it is for, for the log
         self._sequencer = Sequencer()
-        self._rules = RuleOrders(fabric, bound_s, self._may_act)
+        driver = fabric.driver if isinstance(fabric, MixedFabric) else lambda switch: fabric
+        self._rules = RuleOrders(driver, bound_s, self._may_act)
         self._lines = RuleLines(topology.switches)
 
     @property

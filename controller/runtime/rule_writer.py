@@ -23,8 +23,10 @@ class RuleOrders:
     about to be asked for something.
     """
 
-    def __init__(self, fabric: SwitchFabric, bound_s: float, may_act: Callable[[], bool] | None = None) -> None:
-        self._fabric = fabric
+    def __init__(
+        self, driver: Callable[[str], SwitchFabric], bound_s: float, may_act: Callable[[], bool] | None = None
+    ) -> None:
+        self._driver = driver  # of a switch
         self._may_act = may_act or (lambda: True)
         self._bound_s = bound_s
         self._waiting = Waiting()
@@ -118,10 +120,11 @@ class RuleOrders:
             return "no order given: this manager does not lead any more"
         self._asked[switch] = CLOCK.s()
         try:
+            driver = self._driver(switch)
             if batch.removals:
-                await self._fabric.remove(list(batch.removals.values()))
+                await driver.remove(list(batch.removals.values()))
             if batch.installs:
-                await self._fabric.install(list(batch.installs.values()))
+                await driver.install(list(batch.installs.values()))
         except asyncio.CancelledError:
             if not self._given_up(switch):
                 raise

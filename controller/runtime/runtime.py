@@ -140,9 +140,9 @@ class Runtime:
         except Exception:
             # One event must not take the manager down; what it asked for may be lost, so it is loud.
             log.exception(line("event could not be handled", type=type(event).__name__))
-            actions, self.manager.core.out = self.manager.core.out, []
+            actions = self.manager.take_actions()
         if self.store is None:
-            self.manager.core.durable.take()
+            self.manager.drop_records()
             self._let(actions)
         elif actions or self.manager.core.durable.urgent:
             self._held += actions
@@ -181,7 +181,7 @@ class Runtime:
         changes: list[Change] = []
         failed: list[parts.Unrecorded] = []
         if self._late or self.manager.core.durable.urgent:
-            changes, failed = parts.changes(self.manager.core)
+            changes, failed = self.manager.take_records()
         self._late = False
         try:
             under_way = self._hand_over(changes, failed)

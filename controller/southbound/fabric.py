@@ -13,8 +13,7 @@ from rostrum.controller.core.model import (
     SwitchCounters,
     UnicastRule,
 )
-from rostrum.controller.southbound.api import SwitchFabric
-from rostrum.controller.southbound.together import R, together
+from rostrum.controller.southbound.api import R, SwitchFabric, together
 from rostrum.topologies.model import Topology
 
 
@@ -84,27 +83,28 @@ class MixedFabric:
         await together(fabric.install_unicast(own) for fabric, own in self._shares(rules))
 
     async def read(self, switch: str) -> set[MulticastRule]:
-        return await self._fabric(switch).read(switch)
+        return await self.driver(switch).read(switch)
 
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         parts = await together(fabric.rule_counters(own) for fabric, own in self._shares(rules))
         return [one for part in parts for one in part]
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
-        return await self._fabric(switch).switch_counters(switch)
+        return await self.driver(switch).switch_counters(switch)
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         for fabric in self._fabrics.values():
             fabric.discover(ports)
 
-    def _fabric(self, switch: str) -> SwitchFabric:
+    def driver(self, switch: str) -> SwitchFabric:
+        """Whose switch it is. Raises SouthboundError."""
         if switch not in self._of:
             raise SouthboundError(f"{switch} is not a switch of this topology")
         return self._of[switch]
 
     def _shares(self, rules: Sequence[R]) -> list[tuple[SwitchFabric, list[R]]]:
         shares = {
-            id(fabric): (fabric, [rule for rule in rules if self._fabric(rule.switch) is fabric])
+            id(fabric): (fabric, [rule for rule in rules if self.driver(rule.switch) is fabric])
             for fabric in self._fabrics.values()
         }
         return [share for share in shares.values() if share[1]]

@@ -59,6 +59,8 @@ def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
         deny(core, path, obstacle, now)
         core.forget_old()
         return
+    for changed in core.repeats.keep(event.key, event.body, path.id, now) if event.key else ():
+        core.durable.mark("repeat", changed)
     _transfer(core, path, now)
     _begin_to_wait(core, path, now)
     core.queue.append(path.id)

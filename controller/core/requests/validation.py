@@ -49,7 +49,7 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
         found.append("protocol wan runs on packet trees; leave out kind circuit, or the protocol")
     if request.protocol is Protocol.WAN and request.streams:
         found.append("a stream goes by rdcm; leave out the protocol")
-    if far := sites.spans(topology, request.sender, request.receivers):
+    if topology.sites and (far := sites.spans(topology, request.sender, request.receivers)):
         found.append(f"{far}: no path leads to another site; an agent that knows sites sends there by a relay")
     found += _sizes(request)
     found += _spans(request, settings)

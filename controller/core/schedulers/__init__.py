@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from rostrum.controller.core.schedulers.base import Scheduler
-from rostrum.controller.core.schedulers.best_effort import BestEffort
+from rostrum.controller.core.schedulers.base import BestEffort, Scheduler
 from rostrum.controller.core.schedulers.blast import Blast
 from rostrum.controller.core.schedulers.fifo import Fifo
 from rostrum.controller.core.schedulers.quantum import Quantum

@@ -40,3 +40,14 @@ class Scheduler(ABC):
         if isinstance(decision, Grant):
             resources.reserve(waiting.path_id, waiting.request, decision.plan, now)
         return decision
+
+
+class BestEffort(Scheduler):
+    """The first that fits: in order of arrival, but one that cannot be served does not hold up those behind it."""
+
+    name: ClassVar[str] = "best-effort"
+    each_alone: ClassVar[bool] = True
+    in_order: ClassVar[bool] = True
+
+    def schedule(self, queue: Sequence[Waiting], resources: Resources, now: int) -> list[Decision]:
+        return [self.serve(waiting, resources, now) for waiting in queue[:LOOK_AHEAD]]

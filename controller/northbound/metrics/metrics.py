@@ -25,9 +25,9 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import State
 from rostrum.controller.northbound.metrics import groups as groups_metrics
 from rostrum.controller.northbound.metrics.meters import REASON_CLASSES, Meters
-from rostrum.controller.northbound.metrics.rest import RestMeter
 from rostrum.controller.northbound.metrics.stats import Histogram, Latency
 from rostrum.controller.northbound.rest import rdcm
+from rostrum.controller.northbound.rest.http_server import RestMeter
 from rostrum.controller.runtime.run_clock import CLOCK
 from rostrum.controller.runtime.runtime import Runtime
 from rostrum.topologies.model import Ocs

@@ -8,11 +8,10 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 from rostrum.controller.core.diagnostics.findings import Finding, healthy
 from rostrum.controller.core.packet import cabling
-from rostrum.controller.core.requests import validation
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.requests.quotas import EVERYBODY, Use
 from rostrum.controller.core.state import Core
-from rostrum.controller.core.values import MS, REST, ObstacleKind, PathRequest, State, Wanted
+from rostrum.controller.core.values import MS, ObstacleKind, State, Wanted
 from rostrum.controller.diagnostics.doctor import Doctor
 from rostrum.controller.diagnostics.preflight import Flight, Preflight
 from rostrum.controller.northbound.rest import problems, schemas
@@ -187,12 +186,11 @@ def _probing(app: FastAPI, rest: Rest) -> None:
         if preflight is None:
             raise Refused(503, "this manager has no agents to probe with")
         tenant = request.scope[CALLER].tenant
-        asked = PathRequest("preflight", REST, new.sender, tuple(new.receivers), wait_ms=new.wait_ms, tenant=tenant)
-        if wrong := validation.problems(asked, rest.core.topology, rest.core.settings):
-            raise Refused(422, "; ".join(wrong))
         if preflight.full:
             raise Refused(503, "as many preflights as may be are under way; ask again in a few seconds")
         flight = await preflight.run(new.sender, new.receivers, Wanted(new.kind), new.wait_ms / 1e3, tenant)
+        if flight.path and flight.path.obstacle and flight.path.obstacle.kind is ObstacleKind.INVALID:
+            problems.not_denied(flight.path)
         return _flight(rest.core, new.sender, flight)
 
     @app.get("/v1/doctor", tags=["network"], responses=problems.responses(503))

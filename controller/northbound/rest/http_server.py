@@ -1,4 +1,6 @@
-"""uvicorn on the manager's own loop: TCP addresses and a unix socket."""
+"""uvicorn on the manager's own loop: TCP addresses and a unix socket; what a request may take, and how long answers
+took.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ import logging
 import os
 import socket
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from rostrum.controller.keyvalue import Sparing, line
+from rostrum.controller.northbound.metrics.stats import ANSWER_BOUNDS_S, Histogram
+from rostrum.controller.northbound.rest import problems
 from rostrum.controller.northbound.rest.access import DOOR, LOOPBACK, PEER, SOCKET, Door
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -28,6 +32,7 @@ STARTUP_BOUND_S = 10.0
 CONNECTIONS_MAX = 1024  # by TCP, at all addresses together; as many by the unix socket
 SOURCE_MAX = 256  # of these from one address
 REQUEST_BOUND_S = 10.0  # from connecting, or from a request's first byte, until it is there as a whole
+BODY_MAX = 256 << 10  # bytes of a request's body
 HEAD_MAX = 64 << 10  # bytes of a request's line and headers
 IDLE_S = 30.0  # between an answer and the next request
 TLS_HANDSHAKE_S = 5.0
@@ -38,6 +43,7 @@ FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(_FULL), _FULL)
 )
+METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 REASONS = ("crowded out", "no room", "late", "not HTTP")
 
 
@@ -281,6 +287,79 @@ def _behind(door: Door, app: ASGIApp) -> ASGIApp:
         await app({**scope, DOOR: door}, receive, _unless_gone(send))
 
     return marked
+
+
+class BodyLimit:
+    """Refuses bodies over BODY_MAX, whether announced or not."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if not announced.isdigit() or int(announced[:20]) > BODY_MAX:
+            await problems.answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)
+            return
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > BODY_MAX:
+                raise problems.Refused(413, "the body is too large")
+            return message
+
+        async def watched(message: Message) -> None:
+            if taken <= BODY_MAX:  # else the application answers to what it could not read; ours is better
+                await send(message)
+
+        with contextlib.suppress(problems.Refused):
+            await self.app(scope, limited, watched)
+        if taken > BODY_MAX:
+            await problems.answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)
+
+
+class RestMeter:
+    """ASGI middleware: answers by method, route and status, and the time to their first byte; for `metrics.py`. Every
+    label has a bounded set of values.
+    """
+
+    def __init__(self) -> None:
+        self.answers: Counter[tuple[str, str, int]] = Counter()
+        self.times: dict[str, Histogram] = defaultdict(lambda: Histogram(ANSWER_BOUNDS_S))  # s, by route
+        self.under_way = 0
+        self.connections: Callable[[], Mapping[str, int]] = dict  # now, by door
+        self.ended: Callable[[], Mapping[str, int]] = dict  # connections, by reason
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        async def metered(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            began = time.perf_counter_ns()
+
+            async def watched(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    self._count(scope, message["status"], time.perf_counter_ns() - began)
+                await send(message)
+
+            self.under_way += 1
+            try:
+                await app(scope, receive, watched)
+            finally:
+                self.under_way -= 1
+
+        return metered
+
+    def _count(self, scope: Scope, status: int, ns: int) -> None:
+        route = str(getattr(scope.get("route"), "path", "other"))  # the template, not what was asked for
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.answers[method, route, status] += 1
+        self.times[route].add(ns / 1e9)
 
 
 def _unless_gone(send: Send) -> Send:

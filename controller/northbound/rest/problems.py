@@ -1,10 +1,7 @@
-"""REST's errors: application/problem+json (RFC 9457), with a detail that says what to do; and the bound on request
-bodies.
-"""
+"""REST's errors: application/problem+json (RFC 9457), with a detail that says what to do."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +9,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response
+from rostrum.controller.core.requests.paths import Path
+from rostrum.controller.core.values import ObstacleKind, State
 from rostrum.controller.northbound.rest.schemas import Problem
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MEDIA_TYPE = "application/problem+json"
-BODY_MAX = 256 << 10
 TITLES = {
     307: "Elsewhere",
     401: "Not known",
@@ -33,12 +30,21 @@ TITLES = {
 }
 
 
+DENIED = {ObstacleKind.INVALID: 422, ObstacleKind.QUEUE_FULL: 503}  # any other obstacle is 409
+
+
 class Refused(Exception):
     """Answered with a problem document."""
 
     def __init__(self, status: int, detail: str, path: str | None = None) -> None:
         super().__init__(detail)
         self.status, self.detail, self.path = status, detail, path
+
+
+def not_denied(path: Path) -> None:
+    """Raises Refused with what was in its request's way."""
+    if path.state is State.FAILED and path.stamps.accepted is None:
+        raise Refused(DENIED.get(path.obstacle.kind, 409) if path.obstacle else 409, path.cause, path.id)
 
 
 def answer(status: int, detail: str, path: str | None = None) -> Response:
@@ -119,37 +125,3 @@ def _words(errors: Sequence[Any]) -> list[str]:
     if len(errors) > 8:
         words.append(f"and {len(errors) - 8} more")
     return words
-
-
-class BodyLimit:
-    """Refuses bodies over BODY_MAX, whether announced or not."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if not announced.isdigit() or int(announced[:20]) > BODY_MAX:
-            await answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)
-            return
-        taken = 0
-
-        async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > BODY_MAX:
-                raise Refused(413, "the body is too large")
-            return message
-
-        async def watched(message: Message) -> None:
-            if taken <= BODY_MAX:  # else the application answers to what it could not read; ours is better
-                await send(message)
-
-        with contextlib.suppress(Refused):
-            await self.app(scope, limited, watched)
-        if taken > BODY_MAX:
-            await answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)

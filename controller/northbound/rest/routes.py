@@ -14,7 +14,7 @@ from fastapi.responses import PlainTextResponse
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import SouthboundError
-from rostrum.controller.core.requests import idempotency, validation
+from rostrum.controller.core.requests import idempotency
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.text import shown
@@ -22,13 +22,13 @@ from rostrum.controller.core.values import REST, PathRequest, Protocol, State, W
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound.metrics.meters import Meters
 from rostrum.controller.northbound.metrics.metrics import Metrics
-from rostrum.controller.northbound.metrics.rest import RestMeter
 from rostrum.controller.northbound.metrics.stats import Latency
 from rostrum.controller.northbound.rest import counters, diagnostics, problems, schemas, views
 from rostrum.controller.northbound.rest import groups as groups_rest
 from rostrum.controller.northbound.rest import rdcm as rdcm_rest
 from rostrum.controller.northbound.rest.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.rest.events import Events, EventStream
+from rostrum.controller.northbound.rest.http_server import BodyLimit, RestMeter
 from rostrum.controller.northbound.rest.problems import Refused
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.runtime import waiting
@@ -110,8 +110,8 @@ class Rest:
         except StoreError as error:
             raise Refused(503, f"{error}; this manager stops, ask again when there is one") from error
 
-    def request(self, new: schemas.NewPath, tenant: str) -> Path:
-        """Puts a request into the manager's queue. Raises Refused when it cannot be."""
+    def request(self, new: schemas.NewPath, tenant: str, key: str = "", body: str = "") -> Path:
+        """Puts a request into the manager's queue; `key` and `body` as the event has them."""
         began = time.perf_counter_ns()
         number = f"rest-{self.core.settings.boot_id}-{next(self._numbers)}"
         size = new.size or 0
@@ -129,12 +129,7 @@ class Rest:
             protocol=Protocol[new.protocol.upper()],
             tenant=tenant,
         )
-        wrong = validation.problems(wanted, self.core.topology, self.core.settings)
-        if wrong:
-            raise Refused(422, "; ".join(wrong))
-        if len(self.core.queue) >= self.core.settings.queue_max:
-            raise Refused(503, f"{len(self.core.queue)} requests are waiting already; ask again later")
-        self.runtime.post(ev.RequestReceived(wanted))
+        self.runtime.post(ev.RequestReceived(wanted, key, body))
         self.latency.add(time.perf_counter_ns() - began)
         made = self.core.by_request.get((REST, number))
         if made is None:  # it takes nothing any more: its memory is lost, or another manager leads
@@ -153,22 +148,17 @@ class Rest:
     def request_once(self, new: schemas.NewPath, caller: Caller, key: str | None) -> Path:
         """As `request`, but a repetition with the same key finds the path that the first one made."""
         path = self._repeated(new, caller, key) if key else self.request(new, caller.tenant)
-        if path.state is State.FAILED and path.stamps.accepted is None:
-            raise Refused(409, path.cause, path.id)
+        problems.not_denied(path)
         return path
 
     def _repeated(self, new: schemas.NewPath, caller: Caller, key: str) -> Path:
-        body, now = new.model_dump_json(), self.runtime.clock()
-        name = idempotency.name_of(caller.name, key)
+        body, name = new.model_dump_json(), idempotency.name_of(caller.name, key)
         try:
-            known = self.core.repeats.find(name, body, now)
+            known = self.core.repeats.find(name, body, self.runtime.clock())
         except idempotency.Misused as error:
             raise Refused(422, str(error)) from error
         if known is None:
-            path = self.request(new, caller.tenant)
-            for changed in self.core.repeats.keep(name, body, path.id, now):
-                self.core.durable.mark(idempotency.Keys.name, changed)
-            return path
+            return self.request(new, caller.tenant, name, body)
         found = self.runtime.path(known)
         if found is None:
             raise Refused(410, f"this Idempotency-Key made {known}, which ended; take a new key to make another path")
@@ -181,7 +171,7 @@ def create(rest: Rest) -> FastAPI:
         title="rostrum manager", version=VERSION, description=DESCRIPTION, separate_input_output_schemas=False
     )
     problems.install(app)
-    app.add_middleware(problems.BodyLimit)
+    app.add_middleware(BodyLimit)
     app.add_middleware(rest.access.around)
     app.add_middleware(rest.meter.around)
     _paths(app, rest)

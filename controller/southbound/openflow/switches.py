@@ -22,13 +22,12 @@ from rostrum.controller.core.model import (
 from rostrum.controller.core.requests.validation import servers_by_address
 from rostrum.controller.keyvalue import Sparing
 from rostrum.controller.runtime.run_clock import Within
-from rostrum.controller.southbound.api import OnPort, OnSighting, OnSwitchDown, OnSwitchUp
+from rostrum.controller.southbound.api import OnPort, OnSighting, OnSwitchDown, OnSwitchUp, by_switch, together
 from rostrum.controller.southbound.discovery import Discovery, Frames
 from rostrum.controller.southbound.openflow import discovery as openflow_discovery
 from rostrum.controller.southbound.openflow import messages
 from rostrum.controller.southbound.openflow.thread import Connection, OpenFlowThread
 from rostrum.controller.southbound.tls import TlsDoor
-from rostrum.controller.southbound.together import by_switch, together
 from rostrum.topologies.model import Switch, Topology
 
 log = logging.getLogger(__name__)
@@ -273,7 +272,11 @@ class OpenFlowFabric:
             async with link.lock:
                 await act(link, own)
 
-        await together(one(switch, own) for switch, own in by_switch(rules).items())
+        shares = by_switch(rules)
+        if len(shares) == 1:  # as the runtime orders them
+            await one(*shares.popitem())
+        else:
+            await together(one(switch, own) for switch, own in shares.items())
 
     async def _install(self, link: _SwitchLink, rules: list[MulticastRule]) -> None:
         c = link.connection

@@ -14,11 +14,10 @@ from rostrum.controller.core.model import (
     SwitchCounters,
     UnicastRule,
 )
-from rostrum.controller.southbound.api import OnLight, OnSighting, OnSwitchDown, OnSwitchUp
+from rostrum.controller.southbound.api import OnLight, OnSighting, OnSwitchDown, OnSwitchUp, by_switch, together
 from rostrum.controller.southbound.discovery import Discovery, Frames
 from rostrum.controller.southbound.p4runtime.pipeline import Pipeline, load
 from rostrum.controller.southbound.p4runtime.switch import P4Switch
-from rostrum.controller.southbound.together import by_switch, together
 from rostrum.topologies.model import Topology
 
 

@@ -74,7 +74,7 @@ async def test_metrics__after_a_scripted_run(tmp_path: Path) -> None:
         ("rostrum_grants_total", "packet"): 0,
         ("rostrum_denials_total", "circuit impossible"): 1,
         ("rostrum_denials_total", "circuit busy"): 1,
-        ("rostrum_denials_total", "invalid"): 1,
+        ("rostrum_denials_total", "invalid"): 2,
         ("rostrum_paths", "active"): 0,
         ("rostrum_paths_released_total",): 1,
         ("rostrum_agents_connected",): 1,
