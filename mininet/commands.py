@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rostrum.client import RostrumError
 from rostrum.lab import experiments, links
 from rostrum.lab.lab import Lab, labs
 from rostrum.lab.namespace import LabError
@@ -335,9 +337,10 @@ def _ocs_commands(running: Lab, ocs_name: str, orders: bool, as_json: bool) -> N
 @click.pass_context
 @_words_for_errors
 def run(context: click.Context, arguments: tuple[str, ...]) -> None:
-    """Run an experiment in a lab of its own, which it starts and stops.
+    """Run an experiment in a lab of its own, which it starts and stops: one that comes with rostrum, or a script.
 
     \b
+      rostrum lab run my.py --rounds 3         docs/experiments.md: what a script can do
       rostrum lab run --list
       rostrum lab run demo --size 512M --receivers 3
       rostrum lab run demo --help
@@ -351,9 +354,23 @@ def run(context: click.Context, arguments: tuple[str, ...]) -> None:
             OUT.print(f"{name:24} {command.get_short_help_str(90)}")
         return
     name, *rest = arguments
+    if name.endswith(".py"):
+        _run_script(Path(name), rest)
+        return
     if name not in known:
-        raise click.ClickException(f"no experiment is called {name}; there are {', '.join(known)}")
+        raise click.ClickException(f"no experiment is called {name}; there are {', '.join(known)}, or give a FILE.py")
     known[name].main(args=rest, prog_name=f"rostrum lab run {name}", standalone_mode=True)
+
+
+def _run_script(file: Path, arguments: list[str]) -> None:
+    """As `python FILE ...` would; errors of lab and agents are told in words. Its labs end with it."""
+    if not file.is_file():
+        raise click.ClickException(f"there is no file {file}")
+    sys.argv, sys.path[0] = [str(file), *arguments], str(file.resolve().parent)
+    try:
+        runpy.run_path(str(file), run_name="__main__")
+    except RostrumError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @lab.command()

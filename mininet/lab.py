@@ -1,7 +1,9 @@
 """A lab as its users see it from outside: start it, use its agents and its manager, break parts of it, stop it.
 
-    with Lab.start("hybrid-4x2", name="mine") as lab:
-        lab.execute("h1", ["ping", "-c1", "10.0.2.1"])
+    with Lab("hybrid-4x2", name="mine") as lab:
+        lab.host("h1").run("ping -c1 10.0.2.1")
+        lab.host("h1").send(size="64M", to=["h3", "h5"])
+        lab.transfers.csv("transfers.csv")
 
 Everything runs in private namespaces; the folder `<run>` (build/lab/<name>) holds sockets, logs and `lab.json`.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -25,12 +28,17 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 import yaml
-from rostrum.lab import p4switches
+from rostrum.client import SendResult
+from rostrum.lab import links, p4switches
+from rostrum.lab.host import Host, Undone, delivery_rows, transfer_row
 from rostrum.lab.namespace import Entered, LabError, PrivateNamespace, enter_argv
 from rostrum.lab.ocs.control import ask
 from rostrum.lab.options import Options
-from rostrum.lab.rest import Rest
-from rostrum.topologies import load
+from rostrum.lab.records import Rows, samples
+from rostrum.lab.rest import Rest, page
+from rostrum.lab.topo import from_mininet, is_topo
+from rostrum.topologies import load, load_text
+from rostrum.topologies.completion import complete
 from rostrum.topologies.kinds import with_kind
 from rostrum.topologies.loader import builtin_file
 from rostrum.topologies.model import Topology
@@ -51,21 +59,33 @@ def run_folder(name: str) -> Path:
     return LABS / name
 
 
-@dataclasses.dataclass
+TopologyLike = str | Path | dict[str, Any] | Any  # the last: a Mininet Topo
+
+
 class Lab:
-    """A running lab. `namespace` is set in the process that started it undetached: it ends with that one."""
+    """A running lab: it runs when this is made. It ends with the `with` block, by `stop`, or with this process.
+
+    `topology`: a file, the name of one that comes with rostrum, the value of a file, or a Mininet Topo. What it leaves
+    out is filled in (topologies/completion.py). `or_another`: if a lab of this name runs, take name-2, name-3 ...
+    `switch`: make its switches OpenFlow ones ("openflow"), P4 ones ("p4"), or P4 only at the top of racks ("mixed");
+    with P4 switches, links that are faster than these can take become slower (p4switches.RATE_MAX). `p4_target`: what
+    plays P4 switches, if it is not to be chosen (p4switches.choose). `changes`: values of the topology file to replace,
+    such as {"emulation.ringing.loss": 0.9}. `detached`: it does not end with this process. `options`: those of
+    `options.Options` (parts, quota, core_links, bound_s, manager_options, agent_options, certificates).
+
+    Raises LabError saying what was waited for.
+    """
 
     name: str
     run: Path
     topology: Topology
     init_pid: int  # first process of the lab's namespaces, as seen from here
     switch: str  # what forwards: `openvswitch`, `bmv2`, `p4-reference-target`, or two joined by `+`
-    namespace: PrivateNamespace | None = None
+    namespace: PrivateNamespace | None  # set in the process that started it undetached: it ends with that one
 
-    @classmethod
-    def start(
-        cls,
-        topology: str | Path = "hybrid-4x2",
+    def __init__(
+        self,
+        topology: TopologyLike = "hybrid-4x2",
         *,
         name: str = "lab",
         or_another: bool = False,
@@ -75,16 +95,11 @@ class Lab:
         progress: Progress = lambda _: None,
         detached: bool = False,
         **options: Any,
-    ) -> Lab:
-        """Starts a lab and returns when it is ready. Raises LabError saying what was waited for.
-
-        `or_another`: if a lab of this name runs, take name-2, name-3 ... `switch`: make its switches OpenFlow ones
-        ("openflow"), P4 ones ("p4"), or P4 only at the top of racks ("mixed"); with P4 switches, links that are faster
-        than these can take become slower (p4switches.RATE_MAX). `p4_target`: what plays P4 switches, if it is not to be
-        chosen (p4switches.choose). `changes`: values of the topology file
-        to replace, such as {"emulation.ringing.loss": 0.9}. `options`: those of `options.Options` (parts, quota,
-        core_links, bound_s, manager_options, agent_options, certificates).
-        """
+    ) -> None:
+        unknown = sorted(set(options) - {field.name for field in dataclasses.fields(Options)})
+        if unknown:
+            known = ", ".join(field.name for field in dataclasses.fields(Options))
+            raise LabError(f"a lab has no option {', '.join(unknown)}; there are {known}")
         with _starting(name, or_another) as run:
             shutil.rmtree(run, ignore_errors=True)
             run.mkdir(parents=True)
@@ -95,18 +110,31 @@ class Lab:
             target = target if any(one.p4 for one in parsed.switches.values()) else ""
             given = Options(topology=str(file), run=str(run), p4_target=target, **options)
             namespace = _open(run, given)
-            forwards = p4switches.forwarding(parsed, target)
-            lab = cls(run.name, run, parsed, namespace.pid, forwards, namespace)
+            self._set(run, parsed, namespace.pid, p4switches.forwarding(parsed, target), namespace)
             try:
-                lab._wait_ready(progress)
-                lab._write_state()
+                self._wait_ready(progress)
+                self._write_state()
             except BaseException:
                 namespace.stop()
                 raise
         if detached:
             namespace.detach()
-            lab.namespace = None
-        return lab
+            self.namespace = None
+
+    def _set(
+        self, run: Path, topology: Topology, init_pid: int, switch: str, namespace: PrivateNamespace | None
+    ) -> None:
+        self.name, self.run, self.topology = run.name, run, topology
+        self.init_pid, self.switch, self.namespace = init_pid, switch, namespace
+        self.transfers, self.deliveries = Rows(), Rows()
+        self._hosts: dict[str, Host] = {}
+        self._numbers = itertools.count(1)
+        self._began = time.time()
+
+    @classmethod
+    def start(cls, topology: TopologyLike = "hybrid-4x2", **options: Any) -> Lab:
+        """The same as Lab(...)."""
+        return cls(topology, **options)
 
     @classmethod
     def attach(cls, name: str = "lab") -> Lab:
@@ -115,7 +143,9 @@ class Lab:
         state = _alive(run)
         if not state:
             raise LabError(f"no lab called {name} is running; start one: rostrum lab up --name {name} --detach")
-        return cls(name, run, load(run / "topology.yaml"), state["init_pid"], state["switch"])
+        lab = cls.__new__(cls)
+        lab._set(run, load(run / "topology.yaml"), state["init_pid"], state["switch"], None)
+        return lab
 
     def __enter__(self) -> Lab:
         return self
@@ -125,6 +155,8 @@ class Lab:
 
     def stop(self) -> None:
         """Asks the programs to end, then ends the namespaces and with them all that is left."""
+        for host in self._hosts.values():
+            host.close()
         with contextlib.suppress(LabError):
             self.ask("stop")
             _wait_gone(self.init_pid, ANSWER_BOUND_S)
@@ -142,6 +174,55 @@ class Lab:
             *self.run.glob("*.ctl"),
         ]:
             file.unlink(missing_ok=True)
+
+    def host(self, name: str) -> Host:
+        """A server, to send from it, to run commands on it, to break it (host.py). Raises LabError if there is none."""
+        if name not in self.topology.servers:
+            raise LabError(f"no server {name} in {self.topology.name}; there are {', '.join(self.topology.servers)}")
+        return self._hosts.setdefault(name, Host(self, name))
+
+    @property
+    def hosts(self) -> list[Host]:
+        return [self.host(name) for name in self.topology.servers]
+
+    def next_number(self) -> int:
+        """For the name of an object that has none."""
+        return next(self._numbers)
+
+    def record(self, sender: str, name: str, began: float, result: SendResult) -> None:
+        """Adds a transfer to `transfers` and its receivers to `deliveries`."""
+        path = None
+        if result.response_id:
+            with contextlib.suppress(LabError):
+                status, found = self.rest.call("GET", f"/v1/paths/{result.response_id}?wait=ended&timeout_ms=2000")
+                path = found if status == 200 else None
+        self.transfers.append(transfer_row(sender, name, began - self._began, result, path))
+        self.deliveries.extend(delivery_rows(sender, name, result))
+
+    def metrics(self) -> Rows:
+        """What manager and agents count, now; those that do not run are left out."""
+        found = Rows()
+        agents = [(name, self.run / name / "metrics.sock") for name in self.topology.servers]
+        for source, path in [("manager", self.run / "manager.sock"), *agents]:
+            with contextlib.suppress(LabError):
+                found.extend(samples(page(path), source))
+        return found
+
+    def cut(self, a: str, b: str) -> Undone:
+        """All that crosses the link of two nodes is lost, and nobody is told, until `mend` or the end of a block."""
+        links.cut(self, a, b)
+        return Undone(lambda: self.mend(a, b))
+
+    def mend(self, a: str, b: str) -> None:
+        links.up(self, a, b)
+
+    def pause(self, program: str) -> Undone:
+        """A program (as of `kill`) stands still until `resume`, or to the end of a block."""
+        self.signal(program, signal.SIGSTOP)
+        return Undone(lambda: self.resume(program))
+
+    def resume(self, program: str) -> None:
+        self.signal(program, signal.SIGCONT)
 
     @property
     def rest(self) -> Rest:
@@ -284,14 +365,25 @@ def _open(run: Path, options: Options) -> PrivateNamespace:
 
 
 def _topology_file(
-    topology: str | Path, switch: str | None, p4_target: str, changes: dict[str, Any], run: Path
+    topology: TopologyLike, switch: str | None, p4_target: str, changes: dict[str, Any], run: Path
 ) -> Path:
     """A copy of the topology in the run folder, with its switches of this kind and `changes` made: the one that every
     program of the lab reads.
     """
-    source, target = builtin_file(topology), run / "topology.yaml"
-    load(source)
-    text = source.read_text()
+    target = run / "topology.yaml"
+    if isinstance(topology, str | Path):
+        source = builtin_file(topology)
+        load(source, completed=True)  # errors name its lines
+        text = source.read_text()
+        whole = yaml.safe_load(text)
+        made = complete(whole)
+        text = text if made == whole else yaml.safe_dump(made, sort_keys=False)
+    else:
+        value = from_mininet(topology) if is_topo(topology) else topology
+        if not isinstance(value, dict):
+            raise LabError(f"{value!r:.80} is no topology: a file, a name, a dict or a Mininet Topo (an object) is one")
+        text = yaml.safe_dump(complete(value), sort_keys=False)
+        load_text(text, str(value.get("name", "topology")))
     if switch is not None:
         text = with_kind(text, switch)
     value = yaml.safe_load(text)

@@ -22,6 +22,22 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
+def page(socket_path: Path, url: str = "/metrics", timeout_s: float = 10.0) -> str:
+    """What is served there over a unix socket, as text. Raises LabError."""
+    connection = _UnixConnection(socket_path, timeout_s)
+    try:
+        connection.request("GET", url)
+        answer = connection.getresponse()
+        text = answer.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise LabError(f"nobody answers at {socket_path}: {error}") from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise LabError(f"{socket_path}: GET {url}: {answer.status}: {text[:200]}")
+    return text
+
+
 class Rest:
     """Calls to a manager at `<run>/manager.sock`."""
 

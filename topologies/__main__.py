@@ -8,11 +8,12 @@ from functools import partial
 import click
 import yaml
 from rostrum.topologies import TopologyError, builtin_names, load, load_text
+from rostrum.topologies.completion import complete
 from rostrum.topologies.fabrics import Options, fabric
 from rostrum.topologies.families import Graph, bcube, fat_tree, vl2
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.kinds import KINDS, with_kind
-from rostrum.topologies.loader import MANAGEMENT_PORTS, is_name, rate_bps
+from rostrum.topologies.loader import MANAGEMENT_PORTS, builtin_file, is_name, rate_bps
 from rostrum.topologies.problems import Problem, place_text
 
 PROBLEMS_SHOWN = 3
@@ -25,6 +26,7 @@ def main() -> None:
     \b
       rostrum topology list                              those that come with rostrum
       rostrum topology check my.yaml                     what it describes, or all that is wrong with it
+      rostrum topology complete sketch.yaml >my.yaml     ports, dpids, addresses filled in
       rostrum topology generate fat-tree 4 >my.yaml
       rostrum topology generate hybrid --racks 8 --servers 4 >my.yaml
       rostrum lab up --topology my.yaml
@@ -38,7 +40,7 @@ def check(file: str) -> None:
     try:
         topology = load(file)
     except TopologyError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(f"{error}{_filled_in(file)}") from error
     splitters = sum(len(ocs.splitters) for ocs in topology.ocs.values())
     forwarding = sum(bool(switch.server) for switch in topology.switches.values())
     click.echo(
@@ -55,6 +57,27 @@ def check(file: str) -> None:
         facts += ["nobody connects to it from outside"] if site.nat else []
         facts += [f"reached through {site.via}"] if site.via else []
         click.echo(f"  site {site.name}: {'; '.join(facts)}")
+
+
+def _filled_in(file: str) -> str:
+    """That a lab would do with it, if so."""
+    try:
+        load(file, completed=True)
+    except TopologyError:
+        return ""
+    return f"\nA lab fills all of this in; to have it in the file: rostrum topology complete {file}"
+
+
+@main.command(name="complete")
+@click.argument("file")
+def complete_(file: str) -> None:
+    """Print FILE with all that it may leave out for a lab: ports, dpids, addresses, rates, losses of splitters."""
+    try:
+        load(file, completed=True)
+    except TopologyError as error:
+        raise click.ClickException(str(error)) from error
+    value = yaml.safe_load(builtin_file(file).read_text())
+    click.echo(yaml.safe_dump(complete(value), sort_keys=False), nl=False)
 
 
 @main.command(name="list")
@@ -102,7 +125,8 @@ def _distinct(problems: list[Problem]) -> str:
 @generate.command(name="hybrid")
 @click.option("--racks", default=4, show_default=True)
 @click.option("--servers", default=2, show_default=True, help="servers in each rack")
-@click.option("--ocs-ports", default=32, show_default=True)
+@click.option("--cores", default=1, show_default=True, help="packet switches that join all racks")
+@click.option("--ocs-ports", default=32, show_default=True, help="0: no OCS, packets only")
 @click.option("--splitters", default=4, show_default=True)
 @click.option("--fanout", default=4, show_default=True, help="outputs of each splitter")
 @click.option("--rate", default="1G", show_default=True, help="of every link, such as 10G or 100M")
@@ -113,7 +137,7 @@ def _distinct(problems: list[Problem]) -> str:
 @click.option("--switches", type=click.Choice(KINDS), default="openflow", show_default=True,
               help="mixed: P4 top-of-rack switches, an OpenFlow core. P4 ones get stand-in addresses.")  # fmt: skip
 def generate_hybrid(switches: str, rate: str, name: str, **size: object) -> None:
-    """Racks around one packet core and one optical circuit switch with splitters."""
+    """Racks around packet cores and one optical circuit switch with splitters."""
     _print(lambda: hybrid(Hybrid(rate=rate, name=name, **size)), rate, name, switches)  # type: ignore[arg-type]
 
 

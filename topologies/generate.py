@@ -9,7 +9,9 @@ from rostrum.topologies.loader import MANAGEMENT_PORTS
 
 @dataclass(frozen=True)
 class Hybrid:
-    """Racks around one packet core and one OCS, whose splitters hang on the ports the racks leave free."""
+    """Racks around packet cores and one OCS, whose splitters hang on the ports the racks leave free. Without ports
+    there is no OCS.
+    """
 
     racks: int = 4
     servers: int = 2  # per rack
@@ -21,6 +23,7 @@ class Hybrid:
     reconfiguration_ms: float = 70
     dialect: str = "glimmerglass"
     name: str = ""
+    cores: int = 1
 
     def problems(self) -> list[str]:
         """Why no such data center can be built; empty if it can."""
@@ -29,12 +32,14 @@ class Hybrid:
             found.append(f"{self.racks} racks: 1 to 200 are possible (one /24 of 10.0.0.0/16 each)")
         if not 1 <= self.servers <= 250:
             found.append(f"{self.servers} servers a rack: 1 to 250 are possible")
+        if not 1 <= self.cores <= 64:
+            found.append(f"{self.cores} cores: 1 to 64 are possible")
         if self.splitters < 0 or not 2 <= self.fanout <= 64:
             found.append(
                 f"{self.splitters} splitters 1x{self.fanout}: 0 or more with a fan-out of 2 to 64 are possible"
             )
         need = self.racks + max(self.splitters * self.fanout, self.splitters)
-        if need > self.ocs_ports:
+        if self.ocs_ports and need > self.ocs_ports:
             found.append(
                 f"{self.racks} racks and {self.splitters} splitters 1x{self.fanout} need an OCS of {need} ports, "
                 f"not {self.ocs_ports}"
@@ -48,8 +53,11 @@ def hybrid(size: Hybrid) -> str:
         raise ValueError("; ".join(problems))
     racks = range(1, size.racks + 1)
     uplink = max(49, size.servers + 1)
+    cores = ["core"] if size.cores == 1 else [f"core{number}" for number in range(1, size.cores + 1)]
+    many = "a core" if size.cores == 1 else f"{size.cores} cores"
+    light = f"one OCS, {size.splitters} splitters 1x{size.fanout}" if size.ocs_ports else "no OCS"
     lines = [
-        f"# {size.racks} racks x {size.servers} servers, a core, one OCS, {size.splitters} splitters 1x{size.fanout}.",
+        f"# {size.racks} racks x {size.servers} servers, {many}, {light}.",
         "rostrum: 1",
         f"name: {size.name or f'hybrid-{size.racks}x{size.servers}'}",
         "network:",
@@ -60,16 +68,20 @@ def hybrid(size: Hybrid) -> str:
         "manager: {address: 10.255.0.1, openflow_port: 6653, thrift_port: 9090, rest_port: 8080}",
         "agent: {control_port: 7071, data_port: 7070}",
         "switches:",
-        "  core: {role: core, southbound: openflow, dpid: 1}",
     ]
+    lines += [f"  {core}: {{role: core, southbound: openflow, dpid: {1000 * n + 1}}}" for n, core in enumerate(cores)]
     lines += [f"  tor{rack}: {{role: tor, southbound: openflow, dpid: {10 + rack}}}" for rack in racks]
     hosts = [((rack - 1) * size.servers + slot, rack, slot) for rack in racks for slot in range(1, size.servers + 1)]
     lines.append("servers:")
     lines += [f"  h{n}: {{address: 10.0.{rack}.{slot}, management: 10.255.{rack}.{slot}}}" for n, rack, slot in hosts]
     lines.append("links:")
     lines += [f'  - {{a: h{n}, b: "tor{rack}:{slot}", rate: {size.rate}}}' for n, rack, slot in hosts]
-    lines += [f'  - {{a: "tor{rack}:{uplink}", b: "core:{rack}", rate: {size.rate}}}' for rack in racks]
-    lines += [f'  - {{a: "tor{rack}:{uplink + 1}", b: "ocs:{rack}", rate: {size.rate}}}' for rack in racks]
+    for number, core in enumerate(cores):
+        lines += [f'  - {{a: "tor{rack}:{uplink + number}", b: "{core}:{rack}", rate: {size.rate}}}' for rack in racks]
+    if not size.ocs_ports:
+        return "\n".join(lines) + "\n"
+    uplink += len(cores)
+    lines += [f'  - {{a: "tor{rack}:{uplink}", b: "ocs:{rack}", rate: {size.rate}}}' for rack in racks]
     return "\n".join([*lines, *_ocs(size)]) + "\n"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rostrum.topologies import checks
+from rostrum.topologies.completion import complete
 from rostrum.topologies.document import BYTES_MAX, Document
 from rostrum.topologies.model import (
     Emulation,
@@ -51,8 +52,10 @@ def builtin_file(path_or_name: str | Path) -> Path:
     return builtin if is_name else Path(path_or_name)
 
 
-def load(path_or_name: str | Path) -> Topology:
+def load(path_or_name: str | Path, *, completed: bool = False) -> Topology:
     """The data center described by a topology file, or by one that comes with rostrum (its name without `.yaml`).
+
+    `completed`: with what it leaves out filled in, as for a lab (completion.py).
 
     Raises TopologyError naming every problem found, with its place, line and remedy.
     """
@@ -74,14 +77,16 @@ def load(path_or_name: str | Path) -> Topology:
         raise TopologyError(
             str(path), [Problem((), 0, f"not UTF-8 text (byte {error.start}): not a topology file")]
         ) from error
-    return load_text(text, str(path))
+    return load_text(text, str(path), completed=completed)
 
 
-def load_text(text: str, source: str = "topology") -> Topology:
+def load_text(text: str, source: str = "topology", *, completed: bool = False) -> Topology:
     """As `load`, from the file's text; `source` is what errors call it."""
     document = Document(text)
     if document.problems:
         raise TopologyError(source, document.problems)
+    if completed:
+        document.value = complete(document.value)
     problems = _schema_problems(document)
     if not problems:
         topology, problems = _build(document)
@@ -121,7 +126,7 @@ def _schema_problems(document: Document) -> list[Problem]:
         problems += [Problem(place, document.line(place), text) for text in _words(error)]
         if len(problems) > 1000:
             break
-    return problems
+    return list({(one.place, one.text): one for one in problems}.values())  # each key that lacks names all of them
 
 
 def _words(error: Any) -> list[str]:
@@ -204,6 +209,7 @@ class _Reader:
         if not colon:
             if node in nodes["switches"] or node in nodes.get("ocs", {}):
                 self.add(place, f"{text!r}: only a server stands without a port; write {node}:PORT")
+                return End(node, -1)
             return End(node, 0)
         if node in nodes["servers"]:
             self.add(place, f"{text!r}: a server has one data NIC; write {node} alone")

@@ -265,6 +265,11 @@ class Agent:
         self.version: str = answer.value[1]
         self.boot_id: int = answer.value[2]
 
+    @property
+    def closed(self) -> bool:
+        """Nothing can be asked any more: it was closed, or the agent went away."""
+        return self._connection.closed
+
     def create(self, size: int) -> CreatedFile:
         """A writable file of `size` bytes in the agent's store: the way to hand an object over without a copy.
 

@@ -153,6 +153,10 @@ class Connection:
         self._thread = threading.Thread(target=self._receive, name="rostrum-agent", daemon=True)
         self._thread.start()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed is not None
+
     def start(
         self, kind: int, body: bytes, what: str, fd: int | None = None, on_event: Callable[[Event], None] | None = None
     ) -> tuple[int, Call]:

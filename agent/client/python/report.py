@@ -33,18 +33,11 @@ def ms_after(result: SendResult, time_ns: int) -> float | None:
     return round((time_ns - result.requested_ns) / 1e6, 3) if time_ns and result.requested_ns else None
 
 
-def goodput_bps(result: SendResult) -> float | None:
-    """The object's bits over the time from the request to the last receiver; None if it failed or all had it."""
-    last = max((one.complete_ns for one in result.receivers if not one.had_it), default=0)
-    duration_ns = last - result.requested_ns
-    return result.size * 8e9 / duration_ns if result.ok and last and duration_ns > 0 else None
-
-
 def send_json(result: SendResult) -> dict[str, Any]:
     """The result, times also in ms since the request."""
     value = result.as_dict()
     value["total_ms"] = ms_after(result, result.done_ns)
-    goodput = goodput_bps(result)
+    goodput = result.goodput_bps
     value["goodput_bps"] = None if goodput is None else round(goodput)
     value["timeline_ms"] = {field.removesuffix("_ns"): ms_after(result, getattr(result, field)) for field, _ in _TIMES}
     for row in value["receivers"]:
@@ -114,7 +107,7 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
     way = f"{result.path} path by {result.protocol}" + (f" ({result.reason})" if result.reason else "")
     rate = f"; up to {rate_text(result.rate_bps)}" if result.rate_bps else ""
     console.print(f"{way}; {result.sessions} session(s); {sent}{rate}", markup=False, soft_wrap=True)
-    goodput = goodput_bps(result)
+    goodput = result.goodput_bps
     if result.ok:
         speed = f": {rate_text(goodput)} to each" if goodput else " (and had it before)" if result.size else ""
         console.print(f"every receiver has it{speed}, digests right", style="green")

@@ -169,6 +169,18 @@ class SendResult:
     rate_bps: int
     receivers: tuple[Receiver, ...] = ()
 
+    @property
+    def total_ms(self) -> float | None:
+        """From the request to the end; None if one of them did not happen."""
+        return (self.done_ns - self.requested_ns) / 1e6 if self.done_ns and self.requested_ns else None
+
+    @property
+    def goodput_bps(self) -> float | None:
+        """The object's bits over the time from the request to the last receiver; None if it failed or all had it."""
+        last = max((one.complete_ns for one in self.receivers if not one.had_it), default=0)
+        duration_ns = last - self.requested_ns
+        return self.size * 8e9 / duration_ns if self.ok and last and duration_ns > 0 else None
+
     def raise_for_failure(self) -> SendResult:
         """Itself if every receiver is right.
 
