@@ -17,13 +17,19 @@ COOKIE = "0x6c6f7374"  # of the flows that lose packets
 OFCTL = ("ovs-ofctl", "-O", "OpenFlow13")
 
 
+def bridge_of(topology: Topology, switch: str) -> str:
+    """The Open vSwitch bridge that a switch is, or is a part of."""
+    return topology.sharing(switch)[0]
+
+
 def cut(lab: Lab, a: str, b: str, *, only_multicast: bool = False) -> None:
     """From now on everything that crosses the link is lost, both ways, as by a broken transceiver; ports stay up.
     `only_multicast`: as by a switch that lost its groups; unicast gets through.
     """
     what = f"ip,nw_dst={lab.topology.multicast}," if only_multicast else ""
     flows = [
-        f"{' '.join(OFCTL)} add-flow {switch} cookie={COOKIE},priority=65535,{what}in_port={port},actions=drop"
+        f"{' '.join(OFCTL)} add-flow {_bridge(lab, switch)} "
+        f"cookie={COOKIE},priority=65535,{what}in_port={port},actions=drop"
         for switch, port in _ends(lab.topology, a, b)
     ]
     lab.execute("manager", ["sh", "-c", " & ".join([*flows, "wait"])])
@@ -35,12 +41,16 @@ def down(lab: Lab, a: str, b: str) -> None:
         _set(lab, switch, port, "down")
 
 
+def _bridge(lab: Lab, switch: str) -> str:
+    return bridge_of(lab.topology, switch)
+
+
 def up(lab: Lab, a: str, b: str) -> None:
     """The link works again."""
     for switch, port in _ends(lab.topology, a, b):
         if _is_interface(lab, switch, port):
             _set(lab, switch, port, "up")
-        lab.execute("manager", [*OFCTL, "del-flows", switch, f"cookie={COOKIE}/-1,in_port={port}"])
+        lab.execute("manager", [*OFCTL, "del-flows", _bridge(lab, switch), f"cookie={COOKIE}/-1,in_port={port}"])
 
 
 def _set(lab: Lab, switch: str, port: int, state: str) -> None:

@@ -16,6 +16,7 @@ from mininet.link import Intf, OVSLink
 from mininet.link import Link as VethLink
 from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch, Switch
+from rostrum.lab.links import bridge_of
 from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import data_interface
 from rostrum.topologies.model import End, Link, Server, Topology
@@ -82,8 +83,12 @@ class Network:
             if switch.p4:
                 self._switches[switch.name] = self._net.addSwitch(switch.name, cls=Ports, dpid=f"{1 << 40 | number:x}")
                 continue
-            self._switches[switch.name] = self._net.addSwitch(
-                switch.name,
+            bridge = bridge_of(self.topology, switch.name)
+            if bridge in self._switches:  # a logical switch of a device that is there
+                self._switches[switch.name] = self._switches[bridge]
+                continue
+            self._switches[bridge] = self._switches[switch.name] = self._net.addSwitch(
+                bridge,
                 cls=OVSSwitch,
                 dpid=f"{switch.dpid:016x}",
                 datapath="user",
@@ -100,7 +105,7 @@ class Network:
         for link in self.topology.links:
             self._link(link)
         self._net.build()
-        for switch in self._switches.values():
+        for switch in dict.fromkeys(self._switches.values()):
             switch.start([])
         self._connect_controllers()
         for server in self.topology.servers.values():
@@ -120,7 +125,9 @@ class Network:
         return subprocess.Popen(["mnexec", "-a", str(self.hosts[server].pid), *argv], **options)
 
     def _is_patch(self, link: Link) -> bool:
-        """Between two switches that Open vSwitch is."""
+        """Between two devices that Open vSwitch is."""
+        if link.b.node in self.topology.switches and link.a.node in self.topology.sharing(link.b.node):
+            return False  # a cable of a device to itself
         ends = [self.topology.switches.get(end.node) for end in (link.a, link.b)]
         return self.core_links == "patch" and all(end is not None and end.p4 is None for end in ends)
 
@@ -163,7 +170,7 @@ class Network:
         names = [
             data_interface(end.node) if end.node in self.topology.servers else switch_interface(end) for end in (a, b)
         ]
-        nodes = [self._net.getNodeByName(end.node) for end in (a, b)]
+        nodes = [self._switches.get(end.node) or self._net.getNodeByName(end.node) for end in (a, b)]
         self._net.addLink(
             *nodes,
             port1=a.port,
@@ -186,7 +193,8 @@ class Network:
 
     def _connect_controllers(self) -> None:
         manager, command = self.topology.manager, ["ovs-vsctl"]
-        names = [name for name, switch in self.topology.switches.items() if switch.p4 is None]
+        ours = [name for name, switch in self.topology.switches.items() if switch.p4 is None]
+        names = list(dict.fromkeys(bridge_of(self.topology, name) for name in ours))
         if not names:
             return
         for name in names:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rostrum.lab import p4entries
+from rostrum.lab.links import bridge_of
 from rostrum.lab.namespace import LabError
 from rostrum.lab.rest import Rest
 from rostrum.topologies.model import Switch, Topology
@@ -77,7 +78,9 @@ def _unicast(topology: Topology) -> str:
     # Flows are asked, not the connection's state in the database: that one lags by seconds.
     lacking = []
     for switch in topology.switches.values():
-        known = _destinations(switch)
+        if switch.coexist:
+            continue  # another controller's business
+        known = _destinations(switch, topology)
         sites = {topology.site_of(server.name) for server in topology.servers.values() if server.tor == switch.name}
         near = [one for one in topology.servers.values() if not sites or topology.site_of(one.name) in sites]
         absent = [server.name for server in near if str(server.address) not in known]
@@ -86,14 +89,14 @@ def _unicast(topology: Topology) -> str:
     return "; ".join(lacking)
 
 
-def _destinations(switch: Switch) -> set[str]:
+def _destinations(switch: Switch, topology: Topology) -> set[str]:
     if switch.p4:
         try:
             return p4entries.destinations(switch)
         except LabError:
             return set()
     flows = subprocess.run(
-        ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch.name],
+        ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge_of(topology, switch.name)],
         capture_output=True,
         text=True,
         timeout=10,

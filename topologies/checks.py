@@ -17,6 +17,7 @@ P4_CPU_PORT = 510  # to and from the manager
 def all_of(topology: Topology) -> Iterator[Finding]:
     """Every contradiction in the topology."""
     yield from names(topology)
+    yield from shared_devices(topology)
     yield from p4_targets(topology)
     yield from plain_switches(topology)
     yield from networks(topology)
@@ -45,16 +46,25 @@ def names(topology: Topology) -> Iterator[Finding]:
             if name in first:
                 yield (kind, name), f"{name} is also in {first[name]}; rename one"
             first.setdefault(name, kind)
-    dpids: dict[int, str] = {}
+
+
+def shared_devices(topology: Topology) -> Iterator[Finding]:
+    """Logical switches with the same dpid are parts of one device: each port is one's, and all are treated alike."""
+    ports: dict[tuple[int, int], str] = {}
     for switch in topology.switches.values():
         if switch.dpid == 0:
             continue
-        if switch.dpid in dpids:
-            yield (
-                ("switches", switch.name, "dpid"),
-                f"dpid {switch.dpid} is that of {dpids[switch.dpid]} too; give each switch its own",
-            )
-        dpids.setdefault(switch.dpid, switch.name)
+        for port in sorted(switch.neighbours):
+            if (other := ports.setdefault((switch.dpid, port), switch.name)) != switch.name:
+                yield (
+                    ("switches", switch.name, "dpid"),
+                    f"dpid {switch.dpid} is that of {other} too, and both have port {port}: give each switch its own "
+                    "dpid, or, if they are parts of one device, ports of their own",
+                )
+                break
+        first = topology.switches[topology.sharing(switch.name)[0]]
+        if (switch.coexist, switch.queue) != (first.coexist, first.queue):
+            yield ("switches", switch.name), f"is one device with {first.name}: write the same coexist and queue"
 
 
 def p4_targets(topology: Topology) -> Iterator[Finding]:

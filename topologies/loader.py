@@ -14,6 +14,7 @@ from rostrum.topologies import checks
 from rostrum.topologies.completion import complete
 from rostrum.topologies.document import BYTES_MAX, Document
 from rostrum.topologies.model import (
+    Coexist,
     Emulation,
     End,
     Light,
@@ -304,7 +305,19 @@ def _switch(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -
         if p4
         else None,
         server=entry.get("server", ""),
+        coexist=_coexist(name, entry, southbound, reader),
+        queue=entry.get("queue"),
     )
+
+
+def _coexist(name: str, entry: dict[str, Any], southbound: str, reader: _Reader) -> Coexist | None:
+    said = entry.get("coexist", False)
+    for word in ("coexist", "queue"):
+        if southbound != "openflow" and word in entry:
+            reader.add(("switches", name, word), "is for OpenFlow switches; remove it, or say southbound: openflow")
+    if said is False:
+        return None
+    return Coexist() if said is True else Coexist(said.get("table", 0), said.get("priority", Coexist.priority))
 
 
 def _server(name: str, entry: dict[str, Any], far_ends: Ends, switches: dict[str, Any], reader: _Reader) -> Server:

@@ -49,15 +49,26 @@ class P4Target:
 
 
 @dataclass(frozen=True)
+class Coexist:
+    """An OpenFlow switch that another controller drives: which of its entries are ours. `priority`: of rules for one
+    port; those for any port have one less."""
+
+    table: int = 0
+    priority: int = 40_000
+
+
+@dataclass(frozen=True)
 class Switch:
     name: str
     role: str  # "tor" | "core"
     southbound: str  # "openflow" | "p4runtime" | "none"
-    dpid: int  # of an OpenFlow switch; 0 = it has none
+    dpid: int  # of an OpenFlow switch; 0 = it has none. Logical switches that share a device have the same
     neighbours: dict[int, End] = field(default_factory=dict)  # own port -> far end
     rates: dict[int, int] = field(default_factory=dict)  # own port -> bit/s
     p4: P4Target | None = None  # of a P4 switch
     server: str = ""  # the server that this is a software switch on, which then forwards; "" = a device of its own
+    coexist: Coexist | None = None  # another controller drives it
+    queue: int | None = None  # of its ports, for multicast (OpenFlow's set_queue); None = DSCP marks alone
 
 
 @dataclass(frozen=True)
@@ -170,6 +181,18 @@ class Topology:
     @cached_property
     def _site_names(self) -> dict[str, str]:
         return {server: site.name for site in self.sites.values() for server in site.servers}
+
+    def sharing(self, switch: str) -> list[str]:
+        """The logical switches of the device that this one is on, by name; itself alone if it has its own."""
+        dpid = self.switches[switch].dpid
+        return self._of_device.get(dpid, [switch]) if dpid else [switch]
+
+    @cached_property
+    def _of_device(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for name in sorted(self.switches):
+            found.setdefault(self.switches[name].dpid, []).append(name)
+        return found
 
     def servers_of(self, tor: str) -> list[Server]:
         """The servers of a rack, in port order."""

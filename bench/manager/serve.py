@@ -26,6 +26,7 @@ from rostrum.controller.core.model import (
     Pair,
     RuleCounters,
     SwitchCounters,
+    SwitchFacts,
     UnicastRule,
 )
 from rostrum.controller.core.values import Settings
@@ -66,6 +67,9 @@ class QuickFabric:
 
     async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:
         """Nothing is forwarded."""
+
+    def facts(self, switch: str) -> SwitchFacts | None:
+        return None
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         """No frames are sent."""

@@ -44,6 +44,14 @@ def switch_down(core: Core, event: ev.SwitchDown, now: int) -> None:
         run_queue(core, now)
 
 
+def rules_lost(core: Core, event: ev.RulesLost, now: int) -> None:
+    """What is missing is set again once the switch has told what it has."""
+    if event.switch in core.topology.switches and event.switch not in core.resources.switches_down:
+        core.counts["rules_lost"] += 1
+        core.warn("rules removed by somebody else; set again", switch=event.switch)
+        core.read_rules(event.switch, now)
+
+
 def rules_found(core: Core, event: ev.RulesFound, now: int) -> None:
     """What a switch lacks is set again; what it has and nothing explains waits for an agent to claim it."""
     switch = event.switch

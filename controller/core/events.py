@@ -154,6 +154,13 @@ class SwitchDown:
 
 
 @dataclass(frozen=True)
+class RulesLost:
+    """Somebody else removed rules of ours from a switch."""
+
+    switch: str
+
+
+@dataclass(frozen=True)
 class PortChanged:
     """A switch says that one of its ports has light and is enabled (up), or not."""
 
@@ -318,6 +325,7 @@ Event = (
     | LinkSuspected
     | LinkDrained
     | SwitchUp
+    | RulesLost
     | SwitchDown
     | PortChanged
     | Sighted

@@ -46,6 +46,7 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.NoLight: path_setup.no_light,
     ev.SwitchUp: devices.switch_up,
     ev.SwitchDown: devices.switch_down,
+    ev.RulesLost: devices.rules_lost,
     ev.ViewUsed: views.view_used,
     ev.FailureReported: failures.failure_reported,
     ev.ReceiverJoins: reroute.receiver_joins,

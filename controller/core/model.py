@@ -32,6 +32,7 @@ class MulticastRule:
     in_port ANY_PORT: whichever port it enters, and the copies go to all of `out_ports` but that one.
     `source`: who may send it; switches that cannot tell take it from anybody on the port, and report ANY_SOURCE.
     `confirm`: this many data packets with sns in a row are reported as first light (where the switch can); 0 = none.
+    `backups`: (out port, the port that takes its copies while it is down), where the switch can change over by itself.
     """
 
     switch: str
@@ -41,6 +42,7 @@ class MulticastRule:
     source: IPv4Address = ANY_SOURCE
     level: int = LEVEL_MULTICAST
     confirm: int = field(default=0, compare=False)
+    backups: tuple[tuple[int, int], ...] = ()
 
     def __hash__(self) -> int:
         # Nearly always tells rules apart, and costs a fraction of hashing all fields (addresses are slow to hash).
@@ -108,6 +110,28 @@ class PortCounters:
 class SwitchCounters:
     ports: tuple[PortCounters, ...]
     dropped: tuple[tuple[str, Count], ...]  # (reason, frames)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that a switch cannot do, or has too little of, for rostrum doctor."""
+
+    severity: str  # "warning" | "note"
+    what: str
+    mend: str
+
+
+@dataclass(frozen=True)
+class SwitchFacts:
+    """What a switch said it is and can do when it connected, and what of it is used. 0 entries: it does not say."""
+
+    device: str = ""
+    entries: int = 0
+    entries_used: int = 0
+    copies: str = ""  # "groups" | "action lists"
+    marks: str = ""  # "DSCP" | "DSCP, queue 5" | "nothing"
+    failover: bool = False
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, order=True)

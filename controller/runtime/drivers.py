@@ -37,6 +37,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             lambda sighting: post(ev.Sighted(sighting)),
             tls.server_context(config.care.openflow_tls) if config.care.openflow_tls else None,
             discovery_key=key,
+            on_lost=lambda switch: post(ev.RulesLost(switch)),
         )
     if "p4runtime" in kinds:
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words

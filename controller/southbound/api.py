@@ -21,12 +21,14 @@ from rostrum.controller.core.model import (
     Sighting,
     SouthboundError,
     SwitchCounters,
+    SwitchFacts,
     UnicastRule,
 )
 
 OnSwitchUp = Callable[[str], None]  # (switch)
 OnSwitchDown = Callable[[str, str], None]  # (switch, cause)
 OnPort = Callable[[str, int, bool], None]  # (switch, port, up)
+OnRulesLost = Callable[[str], None]  # (switch): somebody else removed rules of ours
 OnSighting = Callable[[Sighting], None]  # a discovery frame came in
 OnLight = Callable[[Light], None]  # data came through for a rule that is watched; P4 switches only
 OnOcsUp = Callable[[], None]
@@ -66,6 +68,9 @@ class SwitchFabric(Protocol):
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         """Of a switch's ports, and why it dropped; None from a switch that is not asked for them."""
+
+    def facts(self, switch: str) -> SwitchFacts | None:
+        """What a switch said of itself when it connected; None of one that is not asked, or not connected."""
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         """Have discovery frames sent now, besides those that go out now and then, by all ports between devices or by

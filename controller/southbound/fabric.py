@@ -11,6 +11,7 @@ from rostrum.controller.core.model import (
     RuleCounters,
     SouthboundError,
     SwitchCounters,
+    SwitchFacts,
     UnicastRule,
 )
 from rostrum.controller.southbound.api import R, SwitchFabric, together
@@ -91,6 +92,9 @@ class MixedFabric:
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
         return await self.driver(switch).switch_counters(switch)
+
+    def facts(self, switch: str) -> SwitchFacts | None:
+        return self.driver(switch).facts(switch)
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         for fabric in self._fabrics.values():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from rostrum.controller.core.model import MulticastRule, RuleCounters, SwitchCounters, UnicastRule
+from rostrum.controller.core.model import MulticastRule, RuleCounters, SwitchCounters, SwitchFacts, UnicastRule
 from rostrum.topologies.model import Topology
 
 
@@ -54,6 +54,9 @@ class PlainFabric:
         return []
 
     async def switch_counters(self, switch: str) -> SwitchCounters | None:
+        return None
+
+    def facts(self, switch: str) -> SwitchFacts | None:
         return None
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:

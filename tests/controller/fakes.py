@@ -23,6 +23,7 @@ from rostrum.controller.core.model import (
     RuleCounters,
     SouthboundError,
     SwitchCounters,
+    SwitchFacts,
     UnicastRule,
 )
 from rostrum.controller.core.values import Settings
@@ -80,6 +81,9 @@ class FakeFabric:
         one = Count(1, 100)
         counting = [rule for rule in rules if self.network.topology.switches[rule.switch].p4]
         return [RuleCounters(rule, one, one, tuple((port, one) for port in rule.out_ports)) for rule in counting]
+
+    def facts(self, switch: str) -> SwitchFacts | None:
+        return None
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         """Nobody is asked."""

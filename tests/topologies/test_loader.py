@@ -152,7 +152,16 @@ def test_rate_refused(text: str) -> None:
         (put("network", "multicast", "10.9.0.0/16"), "not multicast; choose from 224.0.0.0/4"),
         (put("network", "multicast", "224.0.0.0/8"), "reserved for routing protocols"),
         (put("network", "mtu", 60), "out of range: minimum 576"),
-        (put("switches", "tor1", "dpid", 12), "dpid 12 is that of tor1 too"),
+        (put("switches", "tor1", "dpid", 12), "dpid 12 is that of tor1 too, and both have port 1"),
+        (put("switches", "tor1", "coexist", {"table": 255}), "out of range: maximum 254"),
+        (
+            put(
+                "switches",
+                "tor2",
+                {"role": "tor", "southbound": "p4runtime", "p4runtime": {"address": "127.0.0.1"}, "coexist": True},
+            ),
+            "is for OpenFlow switches",
+        ),
         (put("switches", "tor1", "role", "spine"), "'spine' is none of tor, core"),
         (put("switches", "tor1", {"role": "tor"}), "lacks dpid, which southbound: openflow needs; add it"),
         (put("switches", "tor1", "southbound", "p4runtime"), "lacks p4runtime, which southbound: p4runtime needs"),

@@ -110,6 +110,7 @@ class Metrics(Collector):
             ("rostrum_requests_withdrawn", "Requests withdrawn while they waited.", "withdrawn"),
             ("rostrum_circuits_reused", "Grants on a circuit that was live already.", "reused_circuits"),
             ("rostrum_circuits_lost", "Circuits that failed.", "circuits_lost"),
+            ("rostrum_rules_lost", "Times that somebody else removed rules of ours from a switch.", "rules_lost"),
             ("rostrum_paths_moved", "Paths moved to the packet network after a fault.", "moved"),
             ("rostrum_paths_released", "Paths given back or taken back.", "released"),
             ("rostrum_paths_failed", "Granted paths that failed.", "failed"),

@@ -12,6 +12,7 @@ from rostrum.controller.core.model import (
     RuleCounters,
     SouthboundError,
     SwitchCounters,
+    SwitchFacts,
     UnicastRule,
 )
 from rostrum.controller.southbound.api import OnLight, OnSighting, OnSwitchDown, OnSwitchUp, by_switch, together
@@ -99,6 +100,9 @@ class P4RuntimeFabric:
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         parts = await together(self._switch(name).rule_counters(own) for name, own in by_switch(rules).items())
         return [one for part in parts for one in part]
+
+    def facts(self, switch: str) -> SwitchFacts | None:
+        return None
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         if self._discovery:

@@ -9,7 +9,14 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from rostrum.controller.core.model import MulticastRule, RuleCounters, SouthboundError, SwitchCounters, UnicastRule
+from rostrum.controller.core.model import (
+    MulticastRule,
+    RuleCounters,
+    SouthboundError,
+    SwitchCounters,
+    SwitchFacts,
+    UnicastRule,
+)
 from rostrum.controller.core.requests.paths import Path as GrantedPath
 from rostrum.controller.core.values import Settings, State
 from rostrum.controller.southbound.fabric import MixedFabric
@@ -183,6 +190,9 @@ class Told:
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         await self._hear("counters", [rule.switch for rule in rules])
         return []
+
+    def facts(self, switch: str) -> SwitchFacts | None:
+        return None
 
     def discover(self) -> None:
         """Nobody is asked."""
