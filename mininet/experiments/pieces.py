@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rostrum.client import Agent, RostrumError
+from rostrum.client import Agent, RostrumError, sync_folder
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
@@ -26,7 +27,12 @@ MIB = 1 << 20
 HOLDERS, LATE = ("h1", "h3", "h5"), ("h2", "h4", "h6", "h8")
 KILLED = "h7"
 BOUND_S = 120.0
-GOALS = {"fetch_over_ideal": ("<=", 1.3), "resume_resent_share": ("<=", 0.52), "disk_ratio": (">=", 0.9)}
+FILES, FILE_BYTES = 10_000, 4096
+SYNCED = ("h3", "h5")
+GOALS = {
+    "fetch_over_ideal": ("<=", 1.3), "resume_resent_share": ("<=", 0.52), "small_files_ratio": (">=", 0.5),
+    "disk_ratio": (">=", 0.9),
+}  # fmt: skip
 OUT = Console(highlight=False, soft_wrap=True)
 
 
@@ -45,6 +51,7 @@ def command(size_mib: int, rounds: int, quick: bool, disk: Path, seed: int, json
     \b
     fetch_over_ideal     four servers fetch from three at once: time, over that of one transfer to two receivers
     resume_resent_share  a receiver is killed at half of a transfer: bytes that it fetches again, of all
+    small_files_ratio    rostrum sync of 10,000 files of 4 KB: rate, over that of one file of the same size
     disk_ratio           from disk to disk: rate, over that from memory to memory or of dd, whichever is less
 
     The best of the rounds counts: on a busy machine others' work is in the rest.
@@ -67,6 +74,7 @@ def run(size: int, rounds: int, disk: Path, seed: int) -> dict[str, Any]:
     data = random.Random(seed).randbytes(size)
     with Lab.start("hybrid-4x2", name="pieces", or_another=True, seed=seed) as lab:
         memory = [late_fetch(lab, number, data) for number in range(1, rounds + 1)]
+        synced = [many_files(lab, seed + number) for number in range(max(3, rounds))]
     with tempfile.TemporaryDirectory(prefix="rostrum-pieces-", dir=disk) as folder:
         with Lab.start("hybrid-4x2", name="pieces", or_another=True, seed=seed, to_disk=folder) as lab:
             resumed = [resume(lab, 100 + number, data) for number in range(rounds)]
@@ -77,9 +85,17 @@ def run(size: int, rounds: int, disk: Path, seed: int) -> dict[str, Any]:
     summary = {
         "fetch_over_ideal": min(row["fetch_s"] for row in memory) / transfer_s,
         "resume_resent_share": min(row["fetched"] for row in resumed) / size,
+        "small_files_ratio": min(row["one_s"] for row in synced) / min(row["many_s"] for row in synced),
         "disk_ratio": size / min(row["transfer_s"] for row in disks) / reachable,
     }
-    return {"summary": summary, "late": memory, "resume": resumed, "disk": disks, "dd_bytes_per_s": written}
+    return {
+        "summary": summary,
+        "late": memory,
+        "resume": resumed,
+        "sync": synced,
+        "disk": disks,
+        "dd_bytes_per_s": written,
+    }
 
 
 def _connected(lab: Lab, server: str) -> Agent:
@@ -176,6 +192,60 @@ def resume(lab: Lab, data_id: int, data: bytes) -> dict[str, float]:
     fetched = _metric(lab, KILLED, "fetched_bytes_total")
     _delete(lab, (KILLED, "h1"), data_id)
     return {"fetched": fetched, "took_s": took_s}
+
+
+def many_files(lab: Lab, seed: int) -> dict[str, float]:
+    """Many small files to two receivers by a sync, and one file of their size: until both have written them."""
+    data = random.Random(seed).randbytes(FILES * FILE_BYTES)
+    with tempfile.TemporaryDirectory(prefix="rostrum-sync-", dir="/dev/shm") as folder:
+        sources = {"one": Path(folder) / "one", "many": Path(folder) / "many"}
+        for source in sources.values():
+            source.mkdir()
+        (sources["one"] / "file").write_bytes(data)
+        for number in range(FILES):
+            path = sources["many"] / f"{number // 100:03}" / f"{number}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data[number * FILE_BYTES : (number + 1) * FILE_BYTES])
+        took = {f"{name}_s": sync(lab, name, source, Path(folder)) for name, source in sources.items()}
+        for server in SYNCED:
+            for number in (0, FILES // 2, FILES - 1):
+                there = Path(folder) / f"many-{server}" / f"{number // 100:03}" / f"{number}"
+                if there.read_bytes() != data[number * FILE_BYTES : (number + 1) * FILE_BYTES]:
+                    raise LabError(f"{server} has another {there.name} than was sent")
+    return took
+
+
+def sync(lab: Lab, name: str, source: Path, folder: Path) -> float:
+    """Seconds of one sync to folders that are not there yet."""
+    command = [sys.executable, "-m", "rostrum.client.cli", "sync", name, "--once"]
+    receivers = [
+        subprocess.Popen(
+            [*command, "--into", str(folder / f"{name}-{server}"), "--socket", str(lab.agent_socket(server))],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for server in SYNCED
+    ]  # fmt: skip
+    try:
+        for server in SYNCED:
+            with Agent(lab.agent_socket(server)) as agent:
+                until = time.monotonic() + BOUND_S
+                while agent.status().clients < 2:
+                    if time.monotonic() > until:
+                        raise LabError(f"no rostrum sync --into began at {server}")
+                    time.sleep(0.05)
+        with Agent(lab.agent_socket("h1")) as sender:
+            result = sync_folder(sender, source, SYNCED, name=name)
+        if not result.ok:
+            raise LabError(f"a sync failed: {'; '.join(row.cause for row in result.receivers)}")
+        for receiver in receivers:
+            _, words = receiver.communicate(timeout=BOUND_S)
+            if receiver.returncode:
+                raise LabError(f"a receiver of a sync failed: {words}")
+    finally:
+        for receiver in receivers:
+            receiver.kill()
+            receiver.wait()
+    return result.took_s
 
 
 def from_disk_to_disk(lab: Lab, data_id: int, data: bytes, folder: Path) -> dict[str, float]:

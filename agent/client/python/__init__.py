@@ -4,6 +4,7 @@ from .agent import Agent, CreatedFile, ReadObject, SendHandle, Subscription
 from .groups import Group, Message
 from .names import COMMAND_APP_ID, agent_socket, data_id_of
 from .streams import StreamReader, StreamWriter
+from .sync import SyncedReceiver, SyncResult, sync_folder, take_folder
 from .values import (
     AlreadyThere,
     Busy,
@@ -50,10 +51,14 @@ __all__ = [
     "StreamReader",
     "StreamWriter",
     "Subscription",
+    "SyncResult",
+    "SyncedReceiver",
     "TimedOut",
     "Transfer",
     "TransferFailed",
     "Unavailable",
     "agent_socket",
     "data_id_of",
+    "sync_folder",
+    "take_folder",
 ]

@@ -27,6 +27,7 @@ COMMANDS = {
     "receive": Subcommand("rostrum.client.lan_commands", "receive", "Receive files on any LAN, without set-up."),
     "read": Subcommand("rostrum.client.commands", "read", "Write a received object to a file."),
     "fetch": Subcommand("rostrum.client.commands", "fetch", "Get an object that other servers have."),
+    "sync": Subcommand("rostrum.client.sync_commands", "sync", "Keep a folder alike on many servers."),
     "stream": Subcommand(
         "rostrum.client.stream_commands", "stream", "A continuing stream to many servers: send it, receive it."
     ),

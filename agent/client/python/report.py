@@ -46,8 +46,8 @@ def send_json(result: SendResult) -> dict[str, Any]:
     return value
 
 
-def follow(events: Iterable[Event], console: Console = ERR) -> None:
-    """Shows a send's events until they end: a bar on a terminal, a line for each change elsewhere."""
+def follow(events: Iterable[Event], console: Console = ERR, phases: bool = True) -> None:
+    """Shows a send's events until they end: a bar on a terminal, a line for each change elsewhere (with `phases`)."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), DownloadColumn(binary_units=True),
         TextColumn("{task.fields[note]}"),
@@ -55,7 +55,7 @@ def follow(events: Iterable[Event], console: Console = ERR) -> None:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("requested", total=None, note="")
         for event in events:
-            words = _event_words(event)
+            words = _event_words(event) if phases else ""
             if words:
                 progress.console.print(words, markup=False, soft_wrap=True)
             if event.kind == "phase":
