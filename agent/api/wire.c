@@ -68,6 +68,13 @@ static bool check_process(const rs_api_request *request, rs_error *error) {
     return true;
 }
 
+static bool check_options(const rs_api_request *request, const char *of, rs_error *error) {
+    const char *options = request->options ? request->options : "";
+    size_t length = strnlen(options, 256);
+    return length == 0 || (length <= 255 && is_name(options, length)) ||
+           rs_error_set(error, ROSTRUM_ERR_INVALID, "%s options are name=value,name=value, 255 bytes at most", of);
+}
+
 /* As the manager wants names (docs/groups.md). */
 static bool check_join(const rs_api_request *request, rs_error *error) {
     const char *name = request->group ? request->group : "";
@@ -84,10 +91,7 @@ static bool check_join(const rs_api_request *request, rs_error *error) {
     const char *options = request->options ? request->options : "";
     if (options[0] && !protocol[0])
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "options of a group go with its protocol");
-    if (strnlen(options, 256) > 255 || (options[0] && !is_name(options, strlen(options))))
-        return rs_error_set(error, ROSTRUM_ERR_INVALID,
-                            "a group's options are name=value,name=value, 255 bytes at most");
-    return true;
+    return check_options(request, "a group's", error);
 }
 
 bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, rs_error *error) {
@@ -133,7 +137,7 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         break;
     case RS_API_SEND:
     case RS_API_STREAM_SEND:
-        if (!check_receivers(request, error))
+        if (!check_receivers(request, error) || !check_options(request, "a send's", error))
             return false;
         rs_put_u64(out, request->data_id);
         rs_put_u32(out, request->flags);
@@ -231,7 +235,7 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
             out->options = get_name(in, out, &used);
             in->bad |= !out->options[0];
         }
-        return in->bad || check_receivers(out, error);
+        return in->bad || (check_receivers(out, error) && check_options(out, "a send's", error));
     case RS_API_FETCH:
         out->data_id = rs_get_u64(in);
         out->wait_ms = rs_get_u32(in);

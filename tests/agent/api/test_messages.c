@@ -91,6 +91,14 @@ static void requests__round_trip(void **context) {
         request.options = "congestion=own";
         round_trip();
         assert_string_equal(parsed.options, "congestion=own");
+        request.options = "a\nb"; /* nor may others send what this library would not */
+        assert_false(rs_api_encode_request(&request, &message, &error));
+        assert_int_equal(error.code, ROSTRUM_ERR_INVALID);
+        request.options = "a_b";
+        assert_true(rs_api_encode_request(&request, &message, &error));
+        message.data[message.length - 2] = 0;
+        assert_false(rs_api_parse_request(message.data, message.length, &parsed, &error));
+        assert_int_equal(error.code, ROSTRUM_ERR_INVALID);
     }
 }
 
