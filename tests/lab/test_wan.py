@@ -27,6 +27,8 @@ def sh(words):
 for number, name in enumerate("ab", 1):
     sh(f"ip netns add {name}")
     sh(f"ip link add p{name} type veth peer name eth0 netns {name}")
+    for where in (f"ip netns exec {name} ", ""):  # IPv6 says things of its own, and losses are drawn by the frame
+        sh(where + "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
     sh(f"ip link set p{name} up")
     sh(f"ip -n {name} link set eth0 address 02:00:00:00:00:0{number}")
     sh(f"ip -n {name} address add 10.9.0.{number}/24 dev eth0")
