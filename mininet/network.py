@@ -19,7 +19,7 @@ from mininet.node import Host, OVSSwitch, Switch
 from rostrum.lab.links import bridge_of
 from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import data_interface
-from rostrum.topologies.model import End, Link, Server, Topology
+from rostrum.topologies.model import End, Link, Server, Topology, control_share
 
 # Mininet makes its own class that of all loggers from its import on, whose first level hides what is said at INFO.
 logging.setLoggerClass(logging.Logger)
@@ -28,7 +28,6 @@ MANAGEMENT_BRIDGE = "mgmt"
 INTERFACE_NAME_MAX = 15  # Linux's limit
 DSCP_CONTROL = "0xc0"  # DSCP 48 in the IPv4 TOS byte: agents' acknowledgements, reports and control channels
 DSCP_FIRST = "0xb8"  # DSCP 46: multicast
-CONTROL_SHARE = 50  # of a port: the part of its rate that control has before all else, and at most
 WIRE_OVERHEAD_BYTES = 24  # preamble, frame check sequence and gap, which the kernel does not count
 
 
@@ -246,7 +245,7 @@ class Network:
         lines = [f"qdisc add dev {port} root handle 1: htb default 20"]
         lines += [f"class add dev {port} parent 1: classid 1:1 htb rate {rate_bps}bit ceil {rate_bps}bit {burst}"]
         if priority:
-            control, least = rate_bps // CONTROL_SHARE, max(1000, rate_bps // 1000)
+            control, least = control_share(rate_bps), max(1000, rate_bps // 1000)
             most = rate_bps * 99 // 100 - control
             lines += [
                 f"class add dev {port} parent 1:1 classid 1:5 htb rate {control}bit ceil {control}bit prio 0 {burst}",

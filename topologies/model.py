@@ -9,6 +9,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 
+CONTROL_SHARE = 50  # of a port's rate: the part that control (DSCP 48) has before all else, and at most
+CONTROL_LEAST_BPS = 2_000_000  # a slow link's reports are as large as a fast one's ...
+CONTROL_MOST_SHARE = 10  # ... but for at most so large a part
+
+
+def control_share(rate_bps: int) -> int:
+    """What control has of a port of that rate, in bit/s."""
+    return max(rate_bps // CONTROL_SHARE, min(CONTROL_LEAST_BPS, rate_bps // CONTROL_MOST_SHARE))
+
 
 @dataclass(frozen=True)
 class End:

@@ -11,7 +11,6 @@ from rostrum.topologies.model import End
 DSCP_OF_LEVEL = (0, 10, 18, 26, 34, 46, 48, 56)  # of priority levels 0 ... 7, higher is more urgent; 0: as it came
 LEVEL_MULTICAST = 5  # DSCP 46, expedited forwarding: strictly before other unicast at ToR egress queues
 LEVEL_CONTROL = 6  # DSCP 48: what agents tell one another, and ARP; before multicast, but a small share of the port
-CONTROL_SHARE = 50  # of a port's rate: the part that control has before all else
 ANY_SOURCE = IPv4Address(0)
 ANY_PORT = 0  # as a rule's in_port; ports are numbered from 1
 PRIORITY_MULTICAST = 40_000

@@ -81,7 +81,7 @@ def test_report__passes_a_port_that_multicast_fills(target: Target) -> None:
 
 
 def test_liar__who_marks_all_it_sends_takes_a_share_of_the_port_and_no_more(target: Target) -> None:
-    write(target, modify(MAKE.control_share(RECEIVER, 1000)))  # 2 bytes a second: what is seen is the burst
+    write(target, modify(MAKE.control_share(RECEIVER, 1000)))  # 12 bytes a second: what is seen is the burst
     lie = unicast(S, D, bytes(1000), dscp=48)
     within = BURST_MIN_BYTES // len(lie)
     port = Port(target)

@@ -1,9 +1,24 @@
 #include "core/rate/control.h"
 
+#define BACK_WINDOW (INT64_C(10) * 1000000000) /* in which clocks may drift apart: 100 ppm are 1 ms */
+
+/* What the report waited on its way back: switches leave control a small share of each port, and an aggregator collects
+ * several. As the base delay of LEDBAT (RFC 6817, 3.4.2), only the other way. */
+static rs_time waited_back(rs_receiver_rate *r, const rs_rate_sample *s) {
+    rs_time back = s->now - s->late - s->at - s->waited;
+    if (s->now >= r->back_until) {
+        r->back_before = r->back_until && s->now - r->back_until < BACK_WINDOW ? r->back_least : back;
+        r->back_least = back;
+        r->back_until = s->now + BACK_WINDOW;
+    }
+    r->back_least = back < r->back_least ? back : r->back_least;
+    return back - (r->back_before < r->back_least ? r->back_before : r->back_least);
+}
+
 /* A round trip of the path alone: less what the packet waited in the receiver's host, as far as its socket may fill
- * without harm, and less what this host came late to look at the report. */
-static rs_time rtt_of(const rs_rate_sample *s, rs_time sent_at) {
-    rs_time rtt = s->now - sent_at - s->late - (s->waited < RS_HOST_PAUSE ? s->waited : RS_HOST_PAUSE);
+ * without harm, less what the report waited, and less what this host came late to look at it. */
+static rs_time rtt_of(const rs_rate_sample *s, rs_time sent_at, rs_time back) {
+    rs_time rtt = s->now - sent_at - s->late - (s->waited < RS_HOST_PAUSE ? s->waited : RS_HOST_PAUSE) - back;
     return rtt > 1 ? rtt : 1;
 }
 
@@ -17,9 +32,10 @@ bool rs_control_path(rs_rate *rate, rs_receiver_rate *r, const rs_sent_times *se
                                    .repairs = s->repairs,
                                    .under_way = s->sent - s->pos,
                                    .idle = s->idle};
+    rs_time back = waited_back(r, s);
     if (asked && asked->pos > r->rtt_pos) {
         r->rtt_pos = asked->pos;
-        report.rtt = rtt_of(s, report.sent_at);
+        report.rtt = rtt_of(s, report.sent_at, back);
     }
     r->model.room = s->room;
     r->model.reports_every = s->reports_every;

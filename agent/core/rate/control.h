@@ -14,6 +14,9 @@ typedef struct {
     rs_path_model model; /* The path to it. rs_path_model_start before the first sample. */
     rs_loss_watch watch; /* What its losses are taken for. */
     uint64_t rtt_pos;    /* The newest position that a round trip was taken from. */
+    /* The least time from a packet's being seen to the arrival of the report on it, by two clocks that differ by
+     * anything: in this window of BACK_WINDOW, which ends then, and in the one before. */
+    rs_time back_least, back_before, back_until;
     /* The report that losses are counted from; `based`: there is one. */
     bool based;
     uint64_t base_pos, base_received, base_dropped;

@@ -18,12 +18,21 @@ static const rs_sent_time *nth(const rs_sent_times *m, uint64_t n) {
     return &m->ring[n % RS_SENT_TIMES];
 }
 
+rs_time rs_sent_times_interval(const rs_sent_times *m, rs_time packet) {
+    rs_time share =
+        m->apart < (uint64_t)(RS_SENT_TIMES_MOST / packet) ? (rs_time)m->apart * packet : RS_SENT_TIMES_MOST;
+    return m->every > share ? m->every : share;
+}
+
 rs_time rs_sent_times_next_report(const rs_sent_times *m) {
     return m->count ? nth(m, m->count - 1)->at + m->least : INT64_MIN;
 }
 
 bool rs_sent_times_add(rs_sent_times *m, rs_time now, uint64_t pos, bool last) {
     if (now < m->due && !(last && now >= rs_sent_times_next_report(m)))
+        return false;
+    if (m->count && !last && pos - nth(m, m->count - 1)->pos < m->apart &&
+        now - nth(m, m->count - 1)->at < RS_SENT_TIMES_MOST)
         return false;
     m->ring[m->count++ % RS_SENT_TIMES] = (rs_sent_time){pos, now};
     m->due = now + m->every;

@@ -9,6 +9,7 @@
 #include "core/base/types.h"
 
 #define RS_SENT_TIMES 64
+#define RS_SENT_TIMES_MOST (INT64_C(100) * 1000000) /* passes at most between two, however slow packets go */
 
 typedef struct {
     uint64_t pos;
@@ -18,6 +19,8 @@ typedef struct {
 typedef struct {
     rs_time least; /* never two reports asked for within this time */
     rs_time every; /* between two of them; at least `least` */
+    /* Positions between two of them, unless it is the last packet for a while, or RS_SENT_TIMES_MOST went by. */
+    uint64_t apart;
     rs_time due;
     uint64_t count; /* ever made; the newest RS_SENT_TIMES are kept */
     rs_sent_time ring[RS_SENT_TIMES];
@@ -29,6 +32,8 @@ void rs_sent_times_every(rs_sent_times *sent, rs_time every);
 /* A packet is being sent; `last`: none may follow for a while. True if it asks for a report. Positions increase. */
 bool rs_sent_times_add(rs_sent_times *sent, rs_time now, uint64_t pos, bool last);
 /* When the next packet may ask for a report at the earliest. */
+/* What passes between two reports that are asked for, when a packet takes so long. */
+rs_time rs_sent_times_interval(const rs_sent_times *m, rs_time packet);
 rs_time rs_sent_times_next_report(const rs_sent_times *sent);
 /* The newest remembered position at or before the position that is still remembered, NULL if there is none. */
 const rs_sent_time *rs_sent_times_at(const rs_sent_times *sent, uint64_t pos);

@@ -3,13 +3,18 @@
 #include "core/republic/tree_receiver.h"
 #include "core/republic/tree_sender.h"
 
-#define REPORT_LEAST (1 * RS_MS)  /* between two reports, when something is wrong */
-#define ACTIVE_FOR (50 * RS_MS)   /* a transfer takes part in the NIC's share so long after its last high-rate packet */
-#define REPORTS_EACH 50000        /* ns per receiver: all together at most 20,000 a second that are asked for */
-#define REPORTS_STARTING (200000) /* ns between two of them in start-up */
+#define REPORT_LEAST (1 * RS_MS) /* between two reports, when something is wrong */
+#define ACTIVE_FOR (50 * RS_MS)  /* a transfer takes part in the NIC's share so long after its last high-rate packet */
+#define REPORTS_EACH 50000       /* ns per receiver: all together at most 20,000 a second that are asked for */
+/* Switches give control a fiftieth of each port (docs/operating.md, "Queues"), of the sender's own too. More reports
+ * than fit wait there, and tell ever older positions: so they are a 64th of the data. */
+#define REPORT_BYTES 192 /* on the wire, with the headers of TCP */
+#define DATA_PART 64
+#define REPORTS_STARTING (200000)  /* ns between two of them in start-up */
 #define REPORTS_STEADY (1 * RS_MS) /* and later, of up to three receivers */
 #define STEADY_EACH (RS_MS / 3)    /* per receiver of more: what it costs to read reports stays the same */
 #define STEADY_MOST (4 * RS_MS)
+#define MARKS_APART_MOST (100 * RS_MS)
 #define FIRST_BYTES (64 << 10) /* a round trip of start-up begins with */
 #define FIRST_TRIP (RS_MS / 2) /* and takes at least that long: hosts are slow to look at their first packets */
 #define LOGS_MOST 8            /* rate cuts told a person, per session */
@@ -55,10 +60,29 @@ static void report_by(rs_node *node, rs_receiving *x, rs_time due) {
 }
 
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_time due = x->reported_at + REPORT_LEAST;
+    rs_time due = x->reported_at + rs_report_least(x, REPORT_LEAST);
     if (rs_tree_is_on(x))
         return; /* packets ask for its reports often enough */
     report_by(node, x, due > now ? due : now);
+}
+
+/* The sender asks as often as switches have room for the answers. What is told unasked - because marks were lost, or
+ * none come - may not take more of it. */
+static rs_time own_interval(const rs_receiving *x) {
+    rs_time quiet = RS_QUIET_REPORTS * x->feedback_interval;
+    return quiet > 2 * x->marks_apart ? quiet : 2 * x->marks_apart;
+}
+
+rs_time rs_report_least(const rs_receiving *x, rs_time least) {
+    return x->marks_apart > least ? x->marks_apart : least;
+}
+
+void rs_report_asked(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_time apart = x->marked_at ? now - x->marked_at : 0;
+    apart = apart < MARKS_APART_MOST ? apart : MARKS_APART_MOST;
+    x->marks_apart += (apart - x->marks_apart) / 4;
+    x->marked_at = now;
+    rs_say(node, now, &x->link, RS_SAY_RATE);
 }
 
 /* A high-rate packet came in. The first one tells all the others that they share the NIC with one more. */
@@ -66,7 +90,7 @@ void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
     bool began = !x->active || now - x->active_at >= ACTIVE_FOR;
     x->active = true;
     x->active_at = now;
-    report_by(node, x, now + (rs_tree_is_on(x) ? rs_tree_sample_time(x) : RS_QUIET_REPORTS * x->feedback_interval));
+    report_by(node, x, now + (rs_tree_is_on(x) ? rs_tree_sample_time(x) : own_interval(x)));
     if (!began)
         return;
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
@@ -106,6 +130,10 @@ void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
 
 /* The sender's side. */
 
+static uint32_t wire_bytes(const rs_sending *x) {
+    return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
+}
+
 rs_time rs_reports_least(const rs_sending *x) {
     return REPORTS_EACH * (rs_time)rs_speaker_count(x);
 }
@@ -116,10 +144,6 @@ bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
            r->seen_pos + 1 < r->start_pos + (x->end - x->first);
 }
 
-static uint32_t wire_bytes(const rs_sending *x) {
-    return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
-}
-
 void rs_rate_apply(rs_node *node, rs_sending *x) {
     (void)node;
     x->pacer.rate_bps = rs_rate_bps(&x->rate);
@@ -127,6 +151,16 @@ void rs_rate_apply(rs_node *node, rs_sending *x) {
 
 bool rs_path_rate_is_known(const rs_sending *x) {
     return x->grant.kind == RS_PATH_CIRCUIT && x->grant.rate_bps > 0;
+}
+
+static bool is_starting(const rs_sending *x) {
+    return !rs_path_rate_is_known(x) && !(x->rate_of && x->rate_of->rate.model.startup_done);
+}
+
+/* In start-up no more than fit into a window, as some are lost. */
+uint64_t rs_reports_apart(const rs_sending *x) {
+    uint64_t share = (uint64_t)rs_speaker_count(x) * REPORT_BYTES * DATA_PART / wire_bytes(x);
+    return is_starting(x) && share > x->first_window / 2 ? x->first_window / 2 : share;
 }
 
 static void find_slowest(rs_sending *x, rs_time now) {
@@ -164,6 +198,7 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
     x->first_window = FIRST_BYTES / wire_bytes(x) + 2;
     x->rate.model_bps = rs_path_rate_is_known(x) ? 0 : first;
     find_slowest(x, now);
+    x->sent_times.apart = rs_reports_apart(x);
 }
 
 static void find_least_share(rs_sending *x) {
@@ -203,28 +238,30 @@ static rs_time steady_reports(const rs_sending *x) {
 
 /* In start-up reports are asked for more often, and again when the window holds little of them. */
 static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
-    rs_time every = slowest->rate.model.startup_done || rs_path_rate_is_known(x) ? steady_reports(x) : REPORTS_STARTING;
+    rs_time every = is_starting(x) ? REPORTS_STARTING : steady_reports(x);
     rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
     rs_sent_times_every(&x->sent_times, quarter < every ? quarter : every);
+    x->sent_times.apart = rs_reports_apart(x);
 }
 
 /* No more came than was sent, or the network made copies: a receiver does not make the path faster by lying. */
 static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recipient *r, uint64_t pos,
                                 const rs_message *m) {
     const rs_timer *data = &x->data_timer;
-    return (rs_rate_sample){.now = now,
-                            .pos = pos,
-                            .at = (rs_time)m->rate.at,
-                            .waited = (rs_time)m->rate.waited,
-                            .received = at_most(m->rate.received, x->pos),
-                            .repairs = at_most(m->rate.repairs, x->repair.number),
-                            .dropped = m->rate.dropped,
-                            .sent = x->pos,
-                            .idle = x->pacer.lost,
-                            .late = data->at && data->due < now ? now - data->due : 0,
-                            .reports_every = x->sent_times.every,
-                            .room = 2 * rs_window_room(x, r),
-                            .rate_is_known = rs_path_rate_is_known(x)};
+    return (rs_rate_sample){
+        .now = now,
+        .pos = pos,
+        .at = (rs_time)m->rate.at,
+        .waited = (rs_time)m->rate.waited,
+        .received = at_most(m->rate.received, x->pos),
+        .repairs = at_most(m->rate.repairs, x->repair.number),
+        .dropped = m->rate.dropped,
+        .sent = x->pos,
+        .idle = x->pacer.lost,
+        .late = data->at && data->due < now ? now - data->due : 0,
+        .reports_every = rs_sent_times_interval(&x->sent_times, rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate))),
+        .room = 2 * rs_window_room(x, r),
+        .rate_is_known = rs_path_rate_is_known(x)};
 }
 
 static void follow_model(rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {

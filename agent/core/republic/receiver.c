@@ -224,7 +224,7 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
     if (h->flags & RS_DATA_REPORT && rs_tree_is_on(x))
         rs_tree_mark(node, now, x, h->sn);
     else if (h->flags & RS_DATA_REPORT)
-        rs_say(node, now, &x->link, RS_SAY_RATE);
+        rs_report_asked(node, now, x);
 }
 
 /* There is room for it here; it may be late for the data channel. */

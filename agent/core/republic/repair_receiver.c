@@ -10,7 +10,7 @@
 
 /* Maps are said now and then while data flows: repairs are not in a hurry, and there may be many receivers. */
 void rs_map_soon(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_time due = x->mapped_at + x->feedback_interval;
+    rs_time due = x->mapped_at + rs_report_least(x, x->feedback_interval);
     due = due > now ? due : now;
     if (due >= x->map_due)
         return;

@@ -99,10 +99,14 @@ bool rs_path_rate_is_known(const rs_sending *x);
 void rs_rate_begin(rs_sending *x, rs_time now);                                             /* high rate begins */
 void rs_report_own(const rs_node *node, rs_time now, const rs_receiving *x, rs_message *m); /* what it saw so far */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);
+/* Between two reports or maps that nobody asked for; `least` if that is more. */
+rs_time rs_report_least(const rs_receiving *x, rs_time least);
+void rs_report_asked(rs_node *node, rs_time now, rs_receiving *x); /* by a packet */
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x);
 void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x);
 void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x);
-rs_time rs_reports_least(const rs_sending *x); /* between two packets that ask for reports */
+rs_time rs_reports_least(const rs_sending *x);  /* between two packets that ask for reports */
+uint64_t rs_reports_apart(const rs_sending *x); /* packets between them */
 /* A collected report, and the position of the one that is furthest behind. */
 void rs_report_taken(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_report *report,
                      uint64_t least);

@@ -356,6 +356,7 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
     if (r->seen_pos < r->start_pos)
         r->seen_pos = r->start_pos;
     rs_sent_times_least(&x->sent_times, rs_reports_least(x));
+    x->sent_times.apart = rs_reports_apart(x);
     if (!r->rate.model.wanted_bps) /* as the one that spoke for it */
         r->rate.model = rs_speaker(x, 0)->rate.model;
     r->rate.model.based = r->rate.based = false;

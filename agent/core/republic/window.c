@@ -23,8 +23,8 @@ uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {
 }
 
 uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
-    rs_time time = AHEAD + 2 * r->rate.model.min_rtt + 3 * x->sent_times.every;
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, rs_rate_bps(&x->rate));
+    rs_time time = AHEAD + 2 * r->rate.model.min_rtt + 3 * rs_sent_times_interval(&x->sent_times, packet);
     uint64_t packets = (uint64_t)(time / packet);
     uint64_t fits = rs_window_room(x, r);
     packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;

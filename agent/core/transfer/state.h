@@ -345,6 +345,8 @@ struct rs_receiving {
     rs_group group;            /* Its data packets come by it, by the caller's word. */
     uint64_t room;             /* Bytes that may wait for the group before any is dropped; 0: unknown. */
     rs_time feedback_interval; /* Reports are wanted so often. */
+    rs_time marked_at;         /* The last packet that asked for one came then; 0: none has. */
+    rs_time marks_apart;       /* And so long after the one before it, on average. */
     rs_ring ring;              /* Its fragments, and what was seen of them. */
 
     /* what is here, and what is said */

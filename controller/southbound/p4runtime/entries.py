@@ -31,7 +31,6 @@ from finsy.proto import p4r
 from google.protobuf.message import Message
 from rostrum.controller.core.model import (
     ANY_SOURCE,
-    CONTROL_SHARE,
     DSCP_OF_LEVEL,
     LEVEL_CONTROL,
     Count,
@@ -40,6 +39,7 @@ from rostrum.controller.core.model import (
     SouthboundError,
     UnicastRule,
 )
+from rostrum.topologies.model import control_share
 
 RuleKey = tuple[int, IPv4Address]  # (in_port, group): what makes two rules the same entry
 PORT_MAX = 509
@@ -110,7 +110,7 @@ class Entities:
 
     def control_share(self, port: int, rate_bps: int) -> p4r.Entity:
         """What agents' reports and ARP may have of a port before all else."""
-        rate = max(1, rate_bps // 8 // CONTROL_SHARE)
+        rate = max(1, control_share(rate_bps) // 8)
         burst = max(BURST_MIN_BYTES, rate_bps // 8 * BURST_MS // 1000)
         config = P4MeterConfig(cir=rate, cburst=burst, pir=rate, pburst=burst)
         return self._made(P4MeterEntry("control_share", index=self.port(port), config=config))

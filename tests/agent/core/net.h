@@ -50,6 +50,7 @@ typedef struct {
     rs_time data_delay, data_jitter; /* one way */
     rs_time control_delay, connect_delay, manager_delay;
     int64_t control_rate_bps; /* of each connection; 0 = endless */
+    int64_t control_port_bps; /* what switches leave to control messages to each server; 0 = endless */
     double loss;              /* of data packets, everywhere */
     double burst;             /* mean number of packets lost in a row; 0 = each by itself */
     int64_t uplink_bps;       /* the senders' own ports: what they carry; 0 = endless */

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#define TCP_BYTES 90 /* of a segment on the wire, besides what it carries */
+
 static void note_message(net *n, rs_peer from, rs_peer to, const uint8_t *bytes, size_t length, uint32_t payload) {
     net_said said = {.at = n->knobs.now, .from = from, .to = to, .payload_length = payload};
     assert_true(rs_wire_decode(bytes, length, payload, &said.message));
@@ -35,7 +37,16 @@ void put_control(net *n, rs_peer from, const rs_packet_out *out) {
     if (n->knobs.control_rate_bps)
         start += (rs_time)(bytes * 8 * 1000000000 / (uint64_t)n->knobs.control_rate_bps);
     c->free_at[way] = start;
-    net_item *i = item(DO_CONTROL, start + n->knobs.control_delay, from, out->peer);
+    rs_time arrives = start + n->knobs.control_delay;
+    if (n->knobs.control_port_bps && out->payload_length == 0) {
+        rs_time *port = &n->servers[out->peer].control_free;
+        *port = *port > start ? *port : start;
+        bytes += c->said_at[way] == n->knobs.now ? 0 : TCP_BYTES; /* what is said at once goes by one segment */
+        *port += (rs_time)(bytes * 8 * 1000000000 / (uint64_t)n->knobs.control_port_bps);
+        arrives = *port + n->knobs.control_delay;
+    }
+    net_item *i = item(DO_CONTROL, arrives, from, out->peer);
+    c->said_at[way] = n->knobs.now;
     i->epoch = c->epoch;
     i->length = out->header_length;
     i->payload_length = out->payload_length;

@@ -73,9 +73,10 @@ typedef struct {
     int64_t bottleneck_bps;
     uint32_t buffer_packets;
     bool at_socket;
-    uint64_t room;       /* told as the bytes its socket takes */
-    rs_time port_free;   /* the bottleneck's queue is empty then */
-    rs_time uplink_free; /* and that of its own port */
+    uint64_t room;        /* told as the bytes its socket takes */
+    rs_time port_free;    /* the bottleneck's queue is empty then */
+    rs_time uplink_free;  /* and that of its own port */
+    rs_time control_free; /* control's queue to it is empty then */
     bool in_burst;
     net_app app;
     net_store stores[OBJECTS_MAX];
@@ -88,6 +89,7 @@ typedef struct {
     bool up;
     uint32_t epoch;
     rs_time free_at[2]; /* the pipe each way is empty then */
+    rs_time said_at[2];
     bool full[2];
 } net_connection;
 
