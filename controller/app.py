@@ -102,7 +102,7 @@ class App:
         self.devices.request_of = self._request_of
         self.rest = rest_api.Rest(
             self.runtime, self.thrift.latency, lambda: self.thrift.turned_away, self.access, self.thrift.probes,
-            self.thrift.tls.certificates if self.thrift.tls else dict,
+            self.thrift.tls.certificates if self.thrift.tls else dict, self.thrift.objects.objects,
         )  # fmt: skip
         self.http = HttpServer(rest_api.create(self.rest))
         self.rest.meter.connections, self.rest.meter.ended = self.http.connections, self.http.ended

@@ -103,7 +103,11 @@ struct AgentInfo {
   /** Ours: it sends to receivers in several sites by legs, and can be a relay. */
   14: optional bool knows_sites,
   /** Ours: it is there to be one (rostrumd --relay). */
-  15: optional bool relay
+  15: optional bool relay,
+  /** Ours: it tells what it holds (Manager.holds); TCP port where other agents fetch that, 0 = they cannot. Absent = it does not tell. */
+  16: optional i32 piece_port,
+  /** Ours: it sends objects to those who fetch them together (Agent.serve). Absent = false. */
+  17: optional bool serves
 }
 
 struct PathRequest {
@@ -292,6 +296,51 @@ struct RelayReport {
   7: required list<ReceiverReport> receivers (max = "1024")
 }
 
+/** An object that is whole at an agent, or is no longer. */
+struct HeldObject {
+  1: required binary app_id (max = "16"),
+  2: required i64 data_id,
+  3: required i64 size,
+  /** "<algorithm>:<hexadecimal>" */
+  4: required string digest,
+  /** By which a program knows it; absent = by its number. With `gone`: the object is not here, but on its way somewhere. */
+  5: optional string name,
+  /** It is not there any more. Absent = false. */
+  6: optional bool gone
+}
+
+/** An agent wants an object from others. Repeated while nobody gives it. */
+struct FetchRequest {
+  1: required binary app_id (max = "16"),
+  2: required i64 data_id,
+  /** It has nothing of it, and may be sent it together with others. */
+  3: required bool together
+}
+
+/** Where pieces of an object are given. */
+struct Holder {
+  1: required string server,
+  2: required string address,
+  3: required i32 piece_port
+}
+
+struct FetchAnswer {
+  1: required binary app_id (max = "16"),
+  2: required i64 data_id,
+  3: required list<Holder> holders (max = "32"),
+  /** One of them was told to send it to all who fetch it now: pieces are asked for only if that does not begin within this time. 0 = nobody was. */
+  4: required i32 sent_within_ms,
+  /** Why there are none, or what is done; for a person. */
+  5: required string reason (max = "4096")
+}
+
+/** To a holder: these servers fetch the object; it is sent to all of them at once. */
+struct ServeOrder {
+  1: required binary app_id (max = "16"),
+  2: required i64 data_id,
+  3: required list<string> receivers (max = "1024")
+}
+
 /** How the messages of a group travel; texts, so that engines can be added. (3 to 5 were r, c and stagger, of "ricochet".) */
 struct GroupOptions {
   /** The name of the engine: "plain" (unreliable), "ricochet". */
@@ -464,7 +513,11 @@ service Manager {
   oneway void unuse_group(1: string group),
   oneway void probe_report(1: ProbeReport report),
   oneway void split(1: SplitRequest request),
-  oneway void relayed(1: RelayReport report)
+  oneway void relayed(1: RelayReport report),
+  /** Objects that came or went since the last call, in order; `anew`: what was told before is void. */
+  oneway void holds(1: list<HeldObject> objects (max = "256"), 2: bool anew),
+  /** Answered by Agent.holders, perhaps after a moment in which others ask for the same. */
+  oneway void fetch(1: FetchRequest request)
 }
 
 service Agent {
@@ -496,5 +549,9 @@ service Agent {
   /** A relay's word, handed on. */
   oneway void relayed(1: RelayReport report),
   /** Views of regions, before the views of groups that name them; only to agents whose engines have regions. */
-  oneway void group_regions(1: list<GroupPeer> peers (max = "65536"), 2: list<GroupRegion> regions (max = "65536"))
+  oneway void group_regions(1: list<GroupPeer> peers (max = "65536"), 2: list<GroupRegion> regions (max = "65536")),
+  /** After welcome, to agents that tell what they hold: this manager wants to know (Manager.holds), and answers Manager.fetch. */
+  oneway void tell_objects(),
+  oneway void holders(1: FetchAnswer answer),
+  oneway void serve(1: ServeOrder order)
 }

@@ -75,6 +75,12 @@ static bool check_options(const rs_api_request *request, const char *of, rs_erro
            rs_error_set(error, ROSTRUM_ERR_INVALID, "%s options are name=value,name=value, 255 bytes at most", of);
 }
 
+static bool check_name(const rs_api_request *request, rs_error *error) {
+    size_t length = request->group ? strnlen(request->group, ROSTRUM_NAME_MAX + 1) : 0;
+    return (length <= ROSTRUM_NAME_MAX && request->group && is_name(request->group, length)) ||
+           rs_error_set(error, ROSTRUM_ERR_INVALID, "an object's name has 1 to %d bytes of UTF-8", ROSTRUM_NAME_MAX);
+}
+
 /* As the manager wants names (docs/groups.md). */
 static bool check_join(const rs_api_request *request, rs_error *error) {
     const char *name = request->group ? request->group : "";
@@ -119,8 +125,9 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         break;
     case RS_API_READ:
     case RS_API_STREAM_RECEIVE:
+    case RS_API_PIN:
         rs_put_u64(out, request->data_id);
-        rs_put_u32(out, request->wait_ms);
+        rs_put_u32(out, request->type == RS_API_PIN ? request->flags : request->wait_ms);
         break;
     case RS_API_FETCH:
         if (request->receiver_count > 0 && !check_receivers(request, error))
@@ -130,6 +137,12 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         rs_put_u16(out, (uint16_t)request->receiver_count);
         for (uint32_t i = 0; i < request->receiver_count; i++)
             rs_put_text(out, request->receivers[i]);
+        break;
+    case RS_API_NAME:
+        if (!check_name(request, error))
+            return false;
+        rs_put_u64(out, request->data_id);
+        rs_put_text(out, request->group);
         break;
     case RS_API_STREAM_END:
         rs_put_u64(out, request->data_id);
@@ -241,6 +254,14 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
         out->wait_ms = rs_get_u32(in);
         return get_names(in, out, &used, "fetch", error) &&
                (in->bad || out->receiver_count == 0 || check_receivers(out, error));
+    case RS_API_NAME:
+        out->data_id = rs_get_u64(in);
+        out->group = get_name(in, out, &used);
+        return in->bad || check_name(out, error);
+    case RS_API_PIN:
+        out->data_id = rs_get_u64(in);
+        out->flags = rs_get_u32(in);
+        return true;
     case RS_API_JOIN:
         out->flags = rs_get_u32(in);
         out->group = get_name(in, out, &used);

@@ -32,6 +32,8 @@ typedef enum {
     RS_API_STREAM_RECEIVE = 16, /* with a descriptor: the stream's bytes go there */
     RS_API_JOIN = 17,           /* 13 had Ricochet's options spelled out */
     RS_API_FETCH = 18,          /* receivers: holders; answered by OBJECT */
+    RS_API_NAME = 19,           /* by which the program knows an object */
+    RS_API_PIN = 20,            /* an object stays when room is made; flag RS_API_PIN_ON: or does not any more */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,
@@ -51,6 +53,7 @@ typedef enum {
 } rs_api_type;
 
 #define RS_API_JOIN_SUBSCRIBE 1u /* flag of JOIN: to receive, not only to publish */
+#define RS_API_PIN_ON 1u         /* flag of PIN */
 #define RS_API_SEND_EVENTS 1u    /* flag of SEND: tell what happens */
 #define RS_API_SEND_PROTOCOL 3   /* place of two bits in SEND's flags: a rostrum_protocol */
 #define RS_API_SEND_STRAGGLERS 1 /* place of two bits in SEND's flags: a rostrum_straggler_policy */
@@ -61,12 +64,12 @@ typedef struct {
     uint64_t tag;
     uint8_t app[16];     /* REGISTER */
     const char *process; /* REGISTER */
-    uint64_t data_id;    /* ADD, SEND, READ, FETCH, DELETE, SUBSCRIBE, CANCEL, STREAM_* */
+    uint64_t data_id;    /* ADD, SEND, READ, FETCH, NAME, PIN, DELETE, SUBSCRIBE, CANCEL, STREAM_* */
     uint64_t number;     /* CREATE: size; DROP: handle; UNSUBSCRIBE: tag of the subscription; STREAM_END: bytes */
     uint32_t flags, wait_ms, deadline_ms;
     uint32_t receiver_count;
     const char *receivers[ROSTRUM_RECEIVERS_MAX];
-    const char *group;            /* JOIN */
+    const char *group;            /* JOIN; NAME: the name */
     const char *protocol, *order; /* JOIN: "" = as the group is */
     const char
         *options; /* JOIN: of the protocol's engine; what is not named is as the group has it. SEND: of this one */

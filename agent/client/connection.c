@@ -630,6 +630,16 @@ rostrum_code rostrum_fetch(rostrum *agent, uint64_t data_id, const char *const *
     return code;
 }
 
+rostrum_code rostrum_name(rostrum *agent, uint64_t data_id, const char *name, rostrum_error *error) {
+    rostrum_request(agent, RS_API_NAME, data_id)->group = name;
+    return rostrum_ask(agent, 0, -1, NULL, error);
+}
+
+rostrum_code rostrum_pin(rostrum *agent, uint64_t data_id, bool on, rostrum_error *error) {
+    rostrum_request(agent, RS_API_PIN, data_id)->flags = on ? RS_API_PIN_ON : 0;
+    return rostrum_ask(agent, 0, -1, NULL, error);
+}
+
 rostrum_code rostrum_delete(rostrum *agent, uint64_t data_id, rostrum_error *error) {
     (void)rostrum_request(agent, RS_API_DELETE, data_id);
     return rostrum_ask(agent, 0, -1, NULL, error);

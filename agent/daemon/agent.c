@@ -23,6 +23,7 @@
 #include "daemon/groups/sockets.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/pieces/fetch.h"
+#include "daemon/pieces/holdings.h"
 #include "daemon/streams/receive.h"
 #include "daemon/streams/send.h"
 #include "daemon/units.h"
@@ -254,6 +255,7 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, rs_groups_deadline(agent->groups));
     deadline = earlier(deadline, rs_streams_deadline(agent));
     deadline = earlier(deadline, rs_fetches_deadline(agent->fetches));
+    deadline = earlier(deadline, rs_holdings_deadline(agent->holdings));
     if (agent->piece_server)
         deadline = earlier(deadline, rs_piece_server_deadline(agent->piece_server));
     if (agent->probes)
@@ -292,6 +294,7 @@ static void timeouts(rs_agent *agent) {
     if (now >= rs_groups_deadline(agent->groups))
         rs_groups_timeout(agent->groups);
     rs_fetches_timeout(agent->fetches);
+    rs_holdings_timeout(agent->holdings);
     if (agent->piece_server && now >= rs_piece_server_deadline(agent->piece_server))
         rs_piece_server_timeout(agent->piece_server);
     if (agent->probes && now >= rs_probes_deadline(agent->probes))
@@ -434,6 +437,7 @@ static void on_manager_state(void *context, bool up, const char *words) {
     rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d words=%s", up, rs_quote(words));
     if (up)
         rs_groups_link_up(agent->groups);
+    rs_holdings_link_changed(agent->holdings);
     if (!up)
         rs_sites_link_down(agent->sites);
     rs_paths_link_state(agent, up);
@@ -601,6 +605,12 @@ static void let_go(void *context, const rs_object_id *id) {
     rs_receiving_let_go(agent, id);
 }
 
+static void object_gone(void *context, const rs_object_id *id) {
+    const rs_agent *agent = context;
+    if (agent->holdings)
+        rs_holdings_gone(agent->holdings, id);
+}
+
 static bool start_api(rs_agent *agent) {
     const rs_options *o = &agent->options;
     rs_error error = {0};
@@ -612,7 +622,9 @@ static bool start_api(rs_agent *agent) {
                                    .disk = o->disk_directory,
                                    .disk_from = o->disk_from,
                                    .disk_quota_bytes = o->disk_quota_bytes,
-                                   .log = log_store};
+                                   .log = log_store,
+                                   .gone = object_gone,
+                                   .context = agent};
     agent->store = rs_store_open(&store, &error);
     if (!agent->store) {
         rs_log(RS_LOG_ERROR, "store", "%s", error.words);
@@ -634,6 +646,7 @@ static bool start_api(rs_agent *agent) {
                                       .on_status = rs_status_api,
                                       .on_delete = let_go,
                                       .on_fetch = rs_fetch_api,
+                                      .on_name = rs_holdings_name_api,
                                       .on_join = rs_groups_api,
                                       .on_stream_end = rs_stream_end_api,
                                       .on_stream_receive = rs_stream_take_api,
@@ -661,7 +674,8 @@ static bool start_pieces(rs_agent *agent) {
         rs_log(RS_LOG_WARNING, "pieces", "nobody can fetch objects from here: port %u (--piece-port): %s",
                o->piece_port, strerror(errno));
     agent->fetches = rs_fetches_new(agent);
-    return agent->fetches != NULL;
+    agent->holdings = rs_holdings_new(agent);
+    return agent->fetches && agent->holdings;
 }
 
 static bool start_metrics(rs_agent *agent) {
@@ -733,6 +747,8 @@ static bool start_link(rs_agent *agent) {
     callbacks.on_view = rs_overlay_view;
     rs_groups_link_options(&options, &callbacks);
     rs_sites_link(&options, &callbacks);
+    rs_holdings_link(agent, &options, &callbacks);
+    rs_fetches_link(&callbacks);
     options.relay = agent->options.relay;
     agent->probes = rs_probes_new(agent->loop, agent->options.address, on_probe_report, agent);
     if (!agent->probes) {
@@ -801,6 +817,7 @@ void rs_agent_free(rs_agent *agent) {
     rs_control_free(agent->control);
     if (agent->store)
         rs_store_close(agent->store);
+    rs_holdings_free(agent->holdings);
     rs_data_free(agent->data);
     rs_repairs_free(agent->repairs);
     if (agent->node)

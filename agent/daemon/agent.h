@@ -26,6 +26,7 @@
 
 typedef struct rs_stream_reader rs_stream_reader;
 typedef struct rs_fetches rs_fetches;
+typedef struct rs_holdings rs_holdings;
 
 typedef struct rs_agent {
     rs_options options;
@@ -47,6 +48,7 @@ typedef struct rs_agent {
     rs_probes *probes;
     rs_piece_server *piece_server; /* NULL: it could not listen */
     rs_fetches *fetches;
+    rs_holdings *holdings;
     struct rs_sites *sites;
     rs_metrics_server *metrics; /* NULL without --metrics */
     rs_totals totals;
@@ -61,6 +63,7 @@ typedef struct rs_agent {
     uint32_t stream_sinks;               /* streams that come in */
     uint64_t stream_fragments_refused;   /* their bytes were not those that the sender sealed */
     uint64_t fetched_bytes, fetch_wrong; /* of pieces: that came right; that did not */
+    uint64_t served_together;            /* objects sent because several servers fetched them */
     uint64_t digest_chunks_wrong;        /* of objects received here */
     uint64_t digest_chunks_fetched;      /* of these, once more from the sender */
     uint64_t digest_chunks_retaken;      /* of objects sent from here, because a receiver's copy stayed wrong */

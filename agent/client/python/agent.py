@@ -25,7 +25,7 @@ from uuid import UUID
 from . import wire
 from .connection import Call, Connection
 from .groups import Group
-from .names import agent_socket, app_id_of, data_id_of
+from .names import agent_socket, app_id_of, data_id_of, is_number
 from .streams import StreamReader, StreamWriter
 from .values import Code, Event, GroupStatus, RostrumError, SendResult, Status, TimedOut
 
@@ -301,6 +301,20 @@ class Agent:
             self._connection.ask(wire.ADD, struct.pack("<Q", number), f"add of object {number}", bound, fd=fd)
 
         self._hand_over(source, add)
+        self._name(data_id)
+
+    def _name(self, data_id: int | str) -> None:
+        """The manager lists the object by the name that it was given here; agents that know no names do without."""
+        if isinstance(data_id, str) and not is_number(data_id):
+            with contextlib.suppress(RostrumError):
+                body = struct.pack("<Q", data_id_of(data_id)) + wire.text(data_id)
+                self._connection.ask(wire.NAME, body, f"name of object {data_id}", ANSWER_BOUND_S)
+
+    def pin(self, data_id: int | str, on: bool = True) -> None:
+        """The object stays when the agent makes room (rostrumd --evict); or, not `on`, may go again."""
+        number = data_id_of(data_id)
+        body = struct.pack("<QI", number, wire.PIN_ON if on else 0)
+        self._connection.ask(wire.PIN, body, f"pin of object {number}", ANSWER_BOUND_S)
 
     def _hand_over(self, source: Source, use: Callable[[int, int | None], Result]) -> Result:
         """What `use` makes of a descriptor that the agent can take over, and the handle of a created file: of a copy of
@@ -376,6 +390,7 @@ class Agent:
             tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", fd, on_event)
             return SendHandle(self._connection, tag, call, number, file)
 
+        self._name(data_id)
         return start(None, None) if source is None else self._hand_over(source, start)
 
     def stream_send(
@@ -424,8 +439,8 @@ class Agent:
         """An object that other servers have, as soon as it is whole here: from all of them at once, piece by piece.
 
         Args:
-            holders: who has it: "h1", or "h1@10.0.1.1" if this agent has had nothing to do with h1 yet. None: where the
-                part of it came from that is on this server's disk.
+            holders: who has it: "h1", or "h1@10.0.1.1" if this agent has had nothing to do with h1 yet. None: the
+                manager is asked, and where the part of it came from that is on this server's disk.
             wait: seconds; then it goes on, and `read` waits for it.
 
         Raises:

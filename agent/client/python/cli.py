@@ -28,6 +28,8 @@ COMMANDS = {
     "read": Subcommand("rostrum.client.commands", "read", "Write a received object to a file."),
     "fetch": Subcommand("rostrum.client.commands", "fetch", "Get an object that other servers have."),
     "sync": Subcommand("rostrum.client.sync_commands", "sync", "Keep a folder alike on many servers."),
+    "pin": Subcommand("rostrum.client.commands", "pin", "Keep an object when its agent makes room."),
+    "objects": Subcommand("rostrum.controller.commands.objects", "objects", "Objects, and who holds them."),
     "stream": Subcommand(
         "rostrum.client.stream_commands", "stream", "A continuing stream to many servers: send it, receive it."
     ),

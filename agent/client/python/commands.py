@@ -176,8 +176,8 @@ def send(
         if replace:
             with contextlib.suppress(NotFound):
                 agent.delete(number)
-        handle = agent.send(number, names, wait, deadline, stragglers=stragglers, protocol=protocol, source=content,
-                            options=",".join(options))  # fmt: skip
+        handle = agent.send(data_id or source, names, wait, deadline, stragglers=stragglers, protocol=protocol,
+                            source=content, options=",".join(options))  # fmt: skip
         try:  # not a line later: an interrupt must find it
             result = _watch(handle, quiet=as_json)
         except AlreadyThere:  # and that one is not this command's
@@ -314,10 +314,12 @@ def fetch(
 ) -> None:
     """Get object DATA_ID, which other servers have, to this one: from all of them at once, piece by piece.
 
-    Each piece is checked before it counts. Without --from, a part of it that is on this server's disk is gone on with,
-    from where it came.
+    Each piece is checked before it counts. Without --from the manager is asked who has it (rostrum objects), and a part
+    of it that is on this server's disk is gone on with. Servers that ask for it within a moment of each other are sent
+    it together.
 
     \b
+      rostrum fetch model.bin
       rostrum fetch model.bin --from h1,h3
       rostrum fetch model.bin --from h1@10.0.1.1 -o model.bin
     """
@@ -335,6 +337,23 @@ def fetch(
         print(json.dumps(facts, indent=1), file=sys.stderr if output == "-" else sys.stdout)
     elif output != "-":
         click.echo(f"{data_id}: {data.size} bytes, {data.digest}")
+
+
+@click.command()
+@click.argument("data_id")
+@click.option("--off", is_flag=True, help="It may go again.")
+@JSON
+@which_agent
+def pin(connect: Connect, data_id: str, off: bool, as_json: bool) -> None:
+    """Keep object DATA_ID on this server when its agent makes room (rostrumd --evict)."""
+    number = number_of(data_id)
+    with connect() as agent:
+        agent.pin(number, not off)
+        server = agent.server
+    if as_json:
+        print(json.dumps({"server": server, "data_id": number, "pinned": not off}, indent=1))
+    else:
+        click.echo(f"{data_id} is {'not pinned any more' if off else 'pinned'} on {server}")
 
 
 @click.command()

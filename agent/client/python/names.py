@@ -100,6 +100,15 @@ def data_id_of(name: str | int) -> int:
     return value
 
 
+def is_number(name: str) -> bool:
+    """Whether data_id_of takes it for the number itself."""
+    try:
+        int(name, 0)
+    except ValueError:
+        return False
+    return True
+
+
 def app_id_of(text: str | UUID | bytes | None) -> UUID:
     """The application id: a UUID, its text, its 16 bytes, or None for the command's own.
 

@@ -738,6 +738,26 @@ static void serve_delete(rs_api_server *server, rs_api_client *client, const rs_
     rs_api_reply_ok(server, call);
 }
 
+static void serve_name(rs_api_server *server, const rs_api_call *call, const rs_object_id *id, const char *name) {
+    rs_object *object = rs_store_find(server->store, id);
+    if (object)
+        rs_store_rename(object, name);
+    if (server->handlers.on_name)
+        server->handlers.on_name(server->handlers.context, id, name);
+    rs_api_reply_ok(server, call);
+}
+
+static void serve_pin(rs_api_server *server, const rs_api_call *call, const rs_object_id *id, bool on) {
+    rs_object *object = rs_store_find(server->store, id);
+    if (!object) {
+        rs_api_reply_error(server, call, ROSTRUM_ERR_UNKNOWN, "there is no object %" PRIu64 " on %s", id->data,
+                           server->server_name);
+        return;
+    }
+    rs_store_pin(object, on);
+    rs_api_reply_ok(server, call);
+}
+
 static void serve_unsubscribe(rs_api_server *server, const rs_api_call *call, uint64_t subscription) {
     for (rs_api_wait *wait = server->waits; wait; wait = wait->next)
         if (wait->kind == RS_WAIT_EVENTS && wait->call.client == call->client && wait->call.tag == subscription) {
@@ -789,6 +809,12 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         break;
     case RS_API_FETCH:
         serve_fetch(server, client, call, request);
+        break;
+    case RS_API_NAME:
+        serve_name(server, call, &id, request->group);
+        break;
+    case RS_API_PIN:
+        serve_pin(server, call, &id, request->flags & RS_API_PIN_ON);
         break;
     case RS_API_DELETE:
         serve_delete(server, client, call, request->data_id);

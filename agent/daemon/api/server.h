@@ -79,6 +79,8 @@ typedef struct {
     void (*on_stream_receive)(void *context, const rs_api_take *take);
     /* An object is to be fetched; it is answered when it is whole, by rs_api_fetch_failed, or when its time is over.
      * False and `error`: it cannot be begun. NULL: there is no fetching here. */
+    /* The program knows the object by that name; it may not be here (yet). May be NULL. */
+    void (*on_name)(void *context, const rs_object_id *id, const char *name);
     bool (*on_fetch)(void *context, const rs_object_id *id, const char *const *holders, uint32_t count,
                      rs_error *error);
     /* Answer with rs_api_reply_status, which leaves application ids out that are none of the asker's business. */

@@ -323,7 +323,7 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     if (rs_incoming_info(agent->node, xfer, &info) != RS_OK)
         return;
     if (info.size != RS_STREAM)
-        rs_fetch_give_way(agent->fetches, &info.object);
+        rs_fetch_give_way(agent->fetches, &info.object, &info.digest);
     const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
     const rs_manifest what = manifest_of(agent, &info);
     if (existing && existing != kept.object && !rs_store_resumes(existing, &what)) {

@@ -142,6 +142,10 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
                                                        .knows_sites = options->knows_sites,
                                                        .has_relay = options->relay,
                                                        .relay = options->relay,
+                                                       .has_piece_port = options->tells_objects,
+                                                       .piece_port = options->piece_port,
+                                                       .has_serves = options->serves,
+                                                       .serves = options->serves,
                                                        .has_knows_probes = true,
                                                        .knows_probes = true}};
         status = encode(RS_THRIFT_MANAGER_HELLO, &args, out);
@@ -299,6 +303,31 @@ rs_status rs_link_encode_relayed(const rs_link_relay_report *report, rs_link_fra
     rs_status status = encode(RS_THRIFT_MANAGER_RELAYED, &args, out);
     free(rows);
     return status;
+}
+
+rs_status rs_link_encode_holds(const rs_link_held *held, uint32_t count, bool anew, rs_link_frame *out) {
+    rs_thrift_held_object rows[RS_LINK_HELD_MAX];
+    if (count > RS_LINK_HELD_MAX)
+        return RS_ERR_LIMIT;
+    for (uint32_t i = 0; i < count; i++) {
+        if (held[i].size > INT64_MAX)
+            return RS_ERR_INVALID;
+        rows[i] = (rs_thrift_held_object){.app_id = {held[i].id.app, sizeof held[i].id.app},
+                                          .data_id = (int64_t)held[i].id.data,
+                                          .size = (int64_t)held[i].size,
+                                          .digest = held[i].digest,
+                                          .name = held[i].name,
+                                          .has_gone = held[i].gone,
+                                          .gone = held[i].gone};
+    }
+    const rs_thrift_manager_holds args = {.objects = {rows, count}, .anew = anew};
+    return encode(RS_THRIFT_MANAGER_HOLDS, &args, out);
+}
+
+rs_status rs_link_encode_fetch(const rs_object_id *id, bool together, rs_link_frame *out) {
+    const rs_thrift_manager_fetch args = {
+        {.app_id = {id->app, sizeof id->app}, .data_id = (int64_t)id->data, .together = together}};
+    return encode(RS_THRIFT_MANAGER_FETCH, &args, out);
 }
 
 rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out) {
@@ -706,6 +735,41 @@ static void deliver_relayed(const rs_thrift_relay_report *from, rs_link_deliver_
     free(made);
 }
 
+/* Holders that cannot be used are left out. */
+static void deliver_holders(const rs_thrift_fetch_answer *from, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_message message = {.call = RS_THRIFT_AGENT_HOLDERS};
+    rs_link_holders *to = &message.holders;
+    const rs_thrift_holder *each = from->holders.items;
+    rs_link_server made[RS_LINK_HOLDERS_MAX];
+    *to = (rs_link_holders){.id.data = (uint64_t)from->data_id,
+                            .holders = made,
+                            .sent_within = from->sent_within_ms > 0 ? from->sent_within_ms * (rs_time)1000000 : 0,
+                            .reason = from->reason};
+    if (from->app_id.length != sizeof to->id.app)
+        return;
+    memcpy(to->id.app, from->app_id.bytes, sizeof to->id.app);
+    for (uint32_t i = 0; i < from->holders.count && to->holder_count < RS_LINK_HOLDERS_MAX; i++) {
+        rs_link_server *one = &made[to->holder_count];
+        *one = (rs_link_server){.server = each[i].server, .control_port = (uint16_t)each[i].piece_port};
+        to->holder_count += each[i].server[0] && parse_ipv4(each[i].address, &one->address) && one->address &&
+                            each[i].piece_port >= 1 && each[i].piece_port <= UINT16_MAX;
+    }
+    deliver(context, &message);
+}
+
+static void deliver_serve(const rs_thrift_serve_order *from, rs_link_deliver_fn *deliver, void *context) {
+    rs_link_message message = {.call = RS_THRIFT_AGENT_SERVE};
+    rs_link_serve *to = &message.serve;
+    *to = (rs_link_serve){.id.data = (uint64_t)from->data_id,
+                          .receivers = from->receivers.items,
+                          .receiver_count = from->receivers.count};
+    if (from->app_id.length != sizeof to->id.app || from->receivers.count == 0 ||
+        !are_named(from->receivers.items, from->receivers.count))
+        return;
+    memcpy(to->id.app, from->app_id.bytes, sizeof to->id.app);
+    deliver(context, &message);
+}
+
 static void deliver_call(uint32_t call, const void *args, rs_link_deliver_fn *deliver, void *context) {
     rs_link_message message = {.call = call, .id = "", .reason = ""};
     switch (call) {
@@ -753,6 +817,12 @@ static void deliver_call(uint32_t call, const void *args, rs_link_deliver_fn *de
         return;
     case RS_THRIFT_AGENT_RELAYED:
         deliver_relayed(&((const rs_thrift_agent_relayed *)args)->report, deliver, context);
+        return;
+    case RS_THRIFT_AGENT_HOLDERS:
+        deliver_holders(&((const rs_thrift_agent_holders *)args)->answer, deliver, context);
+        return;
+    case RS_THRIFT_AGENT_SERVE:
+        deliver_serve(&((const rs_thrift_agent_serve *)args)->order, deliver, context);
         return;
     case RS_THRIFT_AGENT_GROUP_REGIONS:
         deliver_regions(args, deliver, context);

@@ -35,6 +35,8 @@ rs_status rs_link_encode_split(const char *request_id, const rs_object_id *objec
                                uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
                                rs_link_frame *out);
 rs_status rs_link_encode_relayed(const rs_link_relay_report *report, rs_link_frame *out);
+rs_status rs_link_encode_holds(const rs_link_held *held, uint32_t count, bool anew, rs_link_frame *out);
+rs_status rs_link_encode_fetch(const rs_object_id *id, bool together, rs_link_frame *out);
 rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out);
 
 /* A call from the manager. Which fields hold depends on `call`. */
@@ -51,6 +53,8 @@ typedef struct {
     rs_link_split_answer legs;
     rs_link_relay_order relay;
     rs_link_relay_report relayed;
+    rs_link_holders holders;
+    rs_link_serve serve;
     const rs_link_group_peer *group_peers; /* group_view */
     uint32_t group_peer_count;
     const rs_link_group_region *group_regions;

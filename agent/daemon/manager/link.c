@@ -488,6 +488,15 @@ static void handle(void *context, const rs_link_message *message) {
     } else if (message->call == RS_THRIFT_AGENT_RELAYED) {
         if (c->on_relayed)
             c->on_relayed(c->context, &message->relayed);
+    } else if (message->call == RS_THRIFT_AGENT_TELL_OBJECTS) {
+        if (c->on_tell_objects)
+            c->on_tell_objects(c->context);
+    } else if (message->call == RS_THRIFT_AGENT_HOLDERS) {
+        if (c->on_holders)
+            c->on_holders(c->context, &message->holders);
+    } else if (message->call == RS_THRIFT_AGENT_SERVE) {
+        if (c->on_serve)
+            c->on_serve(c->context, &message->serve);
     } else if (message->call == RS_THRIFT_AGENT_ALIVE) {
         link->alive_due -= link->alive_due > 0;
         if (link->checking && link->alive_due == 0) {
@@ -831,6 +840,18 @@ rs_status rs_link_split(rs_link *link, rs_time now, const char *request_id, cons
 rs_status rs_link_relayed(rs_link *link, rs_time now, const rs_link_relay_report *report) {
     rs_link_frame frame;
     rs_status status = rs_link_encode_relayed(report, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_holds(rs_link *link, rs_time now, const rs_link_held *held, uint32_t count, bool anew) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_holds(held, count, anew, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_link_fetch(rs_link *link, rs_time now, const rs_object_id *id, bool together) {
+    rs_link_frame frame;
+    rs_status status = rs_link_encode_fetch(id, together, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 

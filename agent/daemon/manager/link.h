@@ -139,6 +139,32 @@ typedef struct {
     bool dials, keeps;
 } rs_link_relay_order;
 
+/* Objects at agents (structs of the same names in controller/rostrum.thrift); addresses, ports and names were checked.
+ */
+#define RS_LINK_HELD_MAX 256u   /* of one call */
+#define RS_LINK_HOLDERS_MAX 32u /* of one answer */
+
+typedef struct {
+    rs_object_id id;
+    uint64_t size;
+    const char *digest, *name; /* name NULL: it has none */
+    bool gone;
+} rs_link_held;
+
+typedef struct {
+    rs_object_id id;
+    const rs_link_server *holders; /* control_port: where they give pieces */
+    uint32_t holder_count;
+    rs_time sent_within; /* 0: nobody was told to send it */
+    const char *reason;
+} rs_link_holders;
+
+typedef struct {
+    rs_object_id id;
+    const char *const *receivers;
+    uint32_t receiver_count;
+} rs_link_serve;
+
 /* Message groups (structs of the same names in controller/rostrum.thrift). */
 typedef struct {
     const char *protocol, *order, *options;
@@ -247,6 +273,9 @@ typedef struct {
     void (*on_legs)(void *context, const rs_link_split_answer *answer);
     void (*on_relay)(void *context, const rs_link_relay_order *order);
     void (*on_relayed)(void *context, const rs_link_relay_report *report);
+    void (*on_tell_objects)(void *context); /* on each connection to a manager that wants rs_link_holds */
+    void (*on_holders)(void *context, const rs_link_holders *answer);
+    void (*on_serve)(void *context, const rs_link_serve *order);
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
     /* All that the manager had said of this agent's paths when rs_link_confirm was called has been told. */
@@ -272,6 +301,8 @@ typedef struct {
     uint16_t control_port;
     bool wants_light;
     bool knows_sites, relay;                            /* on_site and its like are there; it is there to be a relay */
+    bool tells_objects, serves;                         /* rs_link_holds is called, on_serve is there */
+    uint16_t piece_port;                                /* of those told; 0: nobody can fetch them */
     const struct rs_group_engine *const *group_engines; /* those it has; must stay */
     uint32_t group_engine_count;
     rs_tls_files tls;        /* all NULL = no TLS; read again for each connection if they changed; must stay */
@@ -391,6 +422,10 @@ rs_status rs_link_split(rs_link *link, rs_time now, const char *request_id, cons
                         const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
                         uint32_t avoid_count);
 rs_status rs_link_relayed(rs_link *link, rs_time now, const rs_link_relay_report *report);
+/* After on_tell_objects. Objects that came or went; `anew`: what was told before is void. The second is answered by
+ * on_holders. Both: sent if the link is up, else RS_ERR_STATE. */
+rs_status rs_link_holds(rs_link *link, rs_time now, const rs_link_held *held, uint32_t count, bool anew);
+rs_status rs_link_fetch(rs_link *link, rs_time now, const rs_object_id *id, bool together);
 rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report);
 
 #endif

@@ -159,6 +159,8 @@ static void store(const rs_agent *agent, page *p) {
     counter(p, "fetched_bytes_total", agent->fetched_bytes, "Bytes of pieces fetched from other agents, checked.");
     counter(p, "fetched_pieces_wrong_total", agent->fetch_wrong, "Fetched pieces whose digest was wrong.");
     counter(p, "fetch_served_bytes_total", given.bytes, "Bytes of pieces that other agents fetched from here.");
+    counter(p, "fetch_served_together_total", agent->served_together,
+            "Objects sent from here because several servers fetched them together.");
     gauge(p, "fetch_clients", (double)given.clients, "Connections of agents that fetch from here.");
     gauge(p, "store_objects", (double)objects, "Objects, those being received included.");
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/api/waits.h"
+#include "daemon/pieces/holdings.h"
 #include "daemon/pieces/plan.h"
 #include "daemon/pieces/wire.h"
 #include "daemon/store/digest.h"
@@ -26,6 +27,9 @@
 #define RESUME_MOST (60 * RS_SECOND) /* between two tries to go on with a partial object */
 #define RESUME_BOUND (24 * 3600 * RS_SECOND)
 #define READ_TURN (1u << 20)
+#define ASK_AGAIN RS_SECOND        /* the manager, while nobody gives it */
+#define TOLD_BOUND (2 * RS_SECOND) /* what is new at an agent, the manager knows by then */
+#define NEVER_BEGAN RS_SECOND      /* after a send that ended without making it whole */
 
 typedef enum { HOLDER_WAITING, HOLDER_CONNECTING, HOLDER_ASKED, HOLDER_READY, HOLDER_GONE } holder_state;
 
@@ -57,6 +61,10 @@ struct fetch {
     rs_object_id id;
     bool background;   /* nobody waits for it: a partial object is gone on with */
     bool dead;         /* to be freed when the present call is done */
+    bool asks;         /* the manager, who has it */
+    bool sleeps;       /* it is being sent here */
+    rs_time ask_at;    /* the next time */
+    char answer[160];  /* why nobody has it, by the manager's word */
     rs_object *object; /* NULL: what it is, is not known yet */
     uint64_t size;
     uint32_t pieces;
@@ -170,7 +178,8 @@ static void dial(holder *h) {
     h->state = HOLDER_CONNECTING;
 }
 
-static void add_holder(fetch *f, const char *name, uint32_t address, uint16_t port, bool peer) {
+/* It is dialed at once, or at the next look after `at`. */
+static void add_holder(fetch *f, const char *name, uint32_t address, uint16_t port, bool peer, rs_time at) {
     const rs_options *o = &f->all->agent->options;
     if (address == 0 || port == 0 || (address == o->address && port == o->piece_port))
         return;
@@ -180,10 +189,11 @@ static void add_holder(fetch *f, const char *name, uint32_t address, uint16_t po
     holder *h = f->holder_count < RS_FETCH_HOLDERS_MOST ? calloc(1, sizeof *h) : NULL;
     if (!h)
         return;
-    *h = (holder){.of = f, .address = address, .port = port, .peer = peer, .since = now_of(f)};
+    *h = (holder){.of = f, .address = address, .port = port, .peer = peer, .since = at};
     snprintf(h->name, sizeof h->name, "%s", name);
     f->holders[f->holder_count++] = h;
-    dial(h);
+    if (at <= now_of(f) && !f->sleeps)
+        dial(h);
 }
 
 /* ------------------------------------------------------------------------------------------------------- asking */
@@ -428,7 +438,7 @@ static void take(holder *h, const rs_piece_message *m) {
         holder_have(h, m);
         break;
     case RS_PIECE_PEER:
-        add_holder(h->of, m->name, m->address, m->port, true);
+        add_holder(h->of, m->name, m->address, m->port, true, 0);
         break;
     default:
         lose(h, true, "it asks instead of answering");
@@ -602,6 +612,15 @@ static fetch *fetch_new(rs_fetches *all, const rs_object_id *id, bool background
     return f;
 }
 
+static void ask_manager(fetch *f) {
+    rs_agent *agent = f->all->agent;
+    rs_time now = now_of(f);
+    if (now < f->ask_at || !rs_holdings_wanted(agent->holdings))
+        return;
+    f->ask_at = now + ASK_AGAIN;
+    (void)rs_link_fetch(agent->link, now, &f->id, !f->object && !rs_store_find(agent->store, &f->id));
+}
+
 /* "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT". */
 static bool parse_holder(const rs_agent *agent, const char *text, char name[RS_PIECE_NAME], uint32_t *address,
                          uint16_t *port, rs_error *error) {
@@ -645,8 +664,9 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
         if (!parse_holder(agent, holders[i], name, &address, &port, error))
             return false;
     const rs_manifest *manifest = here ? rs_store_manifest(here) : NULL;
-    if (count == 0 && !f && (!manifest || !manifest->from_address))
-        return rs_error_set(error, ROSTRUM_ERR_INVALID, "nobody is named that has object %llu: say from whom",
+    if (count == 0 && !f && (!manifest || !manifest->from_address) && !rs_holdings_wanted(agent->holdings))
+        return rs_error_set(error, ROSTRUM_ERR_INVALID,
+                            "nobody is named that has object %llu, and no manager is there to ask: say from whom",
                             (unsigned long long)id->data);
     if (!f && !(f = fetch_new(all, id, false)))
         return rs_error_set(error, ROSTRUM_ERR_LIMIT, "this agent fetches %u objects already, or has no memory",
@@ -654,18 +674,77 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
     f->background = false;
     for (uint32_t i = 0; i < count; i++)
         if (parse_holder(agent, holders[i], name, &address, &port, error))
-            add_holder(f, name, address, port, false);
+            add_holder(f, name, address, port, false, 0);
     if (manifest && manifest->from_address)
-        add_holder(f, manifest->from, manifest->from_address, (uint16_t)(manifest->from_port + 1), false);
+        add_holder(f, manifest->from, manifest->from_address, (uint16_t)(manifest->from_port + 1), false, 0);
+    if (count == 0 && !f->asks && rs_holdings_wanted(agent->holdings)) {
+        f->asks = true;
+        f->ask_at = rs_agent_now(agent);
+        ask_manager(f);
+    }
     return true;
 }
 
-void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id) {
+void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_digest *digest) {
     fetch *f = find(fetches, id);
-    if (!f)
+    if (!f || f->sleeps || (f->root.length > 0 && digest->length > 0 && !rs_digest_equal(&f->root, digest)))
         return;
-    fetch_ends(f, false, "it is being sent here now: read waits for it");
-    sweep(fetches);
+    for (uint32_t i = 0; i < f->holder_count; i++) {
+        holder *h = f->holders[i];
+        hang_up(h);
+        h->state = h->state == HOLDER_GONE ? HOLDER_GONE : HOLDER_WAITING;
+    }
+    rs_piece_plan_free(f->plan);
+    free(f->leaves);
+    f->plan = NULL;
+    f->leaves = NULL;
+    f->leaves_known = 0;
+    if (f->object && !rs_store_keep(f->object))
+        rs_store_discard(f->all->agent->store, f->object);
+    f->object = NULL;
+    f->sleeps = true;
+    f->progress_at = now_of(f);
+    rs_log(RS_LOG_INFO, "fetch", "object=%s waits: it is being sent here", rs_id_text(&f->id));
+}
+
+/* Whether the send that it waits for made the object whole, goes on, or is over. */
+static void look_at_sleeper(fetch *f) {
+    const rs_object *object = rs_store_find(f->all->agent->store, &f->id);
+    if (object && object->phase == RS_OBJECT_WHOLE) {
+        fetch_ends(f, true, "");
+    } else if (object && object->phase == RS_OBJECT_RECEIVING) {
+        f->progress_at = now_of(f);
+    } else if (now_of(f) - f->progress_at > NEVER_BEGAN) {
+        f->sleeps = false;
+        f->progress_at = now_of(f);
+        f->ask_at = now_of(f);
+        for (uint32_t i = 0; i < f->holder_count; i++)
+            f->holders[i]->since = now_of(f);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- the manager */
+
+static void on_holders(void *context, const rs_link_holders *answer) {
+    rs_agent *agent = context;
+    fetch *f = find(agent->fetches, &answer->id);
+    if (!f || !f->asks)
+        return;
+    rs_time now = now_of(f), at = answer->sent_within > 0 ? now + answer->sent_within : 0;
+    snprintf(f->answer, sizeof f->answer, "%s", answer->holder_count ? "" : answer->reason);
+    rs_log(RS_LOG_INFO, "fetch", "object=%s holders=%u sent_within_ms=%lld%s%s", rs_id_text(&f->id),
+           answer->holder_count, (long long)(answer->sent_within / RS_MILLISECOND), answer->reason[0] ? " words=" : "",
+           answer->reason[0] ? rs_quote(answer->reason) : "");
+    if (at > 0)
+        f->progress_at = f->ask_at = at;
+    for (uint32_t i = 0; i < answer->holder_count; i++)
+        add_holder(f, answer->holders[i].server, answer->holders[i].address, answer->holders[i].control_port, false,
+                   at);
+    sweep(agent->fetches);
+}
+
+void rs_fetches_link(rs_link_callbacks *callbacks) {
+    callbacks->on_holders = on_holders;
 }
 
 /* ------------------------------------------------------------------------------------------------------- resuming */
@@ -703,7 +782,7 @@ static void resume_partial(rs_fetches *all) {
         r->gap = r->gap < RESUME_MOST / 2 ? 2 * r->gap : RESUME_MOST;
         r->at = now + r->gap;
         if (f)
-            add_holder(f, from->from, from->from_address, (uint16_t)(from->from_port + 1), false);
+            add_holder(f, from->from, from->from_address, (uint16_t)(from->from_port + 1), false, 0);
     }
     for (resume **at = &all->resumes; *at;) {
         resume *r = *at;
@@ -732,6 +811,10 @@ static void look_at_fetch(fetch *f) {
     char words[ROSTRUM_WORDS_MAX + 1] = "nobody gives it:";
     size_t used = strlen(words);
     bool alive = false;
+    if (f->sleeps) {
+        look_at_sleeper(f);
+        return;
+    }
     for (uint32_t i = 0; i < f->holder_count && !f->dead; i++)
         look_at_holder(f->holders[i]);
     if (f->dead)
@@ -743,8 +826,14 @@ static void look_at_fetch(fetch *f) {
         used = more > 0 && used + (size_t)more < sizeof words ? used + (size_t)more : used;
     }
     words[used - (words[used - 1] == ';')] = '\0';
+    if (f->answer[0] && f->holder_count == 0)
+        snprintf(words, sizeof words, "%s", f->answer);
     ask_leaves(f);
     ask_all(f);
+    if (f->asks && !alive)
+        ask_manager(f);
+    /* Who may be gone on with is not given up while the manager may yet name somebody. */
+    alive |= f->asks && (!f->answer[0] || now_of(f) - f->began < TOLD_BOUND);
     if (!alive || now_of(f) - f->progress_at > PROGRESS_BOUND)
         fetch_ends(f, false, words);
 }

@@ -14,10 +14,12 @@ void rs_fetches_free(rs_fetches *fetches);
 rs_time rs_fetches_deadline(const rs_fetches *fetches);
 void rs_fetches_timeout(rs_fetches *fetches);
 
-/* An application wants it. `holders`: "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each. False and `error`: it is not
- * begun. That it came, or did not, the application's interface learns. */
+/* The manager answers who has objects. */
+void rs_fetches_link(rs_link_callbacks *callbacks);
+/* An application wants it. `holders`: "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each; none: the manager is asked.
+ * False and `error`: it is not begun. That it came, or did not, the application's interface learns. */
 bool rs_fetch_api(void *agent, const rs_object_id *id, const char *const *holders, uint32_t count, rs_error *error);
-/* Somebody sends it here: that goes first. */
-void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id);
+/* Somebody sends an object of that digest here: that goes first, and the fetch goes on if it does not become whole. */
+void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_digest *digest);
 
 #endif

@@ -51,7 +51,8 @@ struct rs_store {
     bool has_disk;
     uint64_t disk_from;
     void (*log)(void *context, const char *words);
-    void *log_context;
+    void (*gone)(void *context, const rs_object_id *id);
+    void *context;
     rs_reserve reserve;
     uint64_t page;
     uint64_t next_handle;
@@ -100,7 +101,8 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
     }
     store->disk_from = config->disk_from;
     store->log = config->log;
-    store->log_context = config->context;
+    store->gone = config->gone;
+    store->context = config->context;
     store->page = (uint64_t)sysconf(_SC_PAGESIZE);
     store->cap = cap;
     store->objects = objects;
@@ -281,6 +283,8 @@ static void object_free(rs_store *store, rs_object *object, bool stays) {
         }
     if (object->pieces)
         rs_pieces_tell_over(object->pieces, object, false);
+    if (object->told && store->gone)
+        store->gone(store->context, &object->id);
     if (object->on_disk && !stays)
         rs_disk_unname(&internal->place->folder, &object->id);
     if (internal->place)
@@ -303,6 +307,7 @@ static void object_free(rs_store *store, rs_object *object, bool stays) {
     free(internal);
     free(object->leaves);
     rs_pieces_free(object->pieces);
+    free(object->name);
     free(object);
 }
 
@@ -557,6 +562,7 @@ static rs_object *take_up(rs_object *object, const rs_manifest *what, rs_error *
         internal->manifest = *what;
     internal->manifest.root = root;
     internal->manifest.whole = false;
+    internal->manifest.pinned = object->pinned;
     rs_disk_write_header(internal->manifest_fd, &internal->manifest);
     object->phase = RS_OBJECT_RECEIVING;
     object->holds = 1;
@@ -667,7 +673,7 @@ void rs_store_read_ahead(rs_object *object, uint64_t offset) {
 
 static void tell(const rs_store *store, const char *words) {
     if (store->log)
-        store->log(store->log_context, words);
+        store->log(store->context, words);
 }
 
 static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_disk_files *files) {
@@ -687,6 +693,7 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
     object->private_file = true;
     object->received = true;
     object->internal->manifest = *manifest;
+    object->pinned = manifest->pinned;
     object->pieces = rs_pieces_new(manifest->size, manifest->algorithm);
     if (!object->pieces || !rs_store_file_map(files->fd, manifest->size, true, &object->map, &error)) {
         object_free(store, object, true);
@@ -795,6 +802,23 @@ bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest
         return false;
     rs_store_release(object); /* others may hold it by now: who gives its pieces to others */
     return true;
+}
+
+void rs_store_rename(rs_object *object, const char *name) {
+    char *copy = name[0] ? strdup(name) : NULL;
+    if (name[0] && !copy)
+        return; /* it is known by its number */
+    object->told &= object->name && copy && strcmp(object->name, copy) == 0;
+    free(object->name);
+    object->name = copy;
+}
+
+void rs_store_pin(rs_object *object, bool on) {
+    object->pinned = on;
+    if (object->on_disk) {
+        object->internal->manifest.pinned = on;
+        rs_disk_write_header(object->internal->manifest_fd, &object->internal->manifest);
+    }
 }
 
 void rs_store_discard(rs_store *store, rs_object *object) {

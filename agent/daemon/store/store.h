@@ -33,7 +33,7 @@ typedef enum {
     RS_OBJECT_PARTIAL   /* on disk: some pieces are here, and no transfer brings others at present */
 } rs_object_phase;
 
-/* Read-only for everyone but store.c, except `owner`. */
+/* Read-only for everyone but store.c, except `owner` and `told`. */
 typedef struct rs_object {
     rs_object_id id;
     uint64_t size;
@@ -50,6 +50,9 @@ typedef struct rs_object {
     uint32_t holds;    /* transfers using it */
     uint64_t owner;    /* of a CREATED or DIGESTING one: the client it goes away with; 0 = nobody */
     uint64_t handle;   /* names a CREATED one */
+    bool pinned;       /* it does not go when room is made */
+    char *name;        /* by which a program knows it; NULL: by its number */
+    bool told;         /* somebody was told that it is here, and hears of its end (rs_store_config.gone) */
     struct rs_object_private *internal;
 } rs_object;
 
@@ -65,6 +68,8 @@ typedef struct {
     uint64_t disk_quota_bytes; /* 0 = what the disk has */
     /* Something a person may want to know (an object found on disk, files that are none); may be NULL. */
     void (*log)(void *context, const char *words);
+    /* An object with `told` goes; may be NULL. */
+    void (*gone)(void *context, const rs_object_id *id);
     void *context;
 } rs_store_config;
 
@@ -141,6 +146,11 @@ int64_t rs_store_allocate_step(rs_store *store, rs_object *object, uint64_t max_
 bool rs_store_ensure(rs_store *store, rs_object *object, uint64_t offset, uint64_t length, rs_error *error);
 /* RECEIVING -> WHOLE, and the transfer's hold is released. The digest was checked by the caller. */
 bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
+
+/* By which name a program knows it, of up to 255 bytes; "": none. */
+void rs_store_rename(rs_object *object, const char *name);
+/* It stays when room is made, or does not any more. On disk it stays so after a restart. */
+void rs_store_pin(rs_object *object, bool on);
 
 /* Frees an object of any phase but WHOLE, with a receiving transfer's hold. Not while it is sent. */
 void rs_store_discard(rs_store *store, rs_object *object);

@@ -102,6 +102,11 @@ ROSTRUM_API rostrum_code rostrum_fetch(rostrum *agent, uint64_t data_id, const c
                                        uint32_t holder_count, uint32_t wait_ms, int *fd, uint64_t *size,
                                        rostrum_error *error);
 
+/* The program knows the object by that name (1 to 255 bytes of UTF-8): the manager lists it so. */
+ROSTRUM_API rostrum_code rostrum_name(rostrum *agent, uint64_t data_id, const char *name, rostrum_error *error);
+/* An object that is pinned stays when the agent makes room (rostrumd --evict). */
+ROSTRUM_API rostrum_code rostrum_pin(rostrum *agent, uint64_t data_id, bool on, rostrum_error *error);
+
 /* Removes the object from this server. Descriptors that readers have stay valid. BUSY while a transfer uses it. */
 ROSTRUM_API rostrum_code rostrum_delete(rostrum *agent, uint64_t data_id, rostrum_error *error);
 

@@ -14,6 +14,7 @@ from fastapi.responses import PlainTextResponse
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.model import SouthboundError
+from rostrum.controller.core.objects import Objects
 from rostrum.controller.core.requests import idempotency
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.state import Core
@@ -25,6 +26,7 @@ from rostrum.controller.northbound.metrics.metrics import Metrics
 from rostrum.controller.northbound.metrics.stats import Latency
 from rostrum.controller.northbound.rest import counters, diagnostics, problems, schemas, views
 from rostrum.controller.northbound.rest import groups as groups_rest
+from rostrum.controller.northbound.rest import objects as objects_rest
 from rostrum.controller.northbound.rest import rdcm as rdcm_rest
 from rostrum.controller.northbound.rest.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.rest.events import Events, EventStream
@@ -61,10 +63,12 @@ class Rest:
         access: Access | None = None,
         probes: Probes | None = None,
         certificates: Callable[[], Mapping[str, float]] = dict,
+        objects: Objects | None = None,
     ) -> None:
         """`certificates`: as diagnosis.Evidence has them, now."""
         self.runtime = runtime
         self.probes = probes
+        self.objects = objects or Objects()
         self.certificates = certificates
         self.access = access or Access(AccessOptions())
         self.wall = views.WallClock()
@@ -178,6 +182,7 @@ def create(rest: Rest) -> FastAPI:
     _network(app, rest)
     _state(app, rest)
     groups_rest.install(app, rest)
+    objects_rest.install(app, rest)
     diagnostics.install(app, rest)
     rdcm_rest.install(app, rest)
     return app

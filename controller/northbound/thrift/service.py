@@ -30,6 +30,7 @@ from rostrum.controller.northbound.thrift import response as thrift_response
 from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.northbound.thrift.gate import AgentGate
+from rostrum.controller.northbound.thrift.objects import ObjectsDoor
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.northbound.thrift.sites import Sites
 from rostrum.controller.runtime.run_clock import CLOCK
@@ -66,6 +67,7 @@ class ThriftService:
         self.gate = gate or AgentGate(None)
         self.probes = Probes(self._probe)
         self.sites = Sites(runtime.manager.core.topology, self._say, self._present)
+        self.objects = ObjectsDoor(runtime.manager.core.topology, runtime.clock, self._tell, self._piece_ports)
         self.latency = Latency()
         self.connections: set[AgentConnection] = set()
         self.agents: dict[str, AgentConnection] = {}
@@ -104,6 +106,7 @@ class ThriftService:
             server.close()
         if self._sweeper:
             self._sweeper.cancel()
+        self.objects.close()
         for connection in list(self.connections):
             connection.drop("the manager stops")
         if self.tls:
@@ -169,6 +172,17 @@ class ThriftService:
         connection.call(method, arguments)
         return True
 
+    def _tell(self, server: str, method: str, arguments: dict[str, Any]) -> bool:
+        """To an agent that tells of its objects."""
+        connection = self.agents.get(server)
+        if connection is None or connection.piece_port is None:
+            return False
+        connection.call(method, arguments)
+        return True
+
+    def _piece_ports(self) -> dict[str, int]:
+        return {name: one.piece_port for name, one in self.agents.items() if one.piece_port}
+
     def _present(self) -> dict[str, Present]:
         agents = self.runtime.manager.core.agents
         return {
@@ -213,9 +227,16 @@ class ThriftService:
         connection.server, connection.boot_id, connection.tenant = server, boot_id, tenant
         connection.knows_probes = info.knows_probes is True
         connection.knows_sites, connection.relay = info.knows_sites is True, info.relay is True
+        port_of_pieces = info.piece_port if isinstance(info.piece_port, int) else None
+        if port_of_pieces is not None and not 0 <= port_of_pieces < 65536:
+            raise BadMessage(f"piece_port {port_of_pieces} is out of range: 0 to 65535")
+        connection.piece_port = port_of_pieces
         connection.software = str(info.software or "")[:64]
         self.agents[server] = connection
+        self.objects.objects.agent_up(server, bool(port_of_pieces), info.serves is True)
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
+        if connection.piece_port is not None:
+            connection.call("tell_objects", {})
         if connection.knows_sites and topology.sites:
             connection.call("site", {"site": topology.site_of(server)})
         self.runtime.post(
@@ -245,6 +266,7 @@ class ThriftService:
         self.connections.discard(connection)
         if connection.server and self.agents.get(connection.server) is connection:
             del self.agents[connection.server]
+            self.objects.objects.agent_down(connection.server)
             self.runtime.post(ev.AgentDown(connection.server, connection.boot_id, cause))
 
     def crowded_out(self, newest: AgentConnection) -> None:
@@ -289,6 +311,7 @@ class AgentConnection(asyncio.Protocol):
         self.software = ""
         self.knows_probes = False
         self.knows_sites = self.relay = False
+        self.piece_port: int | None = None  # None: it does not tell what it holds
         self.certified: Identity | None = None  # as its certificate says; None: no TLS
         self.boot_id = 0
         self.boot_known = False
@@ -466,6 +489,12 @@ class AgentConnection(asyncio.Protocol):
     def on_relayed(self, args: Any, arrived: int) -> None:
         self.service.sites.relayed(self.server, args)
 
+    def on_holds(self, args: Any, arrived: int) -> None:
+        self.service.objects.holds(self.server, args)
+
+    def on_fetch(self, args: Any, arrived: int) -> None:
+        self.service.objects.fetch(self.server, args)
+
     def on_view_used(self, args: Any, arrived: int) -> None:
         path_id, version = values.need(args, "response_id", str), values.need(args, "version", int)
         self.service.runtime.post(ev.ViewUsed(path_id, version, self.server))
@@ -484,6 +513,8 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "probe_report": AgentConnection.on_probe_report,
     "split": AgentConnection.on_split,
     "relayed": AgentConnection.on_relayed,
+    "holds": AgentConnection.on_holds,
+    "fetch": AgentConnection.on_fetch,
     "view_used": AgentConnection.on_view_used,
     "failure": AgentConnection.on_failure,
     "join_group": AgentConnection.on_join_group,
