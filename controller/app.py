@@ -404,6 +404,11 @@ def _ns(seconds: float) -> int:
     help="Level of multicast at switches, by DSCP (P4: PCP and queue too); 0 = that of everything else.",
 )
 @click.option(
+    "--fast-failover",
+    is_flag=True,
+    help="Let switches go around a port that is down by themselves, before the manager does; costs table entries.",
+)
+@click.option(
     "--light-confirm",
     type=click.IntRange(1, 255),
     default=3,
@@ -483,6 +488,7 @@ def main(
     rest_open: bool,
     openflow_port: int | None,
     priority: int,
+    fast_failover: bool,
     light_confirm: int,
     election_id: int,
     p4_program: Path | None,
@@ -518,6 +524,7 @@ def main(
         link_retry_ns=_ns(link_retry),
         session_bytes=session_bytes,
         paths_per_server=paths_per_server,
+        fast_failover=fast_failover,
         light_confirm=light_confirm,
         level=priority,
         boot_id=time.time_ns() // 1_000_000,

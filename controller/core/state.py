@@ -17,7 +17,8 @@ from rostrum.controller.core.circuits.resources import Resources
 from rostrum.controller.core.groups.addresses import Groups
 from rostrum.controller.core.groups.state import Membership
 from rostrum.controller.core.groups.values import Engine
-from rostrum.controller.core.model import MulticastRule, Pair, UnicastRule
+from rostrum.controller.core.model import MulticastRule, Pair, PathKind, UnicastRule
+from rostrum.controller.core.packet import failover
 from rostrum.controller.core.packet import rules as rule_making
 from rostrum.controller.core.packet.failed_links import Silence
 from rostrum.controller.core.packet.rules import RuleKey
@@ -259,6 +260,9 @@ class Core:
             confirm=self.settings.light_confirm if path.reconfiguration_ns else 1,
             racks=set(self.resources.ends(path.request).remote),
         )
+        if self.settings.fast_failover and path.kind is PathKind.PACKET:
+            resources = self.resources
+            path.rules = failover.guarded(resources.fabric, path.rules, resources.ports_down, resources.failed.links)
 
     def remove(self, rules: tuple[MulticastRule, ...], path_id: str, now: int) -> int | None:
         """Returns the op that is outstanding until they are gone; None: there are none."""

@@ -267,6 +267,7 @@ class Settings:
     groups_per_server: int = 4_096
     group_rules: int = 1_024  # for message groups, on each switch
     group_protocol: str = "plain"  # of groups that are made by a join without options
+    fast_failover: bool = False  # switches go around a port that is down by themselves
     level: int = LEVEL_MULTICAST  # priority of multicast at switches; 0 = that of everything else
     boot_id: int = 1
     quotas: Mapping[str, Quota] = field(default_factory=dict)  # by tenant; "*": of those not named

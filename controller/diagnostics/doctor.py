@@ -51,7 +51,9 @@ class Doctor:
         )
         await asyncio.sleep(DISCOVERY_S)
         certificates = self._certificates()
-        evidence = Evidence(self._version, rules, self._changing(), agents, unreached, certificates)
+        names = [name for name in core.topology.switches if name not in core.resources.switches_down]
+        switches = {name: facts for name in names if devices and (facts := devices.facts(name))}
+        evidence = Evidence(self._version, rules, self._changing(), agents, unreached, certificates, switches)
         found = diagnose(core, evidence, self._runtime.clock())
         if not any(one.check == "rules" for one in found):
             return found

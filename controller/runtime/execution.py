@@ -9,7 +9,14 @@ from functools import partial
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.model import MulticastRule, Pair, RuleCounters, SouthboundError, SwitchCounters
+from rostrum.controller.core.model import (
+    MulticastRule,
+    Pair,
+    RuleCounters,
+    SouthboundError,
+    SwitchCounters,
+    SwitchFacts,
+)
 from rostrum.controller.keyvalue import line
 from rostrum.controller.logs import say
 from rostrum.controller.runtime.rule_log import RuleLines
@@ -199,6 +206,10 @@ class Devices:
         """Raises SouthboundError, TimeoutError."""
         async with Within(self._bound_s):
             return await self._fabric.switch_counters(switch)
+
+    def facts(self, switch: str) -> SwitchFacts | None:
+        """What a switch said of itself when it connected."""
+        return self._fabric.facts(switch)
 
     def discover(self) -> None:
         """Has the switches send discovery frames now."""

@@ -6,7 +6,7 @@ import logging
 import os
 import select
 
-from rostrum.lab.p4target.interfaces import Batch, Interface
+from rostrum.lab.p4target.interfaces import Batch, Interface, LinkNews
 from rostrum.lab.p4target.switch import Switch
 
 log = logging.getLogger("p4target")
@@ -25,6 +25,9 @@ class Forwarder:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
         self._poll.register(self._wake, select.EPOLLIN)
+        self._news = LinkNews()
+        self._poll.register(self._news.fileno(), select.EPOLLIN)
+        self._look()
         for descriptor in self._interfaces:
             self._poll.register(descriptor, select.EPOLLIN)
 
@@ -37,6 +40,9 @@ class Forwarder:
         """Forwards until `stop`."""
         while not self._stopping:
             for descriptor, events in self._poll.poll():
+                if descriptor == self._news.fileno():
+                    self._news.drain()
+                    self._look()
                 interface = self._interfaces.get(descriptor)
                 if interface is None:
                     continue
@@ -48,6 +54,12 @@ class Forwarder:
                 if events & (select.EPOLLERR | select.EPOLLHUP):
                     self._trouble(interface, None)
             self._watch_busy()
+
+    def _look(self) -> None:
+        """Which ports are down, for groups with backups."""
+        down = {one.port for one in self._interfaces.values() if not one.running}
+        with self.switch.lock:
+            self.switch.down = down
 
     def _receive(self, interface: Interface) -> None:
         try:
@@ -80,6 +92,7 @@ class Forwarder:
 
     def close(self) -> None:
         self._poll.close()
+        self._news.close()
         os.close(self._wake)
         for interface in self._interfaces.values():
             interface.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import logging
 import os
 import socket
@@ -14,6 +15,8 @@ log = logging.getLogger("p4target")
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_ADD_MEMBERSHIP, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING, PACKET_MR_PROMISC = 263, 1, 8, 23, 1
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
+RTMGRP_LINK = 1
+SIOCGIFFLAGS, IFF_UP, IFF_RUNNING = 0x8913, 1, 0x40
 TP_STATUS_VLAN_VALID, TP_STATUS_VLAN_TPID_VALID = 1 << 4, 1 << 6
 FRAME_BYTES = 9236  # 9,018 without frame check sequence, two tags, and room
 RECEIVE_BUFFER_BYTES = 16 << 20  # frames wait here while the one thread is busy with others
@@ -84,6 +87,29 @@ def _address(buffer: bytearray) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 
+class LinkNews:
+    """What the kernel tells of interfaces that go up and down (rtnetlink)."""
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
+        self._socket.bind((0, RTMGRP_LINK))
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def drain(self) -> None:
+        """What was told; who wants to know looks at the interfaces then. Raises no error: news may be lost."""
+        try:
+            while self._socket.recv(65536):
+                pass
+        except OSError:  # all is read, or there was more than it could keep
+            pass
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 class Interface:
     """One port's socket. `alive`: it was not deleted under us. `drops`: frames that could not be sent, by reason."""
 
@@ -125,6 +151,16 @@ class Interface:
 
     def fileno(self) -> int:
         return self.socket.fileno()
+
+    @property
+    def running(self) -> bool:
+        """It is switched on, and so is the other end of its cable."""
+        try:
+            request = struct.pack("16sH14x", self.name.encode(), 0)
+            flags: int = struct.unpack_from("H", fcntl.ioctl(self.socket, SIOCGIFFLAGS, request), 16)[0]
+        except OSError:
+            return False
+        return bool(flags & IFF_UP) and bool(flags & IFF_RUNNING)
 
     def send(self, frame: bytes) -> bool:
         """False: not now, the buffer is full. What cannot be sent at all is dropped and counted."""

@@ -16,15 +16,19 @@ REPLICAS_MAX = 4096
 PORT_BITS = 9
 
 
-Copies = dict[int, tuple[tuple[int, int], ...]]
+Copy = tuple[int, int]  # port, instance
+Copies = dict[int, tuple[Copy, ...]]
+Backups = dict[int, dict[Copy, tuple[Copy, ...]]]
+BACKUPS_MAX = 8  # of a replica
 
 
 class ReplicationEntries:
-    """`groups`: id -> (port, instance) of each copy, for `Switch`. The messages are kept too, to give them back as they
-    were written."""
+    """`groups`: id -> (port, instance) of each copy, for `Switch`; `backups`: id -> copy -> what takes its place while
+    its port is down, by preference. The messages are kept too, to give them back as they were written."""
 
     def __init__(self) -> None:
         self.groups: Copies = {}
+        self.backups: Backups = {}
         self._groups: dict[int, Any] = {}
 
     def write(self, kind: int, message: Any) -> None:
@@ -42,10 +46,14 @@ class ReplicationEntries:
             raise missing(f"there is no group {number}")
         if kind == DELETE:
             del self.groups[number], known[number]
+            self.backups.pop(number, None)
             return
         if kind == INSERT and len(known) >= GROUPS_MAX:
             raise full(f"there are {GROUPS_MAX} entries already, no room for group {number}")
-        self.groups[number] = replicas(entry, f"group {number}")
+        self.groups[number], backups = replicas(entry, f"group {number}")
+        self.backups.pop(number, None)
+        if backups:
+            self.backups[number] = backups
         known[number] = type(entry).FromString(entry.SerializeToString())
 
     def read(self, message: Any) -> Iterator[Any]:
@@ -57,23 +65,34 @@ class ReplicationEntries:
             yield p4r.Entity(packet_replication_engine_entry=found)
 
 
-def replicas(entry: Any, what: str) -> tuple[tuple[int, int], ...]:
-    """(port, instance) of each replica."""
+def replicas(entry: Any, what: str) -> tuple[tuple[Copy, ...], dict[Copy, tuple[Copy, ...]]]:
+    """(port, instance) of each replica, and of the backups of those that have any."""
     if len(entry.replicas) > REPLICAS_MAX:
         raise full(f"{what}: more than {REPLICAS_MAX} replicas")
-    copies = []
+    copies: list[Copy] = []
+    backups: dict[Copy, tuple[Copy, ...]] = {}
     for replica in entry.replicas:
-        if replica.backup_replicas:
-            raise unsupported(f"{what}: backup replicas")
         if replica.WhichOneof("port_kind") == "port":
             port = decode(replica.port, PORT_BITS, f"{what}, port")
         else:
             port = replica.egress_port
-        if port >> PORT_BITS:
-            raise invalid(f"{what}: port {port} does not fit into {PORT_BITS} bits")
-        if replica.instance > INSTANCE_MAX:
-            raise invalid(f"{what}: instance {replica.instance} does not fit into 16 bits")
-        copies.append((port, replica.instance))
-    if len(set(copies)) < len(copies):
+        copies.append(_copy(port, replica.instance, what))
+        if len(replica.backup_replicas) > BACKUPS_MAX:
+            raise full(f"{what}: more than {BACKUPS_MAX} backups of a replica")
+        if replica.backup_replicas:
+            backups[copies[-1]] = tuple(
+                _copy(decode(one.port, PORT_BITS, f"{what}, backup port"), one.instance, what)
+                for one in replica.backup_replicas
+            )
+    every = [*copies, *(one for each in backups.values() for one in each)]
+    if len(set(every)) < len(every):
         raise invalid(f"{what}: the same port and instance twice")
-    return tuple(copies)
+    return tuple(copies), backups
+
+
+def _copy(port: int, instance: int, what: str) -> Copy:
+    if port >> PORT_BITS:
+        raise invalid(f"{what}: port {port} does not fit into {PORT_BITS} bits")
+    if instance > INSTANCE_MAX:
+        raise invalid(f"{what}: instance {instance} does not fit into 16 bits")
+    return port, instance

@@ -226,7 +226,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     def _commit(self, made: Configuration) -> None:
         with self.switch.lock:
-            self.switch.commit(made.pipeline, made.replication.groups)
+            self.switch.commit(made.pipeline, made.replication.groups, made.replication.backups)
         self.active, self._saved = made, None
         log.info("a pipeline was committed: %d tables", len(made.pipeline.tables))
 

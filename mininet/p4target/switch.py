@@ -59,6 +59,8 @@ class Switch:
         self.lock = FairLock()
         self.ports: dict[int, Port] = {}
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.backups: dict[int, dict[tuple[int, int], tuple[tuple[int, int], ...]]] = {}  # of copies, by group
+        self.down: set[int] = set()  # ports without light, or switched off
         self.drops: Counter[str] = Counter()
         self.pipeline: Pipeline | None = None
         self.on_digest = on_digest
@@ -75,12 +77,18 @@ class Switch:
         """Forwards by a program from now on. Groups are gone, as is what the queues held."""
         return self.commit(self.compile(program))
 
-    def commit(self, pipeline: Pipeline, groups: dict[int, tuple[tuple[int, int], ...]] | None = None) -> Pipeline:
-        """Forwards by a pipeline, with its groups, from now on."""
+    def commit(
+        self,
+        pipeline: Pipeline,
+        groups: dict[int, tuple[tuple[int, int], ...]] | None = None,
+        backups: dict[int, dict[tuple[int, int], tuple[tuple[int, int], ...]]] | None = None,
+    ) -> Pipeline:
+        """Forwards by a pipeline, with its groups and their backups, from now on."""
         for port in self.ports.values():
             for queue in port.queues:
                 queue.clear()
         self.groups = {} if groups is None else groups
+        self.backups = {} if backups is None else backups
         self.pipeline = pipeline
         return pipeline
 
@@ -173,8 +181,14 @@ class Switch:
         if copies is None:
             self.drops["no group"] += 1
             return
+        if self.down and (backups := self.backups.get(group)):
+            copies = tuple(self._standing(one, backups.get(one, ())) for one in copies)
         for port, rid in copies:
             self.enqueue(port, priority, rid, shared)
+
+    def _standing(self, copy: tuple[int, int], backups: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+        """The copy, or while its port is down the first of its backups whose port is not."""
+        return next((one for one in (copy, *backups) if one[0] not in self.down), copy)
 
     def learn(self, number: int, values: tuple[int, ...]) -> None:
         if self.on_digest is not None:

@@ -308,7 +308,15 @@ def test_multicast_groups(target: Target) -> None:
     assert target.read(p4r.CloneSessionEntry()) == []
     backup = group(4, (1, 1))
     backup.replicas[0].backup_replicas.add(port=b"\2")
-    assert refused(target, INSERT, backup)[0] == UNIMPLEMENTED
+    target.write((INSERT, backup))
+    assert target.switch.backups == {4: {(1, 1): ((2, 0),)}}
+    assert target.read(p4r.MulticastGroupEntry(multicast_group_id=4))[0].multicast_group_entry == backup
+    backup.replicas[0].backup_replicas.add(port=b"\2")
+    assert refused(target, MODIFY, backup)[0] == INVALID  # twice the same
+    backup.replicas[0].backup_replicas.add(port=b"\xff\xff")
+    assert refused(target, MODIFY, backup)[0] == OUT_OF_RANGE
+    target.write((DELETE, p4r.MulticastGroupEntry(multicast_group_id=4)))
+    assert target.switch.backups == {}
 
 
 def test_calls_that_were_refused_do_not_use_up_the_connection(target: Target) -> None:

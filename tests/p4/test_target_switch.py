@@ -37,6 +37,17 @@ def test_multicast__the_program_prunes_in_egress() -> None:
     assert [port for port, _ in switch.inject(2, bytes(4))] == [1, 3]
 
 
+def test_multicast__a_backup_takes_the_place_of_a_port_that_is_down() -> None:
+    switch = multicast().switch()
+    switch.groups[7] = ((1, 10), (2, 20))
+    switch.backups[7] = {(1, 10): ((3, 30), (4, 40))}
+    for down, ports in (((), [1, 2]), ((1,), [3, 2]), ((1, 3), [4, 2]), ((1, 3, 4), [1, 2]), ((2,), [1, 2])):
+        switch.down = set(down)
+        assert [port for port, _ in switch.inject(9, b"\7\0\0\0")] == ports, down
+    switch.down = {1}
+    assert switch.inject(9, b"\7\0\0\0")[0] == (3, bytes((7, 30, 3, 5)))
+
+
 def test_drop__wins_over_an_earlier_group() -> None:
     built = byte_header()
     built.statements("ingress", [assign("s.mcast_grp", number(1)), call("mark_to_drop", header("standard_metadata"))])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from rostrum.controller.core.circuits.circuits import Circuit, OcsState
 from rostrum.controller.core.circuits.splitters import expected_dbm
 from rostrum.controller.core.diagnostics.findings import Finding, ordered
-from rostrum.controller.core.model import CrossConnectState, MulticastRule, PathKind
+from rostrum.controller.core.model import CrossConnectState, MulticastRule, PathKind, SwitchFacts
 from rostrum.controller.core.packet import cabling
 from rostrum.controller.core.packet import rules as rule_making
 from rostrum.controller.core.state import Core
@@ -58,7 +58,7 @@ class Unreached:
 class Evidence:
     """`rules`: what is on each switch, or why it could not be read. `changing`: switches with orders under way when
     they were read: a difference there is no finding. `certificates`: seconds that those of the Thrift port still hold,
-    by server; "" = the manager's.
+    by server; "" = the manager's. `switches`: what those that were asked can do, and cannot.
     """
 
     version: str
@@ -67,6 +67,7 @@ class Evidence:
     agents: Mapping[str, AgentFacts] = field(default_factory=dict)
     unreached: Collection[Unreached] = ()
     certificates: Mapping[str, float] = field(default_factory=dict)
+    switches: Mapping[str, SwitchFacts] = field(default_factory=dict)
 
 
 Check = Callable[[Core, Evidence, int], Iterator[Finding]]
@@ -299,6 +300,16 @@ def _differences(core: Core, name: str, found: Collection[MulticastRule]) -> Ite
         yield Finding("note" if held else "warning", "rules", name, what, mend)
 
 
+def _capabilities(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
+    """What switches cannot do, or have too little of."""
+    for name, facts in evidence.switches.items():
+        for one in facts.remarks:
+            yield Finding("warning" if one.severity == "warning" else "note", "capability", name, one.what, one.mend)
+        if core.settings.fast_failover and not facts.failover:
+            what = f"{name} cannot go around a port that is down by itself, which --fast-failover asks for"
+            yield Finding("note", "capability", name, what, "the manager does it, when it has heard of the port")
+
+
 def _agents(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
     for name in core.topology.servers:
         agent = core.agents.get(name)
@@ -412,6 +423,7 @@ _CHECKS: tuple[Check, ...] = (
     _links,
     _cabling,
     _rules,
+    _capabilities,
     _agents,
     _versions,
     _certificates,

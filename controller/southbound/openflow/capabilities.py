@@ -208,6 +208,6 @@ def _remarks(switch: Switch, can: Capabilities, how: Encoding, used: int) -> lis
         found.append(Remark("warning", what, f"name a queue of its ports in the topology file (switches.{name}.queue)"))
     if can.entries and used > NEARLY_FULL * can.entries:
         what = f"table {how.table} of {name} holds {used} of {can.entries} entries"
-        mend = "paths that need more evict kept rules first, then fail; lower --idle-rules, or remove others' entries"
+        mend = "paths that need more take the place of rules that are kept idle, and then fail; remove others' entries"
         found.append(Remark("warning", what, mend))
     return found

@@ -147,6 +147,17 @@ class Connection:
             raise SouthboundError(f"{self.name} refused to {what}: {errors.words(error, self.schema)}") from None
         return found
 
+    async def version(self, bound_s: float) -> tuple[int, ...]:
+        """Of P4Runtime, as the switch says; (0,) if it does not. Raises SouthboundError."""
+        try:
+            reply = await self._stub.Capabilities(p4r.CapabilitiesRequest(device_id=self._device_id), timeout=bound_s)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return (0,)
+            raise SouthboundError(f"{self.name} does not tell its capabilities: {errors.words(error)}") from None
+        words = str(reply.p4runtime_api_version).split("-")[0].split(".")[:3]
+        return tuple(int(word) for word in words) if words and all(word.isdecimal() for word in words) else (0,)
+
     async def cookie(self, bound_s: float) -> int | None:
         """The cookie of the running pipeline; None if there is none. Raises SouthboundError."""
         request = p4r.GetForwardingPipelineConfigRequest(

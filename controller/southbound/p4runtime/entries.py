@@ -75,6 +75,7 @@ class Found:
     grants: dict[RuleKey, list[IPv4Network]] = field(default_factory=lambda: defaultdict(list))
     watches: dict[RuleKey, Watch] = field(default_factory=dict)
     groups: dict[int, dict[int, int]] = field(default_factory=dict)  # replication group -> port -> instance
+    backups: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # replication group -> its ports'
 
 
 class Entities:
@@ -140,10 +141,16 @@ class Entities:
             slot=watch.slot, epoch=watch.epoch, first_session=0, confirm=watch.confirm,
         )  # fmt: skip
 
-    def group(self, replication: int, instances: dict[int, int]) -> p4r.Entity:
-        """A multicast group of the packet replication engine: `instances` port -> index of its counter."""
+    def group(self, replication: int, instances: dict[int, int], backups: Iterable[tuple[int, int]] = ()) -> p4r.Entity:
+        """A multicast group of the packet replication engine: `instances` port -> index of its counter; `backups` port
+        -> the one that takes its copies while it is down (P4Runtime 1.5)."""
         replicas = [Replica(port, instance=instance) for port, instance in sorted(instances.items())]
-        return self._made(P4MulticastGroupEntry(replication, replicas=replicas))
+        made = self._made(P4MulticastGroupEntry(replication, replicas=replicas))
+        instead, ports = dict(backups), sorted(instances)
+        for port, one in zip(ports, made.packet_replication_engine_entry.multicast_group_entry.replicas, strict=True):
+            if port in instead:
+                one.backup_replicas.add(port=_port(instead[port]), instance=instances[port])
+        return made
 
     def zero(self, instance: int) -> p4r.Entity:
         """A delivery counter set back to nothing."""
@@ -187,6 +194,8 @@ class Entities:
                     if group.multicast_group_id:
                         ports = {replica.port: replica.instance for replica in _replicas(group)}
                         found.groups[group.multicast_group_id] = ports
+                        instead = _backups(one.packet_replication_engine_entry.multicast_group_entry)
+                        found.backups[group.multicast_group_id] = instead
                 elif kind == "table_entry":
                     self._sort_in(P4TableEntry.decode(one, self.schema), found)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -329,3 +338,21 @@ def _replicas(group: P4MulticastGroupEntry) -> list[Replica]:
 
 def _count(data: p4r.CounterData) -> Count:
     return Count(int(data.packet_count), int(data.byte_count))
+
+
+def _port(number: int) -> bytes:
+    return number.to_bytes(2, "big").lstrip(b"\0") or b"\0"
+
+
+def _backups(group: p4r.MulticastGroupEntry) -> tuple[tuple[int, int], ...]:
+    """(port, its first backup)."""
+    return tuple(
+        sorted(
+            (
+                int.from_bytes(one.port, "big") or int(one.egress_port),
+                int.from_bytes(one.backup_replicas[0].port, "big"),
+            )
+            for one in group.replicas
+            if one.backup_replicas
+        )
+    )

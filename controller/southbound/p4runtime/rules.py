@@ -84,6 +84,7 @@ class RuleBook:
         self._switch, self._make = switch, entities
         self._epoch = epoch  # the highest used; none is ever used twice for a slot
         self.rules: dict[RuleKey, Installed] = {}
+        self.backups = False  # the switch knows backup replicas
         self._number(Found())
 
     def learn(self, found: Found) -> Batches:
@@ -102,7 +103,8 @@ class RuleBook:
             if ports and whole and replication not in used:
                 used.add(replication)
                 source = whole[0].network_address if whole[0].prefixlen else ANY_SOURCE
-                rule = MulticastRule(self._switch, key[0], key[1], tuple(sorted(ports)), source, level)
+                backups = found.backups.get(replication, ())
+                rule = MulticastRule(self._switch, key[0], key[1], tuple(sorted(ports)), source, level, backups=backups)
                 self.rules[key] = Installed(rule, replication, ports, whole[0], watch)
                 grants.remove(whole[0])
             else:
@@ -123,7 +125,7 @@ class RuleBook:
         for rule in {(one.in_port, one.group): one for one in rules}.values():
             if not rule.out_ports:
                 raise SouthboundError(f"{self._switch}: the rule for {rule.group} has no out ports")
-            for port in (rule.in_port, *rule.out_ports):
+            for port in (rule.in_port, *rule.out_ports, *(backup for _, backup in rule.backups)):
                 self._make.port(port)
             key = (rule.in_port, rule.group)
             change.after[key] = self._put(key, rule, self.rules.get(key), groups, entries)
@@ -187,8 +189,9 @@ class RuleBook:
         had = old.instances if old else {}
         instances = {port: had.get(port) or self._instances.take() for port in rule.out_ports}
         groups += [modify(make.zero(new)) for port, new in instances.items() if had.get(port) != new]
-        if instances != had:
-            group = make.group(replication, instances)
+        backups = tuple(sorted(rule.backups)) if self.backups else ()
+        if instances != had or (old and backups != tuple(sorted(old.rule.backups))):
+            group = make.group(replication, instances, backups)
             groups.append(modify(group) if old else insert(group))
         if old is None or old.rule.level != rule.level:
             entry = make.multicast(key, replication, rule.level)
@@ -202,7 +205,7 @@ class RuleBook:
         if old is None or old.grant != grant:
             entries.append(insert(make.grant(key, grant)))
             entries += [delete(make.grant(key, old.grant))] if old else []
-        return Installed(rule, replication, instances, grant, watch)
+        return Installed(replace(rule, backups=backups), replication, instances, grant, watch)
 
     def _watch(self, key: RuleKey, confirm: int, old: Watch | None, entries: list[p4r.Update]) -> Watch:
         self._epoch = self._epoch + 1 if self._epoch < EPOCH_MAX else 1

@@ -45,6 +45,7 @@ PULSE_S = 1.0  # between signs of life asked for
 PULSE_MISSES = 3  # in a row before the switch counts as dead
 TAKE_OVER_S = 1.0  # a primary that left may be back so soon: then it is one again
 TAKE_OVER_MAX_S = 30.0  # between tries, with a switch that lets nobody be primary
+BACKUPS_SINCE = (1, 5)  # the version of P4Runtime whose replicas have backups
 RULE_TABLES = ("multicast", "admission", "first_light")
 SETTING_TABLES = ("group_range", "priority_tags", "discovery")
 
@@ -66,6 +67,7 @@ class P4Switch:
     ) -> None:
         assert switch.p4 is not None
         self.switch, self.up = switch, False
+        self.version: tuple[int, ...] = (0,)  # of P4Runtime, as it says
         self.standing = "is not connected"  # why it is not up
         self._topology, self._pipeline = topology, pipeline
         self._on_up, self._on_down, self._on_light = on_up, on_down, on_light
@@ -204,6 +206,8 @@ class P4Switch:
             cause = "the manager is closing"
             try:
                 await link.open()
+                self.version = await link.version(PULSE_S * PULSE_MISSES)
+                self._book.backups = self.version >= BACKUPS_SINCE
                 self._connection, wait_s = link, BACKOFF_MIN_S
                 cause = await self._live(link)
             except SouthboundError as error:

@@ -18,7 +18,7 @@ from rostrum.controller.core.model import (
 from rostrum.controller.southbound.api import OnLight, OnSighting, OnSwitchDown, OnSwitchUp, by_switch, together
 from rostrum.controller.southbound.discovery import Discovery, Frames
 from rostrum.controller.southbound.p4runtime.pipeline import Pipeline, load
-from rostrum.controller.southbound.p4runtime.switch import P4Switch
+from rostrum.controller.southbound.p4runtime.switch import BACKUPS_SINCE, P4Switch
 from rostrum.topologies.model import Topology
 
 
@@ -102,7 +102,11 @@ class P4RuntimeFabric:
         return [one for part in parts for one in part]
 
     def facts(self, switch: str) -> SwitchFacts | None:
-        return None
+        one = self._switches[switch]
+        if not one.up:
+            return None
+        words = ".".join(map(str, one.version)) if one.version > (0,) else "of an unknown version"
+        return SwitchFacts(f"P4Runtime {words}", copies="groups", marks="DSCP", failover=one.version >= BACKUPS_SINCE)
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         if self._discovery:

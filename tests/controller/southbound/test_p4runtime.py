@@ -244,6 +244,25 @@ async def test_counters__of_rules_and_ports(server: Server) -> None:
         assert ("malformed", Count()) in counters.dropped
 
 
+async def test_backups__where_the_switch_has_them(server: Server) -> None:
+    """P4Runtime 1.5; BMv2 and older ones get the rule without."""
+    guarded = replace(RULE, backups=((50, 49),))
+    async with World(server) as world:
+        await world.up()
+        facts = world.fabric.facts("tor1")
+        assert facts is not None and facts.failover == ("1.5" in facts.device), facts
+        expected = guarded if facts.failover else RULE
+        await world.fabric.install([guarded])
+        assert await world.fabric.read("tor1") == {expected}
+        (found,) = await world.fabric.rule_counters([guarded])
+        assert found.delivered == ((2, Count()), (50, Count()))
+        await world.fabric.install([RULE])
+        assert await world.fabric.read("tor1") == {RULE}
+        await world.fabric.install([guarded])
+        await world.fabric.remove([guarded])
+        assert await world.holds() == []
+
+
 async def test_many_rules__in_a_few_writes(server: Server) -> None:
     rules = [replace(RULE, group=IPv4Address(int(GROUP) + n), confirm=1) for n in range(200)]
     async with World(server) as world:
